@@ -1,0 +1,1 @@
+"""One command, `nearcast`, and its subcommands."""

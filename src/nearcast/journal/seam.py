@@ -1,0 +1,70 @@
+"""The seam of the journal: ordered logs of Arrow rows, behind four methods.
+
+A journal holds the logs of `nearcast.model.columns.LOGS`: events, deliveries, outcomes, dead letters. Every row has a
+position; positions only grow. Implementations: `memory` (the twin, with fault markers) and `sqlite` (the default).
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+WAIT = 0.01
+"""Seconds between two looks of `follow` at the end of a log: small against a batch, cheap against a read."""
+
+
+class Journal(ABC):
+    """Ordered, kept logs. Safe to use from several threads and, where the medium allows, several processes.
+
+    Every method raises `JournalError` when the medium fails, naming it and what to do.
+    """
+
+    @abstractmethod
+    def append(self, log: str, rows: pa.Table) -> list[int]:
+        """Appends rows in order, giving them the next positions, durably before it returns.
+
+        Rows come with the log's schema; their `position` column is overwritten. In the log `events` a row whose
+        (source, id) the journal holds already is not appended again: the answer has the position it has. So a
+        publisher that is not sure may repeat itself (CloudEvents 1.0: the pair identifies an event).
+
+        Returns the position of every row.
+        """
+
+    @abstractmethod
+    def cover(self, log: str, rows: pa.Table, through: int) -> None:
+        """Writes rows that bring their own positions, ascending, and moves the end of the log to `through`.
+
+        Rows at or before the present end are skipped, and an end beyond `through` stays: writing any range again
+        changes nothing, whatever its cuts. Rows and end change together or not at all.
+        """
+
+    @abstractmethod
+    def read(self, log: str, after: int, limit: int) -> pa.Table:
+        """The rows with `after` < position ≤ `after + limit`, in order, in the log's schema; empty if none."""
+
+    @abstractmethod
+    def end(self, log: str) -> int:
+        """The last position of the log; 0 if empty."""
+
+    @abstractmethod
+    def positions(self, id: str, source: str | None = None) -> list[int]:
+        """The positions of the events with this id (of this source, if given), ascending."""
+
+    def follow(self, log: str, after: int, limit: int, stopped: Callable[[], bool]) -> Iterator[pa.Table]:
+        """Non-empty tables of the rows after `after`, as they come, until `stopped()`; waits where there is nothing."""
+        while not stopped():
+            end = min(self.end(log), after + limit)
+            if end <= after:
+                time.sleep(WAIT)
+                continue
+            rows = self.read(log, after, end - after)
+            after = end
+            if len(rows):
+                yield rows
+
+    @abstractmethod
+    def close(self) -> None:
+        """Releases the medium; the journal is not used afterwards."""

@@ -1,0 +1,1 @@
+"""The words of nearcast as frozen values. Nothing here decides, reads or writes."""

@@ -1,0 +1,53 @@
+"""What a control event does: the registry of clients and subscriptions is the fold of these over the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nearcast.model.context import Matrix
+from nearcast.model.place import Place
+from nearcast.model.subscription import Settings, Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class ClientChange:
+    """Type `nearcast.client`: adds a client or changes what is given (not None) of it; readings merge by name."""
+
+    client: str
+    role: str | None = None
+    task: str | None = None
+    readings: Mapping[str, float] | None = None
+    place: Place | None = None
+    matrix: Matrix | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRemoval:
+    """Type `nearcast.client.removed`: forgets a client; its subscriptions reach it no more."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionChange:
+    """Type `nearcast.subscription`: adds a subscription, or replaces the one with the same id."""
+
+    subscription: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRemoval:
+    """Type `nearcast.subscription.removed`: ends a subscription."""
+
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChange:
+    """Type `nearcast.settings`: replaces the settings."""
+
+    settings: Settings
+
+
+Change = ClientChange | ClientRemoval | SubscriptionChange | SubscriptionRemoval | SettingsChange

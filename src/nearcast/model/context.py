@@ -1,0 +1,31 @@
+"""A receiver's context: readings to classes, classes to one context class, and matrices to priorities (SEMANTICS §3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Matrix = tuple[tuple[int, ...], ...]
+"""matrix[c][k]: the priority of an event of level k for a client in context class c; −1 means "do not send"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Awareness:
+    """One awareness module: turns a reading into a class by intervals.
+
+    `bounds` are the N−1 inclusive upper bounds, ascending: readings up to bounds[0] are class 0, above the last N−1.
+    """
+
+    reading: str
+    bounds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSpace:
+    """Maps the vector of the modules' classes to one context class, 0 the worst.
+
+    `table` holds a class for every vector, in row-major order of the modules; None: the minimum of the modules. A
+    module without a reading is left out of the minimum and counts as its best class in a table.
+    """
+
+    modules: tuple[Awareness, ...] = ()
+    table: tuple[int, ...] | None = None

@@ -1,0 +1,55 @@
+"""An event: what happened, to which entity, when and where (SEMANTICS §1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from nearcast.model.place import Place
+from nearcast.model.values import Value
+
+CONTROL_PREFIX = "nearcast."
+"""Events whose type begins so change the system itself; nobody can subscribe to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event. `attributes` are (name, value) pairs in document order; a list is the same name several times.
+
+    `id`, `type`, `source`, `subject` and `time` are attributes by these names too. `payload` is the CloudEvent as it
+    came, UTF-8 JSON. `accepted` is when nearcast took it, `position` its place in the journal (0: not yet there).
+    """
+
+    id: str
+    type: str
+    source: str
+    subject: str | None = None
+    time: datetime | None = None
+    place: Place | None = None
+    attributes: tuple[tuple[str, Value], ...] = ()
+    payload: bytes = b""
+    channel: str | None = None
+    accepted: datetime | None = None
+    position: int = 0
+
+    @property
+    def entity(self) -> str:
+        """What the event is about: its subject, else its source."""
+        return self.source if self.subject is None else self.subject
+
+    @property
+    def control(self) -> bool:
+        """Whether the event changes the system (a client, a subscription, settings) instead of telling about the world."""
+        return self.type.startswith(CONTROL_PREFIX)
+
+    def values(self, name: str) -> Iterator[Value]:
+        """Every value of the attribute `name`, in document order."""
+        if name in ("id", "type", "source", "subject", "time"):
+            own = getattr(self, name)
+            if own is not None:
+                yield own
+            return
+        for key, value in self.attributes:
+            if key == name:
+                yield value

@@ -1,0 +1,125 @@
+"""Filters: trees of And, Or, Not over atoms, and the location terms an atom may be about (SEMANTICS §2, §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from nearcast.errors import Mark
+from nearcast.model.place import Place
+from nearcast.model.values import Value
+
+
+class Operator(StrEnum):
+    """How an atom compares: six comparisons, and four forms that are one atom each."""
+
+    EQ = "="
+    NE = "<>"
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    IN = "IN"
+    BETWEEN = "BETWEEN"
+    LIKE = "LIKE"
+    IS_NULL = "IS NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """`user('name')`: where that client was last known to be."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entities:
+    """`uform(conditions)`: the entities whose newest event before this one satisfies the conditions; None: all."""
+
+    conditions: Filter | None
+
+
+@dataclass(frozen=True, slots=True)
+class This:
+    """`this`: the event being matched."""
+
+
+Located = User | Entities | This | Place
+"""What a distance is measured from or to; a `Place` is a point written into the filter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """`distance(a, b)` in metres; with several entities on a side, it holds if it holds for some pair."""
+
+    a: Located
+    b: Located
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """`count(of)`, or `count(of, around, within)`: how many of `of` there are, within that many metres of `around`."""
+
+    of: Located
+    around: Located | None = None
+    within: float | None = None
+
+
+Literals = Value | tuple[Value, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """(name, operator, value): one comparison of an attribute or a location term.
+
+    `value` is one literal; a tuple for IN; (low, high) for BETWEEN, both inclusive; the pattern (`%`, `_`, backslash
+    escapes) for LIKE; None for IS NULL. `where` is where it was written and does not count for equality.
+    """
+
+    name: str | Distance | Count
+    operator: Operator
+    value: Literals
+    where: Mark | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Holds if all children hold."""
+
+    children: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Holds if some child holds."""
+
+    children: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Three-valued negation, as in SQL and CQL2: NOT UNKNOWN is UNKNOWN."""
+
+    child: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class PlainNot:
+    """The thesis' negation, of its XML form: holds wherever the child does not, also where that is UNKNOWN."""
+
+    child: Filter
+
+
+Filter = Atom | And | Or | Not | PlainNot
+
+
+def atoms(node: Filter) -> Iterator[Atom]:
+    """The atoms of a filter in document order, each occurrence; conditions inside location terms are not among them."""
+    if isinstance(node, Atom):
+        yield node
+    elif isinstance(node, (Not, PlainNot)):
+        yield from atoms(node.child)
+    else:
+        for child in node.children:
+            yield from atoms(child)

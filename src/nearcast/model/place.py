@@ -1,0 +1,18 @@
+"""Where something is: planar metres or geographic degrees (SEMANTICS §1). "Position" is kept for the journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Coordinates = Literal["planar", "geographic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A point. Planar: x, y, z in metres. Geographic: x = longitude, y = latitude in degrees WGS84, z = metres."""
+
+    coordinates: Coordinates
+    x: float
+    y: float
+    z: float | None = None

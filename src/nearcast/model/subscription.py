@@ -1,0 +1,72 @@
+"""Who wants what: clients, subscriptions, roles and tasks, channels, and the settings that hold for all (SEMANTICS §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nearcast.model.context import ContextSpace, Matrix
+from nearcast.model.filter import Filter
+from nearcast.model.place import Coordinates, Place
+
+ANY_SUBSCRIPTION = "*"
+"""The key under which a RELEVANCE file, which names no subscription, keeps its vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A receiver as far as it is known: who, in which role and task, in which context, where."""
+
+    id: str
+    role: str | None = None
+    task: str | None = None
+    readings: Mapping[str, float] = field(default_factory=dict)
+    place: Place | None = None
+    matrix: Matrix | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A filter and how much each of its atoms matters to the clients that share it.
+
+    `relevance`: one value in [0, 1] per atom in document order; None: from the client's role and task, else 1 each.
+    `time_to_live`: seconds an event may wait for a client. `conflate`: of an entity only the newest event waits.
+    """
+
+    id: str
+    clients: tuple[str, ...]
+    filter: Filter
+    relevance: tuple[float, ...] | None = None
+    time_to_live: float | None = None
+    conflate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Relevance vectors by (role, task), then by subscription id or `ANY_SUBSCRIPTION` (thesis listing 7-3).
+
+    `default` is the (role, task) of a client that states none.
+    """
+
+    vectors: Mapping[tuple[str, str], Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    default: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A meeting point of publishers and subscribers: its event types, none = every other, and its one kind of place."""
+
+    name: str
+    coordinates: Coordinates
+    types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What holds for everybody: the number of priority levels N, the context space, the matrix, roles and channels."""
+
+    levels: int = 3
+    space: ContextSpace = ContextSpace()
+    matrix: Matrix = ((2, 1, 0), (1, 0, 0), (0, 0, 0))
+    roles: Roles = Roles()
+    channels: tuple[Channel, ...] = ()

@@ -1,0 +1,41 @@
+"""Typed values of attributes and literals: integer, double, text, boolean, time (SEMANTICS §1, §2)."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Literal
+
+Value = int | float | str | bool | datetime
+Kind = Literal["number", "text", "boolean", "time"]
+
+INTEGER_MINIMUM, INTEGER_MAXIMUM = -(2**63), 2**63 - 1
+
+_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+
+
+def kind_of(value: Value) -> Kind:
+    """The kind within which `value` compares: integers and doubles are one kind, every other type its own."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, (int, float)):
+        return "number"
+    return "text" if isinstance(value, str) else "time"
+
+
+def time_of(text: str) -> datetime | None:
+    """The moment that an RFC 3339 date-time with a zone names, in UTC to the microsecond; None for any other text.
+
+    JSON has no timestamps: where a text is compared with a timestamp, the text counts as the moment it names.
+    """
+    if not 20 <= len(text) <= 35 or not _DATE_TIME.fullmatch(text):
+        return None
+    try:
+        return datetime.fromisoformat(_to_microseconds(text.upper())).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _to_microseconds(text: str) -> str:
+    """Cuts the fraction of a second to six digits: a datetime holds no more."""
+    return re.sub(r"(\.\d{6})\d+", r"\1", text)

@@ -1,0 +1,1 @@
+"""The talking half: sessions, queues, pacing, HTTP, WebSocket, SSE. Only here is the web stack."""
