@@ -161,7 +161,7 @@ class _Reading:
         if name == "distance" and len(located) == 2 and not within:
             return Distance(*located)
         if name == "count" and (len(located), len(within)) in ((1, 0), (2, 1)):
-            return Count(located[0], *located[1:], *within) if within else Count(located[0])
+            return Count(located[0], located[1], within[0]) if within else Count(located[0])
         expected = {
             "distance": "two PARAMETERs, each user, uform or this",
             "count": "one PARAMETER to count, or two and one named distance",
