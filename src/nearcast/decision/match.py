@@ -14,11 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.decision.evaluate import Wanted
-from nearcast.decision.match_atoms import AtomTests, BatchColumn, ChunkAtoms, Key, place
+from nearcast.decision.match_atoms import BatchColumn, ChunkAtoms, place
 from nearcast.decision.match_columns import encode
 from nearcast.decision.match_graph import Graph
 from nearcast.decision.match_location import Points, event_points, simple, simple_rows, walked_rows
 from nearcast.decision.match_rows import LANES, Numbers, Rows, bits, words
+from nearcast.decision.match_tests import AtomTests, Key
 from nearcast.decision.normal_form import Literal, plain_form, threshold_forms
 from nearcast.decision.timeline import Positions, Surrounding
 from nearcast.model.filter import Atom, Entities, Filter, atoms
@@ -52,16 +53,10 @@ class Index:
             self._next += [node for node, _ in nodes[1:]] + [-1] * (len(nodes) > 0)
         self._conditions = [graph.add(plain_form(condition)) for condition in conditions]
         literals = [node for node in graph.nodes if isinstance(node, Literal)]
-        self._tests = AtomTests()
-        numbers: dict[Atom, int] = {}
-        self._location: list[Atom] = []
-        for literal in literals:
-            if literal.atom not in numbers and isinstance(literal.atom.name, str):
-                numbers[literal.atom] = self._tests.add(literal.atom)
-        for literal in literals:
-            if literal.atom not in numbers:
-                numbers[literal.atom] = len(self._tests.atoms) + len(self._location)
-                self._location.append(literal.atom)
+        distinct = list(dict.fromkeys(literal.atom for literal in literals))
+        self._tests = AtomTests([atom for atom in distinct if isinstance(atom.name, str)])
+        self._location = [atom for atom in distinct if not isinstance(atom.name, str)]
+        numbers = {atom: number for number, atom in enumerate([*self._tests.atoms, *self._location])}
         self._simple = [(index, found) for index, atom in enumerate(self._location) if (found := simple(atom))]
         self._atom = np.array([numbers[literal.atom] for literal in literals], np.intp)
         self._wanted = [np.array([literal.wanted is wanted for literal in literals], np.bool_) for wanted in Wanted]

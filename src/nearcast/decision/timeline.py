@@ -59,6 +59,8 @@ class Track(Generic[K, V]):
 
     def after(self) -> Track[K, V]:
         """The track as the next batch begins with it: the newest values, no changes."""
+        if not self.changes:
+            return self
         newest = {key: changes[-1][1] for key, changes in self.changes.items()}
         return Track({**self.base, **newest})
 
@@ -107,7 +109,7 @@ class Members:
 class Surrounding:
     """Where things are over a batch: users, and the entities that each location term asks for."""
 
-    users: Track[str, Place] = field(default_factory=Track)
+    users: Track[str, Place | None] = field(default_factory=Track)
     entities: Mapping[Entities, Members] = field(default_factory=dict)
 
 
