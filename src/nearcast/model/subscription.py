@@ -1,4 +1,4 @@
-"""Who wants what: clients, subscriptions, roles and tasks, channels, and the settings that hold for all (SEMANTICS §3)."""
+"""Who wants what: clients, subscriptions, roles and tasks, channels, and settings that hold for all (SEMANTICS §3)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Settings:
     """What holds for everybody: the number of priority levels N, the context space, the matrix, roles and channels."""
 
     levels: int = 3
-    space: ContextSpace = ContextSpace()
+    space: ContextSpace = field(default_factory=ContextSpace)
     matrix: Matrix = ((2, 1, 0), (1, 0, 0), (0, 0, 0))
-    roles: Roles = Roles()
+    roles: Roles = field(default_factory=Roles)
     channels: tuple[Channel, ...] = ()

@@ -1,0 +1,65 @@
+"""The registry of settings, clients and subscriptions: the fold of control events over the journal (SEMANTICS §3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nearcast.model.changes import (
+    Change,
+    ClientChange,
+    ClientRemoval,
+    SettingsChange,
+    SubscriptionChange,
+    SubscriptionRemoval,
+)
+from nearcast.model.subscription import Client, Settings, Subscription
+
+
+@dataclass(slots=True)
+class Registry:
+    """Who there is and who wants what, as of a position of the journal; subscriptions in the order of their adding."""
+
+    settings: Settings = field(default_factory=Settings)
+    clients: dict[str, Client] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+
+    def apply(self, change: Change) -> None:
+        """Folds one change into the registry; removing what is not there changes nothing."""
+        match change:
+            case ClientChange():
+                self.clients[change.client] = changed(self.clients.get(change.client), change)
+            case ClientRemoval(id):
+                self.clients.pop(id, None)
+            case SubscriptionChange(subscription):
+                self.subscriptions.pop(subscription.id, None)
+                self.subscriptions[subscription.id] = subscription
+            case SubscriptionRemoval(id):
+                self.subscriptions.pop(id, None)
+            case SettingsChange(settings):
+                self.settings = settings
+
+    def copy(self) -> Registry:
+        """A registry that goes its own way from here."""
+        return Registry(self.settings, dict(self.clients), dict(self.subscriptions))
+
+    def changes(self) -> list[Change]:
+        """The shortest list of changes that folds to this registry."""
+        clients = [
+            ClientChange(client.id, client.role, client.task, client.readings, client.place, client.matrix)
+            for client in self.clients.values()
+        ]
+        subscriptions = [SubscriptionChange(subscription) for subscription in self.subscriptions.values()]
+        return [SettingsChange(self.settings), *clients, *subscriptions]
+
+
+def changed(client: Client | None, change: ClientChange) -> Client:
+    """The client after a change: what the change gives replaces, readings merge by name, a new client begins empty."""
+    client = client or Client(change.client)
+    return Client(
+        id=client.id,
+        role=client.role if change.role is None else change.role,
+        task=client.task if change.task is None else change.task,
+        readings={**client.readings, **(change.readings or {})},
+        place=change.place or client.place,
+        matrix=change.matrix or client.matrix,
+    )
