@@ -81,7 +81,7 @@ def numbered(
             try:
                 yield number, read_line(line, Mark(str(path), number), channels, accepted)
             except EventError as error:
-                yield number, DeadLetter(error.fault, line[:KEPT_BYTES])
+                yield number, DeadLetter(error.fault, line.rstrip(b"\r\n")[:KEPT_BYTES])
 
 
 def whole_lines(file: IO[bytes] | gzip.GzipFile, limit: int = MAX_BYTES) -> Iterator[bytes]:
@@ -235,7 +235,7 @@ def attributes_of(data: Mapping[str, Any], own: Mapping[str, Any], where: Mark) 
         if kind is str or kind is float or kind is bool:
             attributes.append((name, value))
         elif name not in GEOMETRY_NAMES or not is_geometry(value):
-            _add(name, value, attributes, 1, where)
+            _add(name, value, attributes, 2, where)
     return attributes
 
 

@@ -39,7 +39,7 @@ def parse(text: str, where: Mark, locate: Locate | None = None) -> Filter:
     try:
         tokens = tokenize(text, locate)
         if len(tokens) == 1:
-            raise Fault("a CQL2 filter", "an empty text", where, "for example: type = 'unit' AND size > 10")
+            raise Fault("a CQL2 filter", "an empty text", locate(0), "for example: type = 'unit' AND size > 10")
         return Translation(tokens, locate).condition(_tree(tokens, text, locate))
     except Fault as fault:
         raise DefinitionError(fault) from None

@@ -62,7 +62,7 @@ class Translation:
             return Atom(self._name(tree), Operator.EQ, True, self._locate(self._token(tree).start))
         if self._function(tree) == "S_DWITHIN":
             return self._within(tree)
-        raise self._fault("a condition", tree, "for example: size > 10")
+        raise self._fault("a condition", tree, SUPPORTED if self._function(tree) else "for example: size > 10")
 
     def _comparison(self, operator: Operator, tree: Tree) -> Filter:
         left, right = tree["args"]

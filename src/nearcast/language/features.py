@@ -82,7 +82,7 @@ def _from_lines(path: Path) -> Iterator[Event | DeadLetter]:
             try:
                 yield read_feature(loads(line.strip(), where), where, number)
             except EventError as error:
-                yield DeadLetter(error.fault, line[:KEPT_BYTES])
+                yield DeadLetter(error.fault, line.rstrip(b"\r\n")[:KEPT_BYTES])
 
 
 def _from_collection(path: Path) -> Iterator[Event | DeadLetter]:
