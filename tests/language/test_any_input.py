@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import settings as limits
@@ -183,7 +183,7 @@ def test_any_document(value: Any, fields: dict[str, Any]) -> None:
         changes(read_event(whole, HERE), Settings())
 
 
-@given(st.binary() | data.filter(lambda value: value is not None).map(lambda value: repr(value).encode()))
+@given(st.binary() | data.filter(lambda value: value is not None).map(lambda value: json.dumps(value).encode()))
 def test_any_line(line: bytes) -> None:
     """Any bytes are an event or a fault."""
     with contextlib.suppress(EventError):
@@ -195,7 +195,7 @@ def test_any_line(line: bytes) -> None:
 def test_any_file(content: Any) -> None:
     """Any file is definitions or told as faults, all of them with its name."""
     path = Path("any.yaml")
-    text = content if isinstance(content, str) else orjson.dumps(content, option=orjson.OPT_INDENT_2).decode()
+    text = content if isinstance(content, str) else json.dumps(content, indent=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nearcast.language.definitions.read_text", lambda path, mark: text)
         try:

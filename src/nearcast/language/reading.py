@@ -43,7 +43,7 @@ class Reader:
                 advice = closest(name, known) or f"known are {', '.join(known)}"
                 self.faults.append(Fault(f"a field of {what}", name[:80], node.key(name), advice))
         for name in required:
-            if name not in node.value:
+            if name not in node.value or node.value[name].value is None:
                 self.fault(f"{name} in {what}", node, came="none")
         return {name: child for name, child in node.value.items() if child.value is not None and name in known}
 
