@@ -180,6 +180,13 @@ def test_options_of_a_subscription(tmp_path: Path) -> None:
     assert (found.time_to_live, found.conflate) == (2.5, True)
 
 
+def test_idle_words_of_a_client(tmp_path: Path) -> None:
+    """A role without its task, and a reading that no module reads, have a warning."""
+    text = "{awareness: {bandwidth: {maximum: 1}}, roles: {r: {t: {}}}, clients: [{id: a, role: r, readings: {bandwith: 1}}]}"
+    first, second = defined(text, tmp_path).warnings
+    assert ("a role alone", "bandwith", "did you mean bandwidth?") == (first.came, second.came, second.advice)
+
+
 def test_words_stay_words(tmp_path: Path) -> None:
     """N, no, on and yes are texts, not booleans."""
     client = defined("clients: [{id: no, role: N, task: on}]", tmp_path).clients[0]

@@ -124,6 +124,7 @@ class _Yaml:
             items = [self.node(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(raw.value)]
             return Node(items, where, path)
         assert isinstance(raw, yaml.ScalarNode), "YAML has three kinds of nodes"
+        # A style means quotes or a block: what is quoted is text.
         value = raw.value if raw.style else _plain_scalar(raw.value)
         return Node(value, where, path, None, self._locator(raw) if isinstance(value, str) else None)
 
@@ -200,6 +201,7 @@ def _check_depth(depth: int, where: Mark) -> None:
 def _plain_scalar(text: str) -> Scalar:
     if text in _WORDS:
         return _WORDS[text]
+    # Python refuses to read longer integers; as text they are a fault wherever a number is expected.
     if _INTEGER.fullmatch(text):
         return int(text) if len(text) < 4000 else text
     if _FLOAT.fullmatch(text):

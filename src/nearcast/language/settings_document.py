@@ -25,6 +25,7 @@ RolesFile = Callable[[Node, int, Reader], Roles | None]
 def read_settings(fields: Mapping[str, Node], reader: Reader, roles_file: RolesFile | None = None) -> Settings:
     """The settings of a document's fields; what is not there has its default. Faults go to the reader."""
     levels = reader.integer(fields["levels"], "levels", 1, MAX_LEVELS) if "levels" in fields else 3
+    # After a fault the default serves to check the rest.
     levels = levels or 3
     modules = _awareness(fields["awareness"], levels, reader) if "awareness" in fields else ()
     table = _space(fields["space"], levels, len(modules), reader) if "space" in fields else None

@@ -104,12 +104,12 @@ def _spans(text: str, locate: Locate) -> Iterator[tuple[str, str, int]]:
         kind = match.lastgroup or "end"
         if kind == "end":
             return
-        written, where = match[kind], locate(match.start(kind))
+        written, start = match[kind], match.start(kind)
         if kind == "arithmetic":
-            raise arithmetic(written, where)
+            raise arithmetic(written, locate(start))
         if kind == "other":
-            raise _unknown(written, where)
-        yield kind, written, match.start(kind)
+            raise _unknown(written, locate(start))
+        yield kind, written, start
 
 
 def _unknown(written: str, where: Mark) -> Fault:
@@ -139,6 +139,7 @@ def _token(spans: list[tuple[str, str, int]], index: int) -> Token:
     if kind == "quoted":
         return Token("name", written, start, f'"{key}"')
     word = written.upper()
+    # NULL is a literal but for IS NULL; shown as a text it keeps its place, and so do TRUE and FALSE.
     before = spans[index - 1][1].upper() if index else ""
     if word in ("TRUE", "FALSE") or (word == "NULL" and before not in ("IS", "NOT")):
         return Token("constant", written, start, f"'{key}'")
@@ -154,6 +155,7 @@ def _token(spans: list[tuple[str, str, int]], index: int) -> Token:
 
 
 def _check_size(tokens: list[Token], locate: Locate) -> None:
+    # n atoms need n − 1 joints; the AND of a BETWEEN is none.
     joints = sum(token.kind == "word" and token.word in ("AND", "OR") for token in tokens)
     joints -= sum(token.kind == "word" and token.word == "BETWEEN" for token in tokens)
     if joints >= MAX_ATOMS:
@@ -190,6 +192,7 @@ class _Shape:
                 self._sign(tokens, index)
             elif token.kind == "compare" or (token.word in ("IN", "BETWEEN", "LIKE", "IS") and token.kind == "word"):
                 self._compare(token)
+            # A new condition begins: the NOTs before the last one end with it.
             elif token.kind == "comma" or (token.kind == "word" and token.word in ("AND", "OR")):
                 self._depth -= self._levels[-1].nots
                 self._levels[-1].nots, self._levels[-1].compared = 0, False
@@ -201,6 +204,7 @@ class _Shape:
 
     def _enter(self, tokens: list[Token], index: int) -> None:
         before = tokens[index - 1]
+        # In `POINT Z (1 -2 3)` signs stand between numbers and are no subtractions.
         dimension = before.kind == "word" and before.word in DIMENSIONS
         self._levels.append(_Level(geometry=before.kind == "geometry" or dimension or self._levels[-1].geometry))
         self._deepen(tokens[index])
