@@ -2,8 +2,8 @@
 
     known → relate → infer → match → adapt
 
-`decide` is one pure function of what is known and a part of the events, the same for a small batch in the driver and for
-a part of a large one on a worker.
+`decide` is one pure function of what is known and a part of the events, the same for a small batch in the driver and
+for a part of a large one on a worker.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ def decide(batch: Batch, events: pa.Table, by_role: bool = True) -> pa.Table:
 
 def priorities(batch: Batch, deliveries: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """The priority that each delivery had as of its event's position: what history shows."""
+    if not len(deliveries):
+        return np.array([], np.int64)
     names = batch.assignments.clients
-    rows = sorted({row for row in batch.clients.priorities.base.values()} | _changed_rows(batch))
+    rows = sorted(set(batch.clients.priorities.base.values()) | _changed_rows(batch))
     number = {row: index for index, row in enumerate(rows)}
     track = type(batch.clients.priorities)(
         {name: number[row] for name, row in batch.clients.priorities.base.items()},
@@ -40,7 +42,7 @@ def priorities(batch: Batch, deliveries: pa.Table) -> np.ndarray[tuple[int], np.
     clients = np.array([code[name] for name in deliveries.column("client").to_pylist()], np.int64)
     which = as_of(track, names, clients, deliveries.column("position").to_numpy())  # type: ignore[arg-type]
     table = np.array(rows, np.int64).reshape(len(rows), -1)
-    return table[which, deliveries.column("level").to_numpy()] if len(deliveries) else np.array([], np.int64)
+    return table[which, deliveries.column("level").to_numpy()]
 
 
 def _changed_rows(batch: Batch) -> set[tuple[int, ...]]:
