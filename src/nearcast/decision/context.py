@@ -6,10 +6,8 @@ import bisect
 from collections.abc import Mapping
 
 from nearcast.model.context import Awareness, ContextSpace
+from nearcast.model.matrices import WITHHELD
 from nearcast.model.subscription import Client, Settings
-
-WITHHELD = -1
-"""The priority that means "do not send"."""
 
 
 def priority(settings: Settings, client: Client, level: int) -> int:

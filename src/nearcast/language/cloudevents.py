@@ -2,8 +2,8 @@
 
 Attributes: the CloudEvent's own (but id, type, source, subject, time, which are fields of `Event`) by their names, then
 the data: nested objects become dotted names, a list its name several times, null is absent, data that is no object is
-the attribute `data`. A data name that the CloudEvent itself has is `data.NAME`. A GeoJSON geometry is the event's place
-and no attribute. Control events keep their data in the payload alone.
+the attribute `data`. A data name that the CloudEvent itself has, or that is one of those five fields, is `data.NAME`.
+A GeoJSON geometry is the event's place and no attribute. Control events keep their data in the payload alone.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def attributes_of(data: Mapping[str, Any], own: Mapping[str, Any], where: Mark) 
     attributes: list[tuple[str, Value]] = []
     for name, value in data.items():
         kind = type(value)
-        if name not in _DATA and own.get(name) is not None:
+        if name in _FIELDS or (name not in _DATA and own.get(name) is not None):
             name = f"data.{name}"
         if kind is str or kind is float or kind is bool:
             attributes.append((name, value))
@@ -331,7 +331,7 @@ def _data_of(event: Event, document: Mapping[str, Any]) -> dict[str, Any]:
     listed.pop("specversion", None)
     for name, values in listed.items():
         plain = name.removeprefix("data.")
-        data[plain if plain in document else name] = values if len(values) > 1 else values[0]
+        data[plain if plain in document or plain in _FIELDS else name] = values if len(values) > 1 else values[0]
     return {name: value for name, value in data.items() if value is not None}
 
 
