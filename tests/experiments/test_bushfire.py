@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.decision.location import distance
-from nearcast.errors import Mark
+from nearcast.errors import Fault, Mark
 from nearcast.experiments.bushfire import Scenario, Step
 from nearcast.experiments.documents import time_of
 from nearcast.language.cloudevents import read_event
@@ -111,6 +111,13 @@ def test_rate(rate: float) -> None:
     """The events of a second are about as many as asked for."""
     events = sum(step.kind == "event" for step in Scenario(1, 120, rate).steps())
     assert rate == pytest.approx(events / 120, rel=0.2)
+
+
+@pytest.mark.parametrize("wrong", [{"seconds": 0}, {"rate": -1}, {"seconds": float("nan")}, {"crews": -1}])
+def test_no_story(wrong: dict[str, Any]) -> None:
+    """Arguments that tell no story are refused."""
+    with pytest.raises(Fault):
+        Scenario(**wrong)
 
 
 def test_receivers() -> None:

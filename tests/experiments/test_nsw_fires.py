@@ -163,12 +163,13 @@ def test_rises_come_first(data: Callable[[str], Path], tree: Callable[[Any], Fil
     """Inside the radius a rise is of the top level, everything else of a lower one."""
     path = data(CHANGES)
     wish = receivers(path, count=1)["subscriptions"][0]
+    filter = tree(wish["filter"])
     (vector,) = RELEVANCE[role].values()
     levels: dict[bool, set[int | None]] = {True: set(), False: set()}
     for found in events(path):
         event = read_event(found, Mark("test"))
         assert event.place is not None
-        level = level_of(tree(wish["filter"]), classes_of(vector, 5, 3), event, At(event.place))
+        level = level_of(filter, classes_of(vector, 5, 3), event, At(event.place))
         levels[found["data"].get("rise", False)].add(level)
     assert {2} == levels[True]
     assert levels[False] <= {0, 1}

@@ -94,6 +94,7 @@ def _minutes(chance: random.Random, people: Sequence[Person]) -> Iterator[Minute
     residents = [Actor(person, person.home, person.task) for person in people if person.role == "resident"]
     for minute in range(MINUTES + 1):
         wind = _wind(minute, chance)
+        # Fires first: crews and residents see the minute's fires, fires feel where the crews were a minute ago.
         fires = [_burnt(fire, minute, wind, crews) for fire in fires]
         burning = [fire for fire in fires if fire.lit <= minute]
         crews = [_crew_moved(crew, minute, burning, wind) for crew in crews]
@@ -137,6 +138,7 @@ def _burnt(fire: Fire, minute: int, wind: Wind, crews: Sequence[Actor]) -> Fire:
     control = min(0.97, max(0.0, fire.control + gained - 0.0008 * max(0.0, (wind.speed - 40) / 10)))
     run = 0.085 * (wind.speed / 40) ** 1.5 * (1.6 if fire.category == "grass fire" else 1.0) * (1 - control)
     village, away = _threatened(fire.head, wind.towards)
+    # A village is defended: near it the head hardly advances, while the flanks go on growing.
     speed = run * (0.1 if village and away < 1.5 else 1.0)
     size = fire.size + 2 * run * math.sqrt(fire.size) * 10
     moved = replace(fire, head=fire.head.moved(wind.towards, speed), size=size, control=control, speed=run)
@@ -194,6 +196,7 @@ def _assigned(crew: Actor, fires: Sequence[Fire]) -> Fire | None:
 
 def _resident_moved(resident: Actor, minute: int, fires: Sequence[Fire], chance: random.Random) -> Actor:
     """A resident leaves some minutes after an Emergency Warning within 9 km, and is safe at the showground."""
+    # Drawn whether needed or not, so that one resident's choice does not shift the others' chance.
     delay = chance.randint(1, 9)
     if resident.task == "home":
         near = any(fire.rank == EMERGENCY and math.dist(fire.head, resident.place) < 9 for fire in fires)

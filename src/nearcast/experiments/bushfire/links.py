@@ -44,6 +44,7 @@ def _link(chance: random.Random, person: Person) -> Iterator[LinkChange]:
             yield LinkChange(minute, person.id, bandwidth)
     for begin, end, bandwidth in troubles:
         yield LinkChange(begin, person.id, bandwidth)
+        # Where one trouble turns into the next there is no good moment between them.
         if not any(next_begin == end for next_begin, *_ in troubles):
             yield LinkChange(end, person.id, round(person.bandwidth))
 

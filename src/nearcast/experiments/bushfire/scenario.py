@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal
 
+from nearcast.errors import Fault
 from nearcast.experiments.bushfire.afternoon import ALERT_LEVELS, MINUTES, Actor, Fire, Minute, Wind, afternoon
 from nearcast.experiments.bushfire.definitions import definitions
 from nearcast.experiments.bushfire.links import CUT_OFF, LinkChange, bandwidth, link_changes
@@ -58,6 +59,7 @@ class Scenario:
     """A bushfire afternoon of four hours, told in `seconds`, with about `rate` events a second; pure in its arguments.
 
     Events carry the afternoon's own clock, which begins at `start`: told in 60 seconds, it runs 240 times as fast.
+    Raises `Fault` for arguments that tell no story.
     """
 
     seed: int = 1
@@ -66,6 +68,13 @@ class Scenario:
     crews: int = 6
     residents: int = 14
     start: datetime = datetime(2024, 1, 20, 2, 0, tzinfo=UTC)
+
+    def __post_init__(self) -> None:
+        for name, value in (("seconds", self.seconds), ("rate", self.rate)):
+            if not 0 < value < math.inf:
+                raise Fault(f"{name} above 0", str(value))
+        if min(self.crews, self.residents) < 0:
+            raise Fault("crews and residents from 0 on", f"{self.crews} and {self.residents}")
 
     @cached_property
     def people(self) -> tuple[Person, ...]:
@@ -121,7 +130,8 @@ class Scenario:
         for fire in self.minutes[-1].fires:
             yield self._incident(fire)
         yield self._said(happenings(self.minutes), "happening")
-        yield self._said(self._spoken("chat", chat), "chat")
+        if self.crews:
+            yield self._said(self._spoken("chat", chat), "chat")
         yield self._said(self._spoken("document", paper), "document")
         for name in STATIONS:
             yield self._weather(name)
@@ -141,8 +151,6 @@ class Scenario:
             yield self._event(self._at(message.minute), message.type, id, message.subject, message.data)
 
     def _spoken(self, kind: str, speak: Callable[[random.Random, Minute, int], Message]) -> Iterator[Message]:
-        if not self.crews:
-            return
         chance = random.Random(f"{kind} {self.seed}")
         for index, at in enumerate(self._times(kind, kind, 1)):
             message = speak(chance, self.minutes[int(self._minute(at))], index)
@@ -169,6 +177,7 @@ class Scenario:
         regular = self._times("incident", last.name, 4)
         rank: int | None = None
         for number, at in enumerate(sorted({lit, *changes, *(at for at in regular if at > lit)}), start=1):
+            # A change's own moment, computed there and back, may lie a rounding before its minute.
             minute = min(MINUTES, math.floor(self._minute(at) + 1e-6))
             fire = history[minute]
             data = _incident(fire, self.minutes[minute].wind)
