@@ -40,7 +40,7 @@ class Event:
 
     @property
     def control(self) -> bool:
-        """Whether the event changes the system (a client, a subscription) instead of telling about the world."""
+        """Whether the event changes the system (client, subscription, settings) instead of telling of the world."""
         return self.type.startswith(CONTROL_PREFIX)
 
     def values(self, name: str) -> Iterator[Value]:
