@@ -47,7 +47,7 @@ def events(path: Path, order: Literal["file", "time"] = "file") -> Iterator[Docu
 
 def receivers(
     path: Path, seed: int = 1, count: int = 1000, seconds: int = 1500, every: int = 300
-) -> tuple[Document, Iterator[Document]]:
+) -> tuple[dict[str, Any], Iterator[Document]]:
     """Definitions of `count` receivers at sea, and the changes of place by which they move, by time.
 
     Each wants vessels of one type, as frequent as in the file, within 0.5 to 20 km of itself, and is first near one
@@ -58,7 +58,7 @@ def receivers(
     chosen = [chance.choice(vessels) for _ in range(count)]
     places = [(_near(chance, vessel["lon"]), _near(chance, vessel["lat"])) for vessel in chosen]
     ids = [f"receiver {index + 1}" for index in range(count)]
-    definitions: Document = {
+    definitions: dict[str, Any] = {
         "channels": {"sea": {"coordinates": "geographic", "types": ["vessel"]}},
         "clients": [{"id": id, "position": place(*at)} for id, at in zip(ids, places, strict=True)],
         "subscriptions": [
@@ -73,7 +73,7 @@ def _near(chance: random.Random, degrees: float) -> float:
     return degrees + chance.gauss(0, 1000 / METRES_PER_DEGREE)
 
 
-def _subscription(id: str, vessel_type: int, metres: int) -> Document:
+def _subscription(id: str, vessel_type: int, metres: int) -> dict[str, Any]:
     text = f"vessel_type = {vessel_type} AND distance(user('{id}'), this) <= {metres}"
     return {"id": f"near {id}", "client": id, "filter": text}
 

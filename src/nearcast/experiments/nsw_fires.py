@@ -63,7 +63,7 @@ def events(path: Path) -> Iterator[Document]:
         yield document(kind, SOURCE, _unique(f"{guid.rsplit('/', 1)[-1]}@{record['seen']}", ids), time, data, guid)
 
 
-def receivers(path: Path, seed: int = 1, count: int = 200) -> Document:
+def receivers(path: Path, seed: int = 1, count: int = 200) -> dict[str, Any]:
     """Definitions of `count` receivers near incidents of the changes file, each with a radius from 10 to 80 km.
 
     Three roles; in each a rise inside the radius is of the highest relevance, a warning that goes on of a middle one
@@ -104,7 +104,7 @@ RELEVANCE = {
 WHO = [(role, task) for role, tasks in RELEVANCE.items() for task in tasks]
 
 
-def _filter(id: str, radius: int) -> Document:
+def _filter(id: str, radius: int) -> dict[str, Any]:
     near = f"distance(user('{id}'), this) <= {radius}"
     return {"all": [near, {"any": ["rise = true", "alert_rank >= 2", "type = 'incident'", "type = 'incident.gone'"]}]}
 
