@@ -31,7 +31,7 @@ from nearcast.model.columns import to_table
 from nearcast.model.context import Awareness, ContextSpace
 from nearcast.model.event import Event
 from nearcast.model.filter import Filter, atoms
-from nearcast.model.matrices import delay, restriction
+from nearcast.model.matrices import delay_matrix, restriction_matrix
 from nearcast.model.place import Place
 from nearcast.model.subscription import ANY_SUBSCRIPTION, Roles, Settings, Subscription
 from tests.decision.filters import events, filters, places
@@ -48,7 +48,7 @@ def all_settings(draw: st.DrawFn) -> Settings:
     tables = {key: draw(st.dictionaries(keys, vectors, max_size=2)) for key in KEYS}
     return Settings(
         space=ContextSpace((Awareness("bandwidth", (1250.0, 2500.0)),)),
-        matrix=draw(st.sampled_from([delay(3), restriction()])),
+        matrix=draw(st.sampled_from([delay_matrix(3), restriction_matrix(3)])),
         roles=Roles(tables, draw(st.sampled_from([None, KEYS[0]]))) if draw(st.booleans()) else Roles(),
     )
 

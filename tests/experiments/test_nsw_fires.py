@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from nearcast.decision.context import matrix_fault
+from nearcast.model.matrices import matrix_fault
 from nearcast.decision.evaluate import level_of
 from nearcast.decision.relevance import classes_of
 from nearcast.errors import Mark
