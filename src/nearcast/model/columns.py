@@ -166,7 +166,5 @@ def _event(row: dict[str, Any]) -> Event:
 
 def _value(attribute: dict[str, Any]) -> Value:
     kinds = ("integer", "double", "text", "boolean", "time")
-    value: int | float | str | bool | datetime = next(
-        attribute[kind] for kind in kinds if attribute[kind] is not None
-    )
+    value: int | float | str | bool | datetime = next(attribute[kind] for kind in kinds if attribute[kind] is not None)
     return value
