@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from nearcast.decision.adapt import adapt, as_of
 from nearcast.decision.known import Batch
+from nearcast.decision.timeline import Track
 from nearcast.model.columns import DELIVERIES
 
 
@@ -28,22 +29,18 @@ def priorities(batch: Batch, deliveries: pa.Table) -> np.ndarray[tuple[int], np.
     """The priority that each delivery had as of its event's position: what history shows."""
     if not len(deliveries):
         return np.array([], np.int64)
-    names = batch.assignments.clients
-    rows = sorted(set(batch.clients.priorities.base.values()) | _changed_rows(batch))
+    names, found = batch.assignments.clients, batch.clients.priorities
+    rows = sorted(set(found.base.values()) | _changed_rows(found))
     number = {row: index for index, row in enumerate(rows)}
-    track = type(batch.clients.priorities)(
-        {name: number[row] for name, row in batch.clients.priorities.base.items()},
-        {
-            name: [(position, number[row]) for position, row in changes]
-            for name, changes in batch.clients.priorities.changes.items()
-        },
+    track: Track[str, int] = Track(
+        {name: number[row] for name, row in found.base.items()},
+        {name: [(at, number[row]) for at, row in changes] for name, changes in found.changes.items()},
     )
     code = {name: index for index, name in enumerate(names)}
     clients = np.array([code[name] for name in deliveries.column("client").to_pylist()], np.int64)
-    which = as_of(track, names, clients, deliveries.column("position").to_numpy())  # type: ignore[arg-type]
-    table = np.array(rows, np.int64).reshape(len(rows), -1)
-    return table[which, deliveries.column("level").to_numpy()]
+    which = as_of(track, names, clients, deliveries.column("position").to_numpy())
+    return np.array(rows, np.int64)[which, deliveries.column("level").to_numpy()]
 
 
-def _changed_rows(batch: Batch) -> set[tuple[int, ...]]:
-    return {row for changes in batch.clients.priorities.changes.values() for _, row in changes}
+def _changed_rows(track: Track[str, tuple[int, ...]]) -> set[tuple[int, ...]]:
+    return {row for changes in track.changes.values() for _, row in changes}
