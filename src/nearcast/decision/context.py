@@ -5,20 +5,9 @@ from __future__ import annotations
 import bisect
 from collections.abc import Mapping
 
-from nearcast.model.context import Awareness, ContextSpace, equal_intervals
-from nearcast.model.matrices import WITHHELD, delay_matrix, matrix_fault, restriction_matrix
+from nearcast.model.context import Awareness, ContextSpace
+from nearcast.model.matrices import WITHHELD
 from nearcast.model.subscription import Client, Settings
-
-__all__ = [
-    "WITHHELD",
-    "awareness_class",
-    "context_class",
-    "delay_matrix",
-    "equal_intervals",
-    "matrix_fault",
-    "priority",
-    "restriction_matrix",
-]
 
 
 def priority(settings: Settings, client: Client, level: int) -> int:

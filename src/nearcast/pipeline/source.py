@@ -1,0 +1,196 @@
+"""The log of events as a Spark data source, `nearcast`, to read at once or as a stream.
+
+At once: `spark.read.format("nearcast").option("journal", path)`, a row per event, read in parallel by position.
+
+As a stream, with `.option("rows", "blocks")`: a row per range of positions, with the events of the range inside as one
+Arrow block where they are few, else without: whoever needs them reads them from the journal, in parallel. `collect` and
+`events` turn such rows into events. (Measured at 500 events/s on 2 cores, median and p99 from append to the
+callback: blocks 0.07 and 0.19 s, a row per event 0.09 and 0.23 s; a reader in the executors 0.33 and 0.69 s.)
+
+An offset is a position. Reading again from any position gives the same events, so a checkpoint may lag or be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition, SimpleDataSourceStreamReader
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from nearcast.errors import JournalError
+from nearcast.journal.rows import joined
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.model.columns import EVENTS
+
+PIECE = 10_000
+"""Positions that are read at once, and become one Arrow batch: what Spark carries best."""
+
+TASK = 50_000
+"""Positions per task where the number of partitions is not given."""
+
+LIMIT = 100_000
+"""Positions of one batch of a stream, unless the option `limit` says otherwise: so much fits the memory easily."""
+
+INLINE = 10_000
+"""A batch of at most so many positions carries its events, unless the option `inline` says otherwise."""
+
+BLOCKS = pa.schema({"after": pa.int64(), "through": pa.int64(), "block": pa.binary()})
+"""A range of positions, `after` < position ≤ `through`, and its events, or null where the journal is to be read."""
+
+EVENT_ROWS = from_arrow_schema(EVENTS)
+BLOCK_ROWS = from_arrow_schema(BLOCKS)
+
+
+class JournalSource(DataSource):
+    """The source. Options: `journal`, `after`, `through`, `partitions`; as a stream also `rows`, `limit`, `inline`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` takes."""
+        return "nearcast"
+
+    def schema(self) -> StructType:
+        """A row per event; or per range of positions, where the option `rows` is `blocks`."""
+        return BLOCK_ROWS if self.options.get("rows") == "blocks" else EVENT_ROWS
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads the events after `after`, up to `through` or the present end."""
+        return Reader(self.options)
+
+    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
+        """Reads on from `after` or the checkpoint, in the driver's machine."""
+        return StreamReader(self.options)
+
+
+class Range(InputPartition):
+    """What one task reads: `after` < position ≤ `through`."""
+
+    def __init__(self, after: int, through: int) -> None:
+        self.after, self.through = after, through
+
+
+class Reader(DataSourceReader):
+    """Reads a stretch of the log in parallel, a range of positions per task."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.journal = _journal(options)
+        self.after = int(options.get("after", 0))
+        self.through = min(int(options.get("through", 2**62)), self.journal.end("events"))
+        self.step = -(-(self.through - self.after) // int(options["partitions"])) if "partitions" in options else TASK
+
+    def partitions(self) -> list[InputPartition]:
+        """One range per task; at least one, which may be empty."""
+        ranges = _ranges(self.after, self.through, max(1, self.step))
+        return [Range(*each) for each in ranges] or [Range(self.after, self.after)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The events of a range."""
+        assert isinstance(partition, Range)
+        return _batches(self.journal, partition.after, partition.through)
+
+
+class StreamReader(SimpleDataSourceStreamReader):
+    """Reads on and on. Spark keeps what `read` gave until the batch is done, and asks again after a restart."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.journal = _journal(options)
+        self.after = int(options.get("after", 0))
+        self.limit = int(options.get("limit", LIMIT))
+        self.inline = int(options.get("inline", INLINE))
+        self.blocks = options.get("rows") == "blocks"
+
+    def initialOffset(self) -> dict[str, int]:
+        """Where a stream without a checkpoint begins."""
+        return {"position": self.after}
+
+    def read(self, start: dict[str, int]) -> tuple[Iterator[pa.RecordBatch], dict[str, int]]:  # type: ignore[override]
+        """What there is now, at most `limit` positions, and where it ends."""
+        after, end = start["position"], self.journal.end("events")
+        if after > end:
+            raise JournalError(
+                f"journal {self.journal.path} ends at position {end}, but the checkpoint of the query is at {after}; "
+                "it belongs to another journal: remove the checkpoint"
+            )
+        through = min(end, after + self.limit)
+        return self._between(after, through), {"position": through}
+
+    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        """The same rows again, after a restart."""
+        return self._between(start["position"], end["position"])
+
+    def _between(self, after: int, through: int) -> Iterator[pa.RecordBatch]:
+        # A list's iterator: Spark copies it, so that a batch can be sent twice.
+        if not self.blocks:
+            return iter(list(_batches(self.journal, after, through)))
+        ranges = list(_ranges(after, through, PIECE))
+        inline = through - after <= self.inline
+        blocks = [_block(self.journal.read("events", a, b - a)) if inline else None for a, b in ranges]
+        columns = {"after": [a for a, _ in ranges], "through": [b for _, b in ranges], "block": list[Any](blocks)}
+        return iter([pa.RecordBatch.from_pydict(columns, schema=BLOCKS)] if ranges else [])
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch in the driver: `after` < position ≤ `through`, and its events, or None where it carried none."""
+
+    after: int
+    through: int
+    events: pa.Table | None
+
+
+def collect(batch: DataFrame) -> Batch:
+    """A batch of blocks, brought to the driver by one action."""
+    rows = batch.toArrow().to_pylist()
+    blocks = [row["block"] for row in rows]
+    parts = [_events_of(block) for block in blocks if block is not None]
+    return Batch(
+        after=min(row["after"] for row in rows),
+        through=max(row["through"] for row in rows),
+        events=joined("events", parts) if len(parts) == len(blocks) else None,
+    )
+
+
+def events(batch: DataFrame, journal: str, partitions: int) -> DataFrame:
+    """The events of a batch of blocks in as many partitions; each Arrow batch of it holds a stretch of positions."""
+
+    def opened(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for row in (row for part in parts for row in part.to_pylist()):
+            if row["block"] is not None:
+                yield from _events_of(row["block"]).to_batches()
+            else:
+                with closing(SqliteJournal(journal)) as log:
+                    yield from _batches(log, row["after"], row["through"])
+
+    return batch.repartition(partitions).mapInArrow(opened, EVENT_ROWS)
+
+
+def _block(rows: pa.Table) -> bytes:
+    """Events as one Arrow message, without their schema, which everybody knows."""
+    [batch] = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=EVENTS)]
+    return batch.serialize().to_pybytes()
+
+
+def _events_of(block: bytes) -> pa.Table:
+    return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(block), EVENTS)])
+
+
+def _batches(journal: SqliteJournal, after: int, through: int) -> Iterator[pa.RecordBatch]:
+    for first, last in _ranges(after, through, PIECE):
+        yield from journal.read("events", first, last - first).to_batches()
+
+
+def _ranges(after: int, through: int, step: int) -> Iterator[tuple[int, int]]:
+    """Cuts (after, through] into pieces of at most `step` positions."""
+    return ((first, min(first + step, through)) for first in range(after, through, step))
+
+
+def _journal(options: Mapping[str, str]) -> SqliteJournal:
+    if "journal" not in options:
+        raise JournalError('expected the option "journal", the path of a journal, got none')
+    return SqliteJournal(options["journal"])
