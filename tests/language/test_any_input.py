@@ -24,7 +24,7 @@ from nearcast.model.subscription import Settings
 
 HERE = Mark("f", 1, 1)
 
-words = st.lists(
+_words = st.lists(
     st.sampled_from(
         [
             "a",
@@ -71,7 +71,8 @@ words = st.lists(
         ]
     ),
     max_size=14,
-).map(" ".join)
+)
+words = st.builds(str.join, st.sampled_from([" ", " ", "", "\n"]), _words)
 
 tags = st.lists(
     st.sampled_from(

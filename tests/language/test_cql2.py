@@ -171,6 +171,20 @@ def test_faults_have_places(line: int, column: int, text: str) -> None:
     assert (line, column) == (fault.where.line, fault.where.column)
 
 
+@pytest.mark.parametrize("text", ["a = 0..0", 'a"b" = 1', "a = TRUE'x'", "a = 1'x'", 'a = b"c"', "0..0"])
+def test_tokens_that_touch_stay_apart(text: str) -> None:
+    """Two names or literals in a row are a fault, also without a blank between them."""
+    with pytest.raises(DefinitionError, match="a comparison, AND, OR or the end of the condition"):
+        read(text)
+
+
+@pytest.mark.parametrize("text", ["LIKE (a)", "NOT IN (a)", "AND(a, b)", "IS NULL", "a OR OR b"])
+def test_words_between_need_a_left_side(text: str) -> None:
+    """A keyword is never the name of a function."""
+    with pytest.raises(DefinitionError, match="something before"):
+        read(text)
+
+
 def test_hyphens_need_quotes() -> None:
     """A name with a hyphen reads as a subtraction; the fault says how to write it."""
     with pytest.raises(DefinitionError, match=r'write it in double quotes: "alert-level"'):
