@@ -11,7 +11,6 @@ from typing import Any
 import orjson
 import pytest
 
-from nearcast.model.matrices import matrix_fault
 from nearcast.decision.evaluate import level_of
 from nearcast.decision.relevance import classes_of
 from nearcast.errors import Mark
@@ -20,6 +19,7 @@ from nearcast.experiments.nsw_fires import MATRIX, RELEVANCE, events, receivers
 from nearcast.language.cloudevents import read_event
 from nearcast.model.event import Event
 from nearcast.model.filter import Filter, atoms
+from nearcast.model.matrices import matrix_fault
 from nearcast.model.place import Place
 from nearcast.model.subscription import Channel
 

@@ -109,7 +109,7 @@ class StreamReader(SimpleDataSourceStreamReader):
         """Where a stream without a checkpoint begins."""
         return {"position": self.after}
 
-    def read(self, start: dict[str, int]) -> tuple[Iterator[pa.RecordBatch], dict[str, int]]:  # type: ignore[override]
+    def read(self, start: dict[str, int]) -> tuple[Iterator[pa.RecordBatch], dict[str, int]]:
         """What there is now, at most `limit` positions, and where it ends."""
         after, end = start["position"], self.journal.end("events")
         if after > end:
@@ -120,7 +120,7 @@ class StreamReader(SimpleDataSourceStreamReader):
         through = min(end, after + self.limit)
         return self._between(after, through), {"position": through}
 
-    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[pa.RecordBatch]:
         """The same rows again, after a restart."""
         return self._between(start["position"], end["position"])
 
