@@ -84,6 +84,7 @@ class _Handler(ContentHandler):
         return self._locate_offset(min(self._lines.offset(line, column + 1), len(self._text)))
 
     def startElement(self, name: str, attrs: AttributesImpl) -> None:
+        """Opens an element within the one that is open."""
         line, column = self._locator.getLineNumber() or 1, self._locator.getColumnNumber() or 0
         start = self._lines.offset(line, column + 1)
         where = self.mark(line, column)
@@ -98,9 +99,11 @@ class _Handler(ContentHandler):
         self._open.append(element)
 
     def endElement(self, name: str) -> None:
+        """Closes the element that is open."""
         self._open.pop()
 
     def characters(self, content: str) -> None:
+        """Refuses text between elements: these files have none."""
         if content.strip():
             where = self.mark(self._locator.getLineNumber() or 1, self._locator.getColumnNumber() or 0)
             raise Fault("elements only", f"the text {content.strip()[:40]!r}", where)

@@ -92,6 +92,7 @@ class _Plain:
         self._where = where
 
     def node(self, data: Any, path: str, depth: int) -> Node:
+        """The node of plain data."""
         _check_depth(depth, self._where)
         if isinstance(data, Mapping):
             return Node({str(k): self.node(v, _join(path, k), depth + 1) for k, v in data.items()}, self._where, path)
@@ -112,6 +113,7 @@ class _Yaml:
         self._count = 0
 
     def node(self, raw: yaml.Node, path: str, depth: int) -> Node:
+        """The node of a composed one."""
         self._count += 1
         where = self._mark(raw.start_mark)
         _check_depth(depth, where)

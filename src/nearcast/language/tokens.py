@@ -198,6 +198,7 @@ class _Shape:
         self._depth = 0
 
     def check(self, tokens: list[Token]) -> None:
+        """Raises `Fault` at the first token that makes a shape the parser must not see."""
         for index in range(1, len(tokens)):
             token = tokens[index]
             if token.kind == "word" and token.word in _INFIX:
