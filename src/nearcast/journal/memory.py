@@ -1,0 +1,142 @@
+"""The journal's twin in memory, with fault markers: a crash and the return from it become an ordinary test."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Literal
+
+import pyarrow as pa
+
+from nearcast.errors import JournalError
+from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, schema_of, within
+from nearcast.journal.seam import Journal
+from nearcast.model.columns import LOGS
+
+Call = Literal["append", "cover", "read"]
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """The process dies, once, in the first call on `log` that reaches position `at`.
+
+    Nothing of that call is kept; or, if `kept`, all of it is, and only the answer is lost. `call` None: any call.
+    """
+
+    log: str
+    at: int
+    call: Call | None = None
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The medium stalls, once, for `seconds` in the first call on `log` that reaches position `at`."""
+
+    log: str
+    at: int
+    seconds: float
+    call: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Readers see `log` end at position `at`, whatever is written behind it, until the markers are lifted."""
+
+    log: str
+    at: int
+
+
+Marker = Abort | Pause | End
+
+
+class MemoryJournal(Journal):
+    """A journal that lives as long as the object; `faults` are what shall go wrong, and when."""
+
+    def __init__(self, faults: Iterable[Marker] = ()) -> None:
+        self._faults = list(faults)
+        self._parts: dict[str, list[pa.Table]] = {log: [] for log in LOGS}
+        self._ends = dict.fromkeys(LOGS, 0)
+        self._keys: dict[tuple[str, str], int] = {}
+        self._lock = threading.RLock()
+
+    def append(self, log: str, rows: pa.Table) -> list[int]:
+        """See `Journal.append`."""
+        rows = checked(log, rows)
+        with self._marked("append", log, self._ends[log] + len(rows)), self._lock:
+            if log != "events":
+                first = self._ends[log] + 1
+                self._keep(log, numbered(rows, first - 1), first - 1 + len(rows))
+                return list(range(first, first + len(rows)))
+            return self._append_events(rows)
+
+    def _append_events(self, rows: pa.Table) -> list[int]:
+        after, fresh, positions = self._ends["events"], [], []
+        following = count(after + 1)
+        for index, key in enumerate(keys_of(rows)):
+            if key not in self._keys:
+                self._keys[key] = next(following)
+                fresh.append(index)
+            positions.append(self._keys[key])
+        self._keep("events", numbered(rows.take(pa.array(fresh, pa.int64())), after), after + len(fresh))
+        return positions
+
+    def cover(self, log: str, rows: pa.Table, through: int) -> None:
+        """See `Journal.cover`."""
+        rows = ascending(log, rows, through)
+        with self._marked("cover", log, through), self._lock:
+            self._keep(log, within(rows, self._ends[log], through), max(through, self._ends[log]))
+
+    def _keep(self, log: str, rows: pa.Table, end: int) -> None:
+        if len(rows):
+            self._parts[log].append(rows)
+        self._ends[log] = end
+
+    def read(self, log: str, after: int, limit: int) -> pa.Table:
+        """See `Journal.read`."""
+        through = min(after + limit, self.end(log))
+        with self._marked("read", log, through), self._lock:
+            self._parts[log] = [joined(log, self._parts[log])]
+            return within(self._parts[log][0], after, through)
+
+    def end(self, log: str) -> int:
+        """See `Journal.end`."""
+        schema_of(log)
+        held = [fault.at for fault in self._faults if isinstance(fault, End) and fault.log == log]
+        return min([self._ends[log], *held])
+
+    def positions(self, id: str, source: str | None = None) -> list[int]:
+        """See `Journal.positions`."""
+        with self._lock:
+            keys = list(self._keys.items())
+        return sorted(at for (key, of), at in keys if key == id and source in (None, of))
+
+    def lift(self) -> None:
+        """Removes the markers that have not fired, and lets readers see past an `End`."""
+        self._faults.clear()
+
+    def close(self) -> None:
+        """Does nothing: what was written stays, as on a disk, for whoever opens the journal next."""
+
+    @contextmanager
+    def _marked(self, call: Call, log: str, reached: int) -> Iterator[None]:
+        """Runs a call as the markers that it reaches want it."""
+        due = [
+            f
+            for f in self._faults
+            if not isinstance(f, End) and f.log == log and f.at <= reached and f.call in (None, call)
+        ]
+        self._faults = [fault for fault in self._faults if fault not in due]
+        for fault in due:
+            if isinstance(fault, Pause):
+                time.sleep(fault.seconds)
+        aborts = [fault for fault in due if isinstance(fault, Abort)]
+        if any(not abort.kept for abort in aborts):
+            raise JournalError(f"the memory journal died before its {call} on {log!r}, as its markers want")
+        yield
+        if aborts:
+            raise JournalError(f"the memory journal died after its {call} on {log!r}, as its markers want")

@@ -1,0 +1,103 @@
+"""Filters back to CQL2 text: what is written parses to an equal filter."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+from nearcast.errors import DefinitionError, Fault
+from nearcast.language.tokens import KEYWORDS, NAME
+from nearcast.model.filter import (
+    And,
+    Atom,
+    Count,
+    Distance,
+    Entities,
+    Filter,
+    Located,
+    Not,
+    Operator,
+    Or,
+    PlainNot,
+    User,
+)
+from nearcast.model.place import Place
+from nearcast.model.values import Value
+
+
+def write(filter: Filter) -> str:
+    """The CQL2 text of a filter. `parse` gives an equal filter, but for one form that CQL2 has not: the thesis' plain
+    negation is written `NOT …` too, which does not hold where its child is unknown.
+
+    Raises `DefinitionError` for what CQL2 cannot say: NaN, infinities, a planar point.
+    """
+    if isinstance(filter, Atom):
+        return _atom(filter)
+    if isinstance(filter, (Not, PlainNot)):
+        bare = not isinstance(filter.child, (And, Or))
+        return f"NOT {write(filter.child)}" if bare else f"NOT ({write(filter.child)})"
+    if isinstance(filter, Or):
+        return " OR ".join(f"({write(child)})" if isinstance(child, Or) else write(child) for child in filter.children)
+    return " AND ".join(
+        f"({write(child)})" if isinstance(child, (And, Or)) else write(child) for child in filter.children
+    )
+
+
+def _atom(atom: Atom) -> str:
+    subject = name(atom.name) if isinstance(atom.name, str) else _measure(atom.name)
+    if atom.operator is Operator.IS_NULL or atom.value is None:
+        return f"{subject} IS NULL"
+    if isinstance(atom.value, tuple):
+        values = [literal(value) for value in atom.value]
+        return f"{subject} IN ({', '.join(values)})" if atom.operator is Operator.IN else _between(subject, values)
+    return f"{subject} {atom.operator} {literal(atom.value)}"
+
+
+def _between(subject: str, values: list[str]) -> str:
+    return f"{subject} BETWEEN {values[0]} AND {values[1]}"
+
+
+def _measure(term: Distance | Count) -> str:
+    if isinstance(term, Distance):
+        return f"distance({_located(term.a)}, {_located(term.b)})"
+    if term.around is None or term.within is None:
+        return f"count({_located(term.of)})"
+    return f"count({_located(term.of)}, {_located(term.around)}, {literal(term.within)})"
+
+
+def _located(located: Located) -> str:
+    if isinstance(located, User):
+        return f"user({literal(located.name)})"
+    if isinstance(located, Entities):
+        return f"uform({write(located.conditions) if located.conditions is not None else ''})"
+    if isinstance(located, Place):
+        return _point(located)
+    return "this"
+
+
+def _point(place: Place) -> str:
+    if place.coordinates == "planar":
+        raise DefinitionError(Fault("a point in degrees", f"the planar point {place.x}, {place.y}"))
+    numbers = (place.x, place.y) if place.z is None else (place.x, place.y, place.z)
+    return f"POINT({' '.join(literal(number) for number in numbers)})"
+
+
+def name(text: str) -> str:
+    """An attribute's name, in double quotes where CQL2 needs them."""
+    plain = NAME.fullmatch(text) and text.upper() not in KEYWORDS
+    return text if plain else '"' + text.replace('"', '""') + '"'
+
+
+def literal(value: Value) -> str:
+    """A literal as CQL2 writes it."""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, datetime):
+        return f"TIMESTAMP('{value.astimezone(UTC).isoformat().replace('+00:00', 'Z')}')"
+    if not math.isfinite(value):
+        raise DefinitionError(Fault("a finite number", str(value)))
+    return repr(value)
+
+

@@ -1,0 +1,42 @@
+"""From an offset in a text to the line and column of the file the text stands in."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+from nearcast.errors import Mark
+
+Locate = Callable[[int], Mark]
+"""Gives the mark of an offset into a text."""
+
+
+class Lines:
+    """Where the lines of a text begin: turns offsets into lines and columns, both counted from 1."""
+
+    def __init__(self, text: str) -> None:
+        self._starts = [0]
+        self._starts.extend(index + 1 for index, character in enumerate(text) if character == "\n")
+
+    def at(self, offset: int) -> tuple[int, int]:
+        """The line and the column of an offset."""
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a line and column: the inverse of `at`."""
+        return self._starts[min(line, len(self._starts)) - 1] + column - 1
+
+
+def starting_at(text: str, where: Mark) -> Locate:
+    """Marks within a text whose first character stands at `where`, and whose lines stand in the file as they are."""
+    lines = Lines(text)
+
+    def locate(offset: int) -> Mark:
+        line, column = lines.at(offset)
+        if where.line is None:
+            return Mark(where.file, line, column)
+        first = where.column or 1
+        return Mark(where.file, where.line + line - 1, column + first - 1 if line == 1 else column)
+
+    return locate

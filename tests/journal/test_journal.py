@@ -1,0 +1,195 @@
+"""What every journal does, run on each of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nearcast.errors import JournalError
+from nearcast.journal.seam import Journal
+from nearcast.model.columns import LOGS
+from tests.journal.rows import deliveries, events, ids, positions
+
+MAKER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+
+batches = st.lists(st.lists(st.integers(0, 30), max_size=40), max_size=25)
+"""Ids of events, by call."""
+
+fates = st.lists(st.integers(1, 60), max_size=80).map(sorted)
+"""Positions of deliveries."""
+
+cuts = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)).map(sorted), max_size=20)
+"""Ranges (after, through] that are covered, in any order and overlapping."""
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_a_new_log_is_empty(journal: Journal, log: str) -> None:
+    """A new log ends at 0 and reads as an empty table of its schema."""
+    assert (0, LOGS[log].empty_table()) == (journal.end(log), journal.read(log, 0, 10))
+
+
+def test_append_numbers_rows_from_one(journal: Journal) -> None:
+    """Rows get the next positions, and are read back with them."""
+    assert [1, 2] == journal.append("events", events("ab"))
+    assert [3] == journal.append("events", events("c"))
+    assert (["a", "b", "c"], [1, 2, 3]) == (ids(journal.read("events", 0, 9)), positions(journal.read("events", 0, 9)))
+
+
+def test_rows_come_back_as_they_were(journal: Journal) -> None:
+    """Every column but the position is kept as it was."""
+    rows = events("abc")
+    journal.append("events", rows)
+    assert rows.drop_columns("position") == journal.read("events", 0, 3).drop_columns("position")
+
+
+def test_nothing_appended_changes_nothing(journal: Journal) -> None:
+    """No rows, no positions."""
+    assert ([], 0) == (journal.append("events", events("")), journal.end("events"))
+
+
+def test_logs_are_apart(journal: Journal) -> None:
+    """What is in one log is not in another."""
+    journal.append("events", events("ab"))
+    assert (0, [1]) == (journal.end("deliveries"), journal.append("deliveries", deliveries([0])))
+
+
+def test_a_repeated_event_has_the_position_it_had(journal: Journal) -> None:
+    """The same id of the same source is appended once, also within one call; of another source it is another event."""
+    journal.append("events", events("ab"))
+    assert [2, 3, 3, 1] == journal.append("events", events("bcca"))
+    assert [4] == journal.append("events", events("a", source="other"))
+
+
+def test_only_events_are_taken_once(journal: Journal) -> None:
+    """In every other log equal rows are different rows."""
+    journal.append("deliveries", deliveries([0]))
+    assert [2] == journal.append("deliveries", deliveries([0]))
+
+
+def test_positions_of_an_id(journal: Journal) -> None:
+    """Events are found by id, and by id and source."""
+    journal.append("events", events("ab"))
+    journal.append("events", events("a", source="other"))
+    assert [1, 3] == journal.positions("a")
+    assert ([3], [], []) == (journal.positions("a", "other"), journal.positions("a", "no"), journal.positions("z"))
+
+
+@MAKER
+@given(batches)
+def test_positions_have_no_gap(fresh: Callable[[], Journal], calls: list[list[int]]) -> None:
+    """However events repeat, the log holds the first of each, in order, at positions 1, 2, 3, …"""
+    journal = fresh()
+    answers = [at for call in calls for at in journal.append("events", events(call))]
+    distinct = list(dict.fromkeys(str(id) for call in calls for id in call))
+    assert distinct == ids(journal.read("events", 0, 1000))
+    assert list(range(1, len(distinct) + 1)) == positions(journal.read("events", 0, 1000))
+    assert [1 + distinct.index(str(id)) for call in calls for id in call] == answers
+
+
+@MAKER
+@given(fates, cuts)
+def test_any_cuts_cover_alike(fresh: Callable[[], Journal], fates: list[int], cuts: list[list[int]]) -> None:
+    """Whatever ranges are covered, again or overlapping, the log equals that of one cover of them all."""
+    whole, pieces, end = fresh(), fresh(), 0
+    for after, through in cuts:
+        start = min(after, end)  # a range that begins after the end would leave a gap
+        pieces.cover("deliveries", deliveries_in(fates, start, through), through)
+        end = max(end, through)
+    whole.cover("deliveries", deliveries_in(fates, 0, end), end)
+    assert (end, end) == (whole.end("deliveries"), pieces.end("deliveries"))
+    assert whole.read("deliveries", 0, 100) == pieces.read("deliveries", 0, 100)
+
+
+def deliveries_in(fates: list[int], after: int, through: int) -> pa.Table:
+    """The deliveries of a range, each with the same client wherever the range is cut."""
+    return deliveries(fates).filter(pa.array([after < at <= through for at in fates], pa.bool_()))
+
+
+@MAKER
+@given(batches, st.lists(st.integers(0, 40)).map(sorted))
+def test_ranges_join_to_the_whole(fresh: Callable[[], Journal], calls: list[list[int]], cuts: list[int]) -> None:
+    """Reading a log range by range gives the same rows as reading it at once."""
+    journal = fresh()
+    for call in calls:
+        journal.append("events", events(call))
+    parts = [journal.read("events", after, through - after) for after, through in pairwise([0, *cuts, 100])]
+    assert ids(journal.read("events", 0, 100)) == [id for part in parts for id in ids(part)]
+
+
+def test_an_empty_range_moves_the_end(journal: Journal) -> None:
+    """Covering a range in which nothing is delivered is remembered too."""
+    journal.cover("deliveries", deliveries([]), 7)
+    assert (7, []) == (journal.end("deliveries"), positions(journal.read("deliveries", 0, 9)))
+
+
+def test_an_end_never_goes_back(journal: Journal) -> None:
+    """Covering less than was covered changes nothing."""
+    journal.cover("deliveries", deliveries([2, 2, 5]), 7)
+    journal.cover("deliveries", deliveries([3]), 4)
+    assert (7, [2, 2, 5]) == (journal.end("deliveries"), positions(journal.read("deliveries", 0, 9)))
+
+
+@pytest.mark.parametrize("given", [[3, 2], [0, 1], [4, 9]])
+def test_a_cover_out_of_order_or_range_is_refused(journal: Journal, given: list[int]) -> None:
+    """Positions must ascend and lie within the range; else nothing is written."""
+    with pytest.raises(JournalError, match="ascend within 1 to 8"):
+        journal.cover("deliveries", deliveries(given), 8)
+    assert 0 == journal.end("deliveries")
+
+
+def test_a_cover_without_positions_is_refused(journal: Journal) -> None:
+    """A row that covers a range has a position."""
+    with pytest.raises(JournalError, match="a position in every row"):
+        journal.cover("deliveries", deliveries([None]), 8)
+
+
+def test_rows_of_another_log_are_refused(journal: Journal) -> None:
+    """The error names the log and the columns that came."""
+    with pytest.raises(JournalError, match="log 'events', got the columns position int64, client string"):
+        journal.append("events", deliveries([1]))
+
+
+def test_an_event_without_id_is_refused(journal: Journal) -> None:
+    """Without id and source an event could not be told from another."""
+    rows = events("a")
+    with pytest.raises(JournalError, match="an id and a source"):
+        journal.append("events", rows.set_column(1, "id", [[None]]).cast(rows.schema))
+
+
+def test_an_unknown_log_is_refused(journal: Journal) -> None:
+    """The error names the logs there are."""
+    for call in (lambda: journal.end("x"), lambda: journal.read("x", 0, 1), lambda: journal.append("x", events("a"))):
+        with pytest.raises(JournalError, match="one of the logs events, deliveries, outcomes, dead letters, got 'x'"):
+            call()
+
+
+def test_follow_sees_each_row_once(journal: Journal) -> None:
+    """A follower beside two writers gets every event exactly once, in order, whatever the limit."""
+    writers = [threading.Thread(target=write, args=(journal, source, 60)) for source in ("left", "right")]
+    for writer in writers:
+        writer.start()
+    seen: list[int] = []
+    for rows in journal.follow("events", 0, 7, stopped=lambda: seen[-1:] == [120]):
+        seen.extend(positions(rows))
+    for writer in writers:
+        writer.join()
+    assert list(range(1, 121)) == seen
+
+
+def write(journal: Journal, source: str, number: int) -> None:
+    """Appends events one by one."""
+    for id in range(number):
+        journal.append("events", events([id], source))
+
+
+def test_follow_goes_past_ranges_without_rows(journal: Journal) -> None:
+    """Where nothing was delivered, a follower goes on to where something was."""
+    journal.cover("deliveries", deliveries([]), 500)
+    journal.cover("deliveries", deliveries([501]), 510)
+    assert [501] == positions(next(journal.follow("deliveries", 0, 10, stopped=lambda: False)))

@@ -1,0 +1,61 @@
+"""What the fault markers do to a journal in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from nearcast.errors import JournalError
+from nearcast.journal.memory import Abort, End, MemoryJournal, Pause
+from tests.journal.rows import deliveries, events, ids, positions
+
+
+def test_a_call_before_the_marker_is_not_aborted() -> None:
+    """Only the call that reaches the position dies."""
+    journal = MemoryJournal([Abort("events", at=3)])
+    assert [1, 2] == journal.append("events", events("ab"))
+    with pytest.raises(JournalError, match="before its append on 'events'"):
+        journal.append("events", events("c"))
+
+
+def test_an_aborted_append_keeps_nothing_and_works_when_repeated() -> None:
+    """After the crash nothing of the call is there; the repetition goes through."""
+    journal = MemoryJournal([Abort("events", at=1)])
+    with pytest.raises(JournalError):
+        journal.append("events", events("a"))
+    assert (0, [1]) == (journal.end("events"), journal.append("events", events("a")))
+
+
+def test_an_abort_may_keep_what_was_written() -> None:
+    """All of the call is there, only the answer is lost; the repetition changes nothing."""
+    journal = MemoryJournal([Abort("deliveries", at=2, kept=True)])
+    with pytest.raises(JournalError, match="after its cover"):
+        journal.cover("deliveries", deliveries([1, 2]), 2)
+    journal.cover("deliveries", deliveries([1, 2]), 2)
+    assert [1, 2] == positions(journal.read("deliveries", 0, 2))
+
+
+def test_a_marker_may_mean_one_call_only() -> None:
+    """An abort of reads lets writing be."""
+    journal = MemoryJournal([Abort("events", at=1, call="read")])
+    journal.append("events", events("a"))
+    with pytest.raises(JournalError):
+        journal.read("events", 0, 1)
+    assert ["a"] == ids(journal.read("events", 0, 1))
+
+
+def test_a_pause_only_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stalled call waits as long as the marker says, once, and then goes through."""
+    waits: list[float] = []
+    monkeypatch.setattr("time.sleep", waits.append)
+    journal = MemoryJournal([Pause("events", at=1, seconds=5.0)])
+    assert ([1], [2]) == (journal.append("events", events("a")), journal.append("events", events("b")))
+    assert [5.0] == waits
+
+
+def test_an_end_hides_what_follows_until_it_is_lifted() -> None:
+    """Readers see the log end at the marker; lifted, they see everything."""
+    journal = MemoryJournal([End("events", at=2)])
+    journal.append("events", events("abc"))
+    assert (2, ["a", "b"]) == (journal.end("events"), ids(journal.read("events", 0, 9)))
+    journal.lift()
+    assert (3, ["a", "b", "c"]) == (journal.end("events"), ids(journal.read("events", 0, 9)))

@@ -1,0 +1,157 @@
+"""What holds for the SQLite journal in particular: files, processes, crashes, blocks."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import nearcast.journal.sqlite as module
+from nearcast.errors import JournalError
+from nearcast.journal.sqlite import SqliteJournal
+from tests.journal.rows import deliveries, events, ids, positions
+
+WRITER = """
+import sys
+from nearcast.journal.sqlite import SqliteJournal
+from tests.journal.rows import events
+journal, name = SqliteJournal(sys.argv[1]), sys.argv[2]
+for number in range(int(sys.argv[3])):
+    answer = journal.append("events", events([f"{number}.{part}" for part in range(3)], name))
+    print(*answer, flush=True)
+"""
+
+
+def writer(file: Path, name: str, calls: int) -> subprocess.Popen[str]:
+    """A process that appends three events per call and prints the positions it was answered."""
+    command = [sys.executable, "-c", WRITER, str(file), name, str(calls)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+
+
+def test_another_object_sees_what_was_committed(sqlite: SqliteJournal, file: Path) -> None:
+    """Two journals on one file are one journal."""
+    sqlite.append("events", events("ab"))
+    with closing(SqliteJournal(file)) as other:
+        assert [2, 3] == other.append("events", events("bc"))
+    assert ["a", "b", "c"] == ids(sqlite.read("events", 0, 9))
+
+
+def test_a_closed_journal_is_there_when_opened_again(file: Path) -> None:
+    """Rows, ends and known ids outlive the object."""
+    for _ in range(2):
+        with closing(SqliteJournal(file)) as journal:
+            assert [1, 2] == journal.append("events", events("ab"))
+
+
+def test_processes_may_make_and_write_one_journal_together(file: Path) -> None:
+    """Four processes that start at once share one file: every position is given once, none is left out."""
+    processes = [writer(file, f"p{number}", 20) for number in range(4)]
+    answers = [int(at) for process in processes for at in process.communicate()[0].split()]
+    assert [0] * 4 == [process.returncode for process in processes]
+    assert list(range(1, 241)) == sorted(answers)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("lines", [1, 17, 60])
+def test_a_killed_writer_loses_nothing_it_acknowledged(file: Path, lines: int) -> None:
+    """Killed (−9) at any moment, what was answered is there, calls are kept whole, and positions have no gap."""
+    process = writer(file, "p", 1_000_000)
+    assert process.stdout is not None
+    answered = [process.stdout.readline() for _ in range(lines)]
+    process.kill()
+    answered += process.communicate()[0].splitlines()
+    whole = [[int(at) for at in line.split()] for line in answered if len(line.split()) == 3]
+    with closing(SqliteJournal(file)) as journal:
+        rows = journal.read("events", 0, 1_000_000)
+        assert list(range(1, journal.end("events") + 1)) == positions(rows)
+        assert journal.end("events") % 3 == 0
+        assert journal.end("events") >= whole[-1][-1]
+        assert journal.positions("0.0", "p") == [1]
+
+
+def test_small_blocks_are_merged(sqlite: SqliteJournal, file: Path) -> None:
+    """Rows written one by one end up in few blocks, and read as they were written."""
+    for number in range(600):
+        sqlite.append("events", events([number]))
+    assert [str(number) for number in range(600)] == ids(sqlite.read("events", 0, 600))
+    with closing(sqlite3.connect(file)) as connection:
+        [[blocks]] = connection.execute("SELECT count(*) FROM blocks")
+    assert blocks < 2 * module.MERGE + 600 / module.MERGE**2
+
+
+def test_large_tables_are_cut_into_blocks(sqlite: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table beyond the limits of a block is read as it was written, also where a cut falls inside a position."""
+    monkeypatch.setattr(module, "BLOCK_ROWS", 3)
+    monkeypatch.setattr(module, "BLOCK_BYTES", 100)
+    rows = deliveries([1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 5])
+    sqlite.cover("deliveries", rows, 6)
+    assert rows == sqlite.read("deliveries", 0, 6)
+    assert rows.slice(2, 6) == sqlite.read("deliveries", 1, 1)
+
+
+def test_a_file_of_something_else_is_refused(file: Path) -> None:
+    """The error names the file and says what to do; the file is as it was."""
+    file.write_bytes(b"no database at all" * 100)
+    with pytest.raises(JournalError, match=r"some\.journal: file is not a database; the file is something else"):
+        SqliteJournal(file)
+    assert b"no database at all" * 100 == file.read_bytes()
+
+
+def test_a_database_of_another_program_is_refused(file: Path) -> None:
+    """Tables of others are left alone."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE own (x)")
+    before = file.read_bytes()
+    with pytest.raises(JournalError, match="another program's database"):
+        SqliteJournal(file)
+    assert before == file.read_bytes()
+
+
+def test_a_newer_format_is_refused(sqlite: SqliteJournal, file: Path) -> None:
+    """A journal that a newer version wrote is not touched."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(JournalError, match="expected format 1, got 99"):
+        SqliteJournal(file)
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    """The error says that the folder must exist."""
+    with pytest.raises(JournalError, match=r"no/journal: unable to open database file; its folder must exist"):
+        SqliteJournal(tmp_path / "no" / "journal")
+
+
+def test_a_held_file_is_reported(sqlite: SqliteJournal, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When another process keeps the write lock, a writer gives up after a while and says so; readers go on."""
+    monkeypatch.setattr(module, "LOCK_SECONDS", 0.05)
+    with closing(SqliteJournal(file)) as other, closing(sqlite3.connect(file, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        assert 0 == other.end("events")
+        other.close()
+        with pytest.raises(JournalError, match="database is locked; another process holds it"):
+            other.append("events", events("a"))
+
+
+def test_a_full_disk_loses_only_the_call(sqlite: SqliteJournal) -> None:
+    """A call that does not fit is not kept in part; what was there stays, and the journal goes on."""
+    sqlite.append("events", events("a"))
+    with sqlite._reading() as connection:
+        [[pages]] = connection.execute("PRAGMA page_count")
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(JournalError, match="full; free space"):
+        sqlite.append("events", events(range(10_000)))
+    assert (["a"], []) == (ids(sqlite.read("events", 0, 9)), sqlite.positions("5"))
+    with sqlite._reading() as connection:
+        connection.execute("PRAGMA max_page_count = 1000000")
+    assert [2] == sqlite.append("events", events("b"))
+
+
+def test_a_table_of_several_chunks_is_kept_whole(sqlite: SqliteJournal) -> None:
+    """How a table is chunked makes no difference."""
+    sqlite.append("events", pa.concat_tables([events("ab"), events("c"), events("")]))
+    assert ["a", "b", "c"] == ids(sqlite.read("events", 0, 9))
