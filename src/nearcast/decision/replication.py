@@ -156,6 +156,13 @@ class Waiting:
                 return head
         return None
 
+    def first(self, count: int) -> list[int]:
+        """Positions that may be among the next to be sent, about the first `count`; what waits is not looked through."""
+        for priority in sorted(self._queues):
+            if priority != WITHHELD and self._head(priority):
+                return [position for _, position in self._queues[priority][:count] if position in self.waiting]
+        return []
+
     def _head(self, priority: int) -> Delivery | None:
         queue = self._queues[priority]
         while queue:
