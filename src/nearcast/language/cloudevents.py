@@ -1,0 +1,333 @@
+"""Events in and out: CloudEvents 1.0 as JSON (SEMANTICS §1). JSON is read once, here at the door.
+
+Attributes: the CloudEvent's own (but id, type, source, subject, time, which are fields of `Event`) by their names, then
+the data: nested objects become dotted names, a list its name several times, null is absent, data that is no object is
+the attribute `data`. A data name that the CloudEvent itself has is `data.NAME`. A GeoJSON geometry is the event's place
+and no attribute. Control events keep their data in the payload alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import orjson
+
+from nearcast.errors import EventError, Fault, Mark
+from nearcast.language.places import GEOMETRY_NAMES, is_geometry, place_of
+from nearcast.model.event import CONTROL_PREFIX, Event
+from nearcast.model.place import Place
+from nearcast.model.subscription import Channel
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, time_of
+
+MAX_BYTES = 1024 * 1024
+MAX_ATTRIBUTES = 1_000
+MAX_NESTING = 64
+MAX_AHEAD = timedelta(days=1)
+"""How far an event's time may lie after its acceptance: beyond it the sender's clock is wrong."""
+
+KEPT_BYTES = 64 * 1024
+"""How much of a bad line a dead letter keeps."""
+
+CONTROL_TYPES = (
+    "nearcast.client",
+    "nearcast.client.removed",
+    "nearcast.subscription",
+    "nearcast.subscription.removed",
+    "nearcast.settings",
+)
+_FIELDS = frozenset({"id", "type", "source", "subject", "time"})
+_DATA = frozenset({"data", "data_base64"})
+_KNOWN = _FIELDS | _DATA | {"specversion", "datacontenttype", "dataschema"}
+_EXTENSION = re.compile(r"[a-z0-9]+")
+_LONG_INTEGER = re.compile(rb"\d{19}")
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """What could not be taken: why, and the first 64 KiB of what came."""
+
+    fault: Fault
+    content: bytes
+
+
+def read_lines(path: Path, channels: Sequence[Channel], accepted: datetime | None = None) -> Iterator[Event | DeadLetter]:
+    """The events of a file with one CloudEvent a line (also gzipped), a dead letter for each bad line; blank lines
+    are skipped. Never holds more than one line, and of a line beyond 1 MiB only its beginning.
+    """
+    opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+    with opened as file:
+        for number, line in enumerate(whole_lines(file), 1):
+            if line.isspace():
+                continue
+            try:
+                yield read_line(line, Mark(str(path), number), channels, accepted)
+            except EventError as error:
+                yield DeadLetter(error.fault, line[:KEPT_BYTES])
+
+
+def whole_lines(file: IO[bytes] | gzip.GzipFile, limit: int = MAX_BYTES) -> Iterator[bytes]:
+    """The lines of a file; of a line beyond the limit its first `limit` + 1 bytes, so memory stays bounded."""
+    while line := file.readline(limit + 1):
+        ended = line.endswith(b"\n")
+        while not ended and (rest := file.readline(limit)):
+            ended = rest.endswith(b"\n")
+        yield line
+
+
+def read_line(line: bytes, where: Mark, channels: Sequence[Channel] = (), accepted: datetime | None = None) -> Event:
+    """The event that a line of JSON holds; `payload` is the line itself. Raises `EventError`."""
+    line = line.strip()
+    if len(line) > MAX_BYTES:
+        raise EventError(Fault(f"an event of at most {MAX_BYTES:,} bytes", f"{len(line):,} or more", where))
+    return read_event(loads(line, where), where, channels, accepted, line)
+
+
+def read_event(
+    document: Mapping[str, Any],
+    where: Mark,
+    channels: Sequence[Channel] = (),
+    accepted: datetime | None = None,
+    payload: bytes | None = None,
+) -> Event:
+    """The event that a CloudEvent's JSON object means.
+
+    `payload` is the object as it came, if it came as bytes. Without `channels` an event of any type may have any kind
+    of place. Raises `EventError` with the first fault.
+    """
+    try:
+        if not isinstance(document, dict):
+            raise Fault("a CloudEvent, a JSON object", _kind(document), where)
+        if payload is None:
+            payload = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+            if len(payload) > MAX_BYTES:
+                raise Fault(f"an event of at most {MAX_BYTES:,} bytes", f"{len(payload):,}", where)
+        return _event(document, where, channels, accepted, payload)
+    except Fault as fault:
+        raise EventError(fault) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise EventError(Fault("a CloudEvent of JSON values", str(error), where)) from None
+
+
+def write_event(event: Event) -> dict[str, Any]:
+    """The CloudEvent of an event: the payload if it has one, else made of its fields.
+
+    Made of fields, attributes become data under their dotted names, so that reading gives the same attributes again.
+    """
+    if event.payload:
+        document: dict[str, Any] = orjson.loads(event.payload)
+        return document
+    document = {"specversion": "1.0", "id": event.id, "type": event.type, "source": event.source}
+    if event.subject is not None:
+        document["subject"] = event.subject
+    if event.time is not None:
+        document["time"] = _written(event.time)
+    data = _data_of(event, document)
+    if data:
+        document["data"] = data
+    return document
+
+
+def _event(
+    document: dict[str, Any], where: Mark, channels: Sequence[Channel], accepted: datetime | None, payload: bytes
+) -> Event:
+    if document.get("specversion") != "1.0":
+        raise Fault('specversion "1.0"', _kind(document.get("specversion")), where, "events are CloudEvents 1.0")
+    id, type_, source = _required(document, "id", where), _required(document, "type", where), document.get("source")
+    if not isinstance(source, str) or not source:
+        _required(document, "source", where)
+    subject = document.get("subject")
+    if subject is not None and (not isinstance(subject, str) or not subject):
+        raise Fault("subject, a text that is not empty", _kind(subject), where)
+    time = _time(document.get("time"), where, accepted)
+    attributes: list[tuple[str, Value]] = []
+    for name in document:
+        if name not in _FIELDS and name not in _DATA:
+            _add_context(name, document[name], attributes, where)
+    data = document.get("data")
+    if "data_base64" in document:
+        data = _binary(document, where)
+    control = type_.startswith(CONTROL_PREFIX)
+    place = None
+    if control:
+        if type_ not in CONTROL_TYPES:
+            raise Fault(f"one of {', '.join(CONTROL_TYPES)}", type_, where, "types beginning with nearcast. are its own")
+    else:
+        if isinstance(data, dict):
+            place = place_of(data, where)
+            _flatten(data, document, attributes, where)
+        elif data is not None:
+            _add("data", data, attributes, 1, where)
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise Fault(f"at most {MAX_ATTRIBUTES:,} attributes", f"{len(attributes):,}", where)
+    channel = None if control else _channel(type_, document.get("channel"), place, channels, where)
+    return Event(id, type_, source, subject, time, place, tuple(attributes), payload, channel, accepted)
+
+
+def _required(document: dict[str, Any], name: str, where: Mark) -> str:
+    value = document.get(name)
+    if not isinstance(value, str) or not value:
+        raise Fault(f"{name}, a text that is not empty", _kind(value), where)
+    return value
+
+
+def _time(written: object, where: Mark, accepted: datetime | None) -> datetime | None:
+    if written is None:
+        return None
+    time = time_of(written) if isinstance(written, str) else None
+    if time is None:
+        raise Fault("time, as in 2020-01-31T12:00:00Z", _kind(written), where, "a time needs its zone")
+    if accepted is not None and time - accepted > MAX_AHEAD:
+        ahead = time - accepted
+        raise Fault("a time at most a day ahead", f"{written}, {ahead.days} days ahead", where, "check the sender's clock")
+    return time
+
+
+def _add_context(name: str, value: Any, attributes: list[tuple[str, Value]], where: Mark) -> None:
+    """One of the CloudEvent's own attributes, an extension perhaps."""
+    if name not in _KNOWN and not _EXTENSION.fullmatch(name):
+        advice = "an extension's name is of a-z and 0-9; what the event tells belongs into data"
+        raise Fault("an attribute of CloudEvents or an extension", name[:60], where, advice)
+    if isinstance(value, (dict, list)):
+        raise Fault(f"a text, number or boolean as {name}", _kind(value), where, "objects and lists belong into data")
+    _add(name, value, attributes, 1, where)
+
+
+def _binary(document: dict[str, Any], where: Mark) -> Any:
+    """The data within data_base64: read if it is JSON, else only kept in the payload."""
+    if "data" in document:
+        raise Fault("data or data_base64", "both", where)
+    try:
+        content = base64.b64decode(document["data_base64"], validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        raise Fault("data_base64 in base 64", _kind(document["data_base64"]), where) from None
+    written = document.get("datacontenttype")
+    return loads(content, where) if isinstance(written, str) and re.search(r"[/+]json\b", written) else None
+
+
+def _flatten(
+    data: dict[str, Any], document: dict[str, Any], attributes: list[tuple[str, Value]], where: Mark
+) -> None:
+    for name, value in data.items():
+        kind = type(value)
+        if name not in _DATA and document.get(name) is not None:
+            name = f"data.{name}"
+        if kind is str or kind is float or kind is bool:
+            attributes.append((name, value))
+        elif name not in GEOMETRY_NAMES or not is_geometry(value):
+            _add(name, value, attributes, 1, where)
+
+
+def _add(name: str, value: Any, attributes: list[tuple[str, Value]], depth: int, where: Mark) -> None:
+    kind = type(value)
+    if kind is str or kind is float or kind is bool:
+        attributes.append((name, value))
+    elif kind is int:
+        if not INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM:
+            raise Fault(f"{name} within 64 bits", str(value), where, "send it as a text or a double")
+        attributes.append((name, value))
+    elif depth > MAX_NESTING:
+        raise Fault(f"data at most {MAX_NESTING} deep", "deeper data", where)
+    elif kind is dict:
+        for key, child in value.items():
+            _add(f"{name}.{key}", child, attributes, depth + 1, where)
+    elif kind is list:
+        for child in value:
+            _add(name, child, attributes, depth + 1, where)
+    elif value is not None:
+        raise Fault(f"a JSON value as {name}", _kind(value), where)
+
+
+def _channel(
+    type_: str, named: object, place: Place | None, channels: Sequence[Channel], where: Mark
+) -> str | None:
+    if not channels:
+        return None
+    by_name, by_type, other = _tables(tuple(channels))
+    channel = by_name.get(named) if isinstance(named, str) else by_type.get(type_, other)
+    if channel is None or (channel.types and type_ not in channel.types):
+        known = ", ".join(f"{one.name} ({' '.join(one.types) or 'every other type'})" for one in channels)
+        came = f"the unknown channel {named}" if named is not None and channel is None else f"the type {type_}"
+        raise Fault(f"an event for a channel: {known}", came, where)
+    if place is not None and place.coordinates != channel.coordinates:
+        keys = "x and y" if channel.coordinates == "planar" else "lon and lat"
+        raise Fault(f"a {channel.coordinates} place in channel {channel.name}", f"a {place.coordinates} one", where, f"it has {keys}")
+    return channel.name
+
+
+@lru_cache(maxsize=64)
+def _tables(channels: tuple[Channel, ...]) -> tuple[dict[str, Channel], dict[str, Channel], Channel | None]:
+    """Channels by name, by type, and the one that takes every other type; the first of several wins."""
+    by_type: dict[str, Channel] = {}
+    for channel in channels:
+        for type_ in channel.types:
+            by_type.setdefault(type_, channel)
+    return {one.name: one for one in channels}, by_type, next((one for one in channels if not one.types), None)
+
+
+def loads(text: bytes, where: Mark) -> Any:
+    """What a JSON text holds. Raises `EventError` with line and column, also for integers beyond 64 bits."""
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        line = error.lineno if where.line is None else where.line + error.lineno - 1
+        reason = error.msg.partition(": line ")[0]
+        raise EventError(Fault("JSON", reason, Mark(where.file, line, error.colno))) from None
+    if _LONG_INTEGER.search(text):
+        _refuse_long_integers(text, where)
+    return document
+
+
+def _refuse_long_integers(text: bytes, where: Mark) -> None:
+    """An integer beyond 64 bits would silently come as a double."""
+
+    def integer(digits: str) -> int:
+        value = int(digits) if len(digits) < 40 else INTEGER_MAXIMUM + 1
+        if not INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM:
+            _refuse(digits, text, where)
+        return value
+
+    json.loads(text, parse_int=integer)
+
+
+def _refuse(digits: str, text: bytes, where: Mark) -> NoReturn:
+    column = text.decode().find(digits) + 1
+    fault = Fault("an integer within 64 bits", digits[:60], Mark(where.file, where.line, column), "send it as a text")
+    raise EventError(fault)
+
+
+def _data_of(event: Event, document: Mapping[str, Any]) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    if event.place is not None:
+        names = ("x", "y", "z") if event.place.coordinates == "planar" else ("lon", "lat", "alt")
+        data.update(zip(names, (event.place.x, event.place.y, event.place.z), strict=True))
+    listed: dict[str, list[Any]] = {}
+    for name, value in event.attributes:
+        listed.setdefault(name, []).append(_written(value))
+    listed.pop("specversion", None)
+    for name, values in listed.items():
+        plain = name.removeprefix("data.")
+        data[plain if plain in document else name] = values if len(values) > 1 else values[0]
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def _written(value: Value) -> Any:
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
+
+
+def _kind(value: object) -> str:
+    """What came, in few words."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else "a list"
+    return repr(value)[:80]

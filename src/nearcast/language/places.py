@@ -1,0 +1,107 @@
+"""Where something is, as people write it: x, y[, z], or lon, lat[, alt], or a GeoJSON geometry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nearcast.errors import Fault, Mark
+from nearcast.model.place import Place
+
+GEOMETRY_NAMES = ("geometry", "geom")
+GEOMETRIES = frozenset(
+    {"Point", "MultiPoint", "LineString", "MultiLineString", "Polygon", "MultiPolygon", "GeometryCollection"}
+)
+
+
+def place_of(data: Mapping[str, Any], where: Mark) -> Place | None:
+    """The place that an event's data tells, None if it tells none: a place needs both of x, y or both of lon, lat.
+
+    Raises `Fault` for values that are not finite numbers, degrees out of range, and two kinds of place at once.
+    """
+    places: list[Place] = []
+    if data.get("x") is not None and data.get("y") is not None:
+        places.append(planar(data["x"], data["y"], data.get("z"), where))
+    if data.get("lon") is not None and data.get("lat") is not None:
+        places.append(geographic(data["lon"], data["lat"], data.get("alt"), where))
+    for name in GEOMETRY_NAMES:
+        if is_geometry(data.get(name)) and (centre := place_of_geometry(data[name], where)):
+            places.append(centre)
+    if len(places) > 1:
+        raise Fault("one place: x and y, or lon and lat, or one geometry", "several", where)
+    return places[0] if places else None
+
+
+def planar(x: object, y: object, z: object, where: Mark) -> Place:
+    """A place in metres. Raises `Fault`."""
+    return Place("planar", number(x, "x", where), number(y, "y", where), None if z is None else number(z, "z", where))
+
+
+def geographic(lon: object, lat: object, alt: object, where: Mark) -> Place:
+    """A place in degrees. Raises `Fault`."""
+    x, y = number(lon, "lon", where), number(lat, "lat", where)
+    if not -180 <= x <= 180:
+        raise Fault("a longitude from -180 to 180 degrees", f"{x}", where, "are lon and lat in this order?")
+    if not -90 <= y <= 90:
+        raise Fault("a latitude from -90 to 90 degrees", f"{y}", where, "are lon and lat in this order?")
+    return Place("geographic", x, y, None if alt is None else number(alt, "alt", where))
+
+
+def number(value: object, name: str, where: Mark) -> float:
+    """A finite number. Raises `Fault`."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise Fault(f"a finite number as {name}", f"{value!r}"[:60], where)
+    return float(value)
+
+
+def is_geometry(value: object) -> bool:
+    """Whether a value is a GeoJSON geometry."""
+    return isinstance(value, dict) and value.get("type") in GEOMETRIES and ("coordinates" in value or "geometries" in value)
+
+
+def place_of_geometry(geometry: Mapping[str, Any], where: Mark) -> Place | None:
+    """A point's place; a collection's first point; of anything else the centre of its bounding box.
+
+    A box wider than half the globe is taken to cross the antimeridian. None for a geometry without positions.
+    """
+    if geometry["type"] == "Point":
+        return geographic(*_position(geometry.get("coordinates"), where), where)
+    parts = geometry.get("geometries")
+    parts = [part for part in parts if is_geometry(part)] if isinstance(parts, list) else []
+    for part in parts:
+        if part["type"] == "Point":
+            return place_of_geometry(part, where)
+    positions = [
+        geographic(*_position(position, where), where)
+        for part in (parts or [geometry])
+        for position in _positions(part.get("coordinates"))
+    ]
+    return _centre(positions) if positions else None
+
+
+def _centre(positions: list[Place]) -> Place:
+    longitudes, latitudes = [place.x for place in positions], [place.y for place in positions]
+    if max(longitudes) - min(longitudes) > 180:
+        longitudes = [x + 360 if x < 0 else x for x in longitudes]
+    x = (min(longitudes) + max(longitudes)) / 2
+    return Place("geographic", x - 360 if x > 180 else x, (min(latitudes) + max(latitudes)) / 2)
+
+
+def _position(value: object, where: Mark) -> tuple[object, object, object]:
+    if not isinstance(value, list) or not 2 <= len(value) <= 4:
+        raise Fault("[longitude, latitude] or [longitude, latitude, altitude]", f"{value!r}"[:60], where)
+    return value[0], value[1], value[2] if len(value) > 2 else None
+
+
+def _positions(coordinates: object) -> Iterator[list[Any]]:
+    """The positions within nested coordinates; without recursion, for depth is the sender's choice."""
+    waiting = [coordinates]
+    while waiting:
+        item = waiting.pop()
+        if not isinstance(item, list) or not item:
+            continue
+        if isinstance(item[0], list):
+            waiting.extend(item)
+        else:
+            yield item
