@@ -7,6 +7,7 @@ NearcastError
 ├── JournalError         the journal cannot be opened, read or written
 ├── SetupError           the surroundings lack something: Java, a port, a file
 └── AccessError          a request without, or with a wrong, token
+    └── RightError       a token that is known, but does not allow this
 
 An error keeps its values, so that a caller can act on them; its text says what was expected, what came, where, and
 what to do.
@@ -74,3 +75,7 @@ class SetupError(NearcastError):
 
 class AccessError(NearcastError):
     """A request without, or with a wrong, token."""
+
+
+class RightError(AccessError):
+    """A token that is known, but lacks the right for what was asked."""

@@ -33,7 +33,7 @@ LIMIT = 100_000
 class Delivery:
     """One delivery that is outstanding: an event by its position, for one client.
 
-    `size` is in bytes; `queued`, `expires` and `sent` are seconds since 1970; `turn` orders within a priority and is the
+    `size` is in bytes; `accepted` (of the event), `queued`, `expires` and `sent` are seconds since 1970; `turn` orders within a priority and is the
     position, or that of the event whose turn it took. `priority`, `attempts` and `sent` are kept by `Waiting`.
     """
 
@@ -43,6 +43,7 @@ class Delivery:
     level: int
     by_role: RoleLevels | None = None
     size: int = 0
+    accepted: float = 0.0
     queued: float = 0.0
     expires: float | None = None
     conflate: bool = False

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from nearcast.errors import AccessError, SetupError
+from nearcast.errors import AccessError, RightError, SetupError
 
 Right = Literal["publish", "receive", "manage"]
 RIGHTS = ("publish", "receive", "manage")
@@ -53,7 +53,7 @@ def _token(word: str, number: int) -> Token:
 
 
 def allow(tokens: Iterable[Token], presented: str | None, right: Right, client: str | None = None) -> Token | None:
-    """The token that allows it; None where there are no tokens at all. Raises AccessError.
+    """The token that allows it; None where there are no tokens at all. Raises AccessError, or RightError.
 
     Every token is compared, whichever fits, so that time tells nothing.
     """
@@ -67,7 +67,7 @@ def allow(tokens: Iterable[Token], presented: str | None, right: Right, client: 
         raise AccessError(f"expected a bearer token, got {came}; send the header Authorization: Bearer TOKEN")
     if not any(token.allows(right, client) for token in fitting):
         of = f" for client {client}" if client else ""
-        raise AccessError(f"expected a token with the right {right}{of}, got that of {fitting[0].name}")
+        raise RightError(f"expected a token with the right {right}{of}, got that of {fitting[0].name}")
     return fitting[0]
 
 

@@ -7,14 +7,17 @@ gives no place for a fault; here each event of a batch stands and falls alone.
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 import orjson
 
-from nearcast.errors import Fault, Mark
+from nearcast.errors import EventError, Fault, Mark
+from nearcast.language.cloudevents import loads
 
 STRUCTURED = "application/cloudevents+json"
 BATCHED = "application/cloudevents-batch+json"
@@ -33,10 +36,14 @@ class UnknownContent(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """One event of a request: its JSON, or the fault that it has already; `index` is its place in a batch."""
+    """One event of a request: its JSON as an object and as bytes, or the fault that it has already.
 
+    `index` is its place in a batch.
+    """
+
+    document: Any
     content: bytes
-    where: str
+    where: Mark
     index: int = 0
     fault: Fault | None = None
 
@@ -47,13 +54,16 @@ def batched(content_type: str | None) -> bool:
 
 
 def read_request(headers: Iterable[tuple[str, str]], body: bytes, event_bytes: int) -> list[Came]:
-    """The events of a request in their order; raises UnknownContent. `headers` have lower-case names."""
+    """The events of a request in their order; `headers` have lower-case names.
+
+    Raises UnknownContent for other content, EventError for a batch that is no JSON array.
+    """
     by_name = dict(headers)
     media_type = _media_type(by_name.get("content-type"))
     if media_type == BATCHED:
         return _read_batch(body, event_bytes)
     if media_type == STRUCTURED:
-        return [Came(body, "request")]
+        return [_read_structured(body)]
     if "ce-specversion" in by_name and not media_type.startswith("application/cloudevents"):
         return [_read_binary(by_name, media_type, body)]
     raise UnknownContent(
@@ -70,22 +80,43 @@ def _media_type(content_type: str | None) -> str:
     return (content_type or "").partition(";")[0].strip().lower()
 
 
+def _read_structured(body: bytes) -> Came:
+    where = Mark("request")
+    try:
+        return Came(loads(body, where), body, where)
+    except EventError as error:
+        return Came(None, body, where, fault=error.fault)
+
+
 def _read_batch(body: bytes, event_bytes: int) -> list[Came]:
     try:
-        found = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        mark = Mark("request", error.lineno, error.colno)
-        raise UnknownContent(Fault("a JSON array of CloudEvents", error.msg, mark)) from error
+        found = loads(body, Mark("request"))
+    except EventError as error:
+        found = _with_long_integers(body, error)
     if not isinstance(found, list):
-        raise UnknownContent(Fault("a JSON array of CloudEvents", "other JSON", Mark("request")))
-    return [_of_batch(index, orjson.dumps(item), event_bytes) for index, item in enumerate(found)]
+        raise EventError(Fault("a JSON array of CloudEvents", "other JSON", Mark("request")))
+    return [_of_batch(index, item, event_bytes) for index, item in enumerate(found)]
 
 
-def _of_batch(index: int, content: bytes, event_bytes: int) -> Came:
+def _with_long_integers(body: bytes, error: EventError) -> Any:
+    """An integer beyond 64 bits is a fault of its own event only; any other fault is one of the whole batch."""
+    try:
+        orjson.loads(body)
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise error from None
+
+
+def _of_batch(index: int, item: Any, event_bytes: int) -> Came:
+    where = Mark(f"event {index}")
+    try:
+        content = orjson.dumps(item)
+    except TypeError as error:
+        return Came(item, repr(item).encode(), where, index, Fault("integers within 64 bits", str(error), where))
     fault = None
     if len(content) > event_bytes:
-        fault = Fault(f"an event of at most {event_bytes} bytes", f"{len(content)}", Mark(f"event {index}"))
-    return Came(content, f"event {index}", index, fault)
+        fault = Fault(f"an event of at most {event_bytes:,} bytes", f"{len(content):,}", where)
+    return Came(item, content, where, index, fault)
 
 
 def _read_binary(headers: dict[str, str], media_type: str, body: bytes) -> Came:
@@ -104,7 +135,7 @@ def _read_binary(headers: dict[str, str], media_type: str, body: bytes) -> Came:
             fault = Fault("data in JSON", error.msg, Mark("request", error.lineno, error.colno))
     elif body:
         event.update(_other_data(media_type, body))
-    return Came(orjson.dumps(event), "request", fault=fault)
+    return Came(event, orjson.dumps(event), Mark("request"), fault=fault)
 
 
 def _other_data(media_type: str, body: bytes) -> dict[str, object]:

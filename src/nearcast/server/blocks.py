@@ -49,7 +49,7 @@ class Blocks(Generic[T]):
         self._queue: deque[tuple[list[T], asyncio.Future[list[int]]]] = deque()
         self._some = asyncio.Event()
         self._closing = False
-        self.failures = 0
+        self.failing = False
 
     def put(self, items: Sequence[T]) -> asyncio.Future[list[int]]:
         """Queues items; the future has their positions once they are durable. Raises Full."""
@@ -101,9 +101,11 @@ class Blocks(Generic[T]):
         loop = asyncio.get_running_loop()
         while True:
             try:
-                return await loop.run_in_executor(self.executor, self._append_now, items)
+                positions = await loop.run_in_executor(self.executor, self._append_now, items)
+                self.failing = False
+                return positions
             except JournalError as error:
-                self.failures += 1
+                self.failing = True
                 log.error("journal append failed log=%s rows=%d error=%r", self.log, len(items), str(error))
                 if not self.persistent or self._closing:
                     raise

@@ -54,7 +54,7 @@ class Reader:
     def __init__(self, journal: Journal, payloads: Payloads, take: Callable[[News], None]) -> None:
         self.journal, self.payloads, self.take = journal, payloads, take
         self.events, self.deliveries = 0, 0
-        self.failures = 0
+        self.failing = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nearcast-reader", daemon=True)
 
@@ -77,10 +77,11 @@ class Reader:
             try:
                 news = self.read()
             except JournalError as error:
-                self.failures += 1
+                self.failing = True
                 log.error("journal read failed error=%r", str(error))
                 self._stopped.wait(RETRY_SECONDS)
                 continue
+            self.failing = False
             if news is None:
                 self._stopped.wait(WAIT)
             elif not self._stopped.is_set():

@@ -75,6 +75,11 @@ class Session:
         """The context class of the client."""
         return context_class(settings.space, self.client.readings, settings.levels)
 
+    def outlook(self, settings: Settings) -> tuple[object, ...]:
+        """All that priorities depend on besides the deliveries: while it is the same, no queue changes."""
+        row = tuple(priority(settings, self.client, level) for level in range(settings.levels))
+        return self.client.role, self.client.task, row, settings.roles.default
+
     def tell(self, message: dict[str, Any]) -> None:
         """Queues a message that is not a delivery; dropped if nobody is connected."""
         if self.connection:
@@ -96,7 +101,7 @@ class Pump:
     session: Session
     connection: Connection
     payloads: Payloads
-    sent: Callable[[Session, Delivery, Sendable], None]
+    sent: Callable[[Delivery], None]
     ended: Callable[[Session, list[Settled]], None]
     _loaded: dict[int, Sendable] = field(default_factory=dict)
 
@@ -108,7 +113,9 @@ class Pump:
             while session.notices:
                 await self.connection.send(orjson.dumps(session.notices.popleft()).decode(), None)
             now = clock.now()
-            self.ended(session, session.waiting.expire(now))
+            expired = session.waiting.expire(now)
+            if expired:
+                self.ended(session, expired)
             delivery = session.waiting.next()
             delay = session.pace.delay(delivery.size, now) if delivery else None
             if delivery and delay == 0:
@@ -135,7 +142,7 @@ class Pump:
         session, now = self.session, clock.now()
         session.waiting.send(delivery, now)
         session.pace.sent(delivery.position, delivery.size, now, session.waiting.next() is not None)
-        self.sent(session, delivery, event)
+        self.sent(delivery)
         await self.connection.send(message_of(delivery, event), delivery.position)
 
     async def _load(self, delivery: Delivery) -> None:
