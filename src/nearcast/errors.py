@@ -6,6 +6,7 @@ NearcastError
 ├── EventError           one fault in one event; the event goes to the dead letters, the rest goes on
 ├── JournalError         the journal cannot be opened, read or written
 ├── SetupError           the surroundings lack something: Java, a port, a file
+├── SessionError         a client's session cannot be had, or another connection took it over
 └── AccessError          a request without, or with a wrong, token
     └── RightError       a token that is known, but does not allow this
 
@@ -75,6 +76,10 @@ class SetupError(NearcastError):
 
 class AccessError(NearcastError):
     """A request without, or with a wrong, token."""
+
+
+class SessionError(NearcastError):
+    """A client's session cannot be had, or another connection took it over."""
 
 
 class RightError(AccessError):
