@@ -35,7 +35,8 @@ class Mark:
         return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
 
 
-@dataclass(frozen=True)
+# Not frozen: Python itself sets the traceback of an exception that passes through a context manager.
+@dataclass(unsafe_hash=True)
 class Fault(NearcastError):
     """One thing that is wrong: what was expected, what came instead, where, and what to do about it."""
 

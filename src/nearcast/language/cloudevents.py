@@ -60,19 +60,28 @@ class DeadLetter:
     content: bytes
 
 
-def read_lines(path: Path, channels: Sequence[Channel], accepted: datetime | None = None) -> Iterator[Event | DeadLetter]:
+def read_lines(
+    path: Path, channels: Sequence[Channel], accepted: datetime | None = None
+) -> Iterator[Event | DeadLetter]:
     """The events of a file with one CloudEvent a line (also gzipped), a dead letter for each bad line; blank lines
     are skipped. Never holds more than one line, and of a line beyond 1 MiB only its beginning.
     """
-    opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-    with opened as file:
+    for _, event in numbered(path, channels, accepted):
+        yield event
+
+
+def numbered(
+    path: Path, channels: Sequence[Channel], accepted: datetime | None = None
+) -> Iterator[tuple[int, Event | DeadLetter]]:
+    """As `read_lines`, each with the number of its line."""
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
         for number, line in enumerate(whole_lines(file), 1):
             if line.isspace():
                 continue
             try:
-                yield read_line(line, Mark(str(path), number), channels, accepted)
+                yield number, read_line(line, Mark(str(path), number), channels, accepted)
             except EventError as error:
-                yield DeadLetter(error.fault, line[:KEPT_BYTES])
+                yield number, DeadLetter(error.fault, line[:KEPT_BYTES])
 
 
 def whole_lines(file: IO[bytes] | gzip.GzipFile, limit: int = MAX_BYTES) -> Iterator[bytes]:
@@ -142,9 +151,7 @@ def _event(
 ) -> Event:
     if document.get("specversion") != "1.0":
         raise Fault('specversion "1.0"', _kind(document.get("specversion")), where, "events are CloudEvents 1.0")
-    id, type_, source = _required(document, "id", where), _required(document, "type", where), document.get("source")
-    if not isinstance(source, str) or not source:
-        _required(document, "source", where)
+    id, type_, source = (_required(document, name, where) for name in ("id", "type", "source"))
     subject = document.get("subject")
     if subject is not None and (not isinstance(subject, str) or not subject):
         raise Fault("subject, a text that is not empty", _kind(subject), where)
@@ -160,11 +167,13 @@ def _event(
     place = None
     if control:
         if type_ not in CONTROL_TYPES:
-            raise Fault(f"one of {', '.join(CONTROL_TYPES)}", type_, where, "types beginning with nearcast. are its own")
+            raise Fault(
+                f"one of {', '.join(CONTROL_TYPES)}", type_, where, "types beginning with nearcast. are its own"
+            )
     else:
         if isinstance(data, dict):
             place = place_of(data, where)
-            _flatten(data, document, attributes, where)
+            attributes += attributes_of(data, document, where)
         elif data is not None:
             _add("data", data, attributes, 1, where)
     if len(attributes) > MAX_ATTRIBUTES:
@@ -188,7 +197,9 @@ def _time(written: object, where: Mark, accepted: datetime | None) -> datetime |
         raise Fault("time, as in 2020-01-31T12:00:00Z", _kind(written), where, "a time needs its zone")
     if accepted is not None and time - accepted > MAX_AHEAD:
         ahead = time - accepted
-        raise Fault("a time at most a day ahead", f"{written}, {ahead.days} days ahead", where, "check the sender's clock")
+        raise Fault(
+            "a time at most a day ahead", f"{written}, {ahead.days} days ahead", where, "check the sender's clock"
+        )
     return time
 
 
@@ -214,17 +225,18 @@ def _binary(document: dict[str, Any], where: Mark) -> Any:
     return loads(content, where) if isinstance(written, str) and re.search(r"[/+]json\b", written) else None
 
 
-def _flatten(
-    data: dict[str, Any], document: dict[str, Any], attributes: list[tuple[str, Value]], where: Mark
-) -> None:
+def attributes_of(data: Mapping[str, Any], own: Mapping[str, Any], where: Mark) -> list[tuple[str, Value]]:
+    """The attributes that an object of data makes beside those of the event's `own`. Raises `Fault`."""
+    attributes: list[tuple[str, Value]] = []
     for name, value in data.items():
         kind = type(value)
-        if name not in _DATA and document.get(name) is not None:
+        if name not in _DATA and own.get(name) is not None:
             name = f"data.{name}"
         if kind is str or kind is float or kind is bool:
             attributes.append((name, value))
         elif name not in GEOMETRY_NAMES or not is_geometry(value):
             _add(name, value, attributes, 1, where)
+    return attributes
 
 
 def _add(name: str, value: Any, attributes: list[tuple[str, Value]], depth: int, where: Mark) -> None:
@@ -247,9 +259,7 @@ def _add(name: str, value: Any, attributes: list[tuple[str, Value]], depth: int,
         raise Fault(f"a JSON value as {name}", _kind(value), where)
 
 
-def _channel(
-    type_: str, named: object, place: Place | None, channels: Sequence[Channel], where: Mark
-) -> str | None:
+def _channel(type_: str, named: object, place: Place | None, channels: Sequence[Channel], where: Mark) -> str | None:
     if not channels:
         return None
     by_name, by_type, other = _tables(tuple(channels))
@@ -260,7 +270,12 @@ def _channel(
         raise Fault(f"an event for a channel: {known}", came, where)
     if place is not None and place.coordinates != channel.coordinates:
         keys = "x and y" if channel.coordinates == "planar" else "lon and lat"
-        raise Fault(f"a {channel.coordinates} place in channel {channel.name}", f"a {place.coordinates} one", where, f"it has {keys}")
+        raise Fault(
+            f"a {channel.coordinates} place in channel {channel.name}",
+            f"a {place.coordinates} one",
+            where,
+            f"it has {keys}",
+        )
     return channel.name
 
 

@@ -55,7 +55,7 @@ class Translation:
         if operator == "not":
             return Not(self.condition(tree["args"][0]))
         if operator in COMPARISONS:
-            return self._comparison(COMPARISONS[operator], *tree["args"], tree)
+            return self._comparison(COMPARISONS[operator], tree)
         if operator in ("in", "between", "like", "isNull"):
             return self._form(operator, tree)
         if isinstance(tree, dict) and "property" in tree:
@@ -64,7 +64,8 @@ class Translation:
             return self._within(tree)
         raise self._fault("a condition", tree, "for example: size > 10")
 
-    def _comparison(self, operator: Operator, left: Tree, right: Tree, tree: Tree) -> Filter:
+    def _comparison(self, operator: Operator, tree: Tree) -> Filter:
+        left, right = tree["args"]
         if self._is_literal(left) and not self._is_literal(right):
             left, right, operator = right, left, FLIPPED.get(operator, operator)
         return self._atom(self._subject(left), operator, self._literal(right), tree, right)
@@ -94,7 +95,9 @@ class Translation:
         """A distance or a count compares with numbers only."""
         what = "distance" if isinstance(subject, Distance) else "count"
         if operator in (Operator.LIKE, Operator.IS_NULL):
-            raise self._fault(f"a comparison of a {what} with a number", right, f"{operator} does not apply to a {what}")
+            raise self._fault(
+                f"a comparison of a {what} with a number", right, f"{operator} does not apply to a {what}"
+            )
         values = value if isinstance(value, tuple) else (value,)
         if any(isinstance(one, bool) or not isinstance(one, (int, float)) for one in values):
             raise self._fault(f"a number to compare the {what} with", right, f"for example: {what}(…) <= 150")
@@ -112,7 +115,9 @@ class Translation:
             around = self._located(rest[0]) if rest else None
             return Count(self._located(of), around, self._metres(rest[1]) if rest else None)
         if self._is_literal(tree):
-            raise self._fault("an attribute on one side of the comparison", tree, "two literals tell nothing of an event")
+            raise self._fault(
+                "an attribute on one side of the comparison", tree, "two literals tell nothing of an event"
+            )
         raise self._fault("an attribute, distance(…) or count(…)", tree, SUPPORTED)
 
     def _within(self, tree: Tree) -> Filter:
@@ -172,7 +177,9 @@ class Translation:
         if self._function(tree) == "TIMESTAMP":
             return self._moment(tree)
         if isinstance(tree, dict) and "property" in tree:
-            raise self._fault("a literal", tree, "an attribute is compared with a literal; a text stands in single quotes")
+            raise self._fault(
+                "a literal", tree, "an attribute is compared with a literal; a text stands in single quotes"
+            )
         raise self._fault("a number, a text in single quotes, TRUE, FALSE or TIMESTAMP('…')", tree)
 
     def _quoted_or_constant(self, tree: str) -> Value:
@@ -206,7 +213,9 @@ class Translation:
     def _name(self, tree: Tree) -> str:
         token = self._token(tree)
         if token.kind != "name":
-            raise Fault("an attribute", f"the word {token.text}", self._locate(token.start), "write it in double quotes")
+            raise Fault(
+                "an attribute", f"the word {token.text}", self._locate(token.start), "write it in double quotes"
+            )
         quoted = token.text.startswith('"')
         name = token.text[1:-1].replace('""', '"') if quoted else token.text
         if not name:

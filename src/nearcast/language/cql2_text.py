@@ -99,5 +99,3 @@ def literal(value: Value) -> str:
     if not math.isfinite(value):
         raise DefinitionError(Fault("a finite number", str(value)))
     return repr(value)
-
-

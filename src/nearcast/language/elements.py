@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 from xml.sax import SAXParseException
 from xml.sax.handler import ContentHandler
-from xml.sax.xmlreader import AttributesImpl
+from xml.sax.xmlreader import AttributesImpl, Locator
 
 import defusedxml.sax
 from defusedxml.common import DefusedXmlException
@@ -25,7 +25,9 @@ from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.marks import Lines, Locate, starting_at
 from nearcast.language.tokens import MAX_DEPTH
 
-_TAG = re.compile(r"<!--.*?-->|<(?P<close>/?)(?P<name>[A-Za-z_][\w.-]*)(?:[^<>\"']|\"[^\"]*\"|'[^']*')*?(?P<empty>/?)>", re.DOTALL)
+_TAG = re.compile(
+    r"<!--.*?-->|<(?P<close>/?)(?P<name>[A-Za-z_][\w.-]*)(?:[^<>\"']|\"[^\"]*\"|'[^']*')*?(?P<empty>/?)>", re.DOTALL
+)
 
 
 @dataclass(slots=True)
@@ -67,6 +69,8 @@ def read_elements(text: str, where: Mark, group: str | None = None) -> Element:
 
 
 class _Handler(ContentHandler):
+    _locator: Locator
+
     def __init__(self, text: str, locate: Locate) -> None:
         super().__init__()
         self.root: Element | None = None
@@ -146,7 +150,8 @@ def _too_early(tags: list[re.Match[str]], group: str) -> set[int]:
 
 
 def _rewritten(text: str, tags: list[re.Match[str]], drop: set[int], addition: str) -> str:
-    pieces, done = [], 0
+    pieces: list[str] = []
+    done = 0
     for index in sorted(drop):
         start, end = tags[index].span()
         pieces += (text[done:start], re.sub(r"[^\n]", " ", text[start:end]))

@@ -1,7 +1,8 @@
 """Events from GeoJSON: a FeatureCollection, or one feature a line, for matching files that are no CloudEvents.
 
 A feature's properties are attributes by their names, its geometry is the place (`geom`), its id the event's id, else
-its ordinal in the file. The type is `feature`, the source the file; a property of these names is `data.NAME`.
+its ordinal in the file. Properties named type, source, subject and time are the event's own if they are fit for it;
+without them the type is `feature` and the source the file.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from typing import Any
 import orjson
 
 from nearcast.errors import EventError, Fault, Mark
-from nearcast.language.cloudevents import KEPT_BYTES, DeadLetter, loads, read_event, whole_lines
+from nearcast.language.cloudevents import KEPT_BYTES, DeadLetter, attributes_of, loads, whole_lines
+from nearcast.language.places import is_geometry, place_of_geometry
 from nearcast.model.event import Event
+from nearcast.model.values import time_of
 
-MAX_COLLECTION = 512 * 1024 * 1024
-"""A FeatureCollection is one JSON text and is read whole."""
+_TEXTS = ("type", "source", "subject")
 
 
 def read_features(path: Path) -> Iterator[Event | DeadLetter]:
@@ -35,16 +37,32 @@ def read_feature(feature: object, where: Mark, ordinal: int) -> Event:
     properties = feature.get("properties") or {}
     if not isinstance(properties, dict):
         raise EventError(Fault("properties, an object", f"{properties!r}"[:60], where))
+    try:
+        return _event(feature, properties, where, ordinal)
+    except Fault as fault:
+        raise EventError(fault) from None
+
+
+def _event(feature: dict[str, Any], properties: dict[str, Any], where: Mark, ordinal: int) -> Event:
     id = feature.get("id")
-    document: dict[str, Any] = {
-        "specversion": "1.0",
-        "id": str(ordinal if id is None else id),
-        "type": "feature",
-        "source": where.file,
+    own: dict[str, str] = {"type": "feature", "source": where.file}
+    own |= {name: text for name in _TEXTS if (text := properties.get(name)) and isinstance(text, str)}
+    written = properties.get("time")
+    time = time_of(written) if isinstance(written, str) else None
+    taken: dict[str, Any] = own | {"id": str(ordinal if id is None else id)} | ({"time": written} if time else {})
+    told = {name: value for name, value in properties.items() if taken.get(name) != value}
+    geometry: Any = feature.get("geometry")
+    return Event(
+        id=taken["id"],
+        type=own["type"],
+        source=own["source"],
+        subject=own.get("subject"),
+        time=time,
         # The geometry alone says where a feature is, whatever its properties are named.
-        "data": {"geom": feature.get("geometry")} | {f"{name}": value for name, value in properties.items()},
-    }
-    return read_event(document, where)
+        place=place_of_geometry(geometry, where) if is_geometry(geometry) else None,
+        attributes=tuple(attributes_of(told, taken, where)),
+        payload=orjson.dumps(feature),
+    )
 
 
 def _is_feature(line: bytes) -> bool:

@@ -57,7 +57,9 @@ def number(value: object, name: str, where: Mark) -> float:
 
 def is_geometry(value: object) -> bool:
     """Whether a value is a GeoJSON geometry."""
-    return isinstance(value, dict) and value.get("type") in GEOMETRIES and ("coordinates" in value or "geometries" in value)
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        return False
+    return value["type"] in GEOMETRIES and ("coordinates" in value or "geometries" in value)
 
 
 def place_of_geometry(geometry: Mapping[str, Any], where: Mark) -> Place | None:

@@ -15,7 +15,19 @@ from nearcast.language.elements import Element, read_elements
 from nearcast.language.relevance import relevance_of
 from nearcast.language.tokens import MAX_ATOMS
 from nearcast.language.trees import all_of, any_of
-from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Located, Operator, PlainNot, This, User, atoms
+from nearcast.model.filter import (
+    Atom,
+    Count,
+    Distance,
+    Entities,
+    Filter,
+    Located,
+    Operator,
+    PlainNot,
+    This,
+    User,
+    atoms,
+)
 from nearcast.model.subscription import ANY_SUBSCRIPTION, Roles
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value
 
@@ -31,7 +43,7 @@ OPERATORS = {
     ">=": Operator.GE,
     "like": Operator.LIKE,
 }
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _CONDITION = re.compile(r"\s*([^=<>!\s][^=<>!]*?)\s*(<=|>=|<>|!=|=|<|>)\s*(.*?)\s*", re.DOTALL)
 
 
@@ -47,7 +59,9 @@ def read_subscription(text: str, where: Mark) -> Filter:
         reading.attributes(root, (), ("filename", "name"))
         parts = root.children
     if len(parts) != 1:
-        fault = Fault("one LOGICAL_OPERATOR or ATOM in SUBSCRIPTION", str(len(parts)), root.where, "join them with OR or AND")
+        fault = Fault(
+            "one LOGICAL_OPERATOR or ATOM in SUBSCRIPTION", str(len(parts)), root.where, "join them with OR or AND"
+        )
         raise DefinitionError(fault)
     node = reading.node(parts[0])
     if reading.faults or node is None:
@@ -147,7 +161,7 @@ class _Reading:
         if name == "distance" and len(located) == 2 and not within:
             return Distance(*located)
         if name == "count" and (len(located), len(within)) in ((1, 0), (2, 1)):
-            return Count(*located, *within)
+            return Count(located[0], located[1], within[0]) if within else Count(located[0])
         expected = {
             "distance": "two PARAMETERs, each user, uform or this",
             "count": "one PARAMETER to count, or two and one named distance",
@@ -180,7 +194,9 @@ class _Reading:
         if name == "user":
             user = self._property(element, "username")
             if not user:
-                self._fault("properties='username=CLIENT'", repr(element.attributes.get("properties", "")), element.where)
+                self._fault(
+                    "properties='username=CLIENT'", repr(element.attributes.get("properties", "")), element.where
+                )
             return User(user) if user else None
         if name == "uform":
             return self._entities(element)
@@ -271,6 +287,6 @@ def value_of(text: str, where: Mark) -> Value:
         return text
     value = int(text) if text.lstrip("-").isdigit() else float(text)
     exact = isinstance(value, int) and INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM
-    if not (exact or isinstance(value, float) and math.isfinite(value)):
+    if not (exact or (isinstance(value, float) and math.isfinite(value))):
         raise Fault("a number within 64 bits", text, where)
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53 else value

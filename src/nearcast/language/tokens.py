@@ -28,7 +28,7 @@ Kind = Literal[
 
 KEYWORDS = frozenset({"AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS", "NULL", "TRUE", "FALSE", "DIV"})
 GEOMETRIES = frozenset(
-    "POINT LINESTRING POLYGON MULTIPOINT MULTILINESTRING MULTIPOLYGON GEOMETRYCOLLECTION BBOX".split()
+    ["POINT", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION", "BBOX"]
 )
 DIMENSIONS = frozenset({"Z", "M", "ZM"})
 
@@ -43,7 +43,7 @@ _TOKEN = re.compile(
     rf"""\s*(?:
     (?P<text>'(?:[^']|'')*')
     |(?P<quoted>"(?:[^"]|"")*")
-    |(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
+    |(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
     |(?P<name>{NAME.pattern})
     |(?P<compare><=|>=|<>|!=|=|<|>)
     |(?P<sign>[-+])
@@ -188,9 +188,9 @@ class _Shape:
                 self._leave(token)
             elif token.kind == "sign":
                 self._sign(tokens, index)
-            elif token.kind == "compare" or token.word in ("IN", "BETWEEN", "LIKE", "IS") and token.kind == "word":
+            elif token.kind == "compare" or (token.word in ("IN", "BETWEEN", "LIKE", "IS") and token.kind == "word"):
                 self._compare(token)
-            elif token.kind == "comma" or token.kind == "word" and token.word in ("AND", "OR"):
+            elif token.kind == "comma" or (token.kind == "word" and token.word in ("AND", "OR")):
                 self._depth -= self._levels[-1].nots
                 self._levels[-1].nots, self._levels[-1].compared = 0, False
             elif token.kind == "word" and token.word == "DIV":

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from nearcast.errors import Mark
 from nearcast.model.place import Place
-from nearcast.model.values import Value
+from nearcast.model.values import Kind, Value, kind_of
 
 
 class Operator(StrEnum):
@@ -74,13 +74,19 @@ class Atom:
     """(name, operator, value): one comparison of an attribute or a location term.
 
     `value` is one literal; a tuple for IN; (low, high) for BETWEEN, both inclusive; the pattern (`%`, `_`, backslash
-    escapes) for LIKE; None for IS NULL. `where` is where it was written and does not count for equality.
+    escapes) for LIKE; None for IS NULL. `where` is where it was written and does not count for equality; `kinds` are
+    the kinds of its literals and do, for Python holds 1 and True to be equal.
     """
 
     name: str | Distance | Count
     operator: Operator
     value: Literals
     where: Mark | None = field(default=None, compare=False, repr=False)
+    kinds: tuple[Kind, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        literals = self.value if isinstance(self.value, tuple) else () if self.value is None else (self.value,)
+        object.__setattr__(self, "kinds", tuple(kind_of(literal) for literal in literals))
 
 
 @dataclass(frozen=True, slots=True)

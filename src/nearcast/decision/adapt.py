@@ -1,0 +1,139 @@
+"""The fifth stage, adapt: from groups to clients. Each client gets an event once, by the most urgent subscription.
+
+All of a client's subscriptions meet one matrix, and its rows never get less urgent as the level rises: the most urgent
+is the one of the greatest level, and among equals the one that was added first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from nearcast.decision.interests import ANY_ROLE, Assignments
+from nearcast.decision.known import Batch
+from nearcast.decision.match import Pairs
+from nearcast.decision.timeline import Positions, Track
+from nearcast.model.columns import DELIVERIES, ROLE_LEVEL
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Candidates side by side: event's position, client, order of the subscription, role, level."""
+
+    position: Integers
+    client: Integers
+    order: Integers
+    role: Integers
+    level: Integers
+
+    def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> _Rows:
+        return _Rows(*(getattr(self, name)[index] for name in _Rows.__slots__))
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+
+def adapt(batch: Batch, positions: Positions, pairs: Pairs, by_role: bool = True) -> pa.Table:
+    """The DELIVERIES of pairs whose lanes have these positions, by position, then client.
+
+    Without `by_role` the levels under other roles are left out: history needs them not.
+    """
+    rows = _heard(batch.assignments, positions, pairs)
+    present = rows.take((rows.role == ANY_ROLE) | (rows.role == _roles(batch, rows)))
+    best = present.take(
+        _first_of_each(np.lexsort((present.order, -present.level, present.client, present.position)), present)
+    )
+    clients, subscriptions = (
+        pa.array(names, pa.string()) for names in (batch.assignments.clients, batch.assignments.subscriptions)
+    )
+    levels = pa.nulls(len(best), DELIVERIES.field("by_role").type)
+    if by_role and len(best) and (rows.role != ANY_ROLE).any():
+        levels = _levels_by_role(batch, rows, best)
+    return pa.table(
+        [
+            pa.array(best.position),
+            clients.take(pa.array(best.client)),
+            subscriptions.take(pa.array(best.order)),
+            pa.array(best.level.astype(np.int8)),
+            levels,
+        ],
+        schema=DELIVERIES,
+    )
+
+
+def _heard(assignments: Assignments, positions: Positions, pairs: Pairs) -> _Rows:
+    """Each pair with every client that hears its group at that position, under whichever role."""
+    first, last = assignments.starts[pairs.groups], assignments.starts[pairs.groups + 1]
+    count = last - first
+    pair = np.repeat(np.arange(len(count)), count)
+    row = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+    position = positions[pairs.lanes[pair]]
+    here = (assignments.after[row] < position) & (position <= assignments.through[row])
+    pair, row = pair[here], row[here]
+    return _Rows(
+        position[here],
+        assignments.client[row],
+        assignments.order[row],
+        assignments.role[row],
+        pairs.levels[pair].astype(np.int64),
+    )
+
+
+def _roles(batch: Batch, rows: _Rows) -> Integers:
+    """The number of the role and task that each row's client has at the row's position."""
+    return as_of(batch.clients.roles, batch.assignments.clients, rows.client, rows.position)
+
+
+def as_of(track: Track[str, int], names: list[str], key: Integers, position: Integers) -> Integers:
+    """The values of a track for many (number of the key in `names`, position) at once; −1 where there is none."""
+    base = np.array([track.base.get(name, -1) for name in names], np.int64)
+    values = base[key]
+    for code, name in enumerate(names) if track.changes else ():
+        changes = track.changes.get(name)
+        if changes:
+            rows = np.flatnonzero(key == code)
+            which = np.searchsorted([at for at, _ in changes], position[rows], "left")
+            values[rows] = np.array([base[code], *(value for _, value in changes)])[which]
+    return values
+
+
+def _first_of_each(order: npt.NDArray[np.intp], rows: _Rows) -> npt.NDArray[np.intp]:
+    """Of rows in this order, the first of each (position, client)."""
+    position, client = rows.position[order], rows.client[order]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (position[1:] != position[:-1]) | (client[1:] != client[:-1])
+    return order[new]
+
+
+def _levels_by_role(batch: Batch, rows: _Rows, best: _Rows) -> pa.Array:
+    """For each row of `best` the greatest level under every role and task with vectors; null where no role matters."""
+    roles = list(batch.settings.roles.vectors)
+    width = len(batch.assignments.clients)
+    keys = best.position * width + best.client
+    which = np.searchsorted(keys, rows.position * width + rows.client)
+    which = np.minimum(which, len(keys) - 1)
+    mine = keys[which] == rows.position * width + rows.client
+    table = np.full((len(best), len(roles)), -1, np.int64)
+    for number in range(len(roles)):
+        chosen = mine & ((rows.role == ANY_ROLE) | (rows.role == number))
+        np.maximum.at(table[:, number], which[chosen], rows.level[chosen])
+    matters = np.zeros(len(best), np.bool_)
+    matters[which[mine & (rows.role != ANY_ROLE)]] = True
+    row, number = np.nonzero((table >= 0) & matters[:, None])
+    entries = pa.StructArray.from_arrays(
+        [
+            pa.array([role for role, _ in roles], pa.string()).take(pa.array(number)),
+            pa.array([task for _, task in roles], pa.string()).take(pa.array(number)),
+            pa.array(table[row, number].astype(np.int8)),
+        ],
+        fields=list(ROLE_LEVEL),
+    )
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(best)))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), entries, mask=pa.array(~matters)).cast(
+        DELIVERIES.field("by_role").type
+    )

@@ -1,0 +1,187 @@
+"""The first stage, known: folds a batch into what is known, and gives the batch with all it needs to be decided.
+
+What is known — settings, clients, subscriptions, the newest event of every entity — is a fold over the journal. A batch
+goes on with the state at its start and every change inside it, so what follows may run anywhere, in any parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.decision.context import context_class
+from nearcast.decision.interests import Assignments, Windows, assign, groups_of, role_number
+from nearcast.decision.match import Index, location_conditions
+from nearcast.decision.members import Following
+from nearcast.decision.registry import Registry
+from nearcast.decision.repository import Repository
+from nearcast.decision.timeline import Surrounding, Track
+from nearcast.errors import EventError
+from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange
+from nearcast.model.columns import to_events
+from nearcast.model.event import CONTROL_PREFIX, Event
+from nearcast.model.filter import Entities
+from nearcast.model.place import Place
+from nearcast.model.subscription import Client, Settings
+
+Parse = Callable[[Event, Settings], list[Change]]
+"""Reads a control event; raises EventError where it cannot be taken."""
+
+At = tuple[int, Change]
+"""A change and the position of the event that makes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Of each client over a batch: where it is, the number of its role, and its priorities by level."""
+
+    places: Track[str, Place | None] = field(default_factory=Track)
+    roles: Track[str, int] = field(default_factory=Track)
+    priorities: Track[str, tuple[int, ...]] = field(default_factory=Track)
+
+    def set(self, client: Client, settings: Settings, position: int) -> None:
+        """Records how a client is from a position on."""
+        self.places.set(client.id, position, client.place)
+        self.roles.set(client.id, position, role_number(client, settings.roles))
+        matrix = client.matrix or settings.matrix
+        row = matrix[context_class(settings.space, client.readings, settings.levels)]
+        self.priorities.set(client.id, position, row)
+
+    def after(self) -> Clients:
+        """The clients as the next batch begins with them."""
+        return Clients(self.places.after(), self.roles.after(), self.priorities.after())
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events of the world, ascending by position, and all that deciding them takes. Settings do not change in it."""
+
+    events: pa.Table
+    settings: Settings
+    index: Index
+    assignments: Assignments
+    around: Surrounding
+    clients: Clients
+
+    def without_events(self) -> Batch:
+        """The same for events that come from elsewhere: what a worker needs."""
+        return replace(self, events=self.events.slice(0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A control event that changed nothing, and why."""
+
+    event: Event
+    error: EventError
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What is made of all subscriptions together: it lasts until one of them, the settings or who is there changes."""
+
+    index: Index
+    assignments: Assignments
+    terms: list[Entities]
+
+
+class Known:
+    """What is known as of `position`: the registry, the repository, and what is compiled from them."""
+
+    def __init__(self, registry: Registry | None = None, repository: pa.Table | None = None, position: int = 0) -> None:
+        self.registry = registry or Registry()
+        self.repository = Repository(repository)
+        self.position = position
+        self.refusals: list[Refusal] = []
+        self._following = Following()
+        self._clients = self._all_clients()
+        self._compiled: Compiled | None = None
+
+    def advance(self, table: pa.Table, parse: Parse) -> Iterator[Batch]:
+        """Folds a table of EVENTS that begins after `position`, giving batches that are cut where settings change.
+
+        Control events that cannot be taken are added to `refusals` and change nothing. Take every batch: a batch is
+        folded when it is asked for.
+        """
+        control = pc.starts_with(table.column("type"), CONTROL_PREFIX)
+        changes = list(self._changes(table.filter(control), parse))
+        world = table.filter(pc.invert(control))
+        positions = world.column("position").to_numpy()
+        done = 0
+        for number, (position, change) in enumerate(changes):
+            if isinstance(change, SettingsChange):
+                rows = int(np.searchsorted(positions, position)), len(positions)
+                start = 0 if done == 0 else int(np.searchsorted(positions, changes[done - 1][0]))
+                if rows[0] > start or number > done:
+                    yield self._batch(world.slice(start, rows[0] - start), changes[done:number])
+                self._change_settings(change)
+                done = number + 1
+        start = 0 if done == 0 else int(np.searchsorted(positions, changes[done - 1][0]))
+        yield self._batch(world.slice(start), changes[done:])
+        if len(table):
+            self.position = int(table.column("position")[-1].as_py())
+
+    def _changes(self, control: pa.Table, parse: Parse) -> Iterator[At]:
+        settings = self.registry.settings
+        for event in to_events(control):
+            try:
+                found = parse(event, settings)
+            except EventError as error:
+                self.refusals.append(Refusal(event, error))
+                continue
+            for change in found:
+                if isinstance(change, SettingsChange):
+                    settings = change.settings
+                yield event.position, change
+
+    def _change_settings(self, change: SettingsChange) -> None:
+        self.registry.apply(change)
+        self._clients = self._all_clients()
+        self._compiled = None
+
+    def _all_clients(self) -> Clients:
+        clients = Clients()
+        for client in self.registry.clients.values():
+            clients.set(client, self.registry.settings, 0)
+        return clients.after()
+
+    def _batch(self, events: pa.Table, changes: Sequence[At]) -> Batch:
+        lasting = [self._lasts(change) for _, change in changes]
+        windows = None if self._compiled and all(lasting) else Windows(self.registry)
+        clients = self._clients
+        for position, change in changes:
+            self.registry.apply(change)
+            if windows:
+                windows.apply(position, change)
+            if isinstance(change, ClientChange):
+                clients.set(self.registry.clients[change.client], self.registry.settings, position)
+            elif isinstance(change, ClientRemoval):
+                clients.places.set(change.client, position, None)
+        if windows:
+            self._compiled = self._compile(windows)
+        assert self._compiled is not None
+        compiled = self._compiled
+        members = self._following.advance(compiled.terms, compiled.index, events, self.repository)
+        self.repository.add(events)
+        self._clients = clients.after()
+        if not all(lasting):
+            self._compiled = None
+        around = Surrounding(clients.places, members)
+        return Batch(events, self.registry.settings, compiled.index, compiled.assignments, around, clients)
+
+    def _lasts(self, change: Change) -> bool:
+        """Whether what is compiled stays right after this change."""
+        return isinstance(change, ClientChange) and change.client in self.registry.clients
+
+    def _compile(self, windows: Windows) -> Compiled:
+        settings = self.registry.settings
+        interests = windows.interests()
+        groups = groups_of(interests, settings)
+        found = (location_conditions(interest.subscription.filter) for interest in interests)
+        terms = list(dict.fromkeys(term for some in found for term in some))
+        index = Index(list(groups), [term.conditions for term in terms if term.conditions is not None])
+        return Compiled(index, assign(interests, windows.clients, groups, settings), terms)

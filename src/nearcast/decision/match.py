@@ -1,0 +1,175 @@
+"""The columnar matcher: which events each group's filter selects, and at which level.
+
+A group is a filter with classes for its atoms; clients with the same filter and the same classes share it, and it is
+evaluated once (Agent §6.1.2). For every event the outcome is that of the plain evaluator, `decision.evaluate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from nearcast.decision.evaluate import Wanted
+from nearcast.decision.match_atoms import BatchColumn, ChunkAtoms, place
+from nearcast.decision.match_columns import encode
+from nearcast.decision.match_graph import Graph
+from nearcast.decision.match_location import Points, event_points, simple, simple_rows, walked_rows
+from nearcast.decision.match_rows import LANES, Numbers, Rows, bits, words
+from nearcast.decision.match_tests import AtomTests, Key
+from nearcast.decision.normal_form import Literal, plain_form, threshold_forms
+from nearcast.decision.timeline import Positions, Surrounding
+from nearcast.model.filter import Atom, Entities, Filter, atoms
+
+Group = tuple[Filter, tuple[int, ...]]
+"""A filter, and the class of each of its atoms in document order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """What matched: for each pair the event's lane in the table, the group's number, the level; by lane, then group."""
+
+    lanes: npt.NDArray[np.int64]
+    groups: npt.NDArray[np.int64]
+    levels: npt.NDArray[np.int8]
+
+
+class Index:
+    """Compiled groups. Groups are numbered in their order; the index itself never changes and may be pickled.
+
+    `conditions` are filters of location terms whose lanes `selected` gives.
+    """
+
+    def __init__(self, groups: Sequence[Group], conditions: Sequence[Filter] = ()) -> None:
+        graph = Graph()
+        self._roots: list[tuple[int, int, int]] = []
+        self._next: list[int] = []
+        for number, (filter, classes) in enumerate(groups):
+            nodes = [(graph.add(form), level) for level, form in threshold_forms(filter, classes).items()]
+            self._roots += [(node, number, level) for node, level in nodes]
+            self._next += [node for node, _ in nodes[1:]] + [-1] * (len(nodes) > 0)
+        self._conditions = [graph.add(plain_form(condition)) for condition in conditions]
+        literals = [node for node in graph.nodes if isinstance(node, Literal)]
+        distinct = list(dict.fromkeys(literal.atom for literal in literals))
+        self._tests = AtomTests([atom for atom in distinct if isinstance(atom.name, str)])
+        self._location = [atom for atom in distinct if not isinstance(atom.name, str)]
+        numbers = {atom: number for number, atom in enumerate([*self._tests.atoms, *self._location])}
+        self._simple = [(index, found) for index, atom in enumerate(self._location) if (found := simple(atom))]
+        self._atom = np.array([numbers[literal.atom] for literal in literals], np.intp)
+        self._wanted = [np.array([literal.wanted is wanted for literal in literals], np.bool_) for wanted in Wanted]
+        self._layers = graph.layers()
+
+    def match(self, table: pa.Table, around: Surrounding) -> Pairs:
+        """The pairs of a table of EVENTS, ascending by position, with all groups."""
+        found = list(self._match_chunks(table, around))
+        lanes, groups, levels = (np.concatenate(parts) for parts in zip(*found, strict=True)) if found else _NO_PAIRS
+        order = np.lexsort((groups, lanes))
+        return Pairs(lanes[order], groups[order], levels[order])
+
+    def selected(self, table: pa.Table) -> list[npt.NDArray[np.bool_]]:
+        """For each condition, which events of the table satisfy it; conditions know no surroundings."""
+        flags = [np.zeros(len(table), np.bool_) for _ in self._conditions]
+        for first, lanes, rows, where in self._chunks(table, Surrounding()):
+            for flag, node in zip(flags, self._conditions, strict=True):
+                unpacked = np.unpackbits(rows[where[node]].view(np.uint8), bitorder="little")
+                flag[first : first + lanes] = unpacked[:lanes]
+        return flags
+
+    def _match_chunks(self, table: pa.Table, around: Surrounding) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
+        if not self._roots:
+            return
+        nodes, groups, levels = (np.array(part, np.int64) for part in zip(*self._roots, strict=True))
+        following = np.array(self._next, np.int64)
+        for first, lanes, rows, where in self._chunks(table, around):
+            held = rows[where[nodes]]
+            # A pair has its greatest level only: where the next threshold holds too, this one is not it.
+            graded = following >= 0
+            held[graded] &= ~rows[where[following[graded]]]
+            held &= bits(np.arange(lanes), held.shape[1])
+            root, lane = _set_bits(held)
+            yield lane + first, groups[root], levels[root].astype(np.int8)
+
+    def _chunks(self, table: pa.Table, around: Surrounding) -> Iterator[tuple[int, int, Rows, Numbers]]:
+        """For each chunk its first lane, its number of lanes, and the rows of all nodes."""
+        columns = encode(table, self._tests.columns)
+        placed = {key: place(column, self._tests.columns[key], self._tests.atoms) for key, column in columns.items()}
+        positions = table.column("position").to_numpy()
+        points = event_points(table) if self._location else None
+        for first in range(0, len(table), LANES):
+            lanes = min(LANES, len(table) - first)
+            here = points.lanes(first, first + lanes) if points else None
+            atoms_here = self._atoms(placed, first, lanes, around, positions[first : first + lanes], here)
+            rows, literal_rows = self._literals(*atoms_here)
+            yield first, lanes, *self._layers.evaluate(rows, literal_rows)
+
+    def _atoms(
+        self,
+        placed: Mapping[Key, BatchColumn],
+        first: int,
+        lanes: int,
+        around: Surrounding,
+        positions: Positions,
+        points: Points | None,
+    ) -> tuple[Rows, Numbers, Numbers]:
+        """The rows of a chunk's atoms, and which is each atom's truth and which its comparable one."""
+        width = words(lanes)
+        chunk = ChunkAtoms(self._tests, placed, first, lanes, width)
+        true, comparable = np.zeros((2, len(self._location)), np.intp)
+        if points is not None:
+            if self._simple:
+                numbers = [index for index, _ in self._simple]
+                both = simple_rows([found for _, found in self._simple], around, positions, points, width)
+                for target, rows in zip((true, comparable), both, strict=True):
+                    target[numbers] = chunk.append(rows) + np.arange(len(numbers))
+            for number in sorted(set(range(len(self._location))) - {index for index, _ in self._simple}):
+                both = walked_rows(self._location[number], around, positions, points, width)
+                true[number], comparable[number] = chunk.append(both[0]), chunk.append(both[1])
+        return chunk.rows(), np.concatenate([chunk.true, true]), np.concatenate([chunk.comparable, comparable])
+
+    def _literals(self, rows: Rows, true: Numbers, comparable: Numbers) -> tuple[Rows, Numbers]:
+        """The rows with those of literals that want another truth than TRUE, and each literal's row."""
+        where = true[self._atom]
+        sections = [rows]
+        size = len(rows)
+        for wanted, chosen in zip(Wanted, self._wanted, strict=True):
+            if wanted is Wanted.TRUE or not chosen.any():
+                continue
+            held, known = rows[true[self._atom[chosen]]], rows[comparable[self._atom[chosen]]]
+            sections.append(_wanted_rows(wanted, held, known))
+            where[chosen] = np.arange(size, size + len(held))
+            size += len(held)
+        return np.concatenate(sections), where
+
+
+_NO_PAIRS = (np.array([], np.int64), np.array([], np.int64), np.array([], np.int8))
+
+
+def _wanted_rows(wanted: Wanted, held: Rows, known: Rows) -> Rows:
+    if wanted is Wanted.FALSE:
+        return known & ~held
+    return ~held if wanted is Wanted.NOT_TRUE else ~(known & ~held)
+
+
+def _set_bits(rows: Rows) -> tuple[Numbers, Numbers]:
+    """The (row, lane) of every bit that is set."""
+    row, word = np.nonzero(rows)
+    unpacked = np.unpackbits(rows[row, word].view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+    which, bit = np.nonzero(unpacked)
+    return row[which], word[which] * 64 + bit
+
+
+def location_conditions(filter: Filter) -> list[Entities]:
+    """The `uform(…)` references in a filter's location terms."""
+    found = []
+    for atom in atoms(filter):
+        if not isinstance(atom.name, str):
+            found += [side for side in _sides_of(atom) if isinstance(side, Entities)]
+    return found
+
+
+def _sides_of(atom: Atom) -> list[object]:
+    term = atom.name
+    return [getattr(term, side) for side in ("a", "b", "of", "around") if hasattr(term, side)]

@@ -1,0 +1,172 @@
+"""A batch of events as coded columns: per attribute and kind, which lane has which of the distinct values.
+
+A lane is an event's place in the batch. Values of one kind are coded by rank among the batch's distinct values, so all
+later work compares small integers and is exact for every type: where the ranks are made, integers and doubles compare
+exactly, text by code point, NaN has a rank of its own at the end.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.model.values import Kind, Value
+
+Codes = npt.NDArray[np.int64]
+EXACT = 2**53
+"""Integers up to here are doubles without loss."""
+
+OWN = ("id", "type", "source", "subject", "time")
+_FIELDS: dict[Kind, tuple[str, ...]] = {
+    "number": ("integer", "double"),
+    "text": ("text",),
+    "boolean": ("boolean",),
+    "time": ("time",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The values of one attribute of one kind: `codes[i]` is the rank of a value of lane `lanes[i]`, lanes ascending.
+
+    `values` are the distinct values in order, an array or, for text and for integers beyond 2^53, a list; a NaN has the
+    code `len(values)`.
+    """
+
+    lanes: Codes
+    codes: Codes
+    values: Sequence[Any] | npt.NDArray[Any]
+
+    def bounds(self, literals: Sequence[Value]) -> tuple[Codes, Codes]:
+        """For each literal: how many distinct values are below it, and how many are at most it."""
+        if isinstance(self.values, list):
+            plain = [_plain(literal) for literal in literals]
+            below = [bisect_left(self.values, literal) for literal in plain]
+            upto = [bisect_right(self.values, literal, lo=low) for literal, low in zip(plain, below, strict=True)]
+            return np.array(below, np.int64), np.array(upto, np.int64)
+        return _array_bounds(self.values, literals)
+
+
+def encode(table: pa.Table, wanted: Iterable[tuple[str, Kind]]) -> dict[tuple[str, Kind], Column]:
+    """The columns of a table of EVENTS that are wanted and occur, by attribute name and kind."""
+    keys = set(wanted)
+    columns = {}
+    for name in OWN:
+        kind: Kind = "time" if name == "time" else "text"
+        if (name, kind) in keys:
+            columns[name, kind] = _column(kind, np.arange(len(table)), [(kind, table.column(name))])
+    columns.update(_attribute_columns(table, sorted({name for name, _ in keys} - set(OWN)), keys))
+    return {key: column for key, column in columns.items() if len(column.lanes)}
+
+
+def _attribute_columns(
+    table: pa.Table, names: list[str], wanted: set[tuple[str, Kind]]
+) -> dict[tuple[str, Kind], Column]:
+    lists = table.column("attributes").combine_chunks()
+    if isinstance(lists, pa.ChunkedArray):
+        lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
+    entries = lists.flatten()
+    lanes = np.repeat(np.arange(len(lists)), lists.value_lengths().fill_null(0).to_numpy())
+    coded = pc.index_in(entries.field("name"), value_set=pa.array(names, pa.string()))
+    which = coded.fill_null(-1).to_numpy(zero_copy_only=False)
+    order = np.argsort(which, kind="stable")
+    starts = np.searchsorted(which[order], np.arange(len(names) + 1))
+    columns = {}
+    for index, name in enumerate(names):
+        rows = order[starts[index] : starts[index + 1]]
+        chosen = entries.take(pa.array(rows))
+        for kind, fields in _FIELDS.items():
+            if (name, kind) in wanted and len(rows):
+                columns[name, kind] = _column(kind, lanes[rows], [(field, chosen.field(field)) for field in fields])
+    return columns
+
+
+def _column(kind: Kind, lanes: Codes, parts: list[tuple[str, Any]]) -> Column:
+    """One column from its Arrow arrays, one per field, each as long as `lanes`, null where another field has it."""
+    pieces, found = [], []
+    for field, array in parts:
+        here = np.asarray(array.is_valid())
+        if here.any():
+            found.append(lanes[here])
+            pieces.append(_numpy(field, array.drop_null()))
+    if not pieces:
+        return Column(np.array([], np.int64), np.array([], np.int64), [])
+    values, codes = _distinct(kind, pieces)
+    where = np.concatenate(found)
+    order = np.argsort(where, kind="stable")
+    return Column(where[order], codes[order], values)
+
+
+def _numpy(field: str, array: Any) -> Any:
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+        array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+    if field == "time":
+        return array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return array if field == "text" else array.to_numpy(zero_copy_only=False)
+
+
+def _distinct(kind: Kind, pieces: list[Any]) -> tuple[Any, Codes]:
+    if kind == "text":
+        return _distinct_texts(pieces[0])
+    if kind == "number" and any(piece.dtype == np.int64 and _beyond(piece) for piece in pieces):
+        return _distinct_exactly(pieces)
+    together = np.concatenate([piece.astype(np.int64 if kind == "time" else np.float64) for piece in pieces])
+    values, codes = np.unique(together, return_inverse=True)
+    if len(values) and kind == "number" and np.isnan(values[-1]):
+        values = values[:-1]
+    return values, codes
+
+
+def _beyond(integers: npt.NDArray[np.int64]) -> bool:
+    return bool((integers > EXACT).any() or (integers < -EXACT).any())
+
+
+def _distinct_texts(array: pa.StringArray) -> tuple[list[str], Codes]:
+    coded = array.dictionary_encode()
+    texts = coded.dictionary.to_pylist()
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    rank = np.empty(len(texts), np.int64)
+    rank[order] = np.arange(len(texts))
+    return [texts[index] for index in order], rank[coded.indices.to_numpy()]
+
+
+def _distinct_exactly(pieces: list[Any]) -> tuple[list[int | float], Codes]:
+    """Integers that doubles cannot hold, beside doubles: Python's own comparison is exact."""
+    together: list[int | float] = [value for piece in pieces for value in piece.tolist()]
+    values = sorted({value for value in together if value == value})
+    rank = {value: index for index, value in enumerate(values)}
+    return values, np.array([rank.get(value, len(values)) for value in together], np.int64)
+
+
+def _array_bounds(values: npt.NDArray[Any], literals: Sequence[Value]) -> tuple[Codes, Codes]:
+    plain = [_plain(literal) for literal in literals]
+    if values.dtype == np.int64:
+        exact = np.array(plain, np.int64)
+        return np.searchsorted(values, exact, "left"), np.searchsorted(values, exact, "right")
+    near = np.array([float(literal) for literal in plain])
+    below, upto = np.searchsorted(values, near, "left"), np.searchsorted(values, near, "right")
+    for index, literal in enumerate(plain):
+        # An integer between two doubles: nothing equals it, and its nearest double is on one side of it.
+        if isinstance(literal, int) and abs(literal) > EXACT and int(near[index]) != literal:
+            below[index] = upto[index] = below[index] if near[index] > literal else upto[index]
+    return below, upto
+
+
+def _plain(literal: Value) -> Any:
+    """A literal in the terms of a column's values: a time is its microseconds since 1970."""
+    if hasattr(literal, "timestamp"):
+        return microseconds(literal)
+    return int(literal) if isinstance(literal, bool) else literal
+
+
+def microseconds(time: Any) -> int:
+    """A moment as whole microseconds since 1970, as Arrow counts them."""
+    return int(pa.scalar(time, pa.timestamp("us", tz="UTC")).value)

@@ -1,0 +1,72 @@
+"""The entities that location terms ask for, followed through the batches (SEMANTICS §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from nearcast.decision.match import Index
+from nearcast.decision.repository import Repository, entities
+from nearcast.decision.timeline import Member, Members
+from nearcast.model.filter import Entities
+from nearcast.model.place import Place
+
+Flags = npt.NDArray[np.bool_]
+
+
+class Following:
+    """The members of every location term in use, as the next batch begins with them."""
+
+    def __init__(self) -> None:
+        self._members: dict[Entities, Members] = {}
+
+    def advance(
+        self, terms: Sequence[Entities], index: Index, events: pa.Table, repository: Repository
+    ) -> dict[Entities, Members]:
+        """The terms' members over a batch; `index` has their conditions in order, `repository` lacks the batch yet."""
+        followed: dict[Entities, Members] = {}
+        if terms:
+            newest = repository.newest() if any(term not in self._members for term in terms) else None
+            start = _selected(index, terms, newest) if newest is not None else {}
+            change = _selected(index, terms, events)
+            for term in terms:
+                base = self._members.get(term) or Members(dict(_members(newest, start[term])))
+                followed[term] = Members(base.base, _joined_and_left(base.base, events, change[term]))
+        self._members = {term: members.after() for term, members in followed.items()}
+        return followed
+
+
+def _selected(index: Index, terms: Sequence[Entities], events: pa.Table) -> dict[Entities, Flags]:
+    """Which of the events satisfy the conditions of each term; a term without conditions takes all."""
+    found = iter(index.selected(events))
+    return {term: np.ones(len(events), np.bool_) if term.conditions is None else next(found) for term in terms}
+
+
+def _rows(events: pa.Table) -> Iterator[tuple[int, str, Member]]:
+    """Position, entity and place of every event."""
+    columns = (events.column(name).to_pylist() for name in ("position", "coordinates", "x", "y", "z"))
+    for entity, position, kind, x, y, z in zip(entities(events).to_pylist(), *columns, strict=True):
+        yield position, entity, Member(None if kind is None else Place(kind, x, y, z))
+
+
+def _members(events: pa.Table, inside: Flags) -> Iterator[tuple[str, Member]]:
+    for (_, entity, member), selected in zip(_rows(events), inside.tolist(), strict=True):
+        if selected:
+            yield entity, member
+
+
+def _joined_and_left(base: dict[str, Member], events: pa.Table, inside: Flags) -> list[tuple[int, str, Member | None]]:
+    """The changes that a batch makes to the members of a term; an entity that was not one and is not is no change."""
+    present = set(base)
+    changes: list[tuple[int, str, Member | None]] = []
+    for (position, entity, member), selected in zip(_rows(events), inside.tolist(), strict=True):
+        if selected:
+            present.add(entity)
+            changes.append((position, entity, member))
+        elif entity in present:
+            present.remove(entity)
+            changes.append((position, entity, None))
+    return changes

@@ -1,0 +1,54 @@
+"""The repository: the newest event of every entity, as columns (SEMANTICS §1)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.model.columns import EVENTS
+
+SLACK = 10_000
+"""Superseded rows that may gather before the repository is compacted: few copies, bounded memory."""
+
+
+class Repository:
+    """Holds the newest event of every entity; without payloads, which the journal keeps."""
+
+    def __init__(self, events: pa.Table | None = None) -> None:
+        self._tables = [EVENTS.empty_table() if events is None else events]
+        self._rows = len(self._tables[0])
+        self._newest = self._rows
+
+    def add(self, events: pa.Table) -> None:
+        """Takes in events in journal order; each supersedes what was there of its entity."""
+        if not len(events):
+            return
+        payloads = pa.nulls(len(events), EVENTS.field("payload").type)
+        self._tables.append(events.set_column(EVENTS.get_field_index("payload"), "payload", payloads))
+        self._rows += len(events)
+        if self._rows > 2 * self._newest + SLACK:
+            self.newest()
+
+    def newest(self) -> pa.Table:
+        """The newest event of every entity, ascending by position."""
+        if len(self._tables) > 1:
+            together = pa.concat_tables(self._tables)
+            self._tables = [together.take(pa.array(last_of_each(entities(together))))]
+            self._rows = self._newest = len(self._tables[0])
+        return self._tables[0]
+
+
+def entities(events: pa.Table) -> pa.ChunkedArray:
+    """What each event is about: its subject, else its source."""
+    return pc.coalesce(events.column("subject"), events.column("source"))
+
+
+def last_of_each(keys: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The index of the last occurrence of every key, ascending."""
+    coded = keys.combine_chunks().dictionary_encode()
+    if isinstance(coded, pa.ChunkedArray):
+        coded = coded.combine_chunks()
+    last = np.zeros(len(coded.dictionary), np.int64)
+    last[coded.indices.to_numpy()] = np.arange(len(coded))
+    return np.sort(last)

@@ -1,0 +1,96 @@
+"""Checking files before they are used: definitions, the thesis' XML, and event files, each fault with its place."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from nearcast.errors import DefinitionError, EventError, Fault, Mark
+from nearcast.language import definitions, thesis
+from nearcast.language.cloudevents import DeadLetter, numbered
+from nearcast.language.control import changes
+from nearcast.language.elements import read_elements
+from nearcast.language.never_holding import never_holding
+from nearcast.language.reading import at
+from nearcast.model.changes import SettingsChange
+from nearcast.model.subscription import Settings
+
+MAX_FAULTS = 1_000
+"""How many faults of one event file are kept: beyond it the file is of another kind."""
+
+YAML, XML, EVENTS = (".yaml", ".yml"), (".xml",), (".jsonl", ".ndjson", ".gz")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a check found; nothing can be taken while there are faults."""
+
+    faults: tuple[Fault, ...] = ()
+    warnings: tuple[Fault, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        """Whether everything can be taken."""
+        return not self.faults
+
+
+def check(paths: Sequence[Path]) -> Report:
+    """Checks files by their endings: YAML definitions (together), XML of the thesis, lines of CloudEvents (.jsonl,
+    .ndjson, also gzipped). Events are checked against the channels that the definitions among the files define.
+    """
+    faults: list[Fault] = []
+    warnings: list[Fault] = []
+    settings = Settings()
+    described = [path for path in paths if path.suffix.lower() in YAML]
+    if described:
+        try:
+            found = definitions.load(described)
+            settings = found.settings
+            warnings += found.warnings
+        except DefinitionError as error:
+            faults += error.faults
+    for path in paths:
+        if path in described:
+            continue
+        if path.suffix.lower() in XML:
+            _check_xml(path, faults, warnings)
+        elif path.suffix.lower() in EVENTS:
+            faults += islice(_event_faults(path, settings), MAX_FAULTS)
+        else:
+            known = " ".join((*YAML, *XML, *EVENTS))
+            faults.append(Fault(f"a file that ends in one of {known}", path.name, Mark(str(path))))
+    return Report(tuple(faults), tuple(warnings))
+
+
+def _check_xml(path: Path, faults: list[Fault], warnings: list[Fault]) -> None:
+    where = at(str(path))
+    try:
+        text = definitions.read_text(path, Mark(str(path)))
+        if read_elements(text, where, group="LOGICAL_OPERATOR").tag == "RELEVANCE":
+            thesis.read_roles(text, where)
+        else:
+            warnings += never_holding(thesis.read_subscription(text, where))
+    except DefinitionError as error:
+        faults += error.faults
+    except Fault as fault:
+        faults.append(fault)
+
+
+def _event_faults(path: Path, settings: Settings) -> Iterator[Fault]:
+    """The faults of an event file; control events act, so that those which follow are checked under new roles."""
+    try:
+        for number, event in numbered(path, settings.channels):
+            if isinstance(event, DeadLetter):
+                yield event.fault
+                continue
+            try:
+                for change in changes(event, settings):
+                    if isinstance(change, SettingsChange):
+                        settings = change.settings
+            except EventError as error:
+                yield replace(error.fault, where=Mark(str(path), number))
+    except (OSError, EOFError, zlib.error) as error:
+        yield Fault("a file that can be read", str(error), Mark(str(path)))

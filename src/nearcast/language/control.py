@@ -1,0 +1,142 @@
+"""Control events: what changes clients, subscriptions and settings travels in the journal like any event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from nearcast.errors import DefinitionError, EventError, Fault, Mark
+from nearcast.language.client_document import client_data, read_client
+from nearcast.language.cloudevents import CONTROL_TYPES
+from nearcast.language.nodes import Node, from_data
+from nearcast.language.reading import Reader
+from nearcast.language.settings_document import FIELDS, read_settings, settings_data
+from nearcast.language.subscription_document import read_subscription, subscription_data
+from nearcast.model.changes import (
+    Change,
+    ClientChange,
+    ClientRemoval,
+    SettingsChange,
+    SubscriptionChange,
+    SubscriptionRemoval,
+)
+from nearcast.model.event import Event
+from nearcast.model.subscription import Settings
+
+CLIENT, CLIENT_REMOVED, SUBSCRIPTION, SUBSCRIPTION_REMOVED, SETTINGS = CONTROL_TYPES
+
+
+def changes(event: Event, settings: Settings) -> list[Change]:
+    """What a control event changes, under the settings that hold at its position; nothing for any other event.
+
+    A client that is not known yet is added by its first change. Raises `EventError` for an unknown type, a field that
+    is missing, unknown or of a wrong kind, and a role, task or place that the settings do not allow.
+    """
+    if not event.control:
+        return []
+    where = Mark(f"event {event.id}")
+    read = _READERS.get(event.type)
+    if read is None:
+        raise EventError(Fault(f"one of {', '.join(CONTROL_TYPES)}", event.type, where))
+    reader = Reader()
+    try:
+        change = read(from_data(_data(event, where), where), settings, reader)
+        reader.stop()
+    except Fault as fault:
+        raise EventError(fault) from None
+    except DefinitionError as error:
+        raise EventError(error.faults[0]) from None
+    return [] if change is None else [change]
+
+
+def to_event(change: Change, id: str, source: str, time: datetime | None = None) -> Event:
+    """The control event that brings a change about: `changes` gives the same change again."""
+    type_, subject, data = _document(change)
+    document: dict[str, Any] = {"specversion": "1.0", "id": id, "type": type_, "source": source}
+    if subject is not None:
+        document["subject"] = subject
+    if time is not None:
+        document["time"] = time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    document["data"] = data
+    return Event(
+        id=id,
+        type=type_,
+        source=source,
+        subject=subject,
+        time=time,
+        attributes=(("specversion", "1.0"),),
+        payload=orjson.dumps(document),
+    )
+
+
+def _data(event: Event, where: Mark) -> Any:
+    try:
+        return orjson.loads(event.payload).get("data")
+    except (orjson.JSONDecodeError, AttributeError):
+        raise Fault("a CloudEvent as payload", "other bytes", where) from None
+
+
+def _document(change: Change) -> tuple[str, str | None, dict[str, Any]]:
+    """Type, subject and data of a change. The subject is a path, so that no client's name hides an entity's."""
+    match change:
+        case ClientChange():
+            return CLIENT, f"nearcast/clients/{change.client}", client_data(change)
+        case ClientRemoval():
+            return CLIENT_REMOVED, f"nearcast/clients/{change.client}", {"client": change.client}
+        case SubscriptionChange():
+            return (
+                SUBSCRIPTION,
+                f"nearcast/subscriptions/{change.subscription.id}",
+                subscription_data(change.subscription),
+            )
+        case SubscriptionRemoval():
+            subject = f"nearcast/subscriptions/{change.subscription}"
+            return SUBSCRIPTION_REMOVED, subject, {"subscription": change.subscription}
+        case SettingsChange():
+            return SETTINGS, None, settings_data(change.settings)
+
+
+def _client(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    change = read_client(node, settings, reader)
+    if change is not None and change.place is not None and settings.channels:
+        kinds = {channel.coordinates for channel in settings.channels}
+        if change.place.coordinates not in kinds:
+            expected = f"a {' or '.join(sorted(kinds))} position, as the channels have"
+            reader.fault(expected, node, came=f"a {change.place.coordinates} one")
+    return change
+
+
+def _client_removed(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    id = _named(node, "client", reader)
+    return None if id is None else ClientRemoval(id)
+
+
+def _subscription(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    subscription = read_subscription(node, settings, reader)
+    return None if subscription is None else SubscriptionChange(subscription)
+
+
+def _subscription_removed(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    id = _named(node, "subscription", reader)
+    return None if id is None else SubscriptionRemoval(id)
+
+
+def _settings(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    return SettingsChange(read_settings(reader.fields(node, (), FIELDS, "settings"), reader))
+
+
+def _named(node: Node, name: str, reader: Reader) -> str | None:
+    fields = reader.fields(node, (name,), (), "data")
+    return reader.text(fields[name], f"a {name}'s id") if name in fields else None
+
+
+_READERS: dict[str, Callable[[Node, Settings, Reader], Change | None]] = {
+    CLIENT: _client,
+    CLIENT_REMOVED: _client_removed,
+    SUBSCRIPTION: _subscription,
+    SUBSCRIPTION_REMOVED: _subscription_removed,
+    SETTINGS: _settings,
+}

@@ -1,0 +1,224 @@
+"""Definition files: clients, context, roles and tasks, subscriptions and channels in YAML; several files are one.
+
+Files that a definition names (roles, filters in the thesis' XML) are found beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nearcast.errors import DefinitionError, Fault, Mark
+from nearcast.language import thesis
+from nearcast.language.client_document import client_data, client_document, read_client
+from nearcast.language.filter_document import check_length
+from nearcast.language.never_holding import warnings_of
+from nearcast.language.nodes import Node, from_yaml
+from nearcast.language.reading import Reader, at, closest
+from nearcast.language.settings_document import FIELDS, read_settings, settings_data
+from nearcast.language.subscription_document import (
+    names_file,
+    read_subscription,
+    subscription_data,
+    subscription_document,
+)
+from nearcast.model.changes import Change, ClientChange, SettingsChange, SubscriptionChange
+from nearcast.model.filter import Filter, atoms
+from nearcast.model.subscription import ANY_SUBSCRIPTION, Client, Roles, Settings, Subscription
+
+__all__ = [
+    "Definitions",
+    "client_data",
+    "client_document",
+    "load",
+    "settings_data",
+    "subscription_data",
+    "subscription_document",
+]
+
+MAX_FILE = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """What definition files say, checked; `warnings` are what can be taken but hardly is meant."""
+
+    settings: Settings = field(default_factory=Settings)
+    clients: tuple[Client, ...] = ()
+    subscriptions: tuple[Subscription, ...] = ()
+    warnings: tuple[Fault, ...] = ()
+
+    def changes(self) -> list[Change]:
+        """The changes that bring these definitions about: settings, then clients, then subscriptions."""
+        changes: list[Change] = [SettingsChange(self.settings)]
+        for one in self.clients:
+            changes.append(ClientChange(one.id, one.role, one.task, one.readings or None, one.place, one.matrix))
+        changes.extend(SubscriptionChange(one) for one in self.subscriptions)
+        return changes
+
+
+def load(paths: Sequence[Path]) -> Definitions:
+    """The definitions of some YAML files together. Raises `DefinitionError` with every fault of all of them."""
+    reader = Reader()
+    roots = [root for path in paths if (root := _root(path, reader)) is not None]
+    settings = _settings(roots, reader)
+    clients = _clients(roots, settings, reader)
+    subscriptions = _subscriptions(roots, settings, _declared(roots), reader)
+    reader.stop()
+    return Definitions(settings, clients, subscriptions, warnings_of(subscriptions, clients, settings))
+
+
+def read_text(path: Path, mark: Mark) -> str:
+    """The text of a file in UTF-8. Raises `Fault` at the mark for a file that cannot be read."""
+    try:
+        if path.stat().st_size > MAX_FILE:
+            raise Fault(f"a file of at most {MAX_FILE:,} bytes", f"{path.stat().st_size:,}", mark)
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise Fault("a file that can be read", f"{path}: {error.strerror}", mark) from None
+    except UnicodeDecodeError as error:
+        raise Fault(
+            "a text in UTF-8", f"the byte {error.object[error.start]:#x} at {error.start}", at(str(path))
+        ) from None
+
+
+def _root(path: Path, reader: Reader) -> Node | None:
+    """The root of a file, its unknown fields noted."""
+    try:
+        root = from_yaml(read_text(path, Mark(str(path))), str(path))
+    except (Fault, DefinitionError) as error:
+        reader.take(error)
+        return None
+    reader.fields(root, (), (*FIELDS, "clients", "subscriptions"), "definitions")
+    return root if isinstance(root.value, dict) else None
+
+
+def _settings(roots: list[Node], reader: Reader) -> Settings:
+    """The settings of all files; a field stands in one of them, but channels add up."""
+    fields: dict[str, Node] = {}
+    for root in roots:
+        for name, node in _fields(root).items():
+            if name not in FIELDS:
+                continue
+            if name == "channels" and name in fields:
+                fields[name] = _added(fields[name], node, reader)
+            elif name in fields:
+                first = fields[name].where
+                reader.faults.append(
+                    Fault(f"{name} in one file", "it again", root.key(name), f"it is already at {first}")
+                )
+            else:
+                fields[name] = node
+    return read_settings(fields, reader, _roles_file)
+
+
+def _fields(root: Node) -> Mapping[str, Node]:
+    fields = root.value if isinstance(root.value, dict) else {}
+    return {name: node for name, node in fields.items() if node.value is not None}
+
+
+def _added(first: Node, second: Node, reader: Reader) -> Node:
+    """Two mappings as one; a name in both is a fault."""
+    if not isinstance(first.value, dict) or not isinstance(second.value, dict):
+        return second if isinstance(first.value, dict) else first
+    for name in first.value.keys() & second.value.keys():
+        advice = f"it is already at {first.key(name)}"
+        reader.faults.append(Fault("each channel once", f"{name} again", second.key(name), advice))
+    return Node(first.value | second.value, first.where, first.path, {**(first.keys or {}), **(second.keys or {})})
+
+
+def _entries(roots: list[Node], name: str, reader: Reader) -> list[Node]:
+    return [item for root in roots if name in _fields(root) for item in reader.items(_fields(root)[name], name)]
+
+
+def _clients(roots: list[Node], settings: Settings, reader: Reader) -> tuple[Client, ...]:
+    found: dict[str, Client] = {}
+    marks: dict[str, Mark] = {}
+    for node in _entries(roots, "clients", reader):
+        change = read_client(node, settings, reader)
+        if change is None:
+            continue
+        if _once(change.client, "client", node, marks, reader):
+            client = Client(change.client, change.role, change.task, change.readings or {}, change.place, change.matrix)
+            found[client.id] = client
+    return tuple(found.values())
+
+
+def _declared(roots: list[Node]) -> set[str]:
+    """Every client's id, also of those with faults: a subscription to one of them is no further fault."""
+    nodes = _entries(roots, "clients", Reader())
+    ids = (node.value["id"].value for node in nodes if isinstance(node.value, dict) and "id" in node.value)
+    return {id for id in ids if isinstance(id, str)}
+
+
+def _once(id: str, what: str, node: Node, marks: dict[str, Mark], reader: Reader) -> bool:
+    """Whether an id comes for the first time; a fault if not."""
+    mark = node.value["id"].where if isinstance(node.value, dict) and "id" in node.value else node.where
+    if id in marks:
+        reader.faults.append(Fault(f"each {what} once", f"{id} again", mark, f"it is already at {marks[id]}"))
+        return False
+    marks[id] = mark
+    return True
+
+
+def _subscriptions(
+    roots: list[Node], settings: Settings, clients: set[str], reader: Reader
+) -> tuple[Subscription, ...]:
+    found: list[Subscription] = []
+    marks: dict[str, Mark] = {}
+
+    def filter_file(node: Node, reader: Reader) -> Filter | None:
+        return _filter_file(node, settings, reader)
+
+    for node in _entries(roots, "subscriptions", reader):
+        _check_clients(node, clients, reader)
+        subscription = read_subscription(node, settings, reader, filter_file)
+        if subscription is not None and _once(subscription.id, "subscription", node, marks, reader):
+            _check_length(subscription, node, settings, reader)
+            found.append(subscription)
+    return tuple(found)
+
+
+def _check_clients(node: Node, clients: set[str], reader: Reader) -> None:
+    fields = node.value if isinstance(node.value, dict) else {}
+    listed = fields["clients"].value if "clients" in fields else [fields["client"]] if "client" in fields else []
+    for item in listed if isinstance(listed, list) else []:
+        if isinstance(item.value, str) and item.value and item.value not in clients:
+            advice = closest(item.value, clients) or "add it to clients"
+            reader.fault("a defined client", item, advice)
+
+
+def _check_length(subscription: Subscription, node: Node, settings: Settings, reader: Reader) -> None:
+    """A RELEVANCE file's vectors are for filters in the thesis' XML: there the lengths must agree."""
+    filter_node = node.value["filter"] if isinstance(node.value, dict) else node
+    if subscription.relevance is not None or not names_file(filter_node):
+        return
+    listed = list(atoms(subscription.filter))
+    for (role, task), vectors in settings.roles.vectors.items():
+        if ANY_SUBSCRIPTION in vectors and subscription.id not in vectors:
+            what = f", as role {role}, task {task} has them"
+            check_length(len(vectors[ANY_SUBSCRIPTION]), listed, filter_node, reader, what)
+
+
+def _beside(node: Node) -> Path:
+    """The file that a node names, relative to the file in which the node stands."""
+    return Path(node.where.file).parent / str(node.value).strip()
+
+
+def _filter_file(node: Node, settings: Settings, reader: Reader) -> Filter | None:
+    path = _beside(node)
+    try:
+        return thesis.read_subscription(read_text(path, node.where), at(str(path)))
+    except (Fault, DefinitionError) as error:
+        reader.take(error)
+        return None
+
+
+def _roles_file(node: Node, levels: int, reader: Reader) -> Roles | None:
+    path = _beside(node)
+    try:
+        return thesis.read_roles(read_text(path, node.where), at(str(path)), levels)
+    except (Fault, DefinitionError) as error:
+        reader.take(error)
+        return None

@@ -1,0 +1,151 @@
+"""Filters within documents: CQL2 text, or a tree of any, all, not, unless, whose leaves are CQL2 text.
+
+A leaf `{when: TEXT, relevance: R}` gives its atoms a relevance, one number for all of them or a list. `unless` is the
+thesis' plain negation, which CQL2 text cannot say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nearcast.errors import DefinitionError, Fault
+from nearcast.language import cql2
+from nearcast.language.nodes import Node
+from nearcast.language.reading import Reader
+from nearcast.language.relevance import relevance_of
+from nearcast.language.tokens import MAX_ATOMS, MAX_DEPTH
+from nearcast.language.trees import all_of, any_of
+from nearcast.model.filter import And, Atom, Filter, Not, Or, PlainNot, atoms
+
+BRANCHES = ("any", "all", "not", "unless")
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """A filter and what its writer said of each atom's relevance: None where nothing was said."""
+
+    filter: Filter
+    relevance: tuple[float | None, ...]
+
+
+def read_filter(node: Node, levels: int, reader: Reader) -> Weighted | None:
+    """The filter of a text or tree; None after a fault."""
+    weighted = _weighted(node, levels, reader, 1)
+    if weighted and len(weighted.relevance) > MAX_ATOMS:
+        reader.fault(f"at most {MAX_ATOMS:,} atoms in one filter", node, came=f"{len(weighted.relevance):,}")
+        return None
+    return weighted
+
+
+def read_relevance(node: Node, filter: Filter, levels: int, reader: Reader) -> tuple[float, ...] | None:
+    """The relevance of every atom of a filter: one value for all of them, or a list; None after a fault."""
+    listed = list(atoms(filter))
+    if not isinstance(node.value, list):
+        try:
+            return (relevance_of(node.value, node.where, levels, _named(listed[0])),) * len(listed)
+        except Fault as error:
+            reader.take(error)
+            return None
+    if len(node.value) != len(listed):
+        check_length(len(node.value), listed, node, reader)
+        return None
+    before = len(reader.faults)
+    values = [_value(item, _named(atom), levels, reader) for item, atom in zip(node.value, listed, strict=True)]
+    return tuple(values) if len(reader.faults) == before else None
+
+
+def check_length(length: int, listed: list[Atom], node: Node, reader: Reader, what: str = "") -> None:
+    """Notes a vector that has not one value per atom, naming the first atom without a value."""
+    if length == len(listed):
+        return
+    lacking = f"none for {_named(listed[length])}" if length < len(listed) else f"the last atom is {_named(listed[-1])}"
+    count = f"{len(listed)} value{'s' if len(listed) != 1 else ''}"
+    reader.fault(f"a relevance of {count}, one per atom{what}", node, lacking, came=str(length))
+
+
+def filter_data(filter: Filter) -> Any:
+    """A filter as a document: CQL2 text, or a tree where it holds the thesis' negation. `read_filter` inverts it."""
+    if not _has_plain_not(filter):
+        return cql2.write(filter)
+    if isinstance(filter, PlainNot):
+        return {"unless": filter_data(filter.child)}
+    if isinstance(filter, Not):
+        return {"not": filter_data(filter.child)}
+    assert isinstance(filter, (And, Or)), "an atom holds no negation"
+    return {"all" if isinstance(filter, And) else "any": [filter_data(child) for child in filter.children]}
+
+
+def _weighted(node: Node, levels: int, reader: Reader, depth: int) -> Weighted | None:
+    if depth > MAX_DEPTH:
+        reader.fault(f"a tree at most {MAX_DEPTH} deep", node, came="a deeper one")
+        return None
+    if isinstance(node.value, str):
+        return _leaf(node, None, levels, reader)
+    if not isinstance(node.value, dict):
+        reader.fault("a filter: CQL2 text, or a mapping with any, all, not, unless or when", node)
+        return None
+    if "when" in node.value:
+        fields = reader.fields(node, ("when",), ("relevance",), "a leaf")
+        return _leaf(fields["when"], fields.get("relevance"), levels, reader) if "when" in fields else None
+    fields = reader.fields(node, (), (*BRANCHES, "when", "relevance"), "a filter")
+    branch = [name for name in fields if name in BRANCHES]
+    if len(branch) != 1 or "relevance" in fields:
+        came = ", ".join(node.value) or "none"
+        reader.fault("one of any, all, not, unless, or when and relevance", node, came=came)
+        return None
+    return _branch(branch[0], fields[branch[0]], levels, reader, depth)
+
+
+def _branch(word: str, node: Node, levels: int, reader: Reader, depth: int) -> Weighted | None:
+    if word in ("not", "unless"):
+        child = _weighted(node, levels, reader, depth + 1)
+        kind = Not if word == "not" else PlainNot
+        return Weighted(kind(child.filter), child.relevance) if child else None
+    nodes = reader.items(node, word)
+    if not nodes:
+        if node.value == []:
+            reader.fault(f"{word}: at least one filter", node, came="none")
+        return None
+    children = [_weighted(item, levels, reader, depth + 1) for item in nodes]
+    whole = [child for child in children if child]
+    if len(whole) < len(children):
+        return None
+    join = all_of if word == "all" else any_of
+    relevance = tuple(value for child in whole for value in child.relevance)
+    return Weighted(join([child.filter for child in whole]), relevance)
+
+
+def _leaf(node: Node, relevance: Node | None, levels: int, reader: Reader) -> Weighted | None:
+    text = reader.text(node, "a filter")
+    if text is None:
+        return None
+    try:
+        filter = cql2.parse(text, node.where, node.locate or (lambda offset: node.where))
+    except DefinitionError as error:
+        reader.take(error)
+        return None
+    if relevance is None:
+        return Weighted(filter, (None,) * sum(1 for _ in atoms(filter)))
+    vector = read_relevance(relevance, filter, levels, reader)
+    return Weighted(filter, vector) if vector is not None else None
+
+
+def _value(node: Node, atom: str, levels: int, reader: Reader) -> float:
+    try:
+        return relevance_of(node.value, node.where, levels, atom)
+    except Fault as error:
+        reader.take(error)
+        return 0.0
+
+
+def _named(atom: Atom) -> str:
+    """An atom as a fault names it."""
+    written = cql2.write(atom)
+    return f"the atom {written if len(written) <= 60 else written[:57] + '…'}"
+
+
+def _has_plain_not(node: Filter) -> bool:
+    if isinstance(node, (And, Or)):
+        return any(_has_plain_not(child) for child in node.children)
+    return isinstance(node, PlainNot) or (isinstance(node, Not) and _has_plain_not(node.child))

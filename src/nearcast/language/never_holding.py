@@ -1,0 +1,109 @@
+"""Atoms that can never hold, and subscriptions that reach nobody: taken, but hardly meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from nearcast.errors import Fault
+from nearcast.language import cql2
+from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Literals, Located, Operator, User, atoms
+from nearcast.model.subscription import Client, Settings, Subscription
+from nearcast.model.values import Value, kind_of, time_of
+
+TEXTS = frozenset({"type", "source", "subject", "id", "specversion", "datacontenttype", "dataschema"})
+
+
+def warnings_of(
+    subscriptions: Iterable[Subscription], clients: Sequence[Client], settings: Settings
+) -> tuple[Fault, ...]:
+    """What is worth a warning in subscriptions, given the clients and channels that there are."""
+    users = frozenset(client.id for client in clients)
+    every_type = any(not channel.types for channel in settings.channels) or not settings.channels
+    types = None if every_type else frozenset(type_ for one in settings.channels for type_ in one.types)
+    found: list[Fault] = []
+    for subscription in subscriptions:
+        found.extend(never_holding(subscription.filter, users, types))
+        if not subscription.clients:
+            first = next(atoms(subscription.filter))
+            found.append(Fault("a client", f"none in subscription {subscription.id}", first.where, "it reaches nobody"))
+    return tuple(found)
+
+
+def never_holding(
+    filter: Filter, users: frozenset[str] | None = None, types: frozenset[str] | None = None
+) -> Iterator[Fault]:
+    """A warning for each atom that can never hold; `users` and `types` are what there is, None if that is open."""
+    for atom in atoms(filter):
+        reason = _reason(atom, types)
+        if reason:
+            yield Fault("an atom that can hold", cql2.write(atom), atom.where, reason)
+        for located in _located(atom):
+            if isinstance(located, User) and users is not None and located.name not in users:
+                yield Fault("a user that is a client", f"user('{located.name}')", atom.where, "no client has this id")
+            if isinstance(located, Entities) and located.conditions is not None:
+                yield from never_holding(located.conditions, users, types)
+
+
+def _reason(atom: Atom, types: frozenset[str] | None) -> str:
+    """Why an atom can never hold; empty if it can."""
+    if atom.operator is Operator.IS_NULL:
+        own = atom.name in ("id", "type", "source", "specversion")
+        return f"every event has {atom.name}" if own else ""
+    if not isinstance(atom.name, str):
+        return "" if _can_measure(atom) else f"a {type(atom.name).__name__.lower()} is never below 0"
+    values = _values(atom.value)
+    if atom.operator is Operator.BETWEEN:
+        return _empty_between(*values) or _clash(atom, values)
+    if atom.name == "type" and types is not None and atom.operator in (Operator.EQ, Operator.IN):
+        texts = [value for value in values if isinstance(value, str)]
+        if texts and not types.intersection(texts):
+            return "no channel takes this type"
+    return _clash(atom, values)
+
+
+def _clash(atom: Atom, values: tuple[Value, ...]) -> str:
+    if atom.name in TEXTS and not any(isinstance(value, str) for value in values):
+        return f"{atom.name} is a text"
+    if atom.name == "time" and not any(kind_of(value) == "time" or _names_moment(value) for value in values):
+        return "time is a timestamp, as TIMESTAMP('2020-01-31T12:00:00Z')"
+    return ""
+
+
+def _names_moment(value: Value) -> bool:
+    return isinstance(value, str) and time_of(value) is not None
+
+
+def _empty_between(low: Value, high: Value) -> str:
+    if kind_of(low) != kind_of(high):
+        return "its bounds are of two kinds"
+    return "its lower bound is above its upper one" if low > high else ""  # type: ignore[operator]
+
+
+def _can_measure(atom: Atom) -> bool:
+    """Whether a distance or count, 0 or more, can satisfy the comparison."""
+    numbers = [value for value in _values(atom.value) if isinstance(value, (int, float))]
+    match atom.operator:
+        case Operator.LT:
+            return numbers[0] > 0
+        case Operator.LE | Operator.EQ:
+            return numbers[0] >= 0
+        case Operator.IN:
+            return any(number >= 0 for number in numbers)
+        case Operator.BETWEEN:
+            return numbers[1] >= 0 and numbers[0] <= numbers[1]
+    return True
+
+
+def _values(value: Literals) -> tuple[Value, ...]:
+    if value is None:
+        return ()
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _located(atom: Atom) -> Iterator[Located]:
+    if isinstance(atom.name, Distance):
+        yield from (atom.name.a, atom.name.b)
+    elif isinstance(atom.name, Count):
+        yield atom.name.of
+        if atom.name.around is not None:
+            yield atom.name.around

@@ -1,0 +1,230 @@
+"""Settings within documents: levels, awareness, space, matrix, roles, default role and task, channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nearcast.errors import Fault
+from nearcast.language.nodes import Node
+from nearcast.language.reading import Reader, closest
+from nearcast.language.relevance import relevance_of
+from nearcast.model.context import Awareness, ContextSpace, Matrix
+from nearcast.model.event import CONTROL_PREFIX
+from nearcast.model.matrices import delay, disorder, restriction
+from nearcast.model.place import Coordinates
+from nearcast.model.subscription import Channel, Roles, Settings
+
+FIELDS = ("levels", "awareness", "space", "matrix", "roles", "default", "channels")
+MAX_LEVELS = 100
+
+RolesFile = Callable[[Node, int, Reader], Roles | None]
+"""Reads the file of roles that a node names."""
+
+
+def read_settings(fields: Mapping[str, Node], reader: Reader, roles_file: RolesFile | None = None) -> Settings:
+    """The settings of a document's fields; what is not there has its default. Faults go to the reader."""
+    levels = reader.integer(fields["levels"], "levels", 1, MAX_LEVELS) if "levels" in fields else 3
+    levels = levels or 3
+    modules = _awareness(fields["awareness"], levels, reader) if "awareness" in fields else ()
+    table = _space(fields["space"], levels, len(modules), reader) if "space" in fields else None
+    matrix = read_matrix(fields["matrix"], levels, reader) if "matrix" in fields else None
+    roles = _roles(fields, levels, reader, roles_file)
+    channels = _channels(fields["channels"], reader) if "channels" in fields else ()
+    return Settings(levels, ContextSpace(modules, table), matrix or delay(levels), roles, channels)
+
+
+def settings_data(settings: Settings) -> dict[str, Any]:
+    """Settings as a document, JSON-able; `read_settings` inverts it."""
+    data: dict[str, Any] = {"levels": settings.levels, "matrix": [list(row) for row in settings.matrix]}
+    if settings.space.modules:
+        data["awareness"] = {module.reading: {"intervals": list(module.bounds)} for module in settings.space.modules}
+    if settings.space.table is not None:
+        data["space"] = _nested(list(settings.space.table), settings.levels, len(settings.space.modules))
+    roles: dict[str, dict[str, Any]] = {}
+    for (role, task), vectors in settings.roles.vectors.items():
+        roles.setdefault(role, {})[task] = {subscription: list(vector) for subscription, vector in vectors.items()}
+    if roles:
+        data["roles"] = roles
+    if settings.roles.default:
+        data["default"] = {"role": settings.roles.default[0], "task": settings.roles.default[1]}
+    if settings.channels:
+        data["channels"] = {
+            one.name: {"coordinates": one.coordinates, "types": list(one.types)} for one in settings.channels
+        }
+    return data
+
+
+def read_matrix(node: Node, levels: int, reader: Reader) -> Matrix | None:
+    """A priority matrix: `delay`, `restriction`, or rows of priorities, one row per context class."""
+    if node.value == "delay":
+        return delay(levels)
+    if node.value == "restriction":
+        if levels != 3:
+            reader.fault("a matrix for these levels", node, f"restriction is for 3 levels, here are {levels}")
+        return restriction()
+    if not isinstance(node.value, list):
+        reader.fault("delay, restriction, or a list of rows", node)
+        return None
+    before = len(reader.faults)
+    rows = [
+        tuple(reader.integer(item, "a priority", -1, levels - 1) or 0 for item in reader.items(row, "a row"))
+        for row in node.value
+    ]
+    if len(reader.faults) == before and (wrong := disorder(tuple(rows), levels)):
+        expected = f"a matrix of {levels} rows of {levels} priorities, no row less urgent as relevance rises"
+        reader.fault(expected, node, came=wrong)
+    return tuple(rows) if len(reader.faults) == before else None
+
+
+def _awareness(node: Node, levels: int, reader: Reader) -> tuple[Awareness, ...]:
+    modules = []
+    for name, module in reader.named(node, "awareness"):
+        fields = reader.fields(module, (), ("maximum", "intervals"), f"awareness of {name}")
+        if len(fields) != 1:
+            reader.fault("maximum or intervals", module, came=", ".join(fields) or "none")
+        elif "maximum" in fields:
+            maximum = reader.number(fields["maximum"], "maximum", above=0)
+            if maximum is not None:
+                modules.append(Awareness(name, tuple(maximum * (part + 1) / levels for part in range(levels - 1))))
+        else:
+            bounds = _bounds(fields["intervals"], levels, reader)
+            modules.append(Awareness(name, bounds))
+    return tuple(modules)
+
+
+def _bounds(node: Node, levels: int, reader: Reader) -> tuple[float, ...]:
+    found = [reader.number(item, "an upper bound") for item in reader.items(node, "intervals")]
+    bounds = tuple(bound for bound in found if bound is not None)
+    if len(bounds) == len(found) and isinstance(node.value, list):
+        if len(bounds) != levels - 1:
+            reader.fault(f"{levels - 1} upper bounds for {levels} classes", node, came=str(len(bounds)))
+        elif list(bounds) != sorted(set(bounds)):
+            reader.fault("upper bounds that rise", node, came=", ".join(f"{bound:g}" for bound in bounds))
+    return bounds
+
+
+def _space(node: Node, levels: int, modules: int, reader: Reader) -> tuple[int, ...] | None:
+    if not modules:
+        reader.fault("a space of awareness modules", node, "define awareness beside it", came="no awareness")
+        return None
+    table: list[int] = []
+    before = len(reader.faults)
+    _cells(node, levels, modules, table, reader)
+    return tuple(table) if len(reader.faults) == before else None
+
+
+def _cells(node: Node, levels: int, depth: int, table: list[int], reader: Reader) -> None:
+    """Gathers the context classes of nested lists, one depth for each module, in row-major order."""
+    if depth == 0:
+        value = reader.integer(node, "a context class", 0, levels - 1)
+        table.append(value or 0)
+        return
+    items = reader.items(node, "space")
+    if isinstance(node.value, list) and len(items) != levels:
+        reader.fault(f"{levels} entries, one per class", node, came=str(len(items)))
+        return
+    for item in items:
+        _cells(item, levels, depth - 1, table, reader)
+
+
+def _nested(table: list[int], levels: int, depth: int) -> Any:
+    """A row-major table as nested lists."""
+    if depth <= 1:
+        return table
+    size = len(table) // levels
+    return [_nested(table[part * size : (part + 1) * size], levels, depth - 1) for part in range(levels)]
+
+
+def _roles(fields: Mapping[str, Node], levels: int, reader: Reader, roles_file: RolesFile | None) -> Roles:
+    node = fields.get("roles")
+    roles = Roles()
+    if node is not None and isinstance(node.value, str):
+        if roles_file is None:
+            reader.fault("roles, tasks and their vectors", node, "a file can be named in a definition file only")
+        else:
+            roles = roles_file(node, levels, reader) or roles
+    elif node is not None:
+        roles = Roles(_inline(node, levels, reader))
+    if "default" in fields:
+        roles = Roles(roles.vectors, _default(fields["default"], roles, reader))
+    return roles
+
+
+def _inline(node: Node, levels: int, reader: Reader) -> dict[tuple[str, str], dict[str, tuple[float, ...]]]:
+    vectors: dict[tuple[str, str], dict[str, tuple[float, ...]]] = {}
+    for role, tasks in reader.named(node, "roles"):
+        for task, subscriptions in reader.named(tasks, f"tasks of {role}"):
+            vectors[role, task] = {
+                name: _vector(vector, name, levels, reader)
+                for name, vector in reader.named(subscriptions, f"subscriptions of {role}, {task}")
+            }
+    return vectors
+
+
+def _vector(node: Node, subscription: str, levels: int, reader: Reader) -> tuple[float, ...]:
+    vector = []
+    for number, item in enumerate(reader.items(node, f"the relevance of {subscription}"), 1):
+        try:
+            vector.append(relevance_of(item.value, item.where, levels, f"atom {number} of {subscription}"))
+        except Fault as fault:
+            reader.take(fault)
+    return tuple(vector)
+
+
+def _default(node: Node, roles: Roles, reader: Reader) -> tuple[str, str] | None:
+    fields = reader.fields(node, ("role", "task"), (), "default")
+    if len(fields) < 2:
+        return None
+    role, task = reader.text(fields["role"], "role"), reader.text(fields["task"], "task")
+    if role is None or task is None:
+        return None
+    check_role(fields["role"], role, fields["task"], task, roles, reader)
+    return role, task
+
+
+def check_role(
+    role_node: Node | None,
+    role: str | None,
+    task_node: Node | None,
+    task: str | None,
+    roles: Roles,
+    reader: Reader,
+) -> None:
+    """Notes a role or task that no vector is for; anything goes where no roles are defined."""
+    if not roles.vectors:
+        return
+    known = sorted({name for name, _ in roles.vectors})
+    if role_node is not None and role is not None and role not in known:
+        reader.fault("a defined role", role_node, closest(role, known) or f"defined are {', '.join(known)}")
+        return
+    tasks = sorted({name for owner, name in roles.vectors if role is None or owner == role})
+    if task_node is not None and task is not None and task not in tasks:
+        whose = f" of {role}" if role else ""
+        reader.fault(f"a defined task{whose}", task_node, closest(task, tasks) or f"defined are {', '.join(tasks)}")
+
+
+def _channels(node: Node, reader: Reader) -> tuple[Channel, ...]:
+    channels = []
+    for name, channel in reader.named(node, "channels"):
+        fields = reader.fields(channel, ("coordinates",), ("types",), f"channel {name}")
+        types = (
+            [reader.text(item, "a type") for item in reader.items(fields["types"], "types")]
+            if "types" in fields
+            else []
+        )
+        for item in types:
+            if item and item.startswith(CONTROL_PREFIX):
+                reader.fault("types of events that tell of the world", fields["types"], came=item)
+        coordinates = fields.get("coordinates")
+        if coordinates is not None:
+            channels.append(Channel(name, _coordinates(coordinates, reader), tuple(item for item in types if item)))
+    return tuple(channels)
+
+
+def _coordinates(node: Node, reader: Reader) -> Coordinates:
+    if node.value == "geographic":
+        return "geographic"
+    if node.value != "planar":
+        reader.fault("planar or geographic", node)
+    return "planar"

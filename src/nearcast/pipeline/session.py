@@ -1,0 +1,103 @@
+"""The Spark session: one per process, started when first asked for, every setting with its reason."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+import nearcast
+from nearcast.pipeline.java import java_home
+
+SETTINGS = {
+    # Measured best for mapInArrow; less costs calls, more costs memory without being faster.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Times are UTC everywhere inside nearcast; the machine's zone must not shift them.
+    "spark.sql.session.timeZone": "UTC",
+    # A web server and its memory that nobody asked for; `spark.ui.enabled=true` brings it back.
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # The driver decides small batches itself, and holds one large one.
+    "spark.driver.memory": "2g",
+    # Stages are chosen by nearcast; re-planning them costs each small batch a few milliseconds.
+    "spark.sql.adaptive.enabled": "false",
+    # Progress of a query is not looked at by anybody after a while.
+    "spark.sql.streaming.numRecentProgressUpdates": "10",
+}
+
+LOCAL_SETTINGS = {
+    # On one machine nothing has to be reachable from outside.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+STACK = "4m"
+"""Stopping a query while its batch runs overflows the usual stack of a Java thread (a regular expression over a long
+plan), which kills the query's thread with an error of its own."""
+
+
+def session(master: str | None = None, **settings: str) -> SparkSession:
+    """The session of this process, started on the first call; afterwards the arguments of the first call hold.
+
+    `master` is where Spark runs: `local[*]` unless given or submitted by `spark-submit`. `settings` are Spark's own, by
+    their names: `session("local[2]", **{"spark.ui.enabled": "true"})`. They go before those here.
+    """
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has chosen the master and started Java
+        master = master or "local[*]"
+    local = bool(master and master.startswith("local"))
+    _surround(local)
+    builder = SparkSession.builder.appName("nearcast")
+    if master:
+        builder = builder.master(master)
+    for name, value in (_settings(local) | settings).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    if "spark.sql.shuffle.partitions" not in settings:
+        # The usual 200 would be 200 tasks for a handful of rows.
+        spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
+    return spark
+
+
+def _settings(local: bool) -> dict[str, str]:
+    folder = _folder()
+    log = Path(__file__).with_name("log4j2.properties")
+    return {
+        **SETTINGS,
+        **(LOCAL_SETTINGS if local else {}),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.driver.extraJavaOptions": f"-Xss{STACK} -Dlog4j2.configurationFile={log.as_uri()}",
+        "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+    }
+
+
+@cache
+def _folder() -> Path:
+    """Where Spark puts what it needs while it runs: not beside the user's files, and gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="nearcast-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _surround(local: bool) -> None:
+    """Sets the environment that Java and the Python workers inherit."""
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    if local:
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        os.environ["SPARK_WORKER_DIR"] = str(_folder() / "work")
+    source = str(Path(nearcast.__file__).parents[1])
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if source not in [*paths, sysconfig.get_path("purelib")]:
+        # Run from a source tree, the workers would not find the package otherwise.
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, *paths]))
