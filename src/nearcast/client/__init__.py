@@ -1,4 +1,4 @@
-"""The client library: receive deliveries exactly once, publish events safely again. Nothing here needs the server's parts."""
+"""The client library: receive deliveries exactly once, publish events safely again. It needs no part of the server."""
 
 from nearcast.client.publish import Published, Publisher
 from nearcast.client.receive import Client, Delivery

@@ -68,7 +68,9 @@ class Publisher:
             except httpx.TransportError as error:
                 reason = repr(error)
             if loop.time() + pause > until:
-                raise SessionError(f"expected to publish within {self.patience} seconds, got {reason}; is the server up?")
+                raise SessionError(
+                    f"expected to publish within {self.patience} seconds, got {reason}; is the server up?"
+                )
             log.info("publishing again reason=%s pause=%.2f", reason, pause)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_PAUSE)

@@ -128,7 +128,9 @@ class Client:
         pauses = _pauses()
         while True:
             try:
-                async with connect(self.url, additional_headers=self._headers, max_size=MESSAGE_BYTES, compression=None) as one:
+                async with connect(
+                    self.url, additional_headers=self._headers, max_size=MESSAGE_BYTES, compression=None
+                ) as one:
                     await self._take(one)
             except ConnectionClosed as closed:
                 refusal = self._refusal(closed)

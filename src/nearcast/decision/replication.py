@@ -33,8 +33,8 @@ LIMIT = 100_000
 class Delivery:
     """One delivery that is outstanding: an event by its position, for one client.
 
-    `size` is in bytes; `accepted` (of the event), `queued`, `expires` and `sent` are seconds since 1970; `turn` orders within a priority and is the
-    position, or that of the event whose turn it took. `priority`, `attempts` and `sent` are kept by `Waiting`.
+    `size` is in bytes; `accepted` (of the event), `queued`, `expires` and `sent` are seconds since 1970. `turn` orders
+    within a priority: the position, or that of the event whose turn it took. `Waiting` keeps the last four.
     """
 
     position: int
@@ -68,16 +68,16 @@ class Settled:
 def present_level(level: int, by_role: RoleLevels | None, client: Client, roles: Roles) -> int:
     """The level under the client's present role and task, or the roles' default; −1 where these do not select it.
 
-    A role and task that no vector knows counts as none stated: ("", ""), if that is listed.
+    For a role and task that no vector is for, the level is that of ("", "") if listed, else the one it came with.
     """
     if by_role is None:
         return level
     key = (client.role or "", client.task or "")
     if key == ("", "") and roles.default:
         key = roles.default
-    if key not in by_role and key not in roles.vectors:
-        key = ("", "")
-    return by_role.get(key, WITHHELD)
+    if key in by_role or key in roles.vectors:
+        return by_role.get(key, WITHHELD)
+    return by_role.get(("", ""), level)
 
 
 PriorityOf = Callable[[Delivery], int]
@@ -158,7 +158,7 @@ class Waiting:
         return None
 
     def first(self, count: int) -> list[int]:
-        """Positions that may be among the next to be sent, about the first `count`; what waits is not looked through."""
+        """Positions that may be among the next to be sent, about the first `count`; not exact, but cheap."""
         for priority in sorted(self._queues):
             if priority != WITHHELD and self._head(priority):
                 return [position for _, position in self._queues[priority][:count] if position in self.waiting]
@@ -181,9 +181,9 @@ class Waiting:
         self.in_flight[delivery.position] = delivery
 
     def acknowledge(self, positions: Iterable[int], now: float) -> list[Settled]:
-        """Ends what the client has; it may also have what a server before this one sent, or a connection before this."""
-        known = [self.in_flight.get(position) or self.waiting.get(position) for position in positions]
-        return [self._settle(delivery, "acknowledged", now) for delivery in dict.fromkeys(known) if delivery]
+        """Ends what the client has; also what an earlier server, or over an earlier connection, was sent."""
+        found = (self.in_flight.get(one) or self.waiting.get(one) for one in dict.fromkeys(positions))
+        return [self._settle(delivery, "acknowledged", now) for delivery in found if delivery]
 
     def take_back(self, priority_of: PriorityOf, now: float) -> list[Settled]:
         """After a disconnection what is in flight waits again, before what is newer; it may have expired meanwhile."""

@@ -74,7 +74,8 @@ class Blocks(Generic[T]):
                 self._some.clear()
 
     def _next(self) -> list[tuple[list[T], asyncio.Future[list[int]]]]:
-        taken, count = [], 0
+        taken: list[tuple[list[T], asyncio.Future[list[int]]]] = []
+        count = 0
         while self._queue and (not taken or count + len(self._queue[0][0]) <= self.rows):
             taken.append(self._queue.popleft())
             count += len(taken[-1][0])

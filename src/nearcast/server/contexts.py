@@ -1,7 +1,8 @@
 """What clients say of themselves while connected: readings, position, role, task.
 
-It takes effect here at once. Into the journal, from which the pipeline learns it, go at once: a role, a task, and readings
-that change a class; other readings and positions at most so often, the newest then. So the journal does not drown.
+It takes effect here at once. Into the journal, from which the pipeline learns it, go at once: a role, a task, and
+readings that change a class; other readings and positions at most so often, the newest then. So the journal does not
+drown.
 """
 
 from __future__ import annotations
@@ -121,7 +122,8 @@ def _urgent(session: Session, change: ClientChange, settings: Settings) -> bool:
     client, readings = session.client, change.readings or {}
     other_role = change.role not in (None, client.role) or change.task not in (None, client.task)
     return other_role or any(
-        awareness_class(module, readings[module.reading]) != awareness_class(module, client.readings.get(module.reading))
+        awareness_class(module, readings[module.reading])
+        != awareness_class(module, client.readings.get(module.reading))
         for module in settings.space.modules
         if module.reading in readings
     )

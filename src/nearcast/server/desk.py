@@ -11,7 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from nearcast.decision.pace import Pace
 from nearcast.decision.registry import Registry
 from nearcast.decision.replication import Delivery, Settled, Waiting
-from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange, SubscriptionChange, SubscriptionRemoval
+from nearcast.model.changes import (
+    Change,
+    ClientChange,
+    ClientRemoval,
+    SettingsChange,
+    SubscriptionChange,
+    SubscriptionRemoval,
+)
 from nearcast.model.subscription import Client, Subscription
 from nearcast.server import clock
 from nearcast.server.blocks import Blocks

@@ -32,7 +32,9 @@ class ClientDocument(Document):
     task: str | None = None
     readings: dict[str, float] | None = Field(None, examples=[{"bandwidth": 3750}])
     position: PositionDocument | None = None
-    matrix: str | list[list[int]] | None = Field(None, description="Its own priorities: delay, restriction, or N rows of N.")
+    matrix: str | list[list[int]] | None = Field(
+        None, description="Its own priorities: delay, restriction, or N rows of N."
+    )
 
 
 class SubscriptionDocument(Document):

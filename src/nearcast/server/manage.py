@@ -1,14 +1,24 @@
-"""Managing clients, subscriptions and settings. Each change is an event in the journal; it is in effect when answered."""
+"""Managing clients, subscriptions and settings. Each change is an event in the journal, in effect when answered."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
 from nearcast.errors import DefinitionError, Fault, Mark
-from nearcast.language.definitions import client_data, settings_data, subscription_data
+from nearcast.language import control
+from nearcast.language.definitions import (
+    client_data,
+    client_document,
+    settings_data,
+    subscription_data,
+    subscription_document,
+)
+from nearcast.model.changes import Change, ClientRemoval, SubscriptionChange, SubscriptionRemoval
+from nearcast.server import clock
 from nearcast.server.answers import Unknown
 from nearcast.server.controls import MANAGED, checked_changes, control_event
 from nearcast.server.documents import ClientDocument, Document, SettingsDocument, SubscriptionDocument, Written
@@ -17,6 +27,7 @@ from nearcast.server.service import Service
 
 router = APIRouter(tags=["manage"])
 
+REQUEST = Mark("request")
 Here = Annotated[Service, Depends(service_of)]
 Dry = Annotated[bool, Query(description="Only check; nothing is changed, and the position is 0.")]
 
@@ -39,17 +50,16 @@ async def client(id: str, token: Manager, service: Here) -> dict[str, Any]:
 @router.put("/clients/{id}")
 async def put_client(id: str, document: ClientDocument, token: Manager, service: Here, dry: Dry = False) -> Written:
     """Adds a client, or changes what is given of it."""
-    data = _given(document, id)
-    data["client"] = data.pop("id")
-    position = await write(service, "nearcast.client", data, dry)
-    return Written(position=position, document=await client(id, token, service) if position else data)
+    change = client_document(_given(document, id), REQUEST, service.desk.registry.settings)
+    position = await write(service, change, dry)
+    return Written(position=position, document=await client(id, token, service) if position else client_data(change))
 
 
 @router.delete("/clients/{id}")
 async def delete_client(id: str, token: Manager, service: Here) -> Written:
     """Forgets a client; what waits for it ends as "unsubscribed"."""
     before = await client(id, token, service)
-    return Written(position=await write(service, "nearcast.client.removed", {"client": id}), document=before)
+    return Written(position=await write(service, ClientRemoval(id)), document=before)
 
 
 @router.get("/subscriptions")
@@ -72,17 +82,16 @@ async def put_subscription(
     id: str, document: SubscriptionDocument, token: Manager, service: Here, dry: Dry = False
 ) -> Written:
     """Adds a subscription, or replaces the one with this id. It sees the events after the position answered."""
-    data = _given(document, id)
-    position = await write(service, "nearcast.subscription", data, dry)
-    return Written(position=position, document=await subscription(id, token, service) if position else data)
+    asked = subscription_document(_given(document, id), REQUEST, service.desk.registry.settings)
+    position = await write(service, SubscriptionChange(asked), dry)
+    return Written(position=position, document=subscription_data(asked))
 
 
 @router.delete("/subscriptions/{id}")
 async def delete_subscription(id: str, token: Manager, service: Here) -> Written:
     """Ends a subscription; what waits for it ends as "unsubscribed"."""
     before = await subscription(id, token, service)
-    position = await write(service, "nearcast.subscription.removed", {"subscription": id})
-    return Written(position=position, document=before)
+    return Written(position=await write(service, SubscriptionRemoval(id)), document=before)
 
 
 @router.get("/settings")
@@ -93,22 +102,20 @@ async def settings(token: Manager, service: Here) -> dict[str, Any]:
 
 @router.put("/settings")
 async def put_settings(document: SettingsDocument, token: Manager, service: Here, dry: Dry = False) -> Written:
-    """Replaces the settings."""
-    data = document.model_dump(exclude_none=True)
-    position = await write(service, "nearcast.settings", data, dry)
-    return Written(position=position, document=await settings(token, service) if position else data)
+    """Replaces the settings; what is not given has its default."""
+    event = control_event("nearcast.settings", document.model_dump(exclude_none=True), MANAGED)
+    [change] = checked_changes(event, service.desk.registry.settings)
+    position = await write(service, change, dry)
+    return Written(position=position, document=await settings(token, service))
 
 
-async def write(service: Service, type_: str, data: Mapping[str, Any], dry: bool = False) -> int:
-    """Checks a change, appends it, and waits until it is in effect; its position, 0 if dry.
-
-    Raises DefinitionError with every fault; EventError, Full, JournalError.
-    """
-    event = control_event(type_, data, MANAGED)
-    checked_changes(event, service.desk.registry.settings)
+async def write(service: Service, change: Change, dry: bool = False) -> int:
+    """Appends a change and waits until it is in effect; its position, 0 if dry. Raises Full, JournalError."""
     if dry:
         return 0
-    [position] = await service.events.put([event])
+    accepted = clock.moment(clock.now())
+    event = control.to_event(change, uuid.uuid4().hex, MANAGED, accepted)
+    [position] = await service.events.put([replace(event, accepted=accepted)])
     await service.desk.reached(position)
     return position
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -107,7 +108,9 @@ class Watermark:
         except FileNotFoundError:
             return Mark()
         except (OSError, ValueError, KeyError, TypeError) as error:
-            log.warning("watermark unreadable path=%s error=%r; the logs are read from their beginnings", self.path, error)
+            log.warning(
+                "watermark unreadable path=%s error=%r; the logs are read from their beginnings", self.path, error
+            )
             return Mark()
 
     def advance(self, through: int, outcomes_end: int, oldest: int | None) -> None:
@@ -148,4 +151,6 @@ def _settled(journal: Journal, after: int) -> set[tuple[int, str]]:
 
 
 def _keys(rows: pa.Table, event: str) -> Iterator[tuple[int, str]]:
-    return zip(rows.column(event).to_pylist(), rows.column("client").to_pylist(), strict=True)
+    events: list[Any] = rows.column(event).to_pylist()
+    clients: list[Any] = rows.column("client").to_pylist()
+    return zip(events, clients, strict=True)

@@ -27,8 +27,10 @@ router = APIRouter(tags=["publish"])
 
 ACCEPTED: dict[int | str, dict[str, Any]] = {
     202: {
-        "description": "Durable. `positions` has one position per event, null for one that was refused; `faults` says why.",
-        "content": {"application/json": {"example": {"positions": [17, None], "faults": [{"index": 1, "expected": "…"}]}}},
+        "description": "Durable. `positions` has one per event, null for one that was refused; `faults` says why.",
+        "content": {
+            "application/json": {"example": {"positions": [17, None], "faults": [{"index": 1, "expected": "…"}]}}
+        },
     }
 }
 CONTENT = {
@@ -40,9 +42,7 @@ CONTENT = {
 
 
 @router.post("/events", status_code=202, responses=ACCEPTED, openapi_extra=CONTENT)
-async def publish(
-    request: Request, token: Publisher, service: Annotated[Service, Depends(service_of)]
-) -> JSONResponse:
+async def publish(request: Request, token: Publisher, service: Annotated[Service, Depends(service_of)]) -> JSONResponse:
     """Takes events: structured, batched, or binary (headers `ce-…`).
 
     Of a batch the good ones are taken, the others answered by their index. An event that is known already, by source
@@ -118,7 +118,9 @@ def _bury(came: list[Came], faults: list[tuple[int, Fault]], service: Service) -
         return
     service.metrics.rejected.labels("event").inc(len(reasons))
     now = clock.now()
-    letters = [Refused("POST /events", str(reasons[one.index]), one.content, now) for one in came if one.index in reasons]
+    letters = [
+        Refused("POST /events", str(reasons[one.index]), one.content, now) for one in came if one.index in reasons
+    ]
     try:
         service.dead_letters.put(letters).add_done_callback(lambda written: written.exception())
     except Full:

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -125,7 +126,7 @@ def controls_of(events: pa.Table) -> list[Event]:
 
 def joined(deliveries: pa.Table, payloads: Payloads) -> list[Decided]:
     """Rows of the log of deliveries with their events; it may read the journal."""
-    columns = {name: deliveries.column(name).to_pylist() for name in deliveries.column_names}
+    columns: dict[str, list[Any]] = {name: deliveries.column(name).to_pylist() for name in deliveries.column_names}
     events = payloads.load(columns["position"])
     return [
         Decided(position, client, subscription, level, _by_role(by_role), events.get(position))

@@ -52,7 +52,9 @@ class Service:
         self.outcomes: Blocks[Outcome] = blocks(
             "outcomes", outcome_table, seconds=limits.outcome_seconds, rows=10_000, room=NO_BOUND, persistent=True
         )
-        self.dead_letters: Blocks[Refused] = blocks("dead letters", dead_letter_table, seconds=0.05, rows=100, room=1_000)
+        self.dead_letters: Blocks[Refused] = blocks(
+            "dead letters", dead_letter_table, seconds=0.05, rows=100, room=1_000
+        )
         self.payloads = Payloads(journal, limits.cache_bytes)
         self.desk = Desk(self.outcomes, self.metrics, limits.waiting)
         self.contexts = Contexts(self.desk, self.events.put, limits)
@@ -96,7 +98,7 @@ class Service:
         return end
 
     def _fold_one(self, event: Event, registry: Registry) -> None:
-        """Faults were answered when the event came, or the pipeline has made dead letters of them; here they are skipped."""
+        """Faulty ones were answered when they came, or are dead letters of the pipeline; here they are skipped."""
         try:
             for change in checked_changes(event, registry.settings):
                 registry.apply(change)
@@ -173,7 +175,9 @@ class Service:
 
     def failing(self) -> list[str]:
         """What does not work just now."""
-        writers = [f"writing {blocks.log}" for blocks in (self.events, self.outcomes, self.dead_letters) if blocks.failing]
+        writers = [
+            f"writing {blocks.log}" for blocks in (self.events, self.outcomes, self.dead_letters) if blocks.failing
+        ]
         return writers + (["reading the journal"] if self.reader.failing else [])
 
     async def stop(self) -> None:
@@ -182,7 +186,8 @@ class Service:
         self.reader.stop()
         connections = [session.connection for session in self.desk.sessions.values() if session.connection]
         await asyncio.gather(
-            *(one.close(GOING_AWAY, "the server is going away; come back") for one in connections), return_exceptions=True
+            *(one.close(GOING_AWAY, "the server is going away; come back") for one in connections),
+            return_exceptions=True,
         )
         for task in self._tasks:
             task.cancel()
@@ -195,4 +200,3 @@ class Service:
         await asyncio.to_thread(self.reader.join, 1.0)
         self.executor.shutdown(wait=not late)
         log.info("server stopped")
-

@@ -102,7 +102,7 @@ class Pump:
     connection: Connection
     payloads: Payloads
     sent: Callable[[Delivery], None]
-    ended: Callable[[Session, list[Settled]], None]
+    ended: Callable[[Session, list[Settled]], object]
     _loaded: dict[int, Sendable] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -146,7 +146,7 @@ class Pump:
         await self.connection.send(message_of(delivery, event), delivery.position)
 
     async def _load(self, delivery: Delivery) -> None:
-        """Reads the payload, and those of others that wait at this priority; meanwhile another may have become first."""
+        """Reads the payload, and those of others that wait; meanwhile another may have become first."""
         ahead = self.session.waiting.first(AHEAD)
         self._loaded = await asyncio.to_thread(self.payloads.load, [delivery.position, *ahead])
         if delivery.position not in self._loaded:

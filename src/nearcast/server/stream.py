@@ -1,9 +1,10 @@
 """Receiving: a WebSocket, or server-sent events with acknowledgements by POST.
 
-Server to client, each a JSON object: `{"hello": {…}}` first; `{"delivery": position, "priority", "subscription", "level",
-"attempt", "event": CloudEvent}`; `{"settled": [positions]}` once acknowledgements are durable; `{"notice": {…}}`;
-`{"ping": t}`, `{"pong": t}`. Client to server: `{"ack": [positions]}`, `{"readings": {name: number}}`,
-`{"position": {"x", "y"} or {"lon", "lat"}}`, `{"role": …, "task": …}`, `{"ping": t}`, `{"pong": t}`; one message may hold several.
+Server to client, each a JSON object: `{"hello": {…}}` first; `{"delivery": position, "priority", "subscription",
+"level", "attempt", "event": CloudEvent}`; `{"settled": [positions]}` once acknowledgements are durable;
+`{"notice": {…}}`; `{"ping": t}`, `{"pong": t}`. Client to server, several in one message if wanted:
+`{"ack": [positions]}`, `{"readings": {name: number}}`, `{"position": {"x", "y"} or {"lon", "lat"}}`,
+`{"role": …, "task": …}`, `{"ping": t}`, `{"pong": t}`.
 
 Only an acknowledgement settles a delivery: priorities reorder, so the id of the last one received (Last-Event-ID) says
 nothing about those before.
@@ -150,7 +151,9 @@ def _message(text: str | bytes) -> dict[str, Any]:
     known = {"ack", "ping", "pong", *SAYABLE}
     if not isinstance(message, dict) or not message or not message.keys() <= known:
         came = ", ".join(sorted(message.keys() - known)) if isinstance(message, dict) else type(message).__name__
-        raise DefinitionError(Fault(f"an object with some of {', '.join(sorted(known))}", came or "nothing", Mark("message")))
+        raise DefinitionError(
+            Fault(f"an object with some of {', '.join(sorted(known))}", came or "nothing", Mark("message"))
+        )
     return message
 
 
@@ -169,7 +172,9 @@ def _hear(message: dict[str, Any], session: Session, service: Service) -> None:
 
 def _positions(given: Any) -> list[int]:
     if not isinstance(given, list) or len(given) > MOST_POSITIONS or any(type(one) is not int for one in given):
-        raise DefinitionError(Fault(f"ack: a list of at most {MOST_POSITIONS} positions", repr(given)[:80], Mark("message")))
+        raise DefinitionError(
+            Fault(f"ack: a list of at most {MOST_POSITIONS} positions", repr(given)[:80], Mark("message"))
+        )
     return given
 
 
@@ -199,9 +204,7 @@ class EventStream(Connection):
 
 
 @router.get("/clients/{id}/events", response_class=StreamingResponse)
-async def events(
-    id: str, token: Receiver, service: Annotated[Service, Depends(service_of)]
-) -> StreamingResponse:
+async def events(id: str, token: Receiver, service: Annotated[Service, Depends(service_of)]) -> StreamingResponse:
     """The deliveries of a client as server-sent events, for browsers; acknowledge with POST /clients/{id}/acks."""
     _check_known(service, id)
     connection = EventStream()
@@ -240,7 +243,7 @@ async def _event_stream(session: Session, connection: EventStream, service: Serv
 async def messages(
     id: str, request: Request, token: Receiver, service: Annotated[Service, Depends(service_of)]
 ) -> JSONResponse:
-    """The same messages that a WebSocket carries, for clients that have none: `{"ack": [positions]}`, `{"readings": …}`."""
+    """The messages that a WebSocket carries, for clients that have none: `{"ack": [positions]}`, `{"readings": …}`."""
     _check_known(service, id)
     body = await read_body(request, service.config.limits.message_bytes)
     session = service.desk.session(id)
