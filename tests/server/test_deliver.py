@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from tests.server.conftest import received, run, running, unit, until
 
 

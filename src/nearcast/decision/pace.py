@@ -13,14 +13,18 @@ from collections import deque
 from dataclasses import dataclass, field
 
 BYTES_PER_KILOBIT = 125.0
-GAIN = 1.25
-"""Above 1, so that a link that became faster is noticed."""
+GAINS = (1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+"""In turns a little faster than measured, so that a link that became faster is noticed, then slower, so that what
+gathered is drained and the round trip of an empty link is seen."""
+SHORTEST_TURN = 0.5
 HORIZON = 10.0
 """Seconds over which the greatest rate and the least round trip are kept."""
 FIRST_WINDOW, LEAST_WINDOW, GREATEST_WINDOW = 65_536, 2_048, 1_048_576
 GREATEST_COUNT = 1_000
-BURST = 0.1
+BURST = 0.25
 """Seconds of the rate that may be sent at once."""
+MOMENT = 1e-6
+"""Seconds not worth waiting for."""
 FULL_SAMPLES, FULL_SECONDS = 8, 1.0
 """A measured bandwidth is told to others after so many full samples over so long a time."""
 
@@ -57,13 +61,16 @@ class Pace:
         """Seconds until a delivery of this size may be sent, 0 for now; None: only after an acknowledgement."""
         if self._flights and (self._in_flight + size > self.window() or len(self._flights) >= GREATEST_COUNT):
             return None
-        rate = self.rate()
+        rate = self.rate(self._gain(now))
         if rate is None:
             return 0.0
         self._fill(rate, now)
-        return max(0.0, -self._tokens / rate)
+        owed = -self._tokens / rate
+        return owed if owed > MOMENT else 0.0
 
     def _fill(self, rate: float, now: float) -> None:
+        if self._filled is None:
+            self._tokens = 0.0
         earned = rate * (BURST if self._filled is None else now - self._filled)
         self._tokens = min(self._tokens + earned, rate * BURST)
         self._filled = now
@@ -72,7 +79,7 @@ class Pace:
         """A delivery was sent; `more`: others wait, so it is not for want of them if the link is not full."""
         if not self._flights:
             self._acknowledged_at = now
-        held_by_cap = self.stated is not None and self.rate() == self.stated * BYTES_PER_KILOBIT
+        held_by_cap = self.stated is not None and self.rate(self._gain(now)) == self.stated * BYTES_PER_KILOBIT
         flight = Flight(size, now, self._acknowledged, self._acknowledged_at, more and not held_by_cap)
         self._flights[position] = flight
         self._in_flight += size
@@ -111,9 +118,13 @@ class Pace:
             self._trips.pop()
         self._trips.append((now, seconds))
 
-    def rate(self) -> float | None:
+    def _gain(self, now: float) -> float:
+        turn = max(SHORTEST_TURN, self._trips[0][1] if self._trips else 0.0)
+        return GAINS[int(now / turn) % len(GAINS)]
+
+    def rate(self, gain: float = 1.0) -> float | None:
         """Bytes per second to send at; None: as fast as the window allows."""
-        rates = [self._rates[0][1] * GAIN] if self._rates else []
+        rates = [self._rates[0][1] * gain] if self._rates else []
         if self.stated is not None:
             rates.append(self.stated * BYTES_PER_KILOBIT)
         return max(min(rates), 1.0) if rates else None
