@@ -13,15 +13,15 @@ from collections import deque
 from dataclasses import dataclass, field
 
 BYTES_PER_KILOBIT = 125.0
-GAINS = (1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
-"""In turns a little faster than measured, so that a link that became faster is noticed, then slower, so that what
-gathered is drained and the round trip of an empty link is seen."""
+GAINS = (1.25, 0.75, 0.97, 0.97, 0.97, 0.97, 0.97, 0.97)
+"""In turns faster than measured, so that a link that became faster is noticed; slower, so that this is drained; and a
+little below, so that no queue stands on the link, unseen because every round trip contains it."""
 SHORTEST_TURN = 0.5
-HORIZON = 10.0
-"""Seconds over which the greatest rate and the least round trip are kept."""
-FIRST_WINDOW, LEAST_WINDOW, GREATEST_WINDOW = 65_536, 2_048, 1_048_576
+RATE_SECONDS, TRIP_SECONDS = 10.0, 60.0
+"""How long the greatest rate and the least round trip are kept."""
+FIRST_WINDOW, LEAST_WINDOW, GREATEST_WINDOW = 16_384, 2_048, 1_048_576
 GREATEST_COUNT = 1_000
-BURST = 0.25
+BURST = 0.1
 """Seconds of the rate that may be sent at once."""
 MOMENT = 1e-6
 """Seconds not worth waiting for."""
@@ -99,7 +99,7 @@ class Pace:
             self._sample((self._acknowledged - flight.acknowledged) / elapsed, flight.full, now)
 
     def _sample(self, rate: float, full: bool, now: float) -> None:
-        _forget(self._rates, now)
+        _forget(self._rates, now - RATE_SECONDS)
         if not full and rate <= max((value for _, value in self._rates), default=float("inf")):
             return
         while self._rates and self._rates[-1][1] <= rate:
@@ -113,7 +113,7 @@ class Pace:
         """A round trip was measured, by an acknowledgement or a ping."""
         smoothed = seconds if self.round_trip is None else self.round_trip + (seconds - self.round_trip) / 8
         self.round_trip = smoothed
-        _forget(self._trips, now)
+        _forget(self._trips, now - TRIP_SECONDS)
         while self._trips and self._trips[-1][1] >= seconds:
             self._trips.pop()
         self._trips.append((now, seconds))
@@ -147,7 +147,7 @@ class Pace:
         return self._in_flight
 
 
-def _forget(samples: deque[tuple[float, float]], now: float) -> None:
-    """Drops what is older than the horizon, but for the newest: an idle link keeps its last estimate."""
-    while len(samples) > 1 and samples[0][0] < now - HORIZON:
+def _forget(samples: deque[tuple[float, float]], before: float) -> None:
+    """Drops what is older, but for the newest: an idle link keeps its last estimate."""
+    while len(samples) > 1 and samples[0][0] < before:
         samples.popleft()
