@@ -17,6 +17,9 @@ GAINS = (1.25, 0.75, 0.97, 0.97, 0.97, 0.97, 0.97, 0.97)
 """In turns faster than measured, so that a link that became faster is noticed; slower, so that this is drained; and a
 little below, so that no queue stands on the link, unseen because every round trip contains it."""
 SHORTEST_TURN = 0.5
+SEARCH_GAIN, SEARCH_ROUNDS, SEARCH_RISE, SHORTEST_ROUND = 2.0, 3, 1.2, 0.05
+"""At first, and whenever the estimate rises by a fifth within a round trip, the rate is doubled until it has not risen
+for three: what was slow for a moment is soon fast again."""
 RATE_SECONDS, TRIP_SECONDS = 10.0, 60.0
 """How long the greatest rate and the least round trip are kept."""
 FIRST_WINDOW, LEAST_WINDOW, GREATEST_WINDOW = 16_384, 2_048, 1_048_576
@@ -52,6 +55,10 @@ class Pace:
     _acknowledged_at: float = 0.0
     _rates: deque[tuple[float, float]] = field(default_factory=deque)
     _trips: deque[tuple[float, float]] = field(default_factory=deque)
+    _searching: bool = True
+    _stalls: int = 0
+    _round_rate: float = 0.0
+    _round_ends: float = 0.0
     _full: int = 0
     _full_since: float = 0.0
     _tokens: float = 0.0
@@ -108,6 +115,17 @@ class Pace:
         if full:
             self._full_since = now if not self._full else self._full_since
             self._full += 1
+        if now >= self._round_ends:
+            self._end_round(now)
+
+    def _end_round(self, now: float) -> None:
+        """Looks once per round trip whether the estimate still rises."""
+        best = self._rates[0][1]
+        rises = best >= SEARCH_RISE * self._round_rate
+        self._stalls = 0 if rises else self._stalls + 1
+        self._searching = self._stalls < SEARCH_ROUNDS if self._searching else rises
+        self._round_rate = best
+        self._round_ends = now + max(self._trips[0][1], SHORTEST_ROUND)
 
     def round_trip_taken(self, seconds: float, now: float) -> None:
         """A round trip was measured, by an acknowledgement or a ping."""
@@ -119,6 +137,8 @@ class Pace:
         self._trips.append((now, seconds))
 
     def _gain(self, now: float) -> float:
+        if self._searching:
+            return SEARCH_GAIN
         turn = max(SHORTEST_TURN, self._trips[0][1] if self._trips else 0.0)
         return GAINS[int(now / turn) % len(GAINS)]
 
@@ -130,11 +150,12 @@ class Pace:
         return max(min(rates), 1.0) if rates else None
 
     def window(self) -> int:
-        """Bytes that may be in flight: twice what the link holds, within bounds."""
+        """Bytes that may be in flight: twice what the link holds, within bounds; more while its rate is searched."""
         rate = self.rate()
         if rate is None or not self._trips:
             return FIRST_WINDOW
-        return int(min(max(2 * rate * self._trips[0][1], LEAST_WINDOW), GREATEST_WINDOW))
+        twice = 2 * rate * self._trips[0][1] * (SEARCH_GAIN if self._searching else 1.0)
+        return int(min(max(twice, LEAST_WINDOW), GREATEST_WINDOW))
 
     def measured(self, now: float) -> float | None:
         """The measured bandwidth in kbit/s, once the link was full long enough to know it."""

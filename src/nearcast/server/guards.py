@@ -6,7 +6,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Depends
-from fastapi.security import HTTPBearer
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import HTTPConnection
 
 from nearcast.errors import AccessError
@@ -41,18 +41,22 @@ def _refuse_other_sites(connection: HTTPConnection) -> None:
         raise AccessError(f"expected a request from and to this machine, got origin {origin}, host {host}; use tokens")
 
 
-def _publisher(connection: HTTPConnection) -> Token | None:
+Presented = Annotated[HTTPAuthorizationCredentials | None, Depends(_scheme)]
+"""Only for OpenAPI: `admit` reads the token itself, so that WebSockets and streams go the same way."""
+
+
+def _publisher(connection: HTTPConnection, presented: Presented) -> Token | None:
     return admit(connection, "publish")
 
 
-def _manager(connection: HTTPConnection) -> Token | None:
+def _manager(connection: HTTPConnection, presented: Presented) -> Token | None:
     return admit(connection, "manage")
 
 
-def _receiver(connection: HTTPConnection, id: str) -> Token | None:
+def _receiver(connection: HTTPConnection, presented: Presented, id: str) -> Token | None:
     return admit(connection, "receive", id)
 
 
-Publisher = Annotated[Token | None, Depends(_publisher), Depends(_scheme)]
-Manager = Annotated[Token | None, Depends(_manager), Depends(_scheme)]
-Receiver = Annotated[Token | None, Depends(_receiver), Depends(_scheme)]
+Publisher = Annotated[Token | None, Depends(_publisher)]
+Manager = Annotated[Token | None, Depends(_manager)]
+Receiver = Annotated[Token | None, Depends(_receiver)]

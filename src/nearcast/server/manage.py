@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 
 from nearcast.errors import DefinitionError, Fault, Mark
-from nearcast.language import control
+from nearcast.language import control, cql2
 from nearcast.language.definitions import (
     client_data,
     client_document,
@@ -81,7 +81,12 @@ async def subscription(id: str, token: Manager, service: Here) -> dict[str, Any]
 async def put_subscription(
     id: str, document: SubscriptionDocument, token: Manager, service: Here, dry: Dry = False
 ) -> Written:
-    """Adds a subscription, or replaces the one with this id. It sees the events after the position answered."""
+    """Adds a subscription, or replaces the one with this id. It sees the events after the position answered.
+
+    A fault in a filter's text comes with its line and column there.
+    """
+    if isinstance(document.filter, str):
+        cql2.parse(document.filter, Mark("filter", 1, 1))
     asked = subscription_document(_given(document, id), REQUEST, service.desk.registry.settings)
     position = await write(service, SubscriptionChange(asked), dry)
     return Written(position=position, document=subscription_data(asked))

@@ -23,6 +23,8 @@ from nearcast.server.service import Service
 
 log = logging.getLogger(__name__)
 
+DROPPED_BYTES = 16 << 20
+
 router = APIRouter(tags=["publish"])
 
 ACCEPTED: dict[int | str, dict[str, Any]] = {
@@ -68,16 +70,19 @@ async def publish(request: Request, token: Publisher, service: Annotated[Service
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The body of a request, of which never more than the limit is held. Raises TooLarge."""
-    stated = request.headers.get("content-length", "")
-    if stated.isdigit() and int(stated) > limit:
-        raise TooLarge(limit, f"{int(stated):,}")
+    """The body of a request, of which never more than the limit is held. Raises TooLarge.
+
+    Of a body that is too large some is read and dropped: who is still sending would not see the answer.
+    """
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > limit:
-            raise TooLarge(limit, "more")
-        parts.append(part)
+        if size <= limit:
+            parts.append(part)
+        elif size > limit + DROPPED_BYTES:
+            break
+    if size > limit:
+        raise TooLarge(limit, request.headers.get("content-length", "more"))
     return b"".join(parts)
 
 
