@@ -58,10 +58,10 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def running(journal: Journal | None = None, path: Path = Path("unused"), **more: Any) -> AsyncIterator[Running]:
+async def running(journal: Journal | None = None, **more: Any) -> AsyncIterator[Running]:
     """A server from the beginning of the block to its end."""
     journal = journal or MemoryJournal()
-    config = ServerConfig(path, port=0, **more)
+    config = ServerConfig(Path("unused"), port=0, **more)
     listening = listen(config)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     server = server_of(config, journal)

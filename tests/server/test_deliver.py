@@ -314,7 +314,7 @@ def test_a_fast_client_gets_many_at_once() -> None:
                 await client.connected()
                 positions = await server.publish(*(unit(str(number)) for number in range(3_000)))
                 assert positions == [one.position for one in await received(client, 3_000, 30.0)]
-                await until(lambda: len(outcomes(server)) == 3_000)
+                await until(lambda: server.journal.end("outcomes") == 3_000)
             assert (0, 0) == (client.duplicates, waiting(server).balance())
 
     run(test)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 from fastapi import FastAPI
@@ -34,7 +36,8 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         opened = journal or SqliteJournal(config.journal)
-        app.state.service = service = Service(config, opened)
+        settled = None if journal else config.journal.with_name(config.journal.name + "-settled")
+        app.state.service = service = Service(config, opened, settled)
         await service.start()
         yield
         await service.stop()
@@ -62,10 +65,34 @@ def serve(config: ServerConfig, ready: Callable[[int], None] | None = None) -> N
     server.run(sockets=[listening])
 
 
-def server_of(config: ServerConfig, journal: Journal | None = None) -> uvicorn.Server:
+class Server(uvicorn.Server):
+    """Uvicorn's server, which ends streams before it waits for them, and ends itself normally on a signal."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Closes the clients' connections with a code, then everything else."""
+        service: Service | None = getattr(self.config.app.state, "service", None)  # type: ignore[union-attr]
+        if service:
+            await service.close_connections()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, but a signal that was obeyed is not raised again."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+
+def server_of(config: ServerConfig, journal: Journal | None = None) -> Server:
     """A server that is not yet running; give it the socket of `listen`."""
     app = create_app(config, journal)
-    return uvicorn.Server(
+    return Server(
         uvicorn.Config(
             app,
             log_config=None,

@@ -91,11 +91,11 @@ class Mark:
 class Watermark:
     """Keeps a `Mark` in a small file, so that a start does not read the logs from their beginnings.
 
-    A lost or damaged file costs time only. None as path: kept nowhere.
+    A lost or damaged file, or one of another journal, costs time only. None as path: kept nowhere.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, journal: str) -> None:
+        self.path, self.journal = path, journal
         self._pending: Mark | None = None
 
     def read(self) -> Mark:
@@ -104,6 +104,8 @@ class Watermark:
             return Mark()
         try:
             kept = json.loads(self.path.read_text())
+            if kept["journal"] != self.journal:
+                raise ValueError("it is of another journal")
             return Mark(int(kept["deliveries"]), int(kept["outcomes"]))
         except FileNotFoundError:
             return Mark()
@@ -127,8 +129,15 @@ class Watermark:
         if self.path is None:
             return
         temporary = self.path.with_name(self.path.name + ".new")
-        temporary.write_text(json.dumps({"deliveries": mark.deliveries, "outcomes": mark.outcomes}))
+        kept = {"journal": self.journal, "deliveries": mark.deliveries, "outcomes": mark.outcomes}
+        temporary.write_text(json.dumps(kept))
         os.replace(temporary, self.path)
+
+
+def identity(journal: Journal) -> str:
+    """What tells a journal from another at the same path: its first event; empty as long as there is none."""
+    rows = journal.read("events", 0, 1).select(["id", "source", "accepted"]).to_pylist()
+    return " ".join(str(value) for row in rows for value in row.values())
 
 
 def unsettled(journal: Journal, payloads: Payloads, after: Mark, through: int) -> Iterator[list[Decided]]:

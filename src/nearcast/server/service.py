@@ -7,6 +7,7 @@ import logging
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 from nearcast.decision.registry import Registry
 from nearcast.errors import DefinitionError
@@ -21,7 +22,7 @@ from nearcast.server.contexts import Contexts
 from nearcast.server.controls import MEASURED, checked_changes
 from nearcast.server.desk import Desk
 from nearcast.server.metrics import Metrics
-from nearcast.server.outcomes import Mark, Outcome, Refused, Watermark, dead_letter_table, outcome_table, unsettled
+from nearcast.server.outcomes import Outcome, Refused, Watermark, dead_letter_table, identity, outcome_table, unsettled
 from nearcast.server.payloads import Payloads
 from nearcast.server.reader import News, Reader, controls_of
 from nearcast.server.sessions import GOING_AWAY
@@ -38,9 +39,12 @@ STOP_SECONDS = 5.0
 
 
 class Service:
-    """Everything one access server holds. Made within its event loop; `start` reads the journal, `stop` ends it."""
+    """Everything one access server holds. Made within its event loop; `start` reads the journal, `stop` ends it.
 
-    def __init__(self, config: ServerConfig, journal: Journal) -> None:
+    `settled` is the file of the watermark, None to keep none.
+    """
+
+    def __init__(self, config: ServerConfig, journal: Journal, settled: Path | None = None) -> None:
         limits = config.limits
         self.config, self.journal = config, journal
         self.metrics = Metrics()
@@ -58,7 +62,7 @@ class Service:
         self.payloads = Payloads(journal, limits.cache_bytes)
         self.desk = Desk(self.outcomes, self.metrics, limits.waiting)
         self.contexts = Contexts(self.desk, self.events.put, limits)
-        self.watermark = Watermark(config.journal.with_name(config.journal.name + "-settled"))
+        self._settled = settled
         self.reader = Reader(journal, self.payloads, self._take)
         self.stopping = False
         self.started = clock.now()
@@ -72,12 +76,13 @@ class Service:
         self._writers = [self._begin(blocks.run()) for blocks in (self.events, self.outcomes, self.dead_letters)]
         deliveries = await asyncio.to_thread(self.journal.end, "deliveries")
         events = await asyncio.to_thread(self._fold, desk.registry)
-        mark = await asyncio.to_thread(self.watermark.read)
+        watermark = Watermark(self._settled, await asyncio.to_thread(identity, self.journal))
+        mark = await asyncio.to_thread(watermark.read)
         pieces = unsettled(self.journal, self.payloads, mark, deliveries)
         while piece := await asyncio.to_thread(next, pieces, None):
             desk.deliver(piece)
         desk.advance(events, deliveries)
-        self._tasks = [self._begin(self._housekeeping()), self._begin(self._keep_watermark(mark))]
+        self._tasks = [self._begin(self._housekeeping()), self._begin(self._keep_watermark())]
         self.reader.start(events, deliveries)
         log.info(
             "server started events=%d deliveries=%d clients=%d subscriptions=%d outstanding=%d",
@@ -160,15 +165,18 @@ class Service:
                 self.metrics.errors.labels("housekeeping").inc()
                 log.exception("housekeeping failed")
 
-    async def _keep_watermark(self, mark: Mark) -> None:
+    async def _keep_watermark(self) -> None:
         """The end of the outcomes is read first: those of later deliveries than are read then come after it."""
+        watermark = Watermark(None, "")
         while True:
             await asyncio.sleep(WATERMARK_SECONDS)
             try:
+                if not watermark.journal:
+                    watermark = Watermark(self._settled, await asyncio.to_thread(identity, self.journal))
                 end = await asyncio.to_thread(self.journal.end, "outcomes")
                 through, oldest = self.desk.deliveries_through, self.desk.oldest()
                 await self.outcomes.put([])
-                await asyncio.to_thread(self.watermark.advance, through, end, oldest)
+                await asyncio.to_thread(watermark.advance, through, end, oldest)
             except Exception:
                 self.metrics.errors.labels("watermark").inc()
                 log.exception("watermark not kept")
@@ -180,15 +188,17 @@ class Service:
         ]
         return writers + (["reading the journal"] if self.reader.failing else [])
 
-    async def stop(self) -> None:
-        """Closes connections with a code, writes what is on its way, and lets go of the journal."""
+    async def close_connections(self) -> None:
+        """Tells every client to come back, and lets no new one in."""
         self.stopping = True
         self.reader.stop()
         connections = [session.connection for session in self.desk.sessions.values() if session.connection]
-        await asyncio.gather(
-            *(one.close(GOING_AWAY, "the server is going away; come back") for one in connections),
-            return_exceptions=True,
-        )
+        closing = (one.close(GOING_AWAY, "the server is going away; come back") for one in connections)
+        await asyncio.gather(*closing, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """Writes what is on its way, and lets go of the journal."""
+        await self.close_connections()
         for task in self._tasks:
             task.cancel()
         self.contexts.flush(all_of_it=True)
