@@ -6,7 +6,9 @@ NearcastError
 ├── EventError           one fault in one event; the event goes to the dead letters, the rest goes on
 ├── JournalError         the journal cannot be opened, read or written
 ├── SetupError           the surroundings lack something: Java, a port, a file
+├── SessionError         a client's session cannot be had, or another connection took it over
 └── AccessError          a request without, or with a wrong, token
+    └── RightError       a token that is known, but does not allow this
 
 An error keeps its values, so that a caller can act on them; its text says what was expected, what came, where, and
 what to do.
@@ -75,3 +77,11 @@ class SetupError(NearcastError):
 
 class AccessError(NearcastError):
     """A request without, or with a wrong, token."""
+
+
+class SessionError(NearcastError):
+    """A client's session cannot be had, or another connection took it over."""
+
+
+class RightError(AccessError):
+    """A token that is known, but lacks the right for what was asked."""

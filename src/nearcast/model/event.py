@@ -44,11 +44,10 @@ class Event:
         return self.type.startswith(CONTROL_PREFIX)
 
     def values(self, name: str) -> Iterator[Value]:
-        """Every value of the attribute `name`, in document order."""
-        if name in ("id", "type", "source", "subject", "time"):
-            own = getattr(self, name)
-            if own is not None:
-                yield own
+        """Every value of the attribute `name`, in document order; data named as a field counts where that is absent."""
+        own = getattr(self, name) if name in ("id", "type", "source", "subject", "time") else None
+        if own is not None:
+            yield own
             return
         for key, value in self.attributes:
             if key == name:

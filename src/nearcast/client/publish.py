@@ -1,0 +1,115 @@
+"""Publishing events, again where it is not sure that they arrived: a server takes an event, by source and id, once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import orjson
+
+from nearcast.errors import AccessError, Fault, Mark, RightError, SessionError
+
+log = logging.getLogger(__name__)
+
+BATCH_EVENTS, BATCH_BYTES = 500, 4 << 20
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+BATCHED = "application/cloudevents-batch+json"
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of events: the position of each, None for one that was refused; and the faults by index."""
+
+    positions: list[int | None] = field(default_factory=list)
+    faults: dict[int, Fault] = field(default_factory=dict)
+
+
+class Publisher:
+    """Publishes CloudEvents, as JSON-able mappings, to the access server at `url`.
+
+    `patience`: seconds for which it tries again while the server cannot be reached or has no room.
+    """
+
+    def __init__(self, url: str, token: str | None = None, *, patience: float = 60.0) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.patience = patience
+        self._http = httpx.AsyncClient(base_url=url, headers=headers, timeout=30.0)
+
+    async def publish(self, events: Sequence[Event]) -> Published:
+        """Publishes events in their order, in batches; returns when all of them are durable or refused.
+
+        Raises AccessError, RightError; SessionError when patience ends, and then a part may have been published:
+        publish the same events again.
+        """
+        positions: list[int | None] = []
+        faults: dict[int, Fault] = {}
+        for batch in _batches(events):
+            answer = await self._post(batch)
+            faults.update((len(positions) + found["index"], _fault(found)) for found in answer["faults"])
+            positions += answer["positions"]
+        return Published(positions, faults)
+
+    async def _post(self, batch: bytes) -> dict[str, Any]:
+        loop = asyncio.get_running_loop()
+        until, pause = loop.time() + self.patience, FIRST_PAUSE
+        while True:
+            try:
+                response = await self._http.post("/events", content=batch, headers={"Content-Type": BATCHED})
+                if response.status_code not in (500, 502, 503, 504):
+                    return _answer(response)
+                reason = f"status {response.status_code}"
+            except httpx.TransportError as error:
+                reason = repr(error)
+            if loop.time() + pause > until:
+                raise SessionError(
+                    f"expected to publish within {self.patience} seconds, got {reason}; is the server up?"
+                )
+            log.info("publishing again reason=%s pause=%.2f", reason, pause)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Publisher:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+
+def _answer(response: httpx.Response) -> dict[str, Any]:
+    """What the server answered for each event. Raises AccessError, RightError, or the Fault of the whole request."""
+    answer: dict[str, Any] = response.json()
+    if response.status_code in (401, 403):
+        raise (AccessError if response.status_code == 401 else RightError)(answer["came"])
+    if "positions" not in answer:
+        raise _fault(answer)
+    return answer
+
+
+def _fault(found: Mapping[str, Any]) -> Fault:
+    return Fault(found["expected"], found["came"], Mark(found["where"] or "request"), found["advice"] or "")
+
+
+def _batches(events: Sequence[Event]) -> Iterator[bytes]:
+    """JSON arrays of the events, each within the bounds of a batch."""
+    batch: list[bytes] = []
+    size = 0
+    for event in events:
+        written = orjson.dumps(event)
+        if batch and (len(batch) == BATCH_EVENTS or size + len(written) > BATCH_BYTES):
+            yield b"[" + b",".join(batch) + b"]"
+            batch, size = [], 0
+        batch.append(written)
+        size += len(written) + 1
+    if batch:
+        yield b"[" + b",".join(batch) + b"]"

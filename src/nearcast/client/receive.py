@@ -1,0 +1,213 @@
+"""Receiving as a client: deliveries as they come, across lost connections and restarted servers, each exactly once.
+
+A server sends again what it has no acknowledgement for. A client remembers each position from its arrival until the
+server says that its acknowledgement is settled, and drops what it remembers; after reconnecting it repeats the
+acknowledgements that were not settled. So the memory is bounded by what is in flight, and "once" holds for the life of
+the client; an application that restarts sees again what it had not acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
+
+from nearcast.errors import AccessError, NearcastError, RightError, SessionError
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+"""Seconds before the first and the last attempts to connect again; doubled in between, and cut at random."""
+ACKNOWLEDGED_AT_ONCE = 5_000
+MESSAGE_BYTES = 4 << 20
+REFUSALS: dict[int, type[NearcastError]] = {4401: AccessError, 4403: RightError, 4404: SessionError, 4409: SessionError}
+"""Codes with which a server ends a connection for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An event as it was delivered: its position in the journal, the priority it was sent at, and the CloudEvent."""
+
+    position: int
+    priority: int
+    subscription: str
+    level: int
+    attempt: int
+    event: dict[str, Any]
+
+
+class Client:
+    """One client of an access server at `url` (http or https), which knows it by `id`.
+
+    `async for delivery in client.deliveries()`; each is acknowledged when the next one is asked for, or, if not
+    `automatic`, by `acknowledge`.
+    """
+
+    def __init__(self, url: str, id: str, token: str | None = None, *, automatic: bool = True) -> None:
+        self.url = f"ws{url.rstrip('/').removeprefix('http')}/clients/{quote(id, safe='')}/stream"
+        self.id, self.automatic = id, automatic
+        self.connections = 0
+        self.duplicates = 0
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._arrived: asyncio.Queue[Delivery | NearcastError] = asyncio.Queue()
+        self._seen: dict[int, bool] = {}
+        self._said: dict[str, Any] = {}
+        self._connection: ClientConnection | None = None
+        self._greeted = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    async def deliveries(self) -> AsyncIterator[Delivery]:
+        """The deliveries, as they come, without end; connects again whenever the connection is lost.
+
+        Raises AccessError, RightError or SessionError where that has no sense.
+        """
+        self._running = self._running or asyncio.create_task(self._run())
+        while True:
+            arrived = await self._arrived.get()
+            if isinstance(arrived, NearcastError):
+                raise arrived
+            yield arrived
+            if self.automatic:
+                await self.acknowledge(arrived.position)
+
+    async def connected(self) -> None:
+        """Returns when the server has greeted this client; connects if that is not done yet."""
+        self._running = self._running or asyncio.create_task(self._run())
+        await self._greeted.wait()
+
+    async def acknowledge(self, *positions: int) -> None:
+        """Tells the server that deliveries were taken; it never fails, but may have to be told again later."""
+        for position in positions:
+            self._seen[position] = True
+        await self._send({"ack": list(positions)})
+
+    async def say(
+        self,
+        *,
+        readings: Mapping[str, float] | None = None,
+        position: Mapping[str, float] | None = None,
+        role: str | None = None,
+        task: str | None = None,
+    ) -> None:
+        """Tells the server readings of the context, the position (x, y or lon, lat), the role, the task.
+
+        The newest are told again after reconnecting.
+        """
+        given = {"readings": readings, "position": position, "role": role, "task": task}
+        message = {name: value for name, value in given.items() if value is not None}
+        if readings is not None:
+            self._said["readings"] = {**self._said.get("readings", {}), **readings}
+        self._said.update({name: value for name, value in message.items() if name != "readings"})
+        await self._send(message)
+
+    async def close(self) -> None:
+        """Ends the connection; what is not acknowledged is delivered to whoever connects as this client next."""
+        if self._running:
+            self._running.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._running
+            self._running = None
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def _run(self) -> None:
+        """Keeps a connection until the server refuses for good."""
+        pauses = _pauses()
+        while True:
+            try:
+                async with connect(
+                    self.url, additional_headers=self._headers, max_size=MESSAGE_BYTES, compression=None
+                ) as one:
+                    await self._take(one)
+            except ConnectionClosed as closed:
+                refusal = self._refusal(closed)
+                if refusal:
+                    await self._arrived.put(refusal)
+                    return
+                reason = str(closed)
+            except (OSError, TimeoutError, InvalidHandshake, InvalidMessage) as error:
+                reason = repr(error)
+            finally:
+                self._connection = None
+            if self._greeted.is_set():
+                pauses = _pauses()
+            self._greeted.clear()
+            pause = next(pauses)
+            log.info("connection lost client=%s reason=%r pause=%.2f", self.id, reason, pause)
+            await asyncio.sleep(pause)
+
+    def _refusal(self, closed: ConnectionClosed) -> NearcastError | None:
+        if closed.rcvd is None or closed.rcvd.code not in REFUSALS:
+            return None
+        return REFUSALS[closed.rcvd.code](closed.rcvd.reason)
+
+    async def _take(self, connection: ClientConnection) -> None:
+        while True:
+            message = orjson.loads(await connection.recv())
+            if "delivery" in message:
+                await self._arrive(message)
+            elif "settled" in message:
+                for position in message["settled"]:
+                    self._seen.pop(position, None)
+            elif "ping" in message:
+                await self._send({"pong": message["ping"]})
+            elif "hello" in message:
+                self._connection = connection
+                await self._resume()
+            elif "notice" in message:
+                log.warning("notice client=%s notice=%r", self.id, message["notice"])
+
+    async def _arrive(self, message: dict[str, Any]) -> None:
+        position = message["delivery"]
+        if position in self._seen:
+            self.duplicates += 1
+            if self._seen[position]:
+                await self._send({"ack": [position]})
+            return
+        self._seen[position] = False
+        self._arrived.put_nowait(
+            Delivery(
+                position,
+                message["priority"],
+                message["subscription"],
+                message["level"],
+                message["attempt"],
+                message["event"],
+            )
+        )
+
+    async def _resume(self) -> None:
+        """Says again what a new connection, or a new server, may not know."""
+        self.connections += 1
+        known = [position for position, acknowledged in self._seen.items() if acknowledged]
+        for start in range(0, len(known), ACKNOWLEDGED_AT_ONCE):
+            await self._send({"ack": known[start : start + ACKNOWLEDGED_AT_ONCE]})
+        if self._said:
+            await self._send(self._said)
+        self._greeted.set()
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        """Sends if connected; what is lost is made good by `_resume`."""
+        if self._connection:
+            with suppress(ConnectionClosed):
+                await self._connection.send(orjson.dumps(message).decode())
+
+
+def _pauses() -> Iterator[float]:
+    longest = FIRST_PAUSE
+    while True:
+        yield longest * random.uniform(0.5, 1.0)
+        longest = min(2 * longest, LONGEST_PAUSE)

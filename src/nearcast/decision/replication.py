@@ -1,0 +1,255 @@
+"""What waits for one client: N queues, most urgent first, first-in first-out within one (Agent §4.4; SEMANTICS §5).
+
+A delivery is queued once and ends in exactly one outcome, so at any moment
+
+    queued = acknowledged + expired + conflated + overflowed + unsubscribed + waiting + in flight
+
+Memory is bounded by `Waiting.limit` deliveries. Only what decides is kept of each; payloads stay in the journal and are
+loaded at sending. Beyond the limit the least urgent queue gives up its oldest (withheld ones first): what is oldest
+there is the most outdated. It ends as "overflowed".
+
+A conflating newer event takes the turn of the one it replaces, where nothing else of its entity is outstanding:
+otherwise the entity that changes fastest would never come to its turn behind slower ones.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nearcast.decision.context import WITHHELD
+from nearcast.model.subscription import Client, Roles
+
+RoleLevels = Mapping[tuple[str, str], int]
+"""The level of an event under each (role, task) that selects it; "" where a role or task is not stated."""
+
+LIMIT = 100_000
+"""Deliveries kept for a client; about 300 bytes each."""
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One delivery that is outstanding: an event by its position, for one client.
+
+    `size` is in bytes; `accepted` (of the event), `queued`, `expires` and `sent` are seconds since 1970. `turn` orders
+    within a priority: the position, or that of the event whose turn it took. `Waiting` keeps the last four.
+    """
+
+    position: int
+    subscription: str
+    entity: str
+    level: int
+    by_role: RoleLevels | None = None
+    size: int = 0
+    accepted: float = 0.0
+    queued: float = 0.0
+    expires: float | None = None
+    conflate: bool = False
+    turn: int = 0
+    priority: int = WITHHELD
+    attempts: int = 0
+    sent: float | None = None
+
+    def __post_init__(self) -> None:
+        self.turn = self.turn or self.position
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A delivery and how it ended, one of `OUTCOME_NAMES`, at `time` (seconds since 1970)."""
+
+    delivery: Delivery
+    outcome: str
+    time: float
+
+
+def present_level(level: int, by_role: RoleLevels | None, client: Client, roles: Roles) -> int:
+    """The level under the client's present role and task, or the roles' default; −1 where these do not select it.
+
+    For a role and task that no vector is for, the level is that of ("", "") if listed, else the one it came with.
+    """
+    if by_role is None:
+        return level
+    key = (client.role or "", client.task or "")
+    if key == ("", "") and roles.default:
+        key = roles.default
+    if key in by_role or key in roles.vectors:
+        return by_role.get(key, WITHHELD)
+    return by_role.get(("", ""), level)
+
+
+PriorityOf = Callable[[Delivery], int]
+"""The present priority of a delivery: its present level, looked up in the client's matrix; −1 withholds it."""
+
+SPARE = 64
+"""Heap entries of deliveries that are gone are tolerated up to the number of those that are there plus this."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """The deliveries of one client that are not settled: waiting in queues, withheld, or in flight.
+
+    Deliveries are inserted in the order of their positions. Methods that end deliveries return them as `Settled`.
+    """
+
+    limit: int = LIMIT
+    queued: int = 0
+    settled: Counter[str] = field(default_factory=Counter)
+    waiting: dict[int, Delivery] = field(default_factory=dict)
+    in_flight: dict[int, Delivery] = field(default_factory=dict)
+    last: int = 0
+    _queues: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    _expiries: list[tuple[float, int]] = field(default_factory=list)
+    _conflatable: dict[tuple[str, str], int] = field(default_factory=dict)
+    _newest: dict[str, int] = field(default_factory=dict)
+
+    def insert(self, delivery: Delivery, priority: int, now: float) -> list[Settled]:
+        """Queues a new delivery; returns what it replaces (conflated) and what has no room (overflowed).
+
+        One at or before the last position inserted came already and changes nothing.
+        """
+        if delivery.position <= self.last:
+            return []
+        self.last = delivery.position
+        self.queued += 1
+        ended = self._conflate(delivery, now) if delivery.conflate else []
+        self._newest[delivery.entity] = delivery.position
+        self._enqueue(delivery, priority)
+        ended += self._overflow(now)
+        self._compact()
+        return ended
+
+    def _conflate(self, delivery: Delivery, now: float) -> list[Settled]:
+        """Ends the older waiting, unsent event of the same entity; the newer takes its turn if that keeps the order."""
+        key = (delivery.subscription, delivery.entity)
+        older = self.waiting.get(self._conflatable.get(key, 0))
+        self._conflatable[key] = delivery.position
+        if older is None or older.attempts:
+            return []
+        if self._newest.get(older.entity) == older.position:
+            delivery.turn = older.turn
+        ended = self._settle(older, "conflated", now)
+        self._conflatable[key] = delivery.position
+        return [ended]
+
+    def _enqueue(self, delivery: Delivery, priority: int) -> None:
+        delivery.priority = priority
+        self.waiting[delivery.position] = delivery
+        heapq.heappush(self._queues.setdefault(priority, []), (delivery.turn, delivery.position))
+        if delivery.expires is not None:
+            heapq.heappush(self._expiries, (delivery.expires, delivery.position))
+
+    def _overflow(self, now: float) -> list[Settled]:
+        ended = []
+        while len(self.waiting) > self.limit:
+            withheld_first = sorted(self._queues, key=lambda priority: (priority != WITHHELD, -priority))
+            oldest = next(found for priority in withheld_first if (found := self._head(priority)))
+            ended.append(self._settle(oldest, "overflowed", now))
+        return ended
+
+    def next(self) -> Delivery | None:
+        """The delivery whose turn it is: the most urgent queue's first; None if nothing but withheld ones waits."""
+        for priority in sorted(self._queues):
+            head = self._head(priority) if priority != WITHHELD else None
+            if head:
+                return head
+        return None
+
+    def first(self, count: int) -> list[int]:
+        """Positions that may be among the next to be sent, about the first `count`; not exact, but cheap."""
+        for priority in sorted(self._queues):
+            if priority != WITHHELD and self._head(priority):
+                return [position for _, position in self._queues[priority][:count] if position in self.waiting]
+        return []
+
+    def _head(self, priority: int) -> Delivery | None:
+        queue = self._queues[priority]
+        while queue:
+            delivery = self.waiting.get(queue[0][1])
+            if delivery and delivery.priority == priority:
+                return delivery
+            heapq.heappop(queue)
+        return None
+
+    def send(self, delivery: Delivery, now: float) -> None:
+        """Moves a waiting delivery into flight."""
+        del self.waiting[delivery.position]
+        delivery.attempts += 1
+        delivery.sent = now
+        self.in_flight[delivery.position] = delivery
+
+    def acknowledge(self, positions: Iterable[int], now: float) -> list[Settled]:
+        """Ends what the client has; also what an earlier server, or over an earlier connection, was sent."""
+        found = (self.in_flight.get(one) or self.waiting.get(one) for one in dict.fromkeys(positions))
+        return [self._settle(delivery, "acknowledged", now) for delivery in found if delivery]
+
+    def take_back(self, priority_of: PriorityOf, now: float) -> list[Settled]:
+        """After a disconnection what is in flight waits again, before what is newer; it may have expired meanwhile."""
+        for delivery in sorted(self.in_flight.values(), key=lambda delivery: delivery.position):
+            self._enqueue(delivery, priority_of(delivery))
+        self.in_flight.clear()
+        return self.expire(now) + self._overflow(now)
+
+    def expire(self, now: float) -> list[Settled]:
+        """Ends what has waited its time to live."""
+        ended = []
+        while self._expiries and self._expiries[0][0] <= now:
+            delivery = self.waiting.get(heapq.heappop(self._expiries)[1])
+            if delivery:
+                ended.append(self._settle(delivery, "expired", now))
+        return ended
+
+    def next_expiry(self) -> float | None:
+        """When something may expire next, seconds since 1970; None if nothing will."""
+        return self._expiries[0][0] if self._expiries else None
+
+    def reorder(self, priority_of: PriorityOf) -> None:
+        """Moves what waits to the queues of its present priority: exactly as if inserted anew, one look-up each."""
+        for delivery in self.waiting.values():
+            delivery.priority = priority_of(delivery)
+        self._rebuild()
+
+    def unsubscribe(self, subscription: str, now: float) -> list[Settled]:
+        """Ends what waits for a subscription that is no more; what is in flight may still be acknowledged."""
+        gone = [delivery for delivery in self.waiting.values() if delivery.subscription == subscription]
+        return [self._settle(delivery, "unsubscribed", now) for delivery in gone]
+
+    def clear(self, now: float) -> list[Settled]:
+        """Ends everything, when the client itself is removed."""
+        gone = [*self.in_flight.values(), *self.waiting.values()]
+        return [self._settle(delivery, "unsubscribed", now) for delivery in gone]
+
+    def _settle(self, delivery: Delivery, outcome: str, now: float) -> Settled:
+        self.waiting.pop(delivery.position, None)
+        self.in_flight.pop(delivery.position, None)
+        if self._newest.get(delivery.entity) == delivery.position:
+            del self._newest[delivery.entity]
+        key = (delivery.subscription, delivery.entity)
+        if self._conflatable.get(key) == delivery.position:
+            del self._conflatable[key]
+        self.settled[outcome] += 1
+        return Settled(delivery, outcome, now)
+
+    def _compact(self) -> None:
+        """Keeps the heaps in proportion to what is there: entries of what is gone are dropped lazily otherwise."""
+        entries = sum(len(queue) for queue in self._queues.values()) + len(self._expiries)
+        if entries > 4 * len(self.waiting) + SPARE:
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._queues = {}
+        for delivery in self.waiting.values():
+            self._queues.setdefault(delivery.priority, []).append((delivery.turn, delivery.position))
+        for queue in self._queues.values():
+            queue.sort()
+        self._expiries = sorted((d.expires, d.position) for d in self.waiting.values() if d.expires is not None)
+
+    def by_priority(self) -> dict[int, int]:
+        """How many wait per priority; −1: withheld."""
+        return dict(Counter(delivery.priority for delivery in self.waiting.values()))
+
+    def balance(self) -> int:
+        """What has been queued and is neither settled nor outstanding: always 0."""
+        return self.queued - sum(self.settled.values()) - len(self.waiting) - len(self.in_flight)

@@ -1,0 +1,121 @@
+"""The access server as an application, and how to run it."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from nearcast.errors import SetupError
+from nearcast.journal.seam import Journal
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.server import answers, manage, publish, stream, watch
+from nearcast.server.config import ServerConfig
+from nearcast.server.service import Service
+
+log = logging.getLogger(__name__)
+
+STOP_SECONDS = 5
+
+DESCRIPTION = """
+Publishes events, manages who wants what, and delivers: every event to whom it concerns, at the priority that the
+receiver's context calls for. Receiving by WebSocket is at `/clients/{id}/stream`.
+"""
+
+
+def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
+    """The application; it opens the configured journal unless it is given one. Raises SetupError."""
+    config.check()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        opened = journal or SqliteJournal(config.journal)
+        settled = None if journal else config.journal.with_name(config.journal.name + "-settled")
+        app.state.service = service = Service(config, opened, settled)
+        await service.start()
+        yield
+        await service.stop()
+        if journal is None:
+            opened.close()
+
+    app = FastAPI(title="nearcast", version="0.1.0", description=DESCRIPTION, lifespan=lifespan)
+    answers.install(app)
+    for module in (publish, manage, stream, watch):
+        app.include_router(module.router)
+    return app
+
+
+def serve(config: ServerConfig, ready: Callable[[int], None] | None = None) -> None:
+    """Runs the server until SIGTERM or SIGINT; `ready` hears the port once it listens. Raises SetupError.
+
+    Port 0 takes any free one.
+    """
+    listening = listen(config)
+    port = listening.getsockname()[1]
+    server = server_of(config)
+    if ready:
+        ready(port)
+    log.info("server listening host=%s port=%d journal=%s", config.host, port, config.journal)
+    server.run(sockets=[listening])
+
+
+class Server(uvicorn.Server):
+    """Uvicorn's server, which ends streams before it waits for them, and ends itself normally on a signal."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Closes the clients' connections with a code, then everything else."""
+        service: Service | None = getattr(self.config.app.state, "service", None)  # type: ignore[union-attr]
+        if service:
+            await service.close_connections()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, but a signal that was obeyed is not raised again."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+
+def server_of(config: ServerConfig, journal: Journal | None = None) -> Server:
+    """A server that is not yet running; give it the socket of `listen`."""
+    app = create_app(config, journal)
+    return Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            ws_max_size=config.limits.message_bytes,
+            ws_per_message_deflate=False,
+            timeout_graceful_shutdown=STOP_SECONDS,
+        )
+    )
+
+
+def listen(config: ServerConfig) -> socket.socket:
+    """A socket bound to the configured host and port. Raises SetupError."""
+    config.check()
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        raise SetupError(
+            f"expected to listen on {config.host}:{config.port}, got {error.strerror or error};"
+            " another program may use the port: end it or choose another port"
+        ) from error
+    return bound

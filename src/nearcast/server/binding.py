@@ -1,0 +1,154 @@
+"""The HTTP binding of CloudEvents 1.0: from headers and a body to events as JSON (structured, batched, binary).
+
+A reader of its own: the package `cloudevents` reads one event at a time, takes data that is not JSON for text, and
+gives no place for a fault; here each event of a batch stands and falls alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+
+from nearcast.errors import EventError, Fault, Mark
+from nearcast.language.cloudevents import loads
+
+STRUCTURED = "application/cloudevents+json"
+BATCHED = "application/cloudevents-batch+json"
+
+_JSON_TYPE = re.compile(r"(application|text)/([\w.+-]+\+)?json")
+_NAME = re.compile(r"[a-z0-9]+")
+
+
+class UnknownContent(Exception):
+    """Content that is no CloudEvent in a form this server reads; `fault` says which are."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+        super().__init__(str(fault))
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """One event of a request: its JSON as an object and as bytes, or the fault that it has already.
+
+    `index` is its place in a batch.
+    """
+
+    document: Any
+    content: bytes
+    where: Mark
+    index: int = 0
+    fault: Fault | None = None
+
+
+def batched(content_type: str | None) -> bool:
+    """Whether a request with this content type is a batch."""
+    return _media_type(content_type) == BATCHED
+
+
+def read_request(headers: Iterable[tuple[str, str]], body: bytes, event_bytes: int) -> list[Came]:
+    """The events of a request in their order; `headers` have lower-case names.
+
+    Raises UnknownContent for other content, EventError for a batch that is no JSON array.
+    """
+    by_name = dict(headers)
+    media_type = _media_type(by_name.get("content-type"))
+    if media_type == BATCHED:
+        return _read_batch(body, event_bytes)
+    if media_type == STRUCTURED:
+        return [_read_structured(body)]
+    if "ce-specversion" in by_name and not media_type.startswith("application/cloudevents"):
+        return [_read_binary(by_name, media_type, body)]
+    raise UnknownContent(
+        Fault(
+            f"{STRUCTURED}, {BATCHED}, or the headers ce-specversion, ce-id, ce-type and ce-source",
+            f"content type {media_type or 'none'}" + ("" if "ce-specversion" in by_name else " without ce- headers"),
+            Mark("request"),
+            "see CloudEvents 1.0, HTTP protocol binding",
+        )
+    )
+
+
+def _media_type(content_type: str | None) -> str:
+    return (content_type or "").partition(";")[0].strip().lower()
+
+
+def _read_structured(body: bytes) -> Came:
+    where = Mark("request")
+    try:
+        return Came(loads(body, where), body, where)
+    except EventError as error:
+        return Came(None, body, where, fault=error.fault)
+
+
+def _read_batch(body: bytes, event_bytes: int) -> list[Came]:
+    try:
+        found = loads(body, Mark("request"))
+    except EventError as error:
+        found = _with_long_integers(body, error)
+    if not isinstance(found, list):
+        raise EventError(Fault("a JSON array of CloudEvents", "other JSON", Mark("request")))
+    return [_of_batch(index, item, event_bytes) for index, item in enumerate(found)]
+
+
+def _with_long_integers(body: bytes, error: EventError) -> Any:
+    """An integer beyond 64 bits is a fault of its own event only; any other fault is one of the whole batch."""
+    try:
+        orjson.loads(body)
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise error from None
+
+
+def _of_batch(index: int, item: Any, event_bytes: int) -> Came:
+    where = Mark(f"event {index}")
+    try:
+        content = orjson.dumps(item)
+    except TypeError as error:
+        return Came(item, repr(item).encode(), where, index, Fault("integers within 64 bits", str(error), where))
+    fault = None
+    if len(content) > event_bytes:
+        fault = Fault(f"an event of at most {event_bytes:,} bytes", f"{len(content):,}", where)
+    return Came(item, content, where, index, fault)
+
+
+def _read_binary(headers: dict[str, str], media_type: str, body: bytes) -> Came:
+    event: dict[str, object] = {}
+    for name, value in headers.items():
+        if name.startswith("ce-") and _NAME.fullmatch(name[3:]):
+            event[name[3:]] = header_value(value)
+    if headers.get("content-type"):
+        event["datacontenttype"] = headers["content-type"]
+    fault = None
+    if body and (not media_type or _JSON_TYPE.fullmatch(media_type)):
+        try:
+            event["data"] = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            event["data_base64"] = base64.b64encode(body).decode()
+            fault = Fault("data in JSON", error.msg, Mark("request", error.lineno, error.colno))
+    elif body:
+        event.update(_other_data(media_type, body))
+    return Came(event, orjson.dumps(event), Mark("request"), fault=fault)
+
+
+def _other_data(media_type: str, body: bytes) -> dict[str, object]:
+    if media_type.startswith("text/") or media_type.endswith("xml"):
+        try:
+            return {"data": body.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {"data_base64": base64.b64encode(body).decode()}
+
+
+def header_value(value: str) -> str:
+    """The text of a ce- header: quotes taken off, percent-encoding undone (§3.1.3.2), what is not UTF-8 replaced."""
+    if len(value) > 1 and value[0] == value[-1] == '"':
+        value = re.sub(r"\\(.)", r"\1", value[1:-1])
+    return unquote(value, errors="replace")

@@ -1,0 +1,121 @@
+"""Group commit: rows from many tasks are gathered for a few milliseconds and appended to the journal as one block."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+
+from nearcast.errors import JournalError
+from nearcast.journal.seam import Journal
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 0.5
+
+
+class Full(Exception):
+    """There is no room for more rows before some are written."""
+
+
+class Blocks(Generic[T]):
+    """Appends to one log in blocks. `table` makes a block of items; `room` bounds what is not yet written.
+
+    Used from one event loop; the journal is called on `executor`. With `persistent`, a block that the journal does not
+    take is tried again until it does; otherwise those who wait for it get the JournalError.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        log: str,
+        table: Callable[[list[T]], pa.Table],
+        executor: Executor,
+        *,
+        seconds: float,
+        rows: int,
+        room: int,
+        persistent: bool = False,
+    ) -> None:
+        self.journal, self.log, self.table, self.executor = journal, log, table, executor
+        self.seconds, self.rows, self.room, self.persistent = seconds, rows, room, persistent
+        self.pending = 0
+        self._queue: deque[tuple[list[T], asyncio.Future[list[int]]]] = deque()
+        self._some = asyncio.Event()
+        self._closing = False
+        self.failing = False
+
+    def put(self, items: Sequence[T]) -> asyncio.Future[list[int]]:
+        """Queues items; the future has their positions once they are durable. Raises Full."""
+        if self.pending and self.pending + len(items) > self.room:
+            raise Full
+        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        self.pending += len(items)
+        self._queue.append((list(items), future))
+        self._some.set()
+        return future
+
+    async def run(self) -> None:
+        """Writes blocks until closed and empty."""
+        while True:
+            await self._some.wait()
+            if not self._queue and self._closing:
+                return
+            if not self._closing:
+                await asyncio.sleep(self.seconds)
+            await self._write(self._next())
+            if not self._queue and not self._closing:
+                self._some.clear()
+
+    def _next(self) -> list[tuple[list[T], asyncio.Future[list[int]]]]:
+        taken: list[tuple[list[T], asyncio.Future[list[int]]]] = []
+        count = 0
+        while self._queue and (not taken or count + len(self._queue[0][0]) <= self.rows):
+            taken.append(self._queue.popleft())
+            count += len(taken[-1][0])
+        return taken
+
+    async def _write(self, parts: list[tuple[list[T], asyncio.Future[list[int]]]]) -> None:
+        items = [item for part, _ in parts for item in part]
+        try:
+            positions = await self._append(items) if items else []
+        except Exception as error:
+            for _, future in parts:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        finally:
+            self.pending -= len(items)
+        start = 0
+        for part, future in parts:
+            if not future.done():
+                future.set_result(positions[start : start + len(part)])
+            start += len(part)
+
+    async def _append(self, items: list[T]) -> list[int]:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                positions = await loop.run_in_executor(self.executor, self._append_now, items)
+                self.failing = False
+                return positions
+            except JournalError as error:
+                self.failing = True
+                log.error("journal append failed log=%s rows=%d error=%r", self.log, len(items), str(error))
+                if not self.persistent or self._closing:
+                    raise
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def _append_now(self, items: list[T]) -> list[int]:
+        return self.journal.append(self.log, self.table(items))
+
+    def close(self) -> None:
+        """Lets `run` end once what is queued is written."""
+        self._closing = True
+        self._some.set()

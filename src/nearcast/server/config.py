@@ -1,0 +1,67 @@
+"""What an access server is told: where to listen, which journal, who may do what, and its limits."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nearcast.errors import SetupError
+from nearcast.server.access import Token
+
+MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on what others can make the server keep or do; bytes, seconds, counts."""
+
+    event_bytes: int = MEBIBYTE
+    batch_bytes: int = 8 * MEBIBYTE
+    document_bytes: int = 4 * MEBIBYTE
+    message_bytes: int = MEBIBYTE
+    intake_events: int = 20_000
+    """Events accepted and not yet in the journal; beyond it publishers are told to come back."""
+    block_events: int = 500
+    block_seconds: float = 0.003
+    outcome_seconds: float = 0.02
+    waiting: int = 100_000
+    """Deliveries kept for one client; beyond it the least urgent, oldest first, end as "overflowed"."""
+    cache_bytes: int = 64 * MEBIBYTE
+    """Payloads kept in memory for all clients together; the others are read from the journal when sent."""
+    reading_seconds: float = 5.0
+    """A reading that changes no class is written to the journal at most so often per client."""
+    place_seconds: float = 1.0
+    """A client's place is written to the journal at most so often."""
+    ping_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """How an access server is set up. Without tokens everything is allowed, and only to this machine."""
+
+    journal: Path
+    host: str = "127.0.0.1"
+    port: int = 8640
+    tokens: tuple[Token, ...] = ()
+    measure: bool = True
+    """Whether a measured bandwidth becomes the client's reading `bandwidth`."""
+    limits: Limits = field(default_factory=Limits)
+
+    def check(self) -> None:
+        """Refuses to listen beyond loopback without tokens; raises SetupError."""
+        if not self.tokens and not loopback(self.host):
+            raise SetupError(
+                f"expected tokens for listening on {self.host}, got none; set NEARCAST_TOKENS to"
+                " name:token:publish,receive,manage (several separated by spaces), or listen on 127.0.0.1"
+            )
+
+
+def loopback(host: str) -> bool:
+    """Whether a host name or address, without a port, is this machine's own loopback."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

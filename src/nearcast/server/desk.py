@@ -1,0 +1,273 @@
+"""The desk: every session of this server, fed with what the journal brings and with what clients say."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+
+from nearcast.decision.pace import Pace
+from nearcast.decision.registry import Registry
+from nearcast.decision.replication import Delivery, Settled, Waiting
+from nearcast.model.changes import (
+    Change,
+    ClientChange,
+    ClientRemoval,
+    SettingsChange,
+    SubscriptionChange,
+    SubscriptionRemoval,
+)
+from nearcast.model.subscription import Client, Subscription
+from nearcast.server import clock
+from nearcast.server.blocks import Blocks
+from nearcast.server.metrics import Metrics
+from nearcast.server.outcomes import Outcome
+from nearcast.server.payloads import Sendable
+from nearcast.server.reader import Decided
+from nearcast.server.sessions import TAKEN_OVER, Connection, Session
+
+log = logging.getLogger(__name__)
+
+
+class Desk:
+    """Belongs to one event loop. `registry` is what is known now: the journal's fold and, at once, what clients say."""
+
+    def __init__(self, outcomes: Blocks[Outcome], metrics: Metrics, waiting_limit: int) -> None:
+        self.outcomes, self.metrics, self.waiting_limit = outcomes, metrics, waiting_limit
+        self.registry = Registry()
+        self.sessions: dict[str, Session] = {}
+        self.instance = uuid.uuid4().hex[:12]
+        self.events_through, self.deliveries_through = 0, 0
+        self._reached: list[tuple[int, int, asyncio.Future[None]]] = []
+        self.stated: dict[str, float] = {}
+
+    # What the journal brings
+
+    def apply(self, change: Change) -> None:
+        """Folds a change into the registry and lets it take effect on what waits."""
+        outlooks = self._outlooks(change)
+        removed = self._subscription_before(change)
+        self.registry.apply(change)
+        match change:
+            case ClientChange():
+                self._reorder(outlooks)
+            case ClientRemoval(client):
+                self._forget(client)
+            case SubscriptionChange() | SubscriptionRemoval():
+                self._unsubscribed(removed)
+            case SettingsChange():
+                self._reorder(outlooks)
+
+    def _outlooks(self, change: Change) -> list[tuple[Session, tuple[object, ...]]]:
+        """The sessions whose priorities the change may touch, and on what these rest before it."""
+        match change:
+            case SettingsChange():
+                touched = list(self.sessions.values())
+            case ClientChange(client) if client in self.sessions:
+                touched = [self.sessions[client]]
+            case _:
+                touched = []
+        return [(session, session.outlook(self.registry.settings)) for session in touched]
+
+    def _reorder(self, outlooks: list[tuple[Session, tuple[object, ...]]]) -> None:
+        settings = self.registry.settings
+        for session, before in outlooks:
+            session.client = self.registry.clients.get(session.client.id, session.client)
+            if session.outlook(settings) != before:
+                session.waiting.reorder(session.priority_of(settings))
+                session.wake()
+
+    def _forget(self, client: str) -> None:
+        session = self.sessions.get(client)
+        if session:
+            self.settle(session, session.waiting.clear(clock.now()))
+            session.client = Client(client)
+            session.tell({"notice": {"removed": client}})
+
+    def _subscription_before(self, change: Change) -> Subscription | None:
+        match change:
+            case SubscriptionChange(subscription):
+                return self.registry.subscriptions.get(subscription.id)
+            case SubscriptionRemoval(subscription):
+                return self.registry.subscriptions.get(subscription)
+        return None
+
+    def _unsubscribed(self, before: Subscription | None) -> None:
+        """What waits for clients that the subscription has no more ends."""
+        if before is None:
+            return
+        after = self.registry.subscriptions.get(before.id)
+        for client in set(before.clients) - set(after.clients if after else ()):
+            session = self.sessions.get(client)
+            if session:
+                self.settle(session, session.waiting.unsubscribe(before.id, clock.now()))
+
+    def deliver(self, decided: Iterable[Decided]) -> None:
+        """Queues deliveries, those to clients that nobody knows any more end at once."""
+        now = clock.now()
+        look_ups = {}
+        for row in decided:
+            session = self.session(row.client)
+            if row.client not in look_ups:
+                look_ups[row.client] = session.priority_of(self.registry.settings)
+            self._queue(session, row, look_ups[row.client](delivery := self._delivery(row, now)), delivery, now)
+
+    def _delivery(self, row: Decided, now: float) -> Delivery:
+        subscription = self.registry.subscriptions.get(row.subscription)
+        event = row.event or Sendable(row.position, b"null", "", now)
+        lives = subscription.time_to_live if subscription else None
+        return Delivery(
+            position=row.position,
+            subscription=row.subscription,
+            entity=event.entity,
+            level=row.level,
+            by_role=row.by_role,
+            size=len(event.payload),
+            accepted=event.accepted or now,
+            queued=now,
+            expires=None if lives is None else (event.accepted or now) + lives,
+            conflate=subscription is not None and subscription.conflate,
+        )
+
+    def _queue(self, session: Session, row: Decided, priority: int, delivery: Delivery, now: float) -> None:
+        fresh = delivery.position > session.waiting.last
+        ended = session.waiting.insert(delivery, priority, now)
+        if fresh:
+            self.metrics.deliveries.labels(priority).inc()
+        subscription = self.registry.subscriptions.get(row.subscription)
+        if fresh and (subscription is None or row.client not in subscription.clients):
+            ended += session.waiting.unsubscribe(row.subscription, now)
+        self.settle(session, ended)
+        session.wake()
+
+    def advance(self, events: int, deliveries: int) -> None:
+        """The journal is read through these positions: wakes who waits for it."""
+        self.events_through, self.deliveries_through = events, deliveries
+        while self._reached and self._reached[0][0] <= events:
+            future = heapq.heappop(self._reached)[2]
+            if not future.done():
+                future.set_result(None)
+
+    async def reached(self, position: int) -> None:
+        """Returns once every event up to the position has taken effect here."""
+        if position > self.events_through:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            heapq.heappush(self._reached, (position, id(future), future))
+            await future
+
+    # What clients say
+
+    def known(self, client: str) -> bool:
+        """Whether anybody declared this client, or subscribed it, or something waits for it."""
+        return (
+            client in self.registry.clients
+            or client in self.sessions
+            or any(client in subscription.clients for subscription in self.registry.subscriptions.values())
+        )
+
+    def session(self, client: str) -> Session:
+        """The session of a client, begun if there is none."""
+        session = self.sessions.get(client)
+        if session is None:
+            known = self.registry.clients.get(client, Client(client))
+            session = self.sessions[client] = Session(known, Waiting(self.waiting_limit))
+            session.stated = self.stated.get(client)
+        return session
+
+    def state_bandwidth(self, client: str, readings: Mapping[str, float] | None) -> None:
+        """Takes note of the bandwidth that somebody, not this server, stated for a client: the cap of its pace."""
+        if readings and "bandwidth" in readings:
+            self.stated[client] = readings["bandwidth"]
+            session = self.sessions.get(client)
+            if session:
+                session.stated = session.pace.stated = readings["bandwidth"]
+                session.wake()
+
+    async def connect(self, client: str, connection: Connection, kind: str) -> Session:
+        """Gives the session to a connection; the one that had it is told and closed."""
+        session = self.session(client)
+        old, session.connection = session.connection, connection
+        session.connections += 1
+        session.notices.clear()
+        self.metrics.connections.labels(kind).inc()
+        if session.connections > 1:
+            self.metrics.reconnections.inc()
+        self._begin(session)
+        if old:
+            log.info("session taken over client=%s", client)
+            await old.close(TAKEN_OVER, "another connection took over this session")
+        return session
+
+    def _begin(self, session: Session) -> None:
+        now = clock.now()
+        ended = session.waiting.take_back(session.priority_of(self.registry.settings), now)
+        self.settle(session, ended)
+        session.pace = Pace(session.stated)
+        session.tell(
+            {
+                "hello": {
+                    "client": session.client.id,
+                    "session": session.connections,
+                    "server": self.instance,
+                    "waiting": len(session.waiting.waiting),
+                    "levels": self.registry.settings.levels,
+                }
+            }
+        )
+
+    def disconnect(self, session: Session, connection: Connection) -> None:
+        """The connection ended; unless another has taken over, what was in flight waits again."""
+        if session.connection is connection:
+            session.connection = None
+            session.notices.clear()
+            now = clock.now()
+            self.settle(session, session.waiting.take_back(session.priority_of(self.registry.settings), now))
+
+    def acknowledge(self, session: Session, positions: list[int]) -> None:
+        """Ends what the client has; it is told which are settled once that is durable, so that it may forget them."""
+        now = clock.now()
+        for position in positions:
+            session.pace.acknowledged(position, now)
+        settled = session.waiting.acknowledge(positions, now)
+        written = self.settle(session, settled)
+        written.add_done_callback(lambda future: self._confirm(session, positions, future))
+        session.wake()
+
+    def _confirm(self, session: Session, positions: list[int], written: asyncio.Future[list[int]]) -> None:
+        if not written.cancelled() and written.exception() is None:
+            session.tell({"settled": positions})
+
+    def sent(self, delivery: Delivery) -> None:
+        """A delivery was sent."""
+        self.metrics.sending(delivery.priority, max(0.0, clock.now() - delivery.accepted), delivery.attempts)
+
+    def settle(self, session: Session, settled: list[Settled]) -> asyncio.Future[list[int]]:
+        """Puts outcomes on their way into the journal; the future tells when they, and all before them, are durable."""
+        for one in settled:
+            self.metrics.outcomes.labels(one.outcome).inc()
+            if one.outcome == "acknowledged":
+                self.metrics.acknowledging(one.delivery.priority, max(0.0, one.time - one.delivery.accepted))
+        return self.outcomes.put([Outcome(session.client.id, one) for one in settled])
+
+    def expire(self) -> None:
+        """Ends what has lived its time, also where nobody is connected."""
+        now = clock.now()
+        for session in self.sessions.values():
+            ended = session.waiting.expire(now)
+            if ended:
+                self.settle(session, ended)
+
+    def outstanding(self) -> int:
+        """How many deliveries wait or are in flight."""
+        return sum(len(one.waiting.waiting) + len(one.waiting.in_flight) for one in self.sessions.values())
+
+    def oldest(self) -> int | None:
+        """The first delivery that is outstanding in some session; None if none is."""
+        return min((position for session in self.sessions.values() for position in _outstanding(session)), default=None)
+
+
+def _outstanding(session: Session) -> Iterator[int]:
+    yield from session.waiting.waiting
+    yield from session.waiting.in_flight

@@ -1,0 +1,62 @@
+"""The forms of management requests, for OpenAPI; what they mean is checked where definition files are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Document(BaseModel):
+    """A form whose unknown fields are faults; fields that are not given stay as they are, or have their defaults."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class PositionDocument(Document):
+    """Where something is: x, y, z in metres, or lon, lat in degrees WGS84 and alt in metres."""
+
+    x: float | None = None
+    y: float | None = None
+    z: float | None = None
+    lon: float | None = None
+    lat: float | None = None
+    alt: float | None = None
+
+
+class ClientDocument(Document):
+    """A receiver, or what is to change of it: readings merge by name, what is not given stays."""
+
+    id: str | None = Field(None, description="As in the path, if given.")
+    role: str | None = None
+    task: str | None = None
+    readings: dict[str, float] | None = Field(None, examples=[{"bandwidth": 3750}])
+    position: PositionDocument | None = None
+    matrix: str | list[list[int]] | None = Field(
+        None, description="Its own priorities: delay, restriction, or N rows of N."
+    )
+
+
+class SubscriptionDocument(Document):
+    """Who wants what: a filter as CQL2 text, or as a tree of all, any, not with a relevance at its leaves."""
+
+    id: str | None = Field(None, description="As in the path, if given.")
+    client: str | None = None
+    clients: list[str] | None = None
+    filter: str | dict[str, Any] = Field(examples=["type = 'unit' AND distance(user('a'), this) <= 150"])
+    relevance: float | list[float] | None = Field(None, description="One value from 0 to 1 per atom, or one for all.")
+    ttl: float | None = Field(None, description="Seconds an event may wait for a client.")
+    conflate: bool | None = Field(None, description="Of an entity only the newest event waits.")
+
+
+class SettingsDocument(BaseModel):
+    """What holds for all: levels, awareness, context, matrix, roles, channels, as in a definition file."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Written(BaseModel):
+    """The change is durable and in effect: its position in the journal, and what is known now."""
+
+    position: int
+    document: dict[str, Any]

@@ -1,0 +1,69 @@
+"""What the server counts: Prometheus metrics in a registry of their own, and recent latencies for people."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+RECENT = 2_000
+"""Latencies kept per priority for the percentiles of the status."""
+BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.7, 1, 2, 5, 10, 30, 60, 300, 1800)
+
+
+class Metrics:
+    """The metrics of one server. Priorities are labels; withheld deliveries have −1."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.published = Counter("nearcast_published", "Events taken", registry=registry)
+        self.rejected = Counter("nearcast_rejected", "Events or requests refused", ["reason"], registry=registry)
+        self.deliveries = Counter("nearcast_deliveries", "Deliveries queued", ["priority"], registry=registry)
+        self.sent = Counter("nearcast_sent", "Deliveries sent, each attempt", ["priority"], registry=registry)
+        self.outcomes = Counter("nearcast_outcomes", "Deliveries settled", ["outcome"], registry=registry)
+        self.connections = Counter("nearcast_connections", "Connections of clients", ["kind"], registry=registry)
+        self.reconnections = Counter("nearcast_reconnections", "Connections after a client's first", registry=registry)
+        self.errors = Counter("nearcast_errors", "Failures that were survived", ["part"], registry=registry)
+        self.waiting = Gauge("nearcast_waiting", "Deliveries that wait", ["priority"], registry=registry)
+        self.in_flight = Gauge("nearcast_in_flight", "Deliveries sent and not acknowledged", registry=registry)
+        self.sessions = Gauge("nearcast_sessions", "Sessions", ["state"], registry=registry)
+        self.to_send = self._histogram("nearcast_send_seconds", "From acceptance of an event to its sending")
+        self.to_acknowledge = self._histogram("nearcast_acknowledge_seconds", "From acceptance to acknowledgement")
+        self.recent: dict[tuple[str, int], deque[float]] = defaultdict(lambda: deque(maxlen=RECENT))
+
+    def _histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(name, text, ["priority"], buckets=BUCKETS, registry=self.registry)
+
+    def sending(self, priority: int, seconds: float, attempt: int) -> None:
+        """A delivery was sent so long after its event was accepted; only first attempts count as latency."""
+        self.sent.labels(priority).inc()
+        if attempt == 1:
+            self.to_send.labels(priority).observe(seconds)
+            self.recent["send", priority].append(seconds)
+
+    def acknowledging(self, priority: int, seconds: float) -> None:
+        """A delivery was acknowledged so long after its event was accepted."""
+        self.to_acknowledge.labels(priority).observe(seconds)
+        self.recent["acknowledge", priority].append(seconds)
+
+    def latencies(self) -> dict[str, dict[str, dict[str, float]]]:
+        """Median and p99 in seconds of the recent deliveries, by "send" or "acknowledge", then by priority."""
+        found: dict[str, dict[str, dict[str, float]]] = {"send": {}, "acknowledge": {}}
+        for (kind, priority), values in sorted(self.recent.items()):
+            ordered = sorted(values)
+            found[kind][str(priority)] = {
+                "count": len(ordered),
+                "p50": percentile(ordered, 0.5),
+                "p99": percentile(ordered, 0.99),
+            }
+        return found
+
+    def text(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The value below which about this share lies, of ascending values; 0 of none."""
+    return round(ordered[min(int(len(ordered) * share), len(ordered) - 1)], 6) if ordered else 0.0

@@ -1,0 +1,165 @@
+"""Settled deliveries on their way into the log of outcomes, and what a server takes up again after its death."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from nearcast.decision.replication import Settled
+from nearcast.journal.seam import Journal
+from nearcast.model.columns import DEAD_LETTERS, OUTCOMES
+from nearcast.server import clock
+from nearcast.server.payloads import Payloads
+from nearcast.server.reader import Decided, joined
+
+log = logging.getLogger(__name__)
+
+ROWS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a delivery to a client ended."""
+
+    client: str
+    settled: Settled
+
+
+def outcome_table(outcomes: list[Outcome]) -> pa.Table:
+    """Rows of the log of outcomes."""
+    return pa.Table.from_pylist([_row(outcome.client, outcome.settled) for outcome in outcomes], schema=OUTCOMES)
+
+
+def _row(client: str, settled: Settled) -> dict[str, object]:
+    delivery = settled.delivery
+    return {
+        "position": 0,
+        "client": client,
+        "event": delivery.position,
+        "outcome": settled.outcome,
+        "priority": delivery.priority,
+        "attempts": delivery.attempts,
+        "queued": clock.moment(delivery.queued),
+        "sent": None if delivery.sent is None else clock.moment(delivery.sent),
+        "settled": clock.moment(settled.time),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What could not be taken: where it came from, why, and what it was."""
+
+    where: str
+    reason: str
+    content: bytes
+    time: float
+
+
+KEPT_BYTES = 64 * 1024
+
+
+def dead_letter_table(refused: list[Refused]) -> pa.Table:
+    """Rows of the log of dead letters."""
+    rows = [
+        {
+            "position": 0,
+            "time": clock.moment(letter.time),
+            "where": letter.where,
+            "reason": letter.reason,
+            "content": letter.content[:KEPT_BYTES],
+        }
+        for letter in refused
+    ]
+    return pa.Table.from_pylist(rows, schema=DEAD_LETTERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """All deliveries up to `deliveries` are settled; outcomes of later ones all come after `outcomes`."""
+
+    deliveries: int = 0
+    outcomes: int = 0
+
+
+class Watermark:
+    """Keeps a `Mark` in a small file, so that a start does not read the logs from their beginnings.
+
+    A lost or damaged file, or one of another journal, costs time only. None as path: kept nowhere.
+    """
+
+    def __init__(self, path: Path | None, journal: str) -> None:
+        self.path, self.journal = path, journal
+        self._pending: Mark | None = None
+
+    def read(self) -> Mark:
+        """The mark of the last run, else that of the beginning."""
+        if self.path is None:
+            return Mark()
+        try:
+            kept = json.loads(self.path.read_text())
+            if kept["journal"] != self.journal:
+                raise ValueError("it is of another journal")
+            return Mark(int(kept["deliveries"]), int(kept["outcomes"]))
+        except FileNotFoundError:
+            return Mark()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning(
+                "watermark unreadable path=%s error=%r; the logs are read from their beginnings", self.path, error
+            )
+            return Mark()
+
+    def advance(self, through: int, outcomes_end: int, oldest: int | None) -> None:
+        """Takes note that deliveries are read through `through`, of which `oldest` is the first not durably settled.
+
+        A pair is kept back until every delivery before it is settled; then it is written, and the next one taken.
+        """
+        if self._pending and (oldest is None or oldest > self._pending.deliveries):
+            self._write(self._pending)
+            self._pending = None
+        self._pending = self._pending or Mark(through, outcomes_end)
+
+    def _write(self, mark: Mark) -> None:
+        if self.path is None:
+            return
+        temporary = self.path.with_name(self.path.name + ".new")
+        kept = {"journal": self.journal, "deliveries": mark.deliveries, "outcomes": mark.outcomes}
+        temporary.write_text(json.dumps(kept))
+        os.replace(temporary, self.path)
+
+
+def identity(journal: Journal) -> str:
+    """What tells a journal from another at the same path: its first event; empty as long as there is none."""
+    rows = journal.read("events", 0, 1).select(["id", "source", "accepted"]).to_pylist()
+    return " ".join(str(value) for row in rows for value in row.values())
+
+
+def unsettled(journal: Journal, payloads: Payloads, after: Mark, through: int) -> Iterator[list[Decided]]:
+    """The deliveries up to `through` that have no outcome, in order, in pieces; it reads the journal."""
+    settled = _settled(journal, after.outcomes)
+    for start in range(after.deliveries, through, ROWS):
+        rows = journal.read("deliveries", start, min(ROWS, through - start))
+        if len(rows):
+            rows = rows.filter(pa.array([key not in settled for key in _keys(rows, "position")]))
+        for first in range(0, len(rows), 1_000):
+            yield joined(rows.slice(first, 1_000), payloads)
+
+
+def _settled(journal: Journal, after: int) -> set[tuple[int, str]]:
+    found: set[tuple[int, str]] = set()
+    end = journal.end("outcomes")
+    for start in range(after, end, ROWS):
+        found.update(_keys(journal.read("outcomes", start, min(ROWS, end - start)), "event"))
+    return found
+
+
+def _keys(rows: pa.Table, event: str) -> Iterator[tuple[int, str]]:
+    events: list[Any] = rows.column(event).to_pylist()
+    clients: list[Any] = rows.column("client").to_pylist()
+    return zip(events, clients, strict=True)

@@ -1,0 +1,133 @@
+"""Publishing: POST /events, CloudEvents 1.0 over HTTP, answered once the events are durable."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse
+
+from nearcast.errors import DefinitionError, EventError, Fault
+from nearcast.language.cloudevents import read_event
+from nearcast.model.event import Event
+from nearcast.server import clock
+from nearcast.server.access import Token, allow
+from nearcast.server.answers import TooLarge, fault_json
+from nearcast.server.binding import BATCHED, STRUCTURED, Came, batched, read_request
+from nearcast.server.blocks import Full
+from nearcast.server.controls import checked_changes
+from nearcast.server.guards import Publisher, service_of
+from nearcast.server.outcomes import Refused
+from nearcast.server.service import Service
+
+log = logging.getLogger(__name__)
+
+DROPPED_BYTES = 16 << 20
+
+router = APIRouter(tags=["publish"])
+
+ACCEPTED: dict[int | str, dict[str, Any]] = {
+    202: {
+        "description": "Durable. `positions` has one per event, null for one that was refused; `faults` says why.",
+        "content": {
+            "application/json": {"example": {"positions": [17, None], "faults": [{"index": 1, "expected": "…"}]}}
+        },
+    }
+}
+CONTENT = {
+    "requestBody": {
+        "required": True,
+        "content": {STRUCTURED: {"schema": {"type": "object"}}, BATCHED: {"schema": {"type": "array"}}, "*/*": {}},
+    }
+}
+
+
+@router.post("/events", status_code=202, responses=ACCEPTED, openapi_extra=CONTENT)
+async def publish(request: Request, token: Publisher, service: Annotated[Service, Depends(service_of)]) -> JSONResponse:
+    """Takes events: structured, batched, or binary (headers `ce-…`).
+
+    Of a batch the good ones are taken, the others answered by their index. An event that is known already, by source
+    and id, is not taken twice: its position is answered, so a publisher that is not sure may repeat itself. Events of
+    types `nearcast.…` need the right to manage.
+    """
+    limits = service.config.limits
+    batch = batched(request.headers.get("content-type"))
+    body = await read_body(request, limits.batch_bytes if batch else limits.event_bytes)
+    came = read_request(request.headers.items(), body, limits.event_bytes)
+    taken, faults = _read(came, token, service)
+    positions: list[int | None] = [None] * len(came)
+    if taken:
+        written = await service.events.put([event for _, event in taken])
+        for (index, _), position in zip(taken, written, strict=True):
+            positions[index] = position
+        service.metrics.published.inc(len(taken))
+    _bury(came, faults, service)
+    answer = {"positions": positions, "faults": [{"index": index, **fault_json(fault)} for index, fault in faults]}
+    if came and not taken:
+        return JSONResponse({**fault_json(faults[0][1]), **answer}, 400)
+    return JSONResponse(answer, 202)
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The body of a request, of which never more than the limit is held. Raises TooLarge.
+
+    Of a body that is too large some is read and dropped: who is still sending would not see the answer.
+    """
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size <= limit:
+            parts.append(part)
+        elif size > limit + DROPPED_BYTES:
+            break
+    if size > limit:
+        raise TooLarge(limit, request.headers.get("content-length", "more"))
+    return b"".join(parts)
+
+
+def _read(
+    came: list[Came], token: Token | None, service: Service
+) -> tuple[list[tuple[int, Event]], list[tuple[int, Fault]]]:
+    """The good events and the faults of the others, each with its index."""
+    taken: list[tuple[int, Event]] = []
+    faults: list[tuple[int, Fault]] = []
+    settings = service.desk.registry.settings
+    accepted = clock.moment(clock.now())
+    for one in came:
+        try:
+            if one.fault:
+                raise EventError(one.fault)
+            event = read_event(one.document, one.where, settings.channels, accepted, one.content)
+            if event.control:
+                _check_control(event, token, service)
+            taken.append((one.index, event))
+        except EventError as error:
+            faults.append((one.index, error.fault))
+        except DefinitionError as error:
+            faults += [(one.index, fault) for fault in error.faults]
+    return taken, faults
+
+
+def _check_control(event: Event, token: Token | None, service: Service) -> None:
+    """A control event needs the right to manage, and must mean something."""
+    if token:
+        allow([token], token.secret, "manage")
+    checked_changes(event, service.desk.registry.settings)
+
+
+def _bury(came: list[Came], faults: list[tuple[int, Fault]], service: Service) -> None:
+    """Puts what was refused into the dead letters, as far as there is room: the publisher is told in any case."""
+    reasons = dict(reversed(faults))
+    if not reasons:
+        return
+    service.metrics.rejected.labels("event").inc(len(reasons))
+    now = clock.now()
+    letters = [
+        Refused("POST /events", str(reasons[one.index]), one.content, now) for one in came if one.index in reasons
+    ]
+    try:
+        service.dead_letters.put(letters).add_done_callback(lambda written: written.exception())
+    except Full:
+        service.metrics.errors.labels("dead letters").inc()
+        log.warning("dead letters full dropped=%d", len(letters))

@@ -1,0 +1,147 @@
+"""Follows the journal for the server: events for what they change and for their payloads, then what was decided.
+
+One thread reads both logs, events always first: when a delivery is handed over, every control event before it has been.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.decision.replication import RoleLevels
+from nearcast.errors import JournalError
+from nearcast.journal.seam import WAIT, Journal
+from nearcast.model.columns import to_events
+from nearcast.model.event import CONTROL_PREFIX, Event
+from nearcast.server.payloads import Payloads, Sendable
+
+log = logging.getLogger(__name__)
+
+ROWS = 2_000
+RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """One row of the log of deliveries, joined with its event; `event` is None if the journal has it no more."""
+
+    position: int
+    client: str
+    subscription: str
+    level: int
+    by_role: RoleLevels | None
+    event: Sendable | None
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What was read at once: control events, then deliveries; and how far both logs are read now."""
+
+    controls: list[Event]
+    decided: list[Decided]
+    events_through: int
+    deliveries_through: int
+
+
+class Reader:
+    """Reads on from two positions; `take` gets every `News`, in the reader's thread, and may hold it back."""
+
+    def __init__(self, journal: Journal, payloads: Payloads, take: Callable[[News], None]) -> None:
+        self.journal, self.payloads, self.take = journal, payloads, take
+        self.events, self.deliveries = 0, 0
+        self.failing = False
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="nearcast-reader", daemon=True)
+
+    def start(self, events: int, deliveries: int) -> None:
+        """Begins to follow after these positions."""
+        self.events, self.deliveries = events, deliveries
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread; it may be called from the thread's own `take`."""
+        self._stopped.set()
+
+    def join(self, seconds: float) -> None:
+        """Waits for the thread to end."""
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                news = self.read()
+            except JournalError as error:
+                self.failing = True
+                log.error("journal read failed error=%r", str(error))
+                self._stopped.wait(RETRY_SECONDS)
+                continue
+            self.failing = False
+            if news is None:
+                self._stopped.wait(WAIT)
+            elif not self._stopped.is_set():
+                self.take(news)
+
+    def read(self) -> News | None:
+        """What came since the last time, at most `ROWS` positions of each log; None if nothing did.
+
+        The end of the deliveries is looked up first: all events that it was decided from are in the journal by then.
+        """
+        decided_end = self.journal.end("deliveries")
+        events_end = min(self.journal.end("events"), self.events + ROWS)
+        behind = events_end < decided_end
+        deliveries_end = min(decided_end, self.deliveries + ROWS, events_end if behind else decided_end)
+        if events_end <= self.events and deliveries_end <= self.deliveries:
+            return None
+        controls = self._read_events(events_end)
+        decided = self._read_deliveries(deliveries_end)
+        return News(controls, decided, self.events, self.deliveries)
+
+    def _read_events(self, end: int) -> list[Event]:
+        if end <= self.events:
+            return []
+        rows = self.journal.read("events", self.events, end - self.events)
+        self.payloads.keep(rows)
+        self.events = end
+        return controls_of(rows)
+
+    def _read_deliveries(self, end: int) -> list[Decided]:
+        if end <= self.deliveries:
+            return []
+        rows = self.journal.read("deliveries", self.deliveries, end - self.deliveries)
+        self.deliveries = end
+        return joined(rows, self.payloads)
+
+
+def controls_of(events: pa.Table) -> list[Event]:
+    """The control events among a table's rows."""
+    return to_events(events.filter(pc.starts_with(events.column("type"), CONTROL_PREFIX)))
+
+
+def joined(deliveries: pa.Table, payloads: Payloads) -> list[Decided]:
+    """Rows of the log of deliveries with their events; it may read the journal."""
+    columns: dict[str, list[Any]] = {name: deliveries.column(name).to_pylist() for name in deliveries.column_names}
+    events = payloads.load(columns["position"])
+    return [
+        Decided(position, client, subscription, level, _by_role(by_role), events.get(position))
+        for position, client, subscription, level, by_role in zip(
+            columns["position"],
+            columns["client"],
+            columns["subscription"],
+            columns["level"],
+            columns["by_role"],
+            strict=True,
+        )
+    ]
+
+
+def _by_role(rows: list[dict[str, str | int]] | None) -> RoleLevels | None:
+    if rows is None:
+        return None
+    return {(str(row["role"] or ""), str(row["task"] or "")): int(row["level"]) for row in rows}

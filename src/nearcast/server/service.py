@@ -1,0 +1,212 @@
+"""The parts of a running server, put together, and the tasks that keep it going."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from nearcast.decision.registry import Registry
+from nearcast.errors import DefinitionError
+from nearcast.journal.seam import Journal
+from nearcast.model.changes import ClientChange
+from nearcast.model.columns import to_table
+from nearcast.model.event import Event
+from nearcast.server import clock
+from nearcast.server.blocks import Blocks
+from nearcast.server.config import ServerConfig
+from nearcast.server.contexts import Contexts
+from nearcast.server.controls import MEASURED, checked_changes
+from nearcast.server.desk import Desk
+from nearcast.server.metrics import Metrics
+from nearcast.server.outcomes import Outcome, Refused, Watermark, dead_letter_table, identity, outcome_table, unsettled
+from nearcast.server.payloads import Payloads
+from nearcast.server.reader import News, Reader, controls_of
+from nearcast.server.sessions import GOING_AWAY
+
+log = logging.getLogger(__name__)
+
+HOUSEKEEPING_SECONDS = 0.5
+WATERMARK_SECONDS = 5.0
+FOLD_ROWS = 20_000
+PENDING_OUTCOMES = 20_000
+"""With more outcomes than this on their way into the journal, nothing more is read from it."""
+NO_BOUND = 1 << 62
+STOP_SECONDS = 5.0
+
+
+class Service:
+    """Everything one access server holds. Made within its event loop; `start` reads the journal, `stop` ends it.
+
+    `settled` is the file of the watermark, None to keep none.
+    """
+
+    def __init__(self, config: ServerConfig, journal: Journal, settled: Path | None = None) -> None:
+        limits = config.limits
+        self.config, self.journal = config, journal
+        self.metrics = Metrics()
+        self.executor = ThreadPoolExecutor(4, "nearcast-journal")
+        blocks = partial(Blocks, journal, executor=self.executor)
+        self.events: Blocks[Event] = blocks(
+            "events", to_table, seconds=limits.block_seconds, rows=limits.block_events, room=limits.intake_events
+        )
+        self.outcomes: Blocks[Outcome] = blocks(
+            "outcomes", outcome_table, seconds=limits.outcome_seconds, rows=10_000, room=NO_BOUND, persistent=True
+        )
+        self.dead_letters: Blocks[Refused] = blocks(
+            "dead letters", dead_letter_table, seconds=0.05, rows=100, room=1_000
+        )
+        self.payloads = Payloads(journal, limits.cache_bytes)
+        self.desk = Desk(self.outcomes, self.metrics, limits.waiting)
+        self.contexts = Contexts(self.desk, self.events.put, limits)
+        self._settled = settled
+        self.reader = Reader(journal, self.payloads, self._take)
+        self.stopping = False
+        self.started = clock.now()
+        self._loop = asyncio.get_running_loop()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._writers: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Takes up what the journal says: the registry as of its end, then what is not settled; then follows it."""
+        desk = self.desk
+        self._writers = [self._begin(blocks.run()) for blocks in (self.events, self.outcomes, self.dead_letters)]
+        deliveries = await asyncio.to_thread(self.journal.end, "deliveries")
+        events = await asyncio.to_thread(self._fold, desk.registry)
+        watermark = Watermark(self._settled, await asyncio.to_thread(identity, self.journal))
+        mark = await asyncio.to_thread(watermark.read)
+        pieces = unsettled(self.journal, self.payloads, mark, deliveries)
+        while piece := await asyncio.to_thread(next, pieces, None):
+            desk.deliver(piece)
+        desk.advance(events, deliveries)
+        self._tasks = [self._begin(self._housekeeping()), self._begin(self._keep_watermark())]
+        self.reader.start(events, deliveries)
+        log.info(
+            "server started events=%d deliveries=%d clients=%d subscriptions=%d outstanding=%d",
+            events, deliveries, len(desk.registry.clients), len(desk.registry.subscriptions), desk.outstanding(),
+        )  # fmt: skip
+
+    def _begin(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        return self._loop.create_task(coroutine)
+
+    def _fold(self, registry: Registry) -> int:
+        """Folds every control event of the journal; the position it is read through."""
+        at, end = 0, self.journal.end("events")
+        while at < end:
+            step = min(FOLD_ROWS, end - at)
+            for event in controls_of(self.journal.read("events", at, step)):
+                self._fold_one(event, registry)
+            at += step
+        return end
+
+    def _fold_one(self, event: Event, registry: Registry) -> None:
+        """Faulty ones were answered when they came, or are dead letters of the pipeline; here they are skipped."""
+        try:
+            for change in checked_changes(event, registry.settings):
+                registry.apply(change)
+                self._note_bandwidth(event, change)
+        except DefinitionError as error:
+            self.metrics.errors.labels("control").inc()
+            log.warning("control event skipped position=%d error=%r", event.position, str(error))
+
+    def _note_bandwidth(self, event: Event, change: object) -> None:
+        if isinstance(change, ClientChange) and event.source != MEASURED:
+            self.desk.state_bandwidth(change.client, change.readings)
+
+    def _take(self, news: News) -> None:
+        """Hands over what the reader read, in the reader's thread; holds it back until it is taken."""
+        future = asyncio.run_coroutine_threadsafe(self._taken(news), self._loop)
+        while not future.done() and not self.stopping:
+            try:
+                future.result(0.2)
+            except TimeoutError:
+                continue
+
+    async def _taken(self, news: News) -> None:
+        try:
+            for event in news.controls:
+                self._apply(event)
+            self.desk.deliver(news.decided)
+        except Exception:
+            self.metrics.errors.labels("reader").inc()
+            log.exception("news not taken events=%d deliveries=%d", news.events_through, news.deliveries_through)
+        self.desk.advance(news.events_through, news.deliveries_through)
+        while self.outcomes.pending > PENDING_OUTCOMES and not self.stopping:
+            await asyncio.sleep(0.05)
+
+    def _apply(self, event: Event) -> None:
+        """As `_fold_one`, with effect on sessions; what clients said since then holds on."""
+        try:
+            changes = checked_changes(event, self.desk.registry.settings)
+        except DefinitionError as error:
+            self.metrics.errors.labels("control").inc()
+            log.warning("control event skipped position=%d error=%r", event.position, str(error))
+            return
+        for change in changes:
+            self.desk.apply(change)
+            self._note_bandwidth(event, change)
+            later = self.contexts.unwritten(change.client) if isinstance(change, ClientChange) else None
+            if later:
+                self.desk.apply(later)
+
+    async def _housekeeping(self) -> None:
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            try:
+                self.desk.expire()
+                self.contexts.flush()
+                if self.config.measure:
+                    for session in [one for one in self.desk.sessions.values() if one.connection]:
+                        self.contexts.measure(session)
+            except Exception:
+                self.metrics.errors.labels("housekeeping").inc()
+                log.exception("housekeeping failed")
+
+    async def _keep_watermark(self) -> None:
+        """The end of the outcomes is read first: those of later deliveries than are read then come after it."""
+        watermark = Watermark(None, "")
+        while True:
+            await asyncio.sleep(WATERMARK_SECONDS)
+            try:
+                if not watermark.journal:
+                    watermark = Watermark(self._settled, await asyncio.to_thread(identity, self.journal))
+                end = await asyncio.to_thread(self.journal.end, "outcomes")
+                through, oldest = self.desk.deliveries_through, self.desk.oldest()
+                await self.outcomes.put([])
+                await asyncio.to_thread(watermark.advance, through, end, oldest)
+            except Exception:
+                self.metrics.errors.labels("watermark").inc()
+                log.exception("watermark not kept")
+
+    def failing(self) -> list[str]:
+        """What does not work just now."""
+        writers = [
+            f"writing {blocks.log}" for blocks in (self.events, self.outcomes, self.dead_letters) if blocks.failing
+        ]
+        return writers + (["reading the journal"] if self.reader.failing else [])
+
+    async def close_connections(self) -> None:
+        """Tells every client to come back, and lets no new one in."""
+        self.stopping = True
+        self.reader.stop()
+        connections = [session.connection for session in self.desk.sessions.values() if session.connection]
+        closing = (one.close(GOING_AWAY, "the server is going away; come back") for one in connections)
+        await asyncio.gather(*closing, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """Writes what is on its way, and lets go of the journal."""
+        await self.close_connections()
+        for task in self._tasks:
+            task.cancel()
+        self.contexts.flush(all_of_it=True)
+        for blocks in (self.events, self.outcomes, self.dead_letters):
+            blocks.close()
+        _, late = await asyncio.wait(self._writers, timeout=STOP_SECONDS)
+        if late:
+            log.error("journal did not take everything in time pending=%d", self.outcomes.pending + self.events.pending)
+        await asyncio.to_thread(self.reader.join, 1.0)
+        self.executor.shutdown(wait=not late)
+        log.info("server stopped")

@@ -1,0 +1,168 @@
+"""A session: what one client is owed, and the connection, if there is one, over which it is sent.
+
+There is one session per client. It outlives its connections; a new connection takes over from the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from nearcast.decision.context import WITHHELD, context_class, priority
+from nearcast.decision.pace import Pace
+from nearcast.decision.replication import Delivery, Settled, Waiting, present_level
+from nearcast.model.subscription import Client, Settings
+from nearcast.server import clock
+from nearcast.server.payloads import Payloads, Sendable
+
+log = logging.getLogger(__name__)
+
+TAKEN_OVER, GOING_AWAY, NORMAL = 4409, 1012, 1000
+AHEAD = 64
+"""Payloads that are read from the journal at once when one is missing in memory."""
+
+
+class Connection(ABC):
+    """A way to one client: a WebSocket or a stream of server-sent events."""
+
+    @abstractmethod
+    async def send(self, text: str, position: int | None) -> None:
+        """Sends one JSON message, a delivery if it has a position; raises `Gone`."""
+
+    @abstractmethod
+    async def close(self, code: int, reason: str) -> None:
+        """Ends the connection; it may be gone already."""
+
+
+class Gone(Exception):
+    """The client is no more at the other end."""
+
+
+@dataclass(eq=False)
+class Session:
+    """One client's session: its effective state, what waits for it, and how to reach it."""
+
+    client: Client
+    waiting: Waiting
+    connection: Connection | None = None
+    pace: Pace = field(default_factory=Pace)
+    stated: float | None = None
+    """The bandwidth that the client stated, in kbit/s: a cap of the pace."""
+    connections: int = 0
+    notices: deque[dict[str, Any]] = field(default_factory=deque)
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def priority_of(self, settings: Settings) -> Callable[[Delivery], int]:
+        """Looks up the present priority of a delivery for this client: its level's place in one row of the matrix."""
+        levels = settings.levels
+        row = [priority(settings, self.client, level) for level in range(levels)]
+        client, roles = self.client, settings.roles
+
+        def look_up(delivery: Delivery) -> int:
+            level = present_level(delivery.level, delivery.by_role, client, roles)
+            return WITHHELD if level < 0 else row[min(level, levels - 1)]
+
+        return look_up
+
+    def context(self, settings: Settings) -> int:
+        """The context class of the client."""
+        return context_class(settings.space, self.client.readings, settings.levels)
+
+    def outlook(self, settings: Settings) -> tuple[object, ...]:
+        """All that priorities depend on besides the deliveries: while it is the same, no queue changes."""
+        row = tuple(priority(settings, self.client, level) for level in range(settings.levels))
+        return self.client.role, self.client.task, row, settings.roles.default
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Queues a message that is not a delivery; dropped if nobody is connected."""
+        if self.connection:
+            self.notices.append(message)
+            self.woken.set()
+
+    def wake(self) -> None:
+        """Lets the pump look again."""
+        self.woken.set()
+
+
+@dataclass
+class Pump:
+    """Sends what waits over one connection, most urgent first, as fast as the pace allows, until it is replaced.
+
+    `sent` hears of every delivery sent, `ended` of those that expired.
+    """
+
+    session: Session
+    connection: Connection
+    payloads: Payloads
+    sent: Callable[[Delivery], None]
+    ended: Callable[[Session, list[Settled]], object]
+    _loaded: dict[int, Sendable] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Raises `Gone` when the client is."""
+        session = self.session
+        while session.connection is self.connection:
+            session.woken.clear()
+            while session.notices:
+                await self.connection.send(orjson.dumps(session.notices.popleft()).decode(), None)
+            now = clock.now()
+            expired = session.waiting.expire(now)
+            if expired:
+                self.ended(session, expired)
+            delivery = session.waiting.next()
+            delay = session.pace.delay(delivery.size, now) if delivery else None
+            if delivery and delay == 0:
+                await self._send(delivery)
+            else:
+                await self._pause(delay, now)
+
+    async def _pause(self, delay: float | None, now: float) -> None:
+        expiry = self.session.waiting.next_expiry()
+        until = [] if delay is None else [delay]
+        if expiry is not None:
+            until.append(max(expiry - now, 0.001))
+        try:
+            async with asyncio.timeout(min(until, default=None)):
+                await self.session.woken.wait()
+        except TimeoutError:
+            pass
+
+    async def _send(self, delivery: Delivery) -> None:
+        event = self.payloads.kept(delivery.position) or self._loaded.pop(delivery.position, None)
+        if event is None:
+            await self._load(delivery)
+            return
+        session, now = self.session, clock.now()
+        session.waiting.send(delivery, now)
+        session.pace.sent(delivery.position, delivery.size, now, session.waiting.next() is not None)
+        self.sent(delivery)
+        await self.connection.send(message_of(delivery, event), delivery.position)
+
+    async def _load(self, delivery: Delivery) -> None:
+        """Reads the payload, and those of others that wait; meanwhile another may have become first."""
+        ahead = self.session.waiting.first(AHEAD)
+        self._loaded = await asyncio.to_thread(self.payloads.load, [delivery.position, *ahead])
+        if delivery.position not in self._loaded:
+            log.error("event missing position=%d client=%s", delivery.position, self.session.client.id)
+            self._loaded[delivery.position] = Sendable(delivery.position, b"null", delivery.entity, 0.0)
+
+
+def message_of(delivery: Delivery, event: Sendable) -> str:
+    """A delivery as the client gets it; the event is as it was published, not parsed again."""
+    head = orjson.dumps(
+        {
+            "delivery": delivery.position,
+            "priority": delivery.priority,
+            "subscription": delivery.subscription,
+            "level": delivery.level,
+            "attempt": delivery.attempts,
+        }
+    )
+    return (head[:-1] + b',"event":' + event.payload + b"}").decode()

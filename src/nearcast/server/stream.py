@@ -1,0 +1,290 @@
+"""Receiving: a WebSocket, or server-sent events with acknowledgements by POST.
+
+Server to client, each a JSON object: `{"hello": {…}}` first; `{"delivery": position, "priority", "subscription",
+"level", "attempt", "event": CloudEvent}`; `{"settled": [positions]}` once acknowledgements are durable;
+`{"notice": {…}}`; `{"ping": t}`, `{"pong": t}`. Client to server, several in one message if wanted:
+`{"ack": [positions]}`, `{"readings": {name: number}}`, `{"position": {"x", "y"} or {"lon", "lat"}}`,
+`{"role": …, "task": …}`, `{"ping": t}`, `{"pong": t}`.
+
+Only an acknowledgement settles a delivery: priorities reorder, so the id of the last one received (Last-Event-ID) says
+nothing about those before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Depends, Request, WebSocket, WebSocketDisconnect
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.websockets import WebSocketState
+
+from nearcast.errors import AccessError, DefinitionError, EventError, Fault, Mark, RightError
+from nearcast.server import clock
+from nearcast.server.answers import Unknown, fault_json
+from nearcast.server.contexts import SAYABLE
+from nearcast.server.guards import Receiver, admit, service_of
+from nearcast.server.publish import read_body
+from nearcast.server.service import Service
+from nearcast.server.sessions import GOING_AWAY, NORMAL, Connection, Gone, Pump, Session
+
+log = logging.getLogger(__name__)
+
+router = APIRouter(tags=["receive"])
+
+NO_TOKEN, NO_RIGHT, NO_CLIENT = 4401, 4403, 4404
+MOST_POSITIONS = 10_000
+
+
+class Socket(Connection):
+    """A WebSocket."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self.socket = socket
+
+    async def send(self, text: str, position: int | None) -> None:
+        """See `Connection.send`."""
+        try:
+            await self.socket.send_text(text)
+        except (WebSocketDisconnect, RuntimeError, OSError) as error:
+            raise Gone from error
+
+    async def close(self, code: int, reason: str) -> None:
+        """See `Connection.close`."""
+        if self.socket.application_state is not WebSocketState.DISCONNECTED:
+            with suppress(RuntimeError, OSError, WebSocketDisconnect):
+                await self.socket.close(code, reason)
+
+
+@router.websocket("/clients/{id}/stream")
+async def stream(socket: WebSocket, id: str) -> None:
+    """The session of a client over a WebSocket; it takes over from any other connection of this client."""
+    service = service_of(socket)
+    await socket.accept()
+    refusal = _refusal(socket, service, id)
+    if refusal:
+        service.metrics.rejected.labels("stream").inc()
+        await socket.close(*refusal)
+        return
+    connection = Socket(socket)
+    session = await service.desk.connect(id, connection, "websocket")
+    log.info("client connected client=%s kind=websocket session=%d", id, session.connections)
+    sending = asyncio.create_task(_pump(session, connection, service))
+    pinging = asyncio.create_task(_ping(session, connection, service))
+    try:
+        await _listen(socket, session, connection, service)
+    finally:
+        service.desk.disconnect(session, connection)
+        session.wake()
+        sending.cancel()
+        pinging.cancel()
+        await asyncio.gather(sending, pinging, return_exceptions=True)
+        log.info("client gone client=%s kind=websocket", id)
+
+
+def _refusal(socket: WebSocket, service: Service, id: str) -> tuple[int, str] | None:
+    """The code and reason with which a connection is refused; None if it is not."""
+    try:
+        admit(socket, "receive", id)
+    except RightError as error:
+        return NO_RIGHT, str(error)[:120]
+    except AccessError as error:
+        return NO_TOKEN, str(error)[:120]
+    if service.stopping:
+        return GOING_AWAY, "the server is going away; come back"
+    if not service.desk.known(id):
+        return NO_CLIENT, f"expected a known client, got {id[:40]}; declare it with PUT /clients"
+    return None
+
+
+async def _pump(session: Session, connection: Connection, service: Service) -> None:
+    pump = Pump(session, connection, service.payloads, service.desk.sent, service.desk.settle)
+    try:
+        await pump.run()
+    except Gone:
+        pass
+    except Exception:
+        service.metrics.errors.labels("send").inc()
+        log.exception("sending failed client=%s", session.client.id)
+        await connection.close(1011, "sending failed; come back")
+
+
+async def _ping(session: Session, connection: Connection, service: Service) -> None:
+    """Measures the round trip also of an idle connection."""
+    while session.connection is connection:
+        session.tell({"ping": clock.now()})
+        await asyncio.sleep(service.config.limits.ping_seconds)
+
+
+async def _listen(socket: WebSocket, session: Session, connection: Connection, service: Service) -> None:
+    while True:
+        try:
+            text = await socket.receive_text()
+        except (WebSocketDisconnect, RuntimeError, KeyError):
+            return
+        if session.connection is not connection:
+            return
+        hear(text, session, service)
+
+
+def hear(text: str | bytes, session: Session, service: Service) -> Fault | None:
+    """Takes one message of a client; what is wrong with it is told, counted and returned, and nothing else stops."""
+    try:
+        _hear(_message(text), session, service)
+        return None
+    except (DefinitionError, EventError) as error:
+        fault = error.faults[0] if isinstance(error, DefinitionError) else error.fault
+    service.metrics.rejected.labels("message").inc()
+    session.tell({"notice": {"fault": fault_json(fault)}})
+    return fault
+
+
+def _message(text: str | bytes) -> dict[str, Any]:
+    try:
+        message = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise DefinitionError(Fault("JSON", error.msg, Mark("message", error.lineno, error.colno))) from error
+    known = {"ack", "ping", "pong", *SAYABLE}
+    if not isinstance(message, dict) or not message or not message.keys() <= known:
+        came = ", ".join(sorted(message.keys() - known)) if isinstance(message, dict) else type(message).__name__
+        raise DefinitionError(
+            Fault(f"an object with some of {', '.join(sorted(known))}", came or "nothing", Mark("message"))
+        )
+    return message
+
+
+def _hear(message: dict[str, Any], session: Session, service: Service) -> None:
+    if "ack" in message:
+        service.desk.acknowledge(session, _positions(message["ack"]))
+    if "ping" in message:
+        session.tell({"pong": message["ping"]})
+    if isinstance(message.get("pong"), float):
+        now = clock.now()
+        session.pace.round_trip_taken(max(0.0, now - message["pong"]), now)
+    said = {name: message[name] for name in SAYABLE if message.get(name) is not None}
+    if said:
+        service.contexts.say(session, said)
+
+
+def _positions(given: Any) -> list[int]:
+    if not isinstance(given, list) or len(given) > MOST_POSITIONS or any(type(one) is not int for one in given):
+        raise DefinitionError(
+            Fault(f"ack: a list of at most {MOST_POSITIONS} positions", repr(given)[:80], Mark("message"))
+        )
+    return given
+
+
+class EventStream(Connection):
+    """Server-sent events: what is sent is taken from `parts` by the response."""
+
+    def __init__(self) -> None:
+        self.parts: asyncio.Queue[str | None] = asyncio.Queue(maxsize=16)
+        self.closed = False
+
+    async def send(self, text: str, position: int | None) -> None:
+        """See `Connection.send`."""
+        if self.closed:
+            raise Gone
+        kind = "message" if position is None else "delivery"
+        line = f"id: {position}\n" if position is not None else ""
+        await self.parts.put(f"{line}event: {kind}\ndata: {text}\n\n")
+
+    async def close(self, code: int, reason: str) -> None:
+        """See `Connection.close`; the reason is the last event."""
+        if not self.closed:
+            self.closed = True
+            last = orjson.dumps({"code": code, "reason": reason}).decode()
+            while self.parts.full():
+                self.parts.get_nowait()
+            self.parts.put_nowait(None if code == NORMAL else f"event: close\ndata: {last}\n\n")
+
+
+@router.get("/clients/{id}/events", response_class=StreamingResponse)
+async def events(id: str, token: Receiver, service: Annotated[Service, Depends(service_of)]) -> StreamingResponse:
+    """The deliveries of a client as server-sent events, for browsers; acknowledge with POST /clients/{id}/acks."""
+    _check_known(service, id)
+    connection = EventStream()
+    session = await service.desk.connect(id, connection, "sse")
+    log.info("client connected client=%s kind=sse session=%d", id, session.connections)
+    return StreamingResponse(
+        _event_stream(session, connection, service),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _event_stream(session: Session, connection: EventStream, service: Service) -> AsyncIterator[str]:
+    sending = asyncio.create_task(_pump(session, connection, service))
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(service.config.limits.ping_seconds):
+                    part = await connection.parts.get()
+            except TimeoutError:
+                part = ": still here\n\n"
+            if part is None:
+                return
+            yield part
+            if connection.closed and connection.parts.empty():
+                return
+    finally:
+        connection.closed = True
+        service.desk.disconnect(session, connection)
+        sending.cancel()
+        log.info("client gone client=%s kind=sse", session.client.id)
+
+
+@router.post("/clients/{id}/acks")
+@router.post("/clients/{id}/messages")
+async def messages(
+    id: str, request: Request, token: Receiver, service: Annotated[Service, Depends(service_of)]
+) -> JSONResponse:
+    """The messages that a WebSocket carries, for clients that have none: `{"ack": [positions]}`, `{"readings": …}`."""
+    _check_known(service, id)
+    body = await read_body(request, service.config.limits.message_bytes)
+    session = service.desk.session(id)
+    fault = hear(body, session, service)
+    if fault:
+        raise DefinitionError(fault)
+    await service.outcomes.put([])
+    return JSONResponse({"waiting": len(session.waiting.waiting), "in_flight": len(session.waiting.in_flight)})
+
+
+@router.get("/clients/{id}/waiting")
+async def waiting(
+    id: str, token: Receiver, service: Annotated[Service, Depends(service_of)], limit: int = 100
+) -> dict[str, Any]:
+    """What waits for a client, most urgent first, at most `limit` of it; −1 is withheld. For people who look."""
+    _check_known(service, id)
+    session = service.desk.session(id)
+    ordered = sorted(session.waiting.waiting.values(), key=lambda one: (one.priority % 1_000, one.turn))
+    return {
+        "client": id,
+        "connected": session.connection is not None,
+        "context": session.context(service.desk.registry.settings),
+        "queued": session.waiting.queued,
+        "outcomes": dict(session.waiting.settled),
+        "waiting": len(session.waiting.waiting),
+        "in_flight": sorted(session.waiting.in_flight),
+        "first": [
+            {
+                "position": one.position,
+                "priority": one.priority,
+                "level": one.level,
+                "subscription": one.subscription,
+                "entity": one.entity,
+                "attempts": one.attempts,
+                "expires": one.expires,
+            }
+            for one in ordered[: max(0, min(limit, 1_000))]
+        ],
+    }
+
+
+def _check_known(service: Service, id: str) -> None:
+    if not service.desk.known(id):
+        raise Unknown(Fault("a known client", id[:80], Mark("request"), "declare it with PUT /clients/{id}"))

@@ -1,0 +1,171 @@
+"""Who is let in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from nearcast.errors import AccessError, RightError, SessionError, SetupError
+from nearcast.server.access import allow, bearer, tokens_from
+from nearcast.server.app import create_app, listen
+from nearcast.server.config import ServerConfig, loopback
+from tests.server.conftest import received, run, running, unit
+
+TOKENS = tokens_from("sensor:aaa:publish phone:bbb:receive=a ops:c:c:manage,receive,publish")
+
+
+def test_tokens_are_read_from_one_text() -> None:
+    """A name, a secret that may hold colons, rights; receive may be bound to a client."""
+    sensor, phone, ops = TOKENS
+    assert ("sensor", "aaa", {"publish"}) == (sensor.name, sensor.secret, sensor.rights)
+    assert ({"receive"}, {"a"}) == (phone.rights, phone.clients)
+    assert ("c:c", frozenset()) == (ops.secret, ops.clients)
+
+
+@pytest.mark.parametrize("text", ["secret", "a:b", "a:b:", "a:b:read", "a::publish", ":b:publish"])
+def test_a_token_that_is_not_one_is_refused_without_telling_it(text: str) -> None:
+    """The error names the place, not the secret."""
+    with pytest.raises(SetupError, match="word 1") as caught:
+        tokens_from(text)
+    assert "b:" not in str(caught.value).replace("DASHBOARD:", "").replace("dashboard:SECRET", "")
+
+
+def test_rights_are_checked() -> None:
+    """Without, with a wrong, with a lesser token; for another client."""
+    assert allow(TOKENS, "aaa", "publish") == TOKENS[0]
+    assert allow((), None, "manage") is None
+    with pytest.raises(AccessError, match="got none"):
+        allow(TOKENS, None, "publish")
+    with pytest.raises(AccessError, match="not known"):
+        allow(TOKENS, "zzz", "publish")
+    with pytest.raises(RightError, match="sensor"):
+        allow(TOKENS, "aaa", "manage")
+    with pytest.raises(RightError, match="client b"):
+        allow(TOKENS, "bbb", "receive", "b")
+
+
+def test_a_token_comes_in_the_header_or_the_query() -> None:
+    """The header wins."""
+    assert ("x", "y", "y", None) == (bearer("Bearer x", "y"), bearer(None, "y"), bearer("Basic x", "y"), bearer(None))
+
+
+def test_it_refuses_to_listen_beyond_loopback_without_tokens() -> None:
+    """Both the application and the socket."""
+    config = ServerConfig(Path("unused"), host="0.0.0.0")
+    with pytest.raises(SetupError, match="NEARCAST_TOKENS"):
+        create_app(config)
+    with pytest.raises(SetupError, match="NEARCAST_TOKENS"):
+        listen(config)
+    ServerConfig(Path("unused"), host="0.0.0.0", tokens=TOKENS).check()
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    """With what to do."""
+    with listen(ServerConfig(Path("unused"), port=0)) as first:
+        first.listen()
+        with pytest.raises(SetupError, match="choose another port"):
+            listen(ServerConfig(Path("unused"), port=first.getsockname()[1]))
+
+
+def test_loopback_is_known() -> None:
+    """By name and address."""
+    assert all(loopback(host) for host in ("localhost", "127.0.0.1", "127.9.9.9", "::1"))
+    assert not any(loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "example.org", ""))
+
+
+def test_every_door_asks_for_its_token() -> None:
+    """401 without, 403 with a lesser one; the stream refuses with a code that the client library understands."""
+
+    async def test() -> None:
+        async with running(tokens=TOKENS) as server:
+            for method, path in (("POST", "/events"), ("GET", "/clients"), ("GET", "/status"), ("GET", "/metrics")):
+                assert 401 == (await server.http.request(method, path)).status_code
+                lesser = {"Authorization": "Bearer bbb"}
+                assert 403 == (await server.http.request(method, path, headers=lesser)).status_code
+            assert (
+                403
+                == (await server.http.get("/clients/b/waiting", headers={"Authorization": "Bearer bbb"})).status_code
+            )
+            for token, error in ((None, AccessError), ("zzz", AccessError), ("aaa", RightError)):
+                async with server.client("a", token=token) as client:
+                    with pytest.raises(error):
+                        await received(client, 1)
+
+    run(test)
+
+
+def test_a_publisher_cannot_manage() -> None:
+    """Control events need the right, also through POST /events; with it, a client gets what it asks for."""
+
+    async def test() -> None:
+        async with running(tokens=TOKENS) as server:
+            control = {**unit("c1"), "type": "nearcast.client", "data": {"client": "a"}}
+            async with server.publisher(token="aaa") as publisher:
+                with pytest.raises(RightError):
+                    await publisher.publish([control])
+            server.http.headers["Authorization"] = "Bearer c:c"
+            await server.declare("a")
+            async with server.publisher(token="aaa") as publisher, server.client("a", token="bbb") as client:
+                await publisher.publish([unit("e1")])
+                server.pipeline.decide()
+                assert "e1" == (await received(client, 1))[0].event["id"]
+
+    run(test)
+
+
+def test_a_browser_gives_its_token_in_the_address() -> None:
+    """It can set no header on a WebSocket."""
+
+    async def test() -> None:
+        async with running(tokens=TOKENS) as server:
+            server.http.headers["Authorization"] = "Bearer c:c"
+            await server.declare("a")
+            async with connect(f"ws{server.url[4:]}/clients/a/stream?token=bbb") as socket:
+                assert '"hello"' in await socket.recv()
+
+    run(test)
+
+
+def test_without_tokens_pages_of_other_sites_are_kept_out() -> None:
+    """By their origin, and by a host name that only resolves to this machine."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
+                assert 401 == (await server.http.get("/clients", headers=headers)).status_code
+            assert 200 == (await server.http.get("/clients", headers={"Origin": "http://localhost:3000"})).status_code
+            async with connect(f"ws{server.url[4:]}/clients/a/stream", origin="https://evil.example") as socket:
+                with pytest.raises(ConnectionClosed) as caught:
+                    await socket.recv()
+            assert caught.value.rcvd and 4401 == caught.value.rcvd.code
+
+    run(test)
+
+
+def test_an_unknown_client_is_told() -> None:
+    """A typing error should not wait for ever."""
+
+    async def test() -> None:
+        async with running() as server:
+            with pytest.raises(SessionError, match="PUT /clients"):
+                await received(server.client("nobody"), 1)
+            assert 404 == (await server.http.get("/clients/nobody/waiting")).status_code
+
+    run(test)
+
+
+def test_the_description_is_open() -> None:
+    """OpenAPI names every path and the token."""
+
+    async def test() -> None:
+        async with running() as server:
+            found = (await server.http.get("/openapi.json")).json()
+            assert {"/events", "/clients/{id}", "/subscriptions/{id}", "/settings", "/status"} <= found["paths"].keys()
+            assert "HTTPBearer" in found["components"]["securitySchemes"]
+            assert 200 == (await server.http.get("/docs")).status_code
+
+    run(test)

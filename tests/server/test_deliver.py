@@ -1,0 +1,384 @@
+"""From publishing to an acknowledged delivery, through a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+
+from nearcast.errors import SessionError
+from nearcast.model.columns import to_events
+from nearcast.server.config import Limits
+from tests.server.conftest import Running, received, run, running, unit, until
+
+
+def outcomes(server: Running) -> dict[int, str]:
+    """How the deliveries ended, by the event's position."""
+    rows = server.journal.read("outcomes", 0, 1_000_000).to_pylist()
+    assert len(rows) == len({(row["client"], row["event"]) for row in rows}), "a delivery ends once"
+    return {row["event"]: row["outcome"] for row in rows}
+
+
+def waiting(server: Running, client: str = "a") -> Any:
+    return server.service.desk.session(client).waiting
+
+
+async def raw(socket: ClientConnection, kind: str) -> Any:
+    """The next message of this kind, of a client that does only what the test does."""
+    async with asyncio.timeout(10):
+        while kind not in (message := orjson.loads(await socket.recv())):
+            pass
+    return message
+
+
+def socket_of(server: Running, client: str = "a") -> Any:
+    return connect(f"ws{server.url[4:]}/clients/{client}/stream")
+
+
+def test_an_event_goes_from_the_publisher_to_the_client_and_its_outcome_into_the_journal() -> None:
+    """Published over HTTP, decided, delivered over a WebSocket, acknowledged, settled in the journal."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            async with server.client("a") as client:
+                [position] = await server.publish(unit("e1", size=10))
+                [delivery] = await received(client, 1)
+                assert (position, 0, "all-a", 2, 1) == (
+                    delivery.position,
+                    delivery.priority,
+                    delivery.subscription,
+                    delivery.level,
+                    delivery.attempt,
+                )
+                assert {"size": 10} == delivery.event["data"]
+                await until(lambda: server.journal.end("outcomes"))
+            [outcome] = server.journal.read("outcomes", 0, 10).to_pylist()
+            assert ("a", position, "acknowledged", 0, 1) == tuple(
+                outcome[name] for name in ("client", "event", "outcome", "priority", "attempts")
+            )
+            assert outcome["queued"] <= outcome["sent"] <= outcome["settled"]
+
+    run(test)
+
+
+SETTINGS = {
+    "awareness": {"bandwidth": {"maximum": 3750}},
+    "roles": {
+        "leader": {"attack": {"all-a": [1, 1]}},
+        "scout": {"attack": {"all-a": [0.3, 1]}},
+        "cook": {"lunch": {"all-a": [0, 1]}},
+    },
+}
+
+
+async def declare_roles(server: Running, role: str = "leader", task: str = "attack", bandwidth: float = 1000) -> None:
+    """Client a in a role, in the worst context; its subscription's two atoms: type, and a size."""
+    (await server.http.put("/settings", json=SETTINGS)).raise_for_status()
+    body = {"role": role, "task": task, "readings": {"bandwidth": bandwidth}}
+    (await server.http.put("/clients/a", json=body)).raise_for_status()
+    filter = "type = 'unit' OR size > 1000"
+    (await server.http.put("/subscriptions/all-a", json={"client": "a", "filter": filter})).raise_for_status()
+
+
+def test_a_change_of_role_reorders_what_waits() -> None:
+    """By one look-up each: to a scout the same events matter little; said over the WebSocket, it holds at once."""
+
+    async def test() -> None:
+        async with running() as server:
+            await declare_roles(server)
+            positions = await server.publish(*(unit(str(number)) for number in range(3)))
+            await until(lambda: len(waiting(server).waiting) == 3)
+            assert {0: 3} == waiting(server).by_priority()
+            async with socket_of(server) as socket:
+                await socket.send('{"role": "scout", "task": "attack"}')
+                await until(lambda: {2: 3} == waiting(server).by_priority() or waiting(server).in_flight)
+            await until(lambda: {2: 3} == waiting(server).by_priority())
+            positions += await server.publish(unit("urgent", size=2000))
+            await until(lambda: len(waiting(server).waiting) == 4)
+            async with server.client("a") as client:
+                assert [(positions[3], 0), *((one, 2) for one in positions[:3])] == [
+                    (one.position, one.priority) for one in await received(client, 4)
+                ]
+            events = to_events(server.journal.read("events", 0, 100))
+            assert "nearcast/server/said" in [event.source for event in events]
+            assert "scout" == (await server.http.get("/clients/a")).json()["role"]
+
+    run(test)
+
+
+def test_a_role_that_does_not_select_it_withholds_it_until_another_does() -> None:
+    """Nothing is dropped: the cook becomes a leader and gets what waited."""
+
+    async def test() -> None:
+        async with running() as server:
+            await declare_roles(server)
+            await server.publish(unit("e"))
+            await until(lambda: len(waiting(server).waiting) == 1)
+            (await server.http.put("/clients/a", json={"role": "cook", "task": "lunch"})).raise_for_status()
+            assert {-1: 1} == waiting(server).by_priority()
+            async with server.client("a") as client:
+                await client.connected()
+                await client.say(role="leader", task="attack")
+                assert ["e"] == [one.event["id"] for one in await received(client, 1)]
+
+    run(test)
+
+
+def test_readings_change_priorities_at_once_and_are_journaled_when_a_class_changes() -> None:
+    """Many readings of one class make few events; the newest counts here all the same."""
+
+    async def test() -> None:
+        async with running(limits=Limits(reading_seconds=60.0)) as server:
+            await declare_roles(server, role="scout", bandwidth=3750)
+            async with server.client("a") as client:
+                await client.connected()
+                for number in range(50):
+                    await client.say(readings={"bandwidth": 100.0 + number})
+                await until(lambda: server.service.desk.registry.clients["a"].readings["bandwidth"] == 149.0)
+                await server.publish(unit("e"))
+                [delivery] = await received(client, 1)
+                assert (0, 2) == (delivery.level, delivery.priority)
+            said = [
+                event for event in to_events(server.journal.read("events", 0, 100)) if event.source.endswith("said")
+            ]
+            assert 1 <= len(said) <= 2
+
+    run(test)
+
+
+def test_the_last_reading_reaches_the_journal_when_the_server_ends() -> None:
+    """What was held back for want of urgency is written at the end."""
+
+    async def test() -> None:
+        async with running(limits=Limits(reading_seconds=60.0)) as server:
+            await server.declare("a")
+            async with server.client("a") as client:
+                await client.connected()
+                for battery in (90.0, 80.0, 70.0):
+                    await client.say(readings={"battery": battery})
+                await until(lambda: server.service.desk.registry.clients["a"].readings.get("battery") == 70.0)
+            journal = server.journal
+        async with running(journal) as server:
+            assert 70.0 == (await server.http.get("/clients/a")).json()["readings"]["battery"]
+
+    run(test)
+
+
+def test_what_outlives_its_time_expires() -> None:
+    """Also where nobody is connected, with its outcome."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a", ttl=0.2)
+            [position] = await server.publish(unit("e"))
+            await until(lambda: outcomes(server) == {position: "expired"})
+            assert 0 == waiting(server).balance()
+
+    run(test)
+
+
+def test_of_an_entity_only_the_newest_waits() -> None:
+    """The older ones end as conflated; the client gets one event of each."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a", conflate=True)
+            positions = await server.publish(*(unit(str(number), f"u{number % 2}") for number in range(10)))
+            await until(lambda: len(waiting(server).waiting) == 2)
+            async with server.client("a") as client:
+                found = await received(client, 2)
+            assert {"8", "9"} == {one.event["id"] for one in found}
+            await until(lambda: len(outcomes(server)) == 10)
+            assert dict.fromkeys(positions[:-2], "conflated").items() <= outcomes(server).items()
+
+    run(test)
+
+
+def test_beyond_the_limit_the_oldest_of_the_least_urgent_overflow() -> None:
+    """Memory is bounded, and everything dropped has its reason."""
+
+    async def test() -> None:
+        async with running(limits=Limits(waiting=5)) as server:
+            await server.declare("a")
+            positions = await server.publish(*(unit(str(number)) for number in range(20)))
+            await until(lambda: len(outcomes(server)) == 15)
+            assert dict.fromkeys(positions[:15], "overflowed") == outcomes(server)
+
+    run(test)
+
+
+def test_ended_subscriptions_and_removed_clients_get_nothing_more() -> None:
+    """What waits for them ends as unsubscribed; what is decided later, too."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a", "b")
+            first, second = await server.publish(unit("1"), unit("2"))
+            await until(lambda: len(waiting(server).waiting) == 2)
+            await server.http.delete("/subscriptions/all-a")
+            await server.http.delete("/clients/b")
+            await until(lambda: server.journal.end("outcomes") == 4)
+            rows = server.journal.read("outcomes", 0, 10).to_pylist()
+            assert {("a", first), ("a", second), ("b", first), ("b", second)} == {
+                (row["client"], row["event"]) for row in rows if row["outcome"] == "unsubscribed"
+            }
+
+    run(test)
+
+
+def test_a_new_connection_takes_the_session_over() -> None:
+    """The old one is closed with a code, and the new one gets what is not acknowledged, as second attempts."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            old, new = server.client("a", automatic=False), server.client("a")
+            await server.publish(unit("1"), unit("2"))
+            assert ["1", "2"] == [one.event["id"] for one in await received(old, 2)]
+            found = await received(new, 2)
+            assert [("1", 2), ("2", 2)] == [(one.event["id"], one.attempt) for one in found]
+            with pytest.raises(SessionError, match="took over"):
+                await received(old, 1)
+            await new.close()
+
+    run(test)
+
+
+def test_what_is_not_acknowledged_comes_again_in_its_order_and_before_newer_ones() -> None:
+    """After a lost connection."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            positions = await server.publish(*(unit(str(number)) for number in range(4)))
+            async with socket_of(server) as socket:
+                assert positions == [(await raw(socket, "delivery"))["delivery"] for _ in range(4)]
+                await socket.send(orjson.dumps({"ack": [positions[1]]}).decode())
+                assert {"settled": [positions[1]]} == await raw(socket, "settled")
+            positions += await server.publish(unit("new"))
+            async with socket_of(server) as socket:
+                found = [await raw(socket, "delivery") for _ in range(4)]
+            assert [(positions[0], 2), (positions[2], 2), (positions[3], 2), (positions[4], 1)] == [
+                (one["delivery"], one["attempt"]) for one in found
+            ]
+
+    run(test)
+
+
+def test_an_acknowledgement_from_before_a_reconnection_counts() -> None:
+    """Also one for what the server does not know as sent; one for nothing is confirmed, so that it may be forgotten."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            [position] = await server.publish(unit("1"))
+            await until(lambda: len(waiting(server).waiting) == 1)
+            await server.http.post("/clients/a/acks", json={"ack": [position, 999]})
+            assert {position: "acknowledged"} == outcomes(server)
+
+    run(test)
+
+
+def test_a_slow_client_gets_the_urgent_first_and_little_is_in_flight() -> None:
+    """With a stated bandwidth of 16 kbit/s, 2,000 bytes a second, an urgent event overtakes what waits."""
+
+    async def test() -> None:
+        async with running() as server:
+            (await server.http.put("/clients/a", json={"readings": {"bandwidth": 16}})).raise_for_status()
+            body = {"client": "a", "filter": "type = 'unit' OR size > 5", "relevance": [0.3, 1]}
+            (await server.http.put("/settings", json=SETTINGS)).raise_for_status()
+            (await server.http.put("/subscriptions/s", json=body)).raise_for_status()
+            await server.publish(*(unit(str(number), text="x" * 400) for number in range(30)))
+            async with server.client("a") as client:
+                await received(client, 2)
+                await server.publish(unit("urgent", size=10))
+                found = await received(client, 4)
+                assert "urgent" in [one.event["id"] for one in found]
+                assert len(waiting(server).in_flight) <= 8
+                assert len(waiting(server).waiting) > 10
+
+    run(test)
+
+
+def test_a_fast_client_gets_many_at_once() -> None:
+    """Thousands of deliveries, each once, in order."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            async with server.client("a") as client:
+                await client.connected()
+                positions = await server.publish(*(unit(str(number)) for number in range(3_000)))
+                assert positions == [one.position for one in await received(client, 3_000, 30.0)]
+                await until(lambda: server.journal.end("outcomes") == 3_000)
+            assert (0, 0) == (client.duplicates, waiting(server).balance())
+
+    run(test)
+
+
+def test_payloads_that_are_not_in_memory_are_read_from_the_journal() -> None:
+    """Memory holds few of them; what waits is complete all the same."""
+
+    async def test() -> None:
+        async with running(limits=Limits(cache_bytes=2_000)) as server:
+            await server.declare("a")
+            await server.publish(*(unit(str(number), text="x" * 300) for number in range(200)))
+            await until(lambda: len(waiting(server).waiting) == 200)
+            async with server.client("a") as client:
+                assert [str(number) for number in range(200)] == [
+                    one.event["id"] for one in await received(client, 200)
+                ]
+
+    run(test)
+
+
+def test_a_message_that_means_nothing_is_answered_and_the_connection_goes_on() -> None:
+    """A notice says what was expected."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            async with socket_of(server) as socket:
+                for bad in (
+                    "{",
+                    "[]",
+                    '{"ack": [1.5]}',
+                    '{"colour": 1}',
+                    '{"readings": {"bandwidth": "fast"}}',
+                    '{"position": {"x": 1}}',
+                ):
+                    await socket.send(bad)
+                    assert {"expected", "came"} <= (await raw(socket, "notice"))["notice"]["fault"].keys()
+                await socket.send('{"ping": 1.5}')
+                assert {"pong": 1.5} == await raw(socket, "pong")
+
+    run(test)
+
+
+def test_server_sent_events_carry_the_same_and_acknowledgements_come_by_post() -> None:
+    """The id is the position; only the explicit acknowledgement settles."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            positions = await server.publish(unit("1"), unit("2"))
+            async with asyncio.timeout(10), server.http.stream("GET", "/clients/a/events") as response:
+                assert "text/event-stream" in response.headers["content-type"]
+                ids: list[int] = []
+                async for line in response.aiter_lines():
+                    ids += [int(line[4:])] if line.startswith("id: ") else []
+                    if len(ids) == 2:
+                        break
+            answer = await server.http.post("/clients/a/acks", json={"ack": ids[:1]})
+            assert (positions, 200, {positions[0]: "acknowledged"}) == (ids, answer.status_code, outcomes(server))
+            await until(lambda: server.service.desk.session("a").connection is None)
+            assert [positions[1]] == [
+                one["position"] for one in (await server.http.get("/clients/a/waiting")).json()["first"]
+            ]
+            assert 422 == (await server.http.post("/clients/a/acks", json={"ack": "all"})).status_code
+
+    run(test)

@@ -1,0 +1,230 @@
+"""Publishing over HTTP: every form of CloudEvents, and every way to be wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from nearcast.journal.memory import Abort, MemoryJournal, Pause
+from nearcast.language.cloudevents import write_event
+from nearcast.model.columns import to_events
+from nearcast.model.event import Event
+from nearcast.server.binding import STRUCTURED, header_value, read_request
+from nearcast.server.config import Limits
+from tests.server.conftest import Running, run, running, unit, until
+
+BATCHED = "application/cloudevents-batch+json"
+SHARED = Path(os.environ.get("NEARCAST_SHARED", Path(__file__).parents[3] / "shared"))
+FEATURE = SHARED / "data/cloudevents_conformance/features/http-protocol-binding.feature"
+
+
+def stored(server: Running) -> list[Event]:
+    return to_events(server.journal.read("events", 0, 1_000_000))
+
+
+async def post(server: Running, content: Any, content_type: str = STRUCTURED, **headers: str) -> Any:
+    body = content if isinstance(content, bytes) else orjson.dumps(content)
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return await server.http.post("/events", content=body, headers={"Content-Type": content_type, **names})
+
+
+def test_a_structured_event_is_kept_as_it_came() -> None:
+    """The payload in the journal is the body, byte by byte."""
+
+    async def test() -> None:
+        async with running() as server:
+            body = b'{"specversion": "1.0", "id": "1", "type": "t",  "source": "s", "data": {"n": 1.50}}'
+            answer = await post(server, body, "application/cloudevents+json; charset=utf-8")
+            assert (202, {"positions": [1], "faults": []}) == (answer.status_code, answer.json())
+            [event] = stored(server)
+            assert (body, (("n", 1.5),)) == (event.payload, event.attributes[-1:])
+
+    run(test)
+
+
+def test_a_binary_event_has_its_attributes_in_headers() -> None:
+    """Headers are percent-decoded; JSON data is data, other data is base 64."""
+
+    async def test() -> None:
+        async with running() as server:
+            headers = {"ce_specversion": "1.0", "ce_type": "t", "ce_source": "s", "ce_subject": "Euro%20%E2%82%AC"}
+            assert 202 == (await post(server, {"n": 1}, "application/json", ce_id="1", **headers)).status_code
+            assert 202 == (await post(server, b"\x00\xff", "image/png", ce_id="2", **headers)).status_code
+            assert 202 == (await post(server, b"hello", "text/plain", ce_id="3", **headers)).status_code
+            first, second, third = (write_event(event) for event in stored(server))
+            assert ("Euro €", {"n": 1}, "application/json") == (
+                first["subject"],
+                first["data"],
+                first["datacontenttype"],
+            )
+            assert ("AP8=", "hello") == (second["data_base64"], third["data"])
+
+    run(test)
+
+
+def test_of_a_batch_the_good_ones_are_taken_and_the_bad_ones_answered_and_buried() -> None:
+    """Each by its index, with what was expected; the dead letters have the reason and the content."""
+
+    async def test() -> None:
+        async with running() as server:
+            batch = [unit("1"), {"specversion": "1.0"}, unit("2"), 7, unit("3", n=2**70 + 1)]
+            body = str(batch).replace("'", '"').encode()
+            answer = await post(server, body, BATCHED)
+            assert (202, [1, None, 2, None, None]) == (answer.status_code, answer.json()["positions"])
+            assert [1, 3, 4] == [fault["index"] for fault in answer.json()["faults"]]
+            assert "event 1" == answer.json()["faults"][0]["where"]
+            await until(lambda: server.journal.end("dead letters") == 3)
+            letters = server.journal.read("dead letters", 0, 10).to_pylist()
+            assert (b'{"specversion":"1.0"}', True) == (letters[0]["content"], "expected id" in letters[0]["reason"])
+
+    run(test)
+
+
+def test_publishing_again_answers_the_position_it_has() -> None:
+    """Source and id identify an event."""
+
+    async def test() -> None:
+        async with running() as server:
+            first = await post(server, [unit("1"), unit("2")], BATCHED)
+            again = await post(server, [unit("2"), unit("3"), unit("1")], BATCHED)
+            assert ([1, 2], [2, 3, 1]) == (first.json()["positions"], again.json()["positions"])
+
+    run(test)
+
+
+BAD: list[tuple[str, bytes, str, int]] = [
+    ("malformed JSON", b'{"specversion": ', STRUCTURED, 400),
+    ("NaN", b'{"specversion":"1.0","id":"1","type":"t","source":"s","data":{"n":NaN}}', STRUCTURED, 400),
+    ("no id", b'{"specversion":"1.0","type":"t","source":"s"}', STRUCTURED, 400),
+    ("another version", b'{"specversion":"0.3","id":"1","type":"t","source":"s"}', STRUCTURED, 400),
+    ("no object", b"[]", STRUCTURED, 400),
+    ("not UTF-8", b'{"specversion":"1.0","id":"\xff","type":"t","source":"s"}', STRUCTURED, 400),
+    ("coordinates", orjson.dumps(unit("1", lon=500, lat=0)), STRUCTURED, 400),
+    ("a clock far off", orjson.dumps({**unit("1"), "time": "2099-01-01T00:00:00Z"}), STRUCTURED, 400),
+    ("deep", b'{"specversion":"1.0","id":"1","type":"t","source":"s","data":' + b"[" * 5000 + b"]" * 5000 + b"}", STRUCTURED, 400),
+    ("too large", b" " * (1 << 20) + b"{}", STRUCTURED, 413),
+    ("too large a batch", b"[" + b" " * (8 << 20) + b"]", BATCHED, 413),
+    ("no array", b"{}", BATCHED, 400),
+    ("other content", b"{}", "application/json", 415),
+    ("Avro", b"", "application/cloudevents+avro", 415),
+    ("a control event that means nothing", orjson.dumps({**unit("1"), "type": "nearcast.client", "data": {"role": 7}}), STRUCTURED, 400),
+    ("an unknown control event", orjson.dumps({**unit("1"), "type": "nearcast.other"}), STRUCTURED, 400),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "content_type", "status"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_bad_input_is_answered_and_nothing_else_stops(body: bytes, content_type: str, status: int) -> None:
+    """What was expected, what came, where and what to do; then a good event is taken."""
+
+    async def test() -> None:
+        async with running() as server:
+            answer = await post(server, body, content_type)
+            assert (status, True) == (
+                answer.status_code,
+                {"expected", "came", "where", "advice"} <= answer.json().keys(),
+            )
+            assert 202 == (await post(server, unit("good"))).status_code
+            assert ["good"] == [event.id for event in stored(server)]
+
+    run(test)
+
+
+def test_a_body_without_a_length_is_cut_off_at_the_limit() -> None:
+    """Chunks are counted as they come."""
+
+    async def chunks() -> Any:
+        for _ in range(40):
+            yield b" " * 65_536
+
+    async def test() -> None:
+        async with running() as server:
+            answer = await server.http.post("/events", content=chunks(), headers={"Content-Type": STRUCTURED})
+            assert 413 == answer.status_code
+
+    run(test)
+
+
+def test_an_event_of_an_unknown_channel_is_refused() -> None:
+    """Where channels are defined, every event needs one."""
+
+    async def test() -> None:
+        async with running() as server:
+            document = {"channels": {"ops": {"coordinates": "planar", "types": ["unit"]}}}
+            assert 200 == (await server.http.put("/settings", json=document)).status_code
+            assert 202 == (await post(server, unit("1", x=1, y=2))).status_code
+            assert 400 == (await post(server, {**unit("2"), "type": "chat"})).status_code
+            assert 400 == (await post(server, unit("3", lon=1, lat=2))).status_code
+
+    run(test)
+
+
+def test_without_room_publishers_are_told_to_come_back() -> None:
+    """503 with Retry-After, and nothing is lost: the client library publishes again."""
+
+    async def test() -> None:
+        journal = MemoryJournal([Pause("events", 1, 0.4, "append")])
+        async with running(journal, limits=Limits(intake_events=2)) as server:
+            answers = await asyncio.gather(*(post(server, unit(str(number))) for number in range(10)))
+            refused = [answer for answer in answers if answer.status_code == 503]
+            assert refused and all(answer.headers["Retry-After"] == "1" for answer in refused)
+            async with server.publisher() as publisher:
+                assert not (await publisher.publish([unit(str(number)) for number in range(10)])).faults
+            assert {str(number) for number in range(10)} == {event.id for event in stored(server)}
+
+    run(test)
+
+
+def test_a_journal_that_fails_is_told_and_the_next_event_is_taken() -> None:
+    """Nothing is answered as durable that is not."""
+
+    async def test() -> None:
+        async with running(MemoryJournal([Abort("events", 1, "append")])) as server:
+            answer = await post(server, unit("1"))
+            assert (503, "5") == (answer.status_code, answer.headers["Retry-After"])
+            assert 202 == (await post(server, unit("1"))).status_code
+
+    run(test)
+
+
+@pytest.mark.data
+def test_the_conformance_feature_of_the_http_binding_holds() -> None:
+    """Every scenario of the CloudEvents conformance tests: attributes and data as its tables say."""
+    if not FEATURE.exists():
+        pytest.skip(f"needs {FEATURE}; set NEARCAST_SHARED")
+    scenarios = re.split(r"Scenario Outline:", FEATURE.read_text())[1:]
+    checked = 0
+    for scenario in scenarios:
+        request = re.search(r'HTTP request\s+"""\n(.*?)\n\s*"""', scenario, re.DOTALL)
+        assert request
+        for content_type in re.findall(r"\| (application/\S.*?)\s*\|\n?", scenario.partition("Examples:")[2]):
+            _check_scenario(request[1].replace("<contentType>", content_type), scenario, content_type)
+            checked += 1
+    assert 4 == checked
+
+
+def _check_scenario(request: str, scenario: str, content_type: str) -> None:
+    head, _, body = request.partition("\n\n")
+    lines = [line.strip() for line in head.splitlines()][1:]
+    headers = [(name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+    [came] = read_request(headers, body.strip().encode(), 1 << 20)
+    expected = dict(re.findall(r"\|\s+(\w+)\s+\|\s+(.*?)\s+\|\n", scenario.partition("Examples:")[0]))
+    del expected["key"]
+    expected = {name: value.replace("<contentType>", content_type) for name, value in expected.items()}
+    assert expected == {name: value for name, value in came.document.items() if name != "data"}
+    assert {"message": "Hello World!"} == came.document["data"]
+
+
+def test_header_values_are_decoded() -> None:
+    """Percent-encoding and quotes, and what cannot be decoded is not lost."""
+    assert ("Euro € 😀", 'a "b"', "100%", "\ufffd") == (
+        header_value("Euro%20%E2%82%AC%20%F0%9F%98%80"),
+        header_value('"a \\"b\\""'),
+        header_value("100%"),
+        header_value("%FF"),
+    )

@@ -1,0 +1,252 @@
+"""Servers that die and come back: nothing is lost, nothing comes twice, the order of an entity is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from nearcast.client import Client, Delivery, Publisher
+from nearcast.journal.memory import MemoryJournal
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.server.outcomes import Mark, Watermark, unsettled
+from nearcast.server.payloads import Payloads
+from tests.server.conftest import received, run, running, unit, until
+from tests.server.fake_pipeline import FakePipeline
+
+PROGRAM = """
+import logging, sys
+from pathlib import Path
+from nearcast.server.app import serve
+from nearcast.server.config import ServerConfig
+logging.basicConfig(level=logging.INFO)
+serve(ServerConfig(Path(sys.argv[1]), port=int(sys.argv[2])))
+"""
+
+
+class Process:
+    """A server of its own process on one port, which can be killed and started again."""
+
+    def __init__(self, path: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.path, self.url = path, f"http://127.0.0.1:{self.port}"
+        self.log = path.with_suffix(".log").open("ab")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-c", PROGRAM, str(self.path), str(self.port)]
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=dict(os.environ))
+
+    def end(self, with_signal: signal.Signals) -> int:
+        assert self.process
+        self.process.send_signal(with_signal)
+        return self.process.wait(15)
+
+    async def healthy(self) -> None:
+        async with asyncio.timeout(20), httpx.AsyncClient(base_url=self.url) as http:
+            while True:
+                try:
+                    if (await http.get("/health")).status_code == 200:
+                        return
+                except httpx.TransportError:
+                    pass
+                await asyncio.sleep(0.05)
+
+
+async def collect(client: Client, found: list[Delivery]) -> None:
+    async for delivery in client.deliveries():
+        found.append(delivery)
+        await asyncio.sleep(random.random() * 0.002)
+
+
+@pytest.mark.faults
+def test_killing_the_server_again_and_again_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    """Clients that reconnect, a publisher that repeats itself, a pipeline that goes on: each event once, in order."""
+
+    async def test() -> None:
+        server = Process(tmp_path / "journal")
+        server.start()
+        journal = SqliteJournal(server.path)
+        pipeline = FakePipeline(journal)
+        await server.healthy()
+        await _declare(server.url)
+        clients = {id: Client(server.url, id) for id in ("a", "b")}
+        found: dict[str, list[Delivery]] = {id: [] for id in clients}
+        tasks = [asyncio.create_task(collect(clients[id], found[id])) for id in clients]
+        publishing = asyncio.create_task(_publish(server.url, 600))
+        tasks.append(asyncio.create_task(_decide(pipeline)))
+        for _ in range(4):
+            await asyncio.sleep(random.uniform(0.2, 0.6))
+            assert -signal.SIGKILL == server.end(signal.SIGKILL)
+            server.start()
+            await server.healthy()
+        positions = await publishing
+        await until(lambda: all(len(one) >= 600 for one in found.values()), 30.0)
+        await until(lambda: len(_outcomes(journal)) == 1_200)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for id, client in clients.items():
+            assert sorted(positions) == sorted(one.position for one in found[id])
+            _check_order(found[id])
+            assert client.connections >= 2
+            assert len(client._seen) < 600
+            await client.close()
+        assert {"acknowledged"} == set(_outcomes(journal).values())
+        assert 0 == server.end(signal.SIGTERM)
+
+    run(test)
+
+
+async def _declare(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url) as http:
+        for id in ("a", "b"):
+            (await http.put(f"/clients/{id}", json={})).raise_for_status()
+        body = {"clients": ["a", "b"], "filter": "type = 'unit'"}
+        (await http.put("/subscriptions/s", json=body)).raise_for_status()
+
+
+async def _publish(url: str, count: int) -> list[int]:
+    positions: list[int] = []
+    async with Publisher(url) as publisher:
+        for start in range(0, count, 20):
+            events = [unit(str(number), f"u{number % 7}", n=number) for number in range(start, start + 20)]
+            positions += [one for one in (await publisher.publish(events)).positions if one]
+            await asyncio.sleep(0.05)
+    return positions
+
+
+async def _decide(pipeline: FakePipeline) -> None:
+    while True:
+        await asyncio.to_thread(pipeline.decide)
+        await asyncio.sleep(0.03)
+
+
+def _check_order(found: list[Delivery]) -> None:
+    by_entity: dict[tuple[int, Any], list[int]] = defaultdict(list)
+    for one in found:
+        by_entity[one.priority, one.event["subject"]].append(one.position)
+    assert all(positions == sorted(positions) for positions in by_entity.values())
+
+
+def _outcomes(journal: SqliteJournal) -> dict[tuple[str, int], str]:
+    rows = journal.read("outcomes", 0, 1_000_000).to_pylist()
+    assert len(rows) == len({(row["client"], row["event"]) for row in rows}), "a delivery ends once"
+    return {(row["client"], row["event"]): row["outcome"] for row in rows}
+
+
+@pytest.mark.faults
+def test_a_server_that_is_asked_to_end_writes_what_it_knows(tmp_path: Path) -> None:
+    """SIGTERM: acknowledgements are flushed, clients come back to the next server, and nothing comes again."""
+
+    async def test() -> None:
+        server = Process(tmp_path / "journal")
+        server.start()
+        await server.healthy()
+        await _declare(server.url)
+        journal = SqliteJournal(server.path)
+        async with Client(server.url, "a") as client:
+            await client.connected()
+            [*_] = await _publish(server.url, 20)
+            FakePipeline(journal).decide()
+            await received(client, 20)
+            assert 0 == server.end(signal.SIGTERM)
+            assert 20 == len(_outcomes(journal))
+            server.start()
+            await server.healthy()
+            async with httpx.AsyncClient(base_url=server.url) as http:
+                assert 0 == (await http.get("/clients/a/waiting")).json()["queued"]
+            await client.connected()
+            assert 0 == client.duplicates
+        server.end(signal.SIGKILL)
+
+    run(test)
+
+
+def test_a_restarted_server_takes_up_what_is_not_settled() -> None:
+    """Everything decided while there was no server, and before; what is settled stays so."""
+
+    async def test() -> None:
+        journal = MemoryJournal()
+        async with running(journal) as server:
+            await server.declare("a")
+            positions = await server.publish(*(unit(str(number)) for number in range(10)))
+            async with server.client("a") as client:
+                assert positions[:4] == [one.position for one in await received(client, 4)]
+                await until(lambda: journal.end("outcomes") >= 4)
+        async with running(journal) as server, server.client("a") as client:
+            rest = 10 - journal.end("outcomes")
+            assert positions[10 - rest :] == [one.position for one in await received(client, rest)]
+
+    run(test)
+
+
+def test_a_client_library_forgets_what_is_settled_and_drops_what_comes_again() -> None:
+    """Its memory is what is in flight; repeated acknowledgements are harmless."""
+
+    async def test() -> None:
+        journal = MemoryJournal()
+        async with running(journal) as server, server.client("a", automatic=False) as client:
+            await server.declare("a")
+            [first, second] = await server.publish(unit("1"), unit("2"))
+            assert [first, second] == [one.position for one in await received(client, 2)]
+            await client.acknowledge(first)
+            await until(lambda: client._seen == {second: False})
+            await server.service.desk.session("a").connection.close(1012, "test")
+            await until(lambda: client.duplicates == 1)
+            await client.acknowledge(second)
+            await until(lambda: not client._seen)
+            assert client._arrived.empty()
+
+    run(test)
+
+
+def test_the_watermark_never_passes_what_is_not_settled(tmp_path: Path) -> None:
+    """A pair is written only when every delivery before it is settled."""
+    watermark = Watermark(tmp_path / "settled", "j")
+    assert Mark() == watermark.read()
+    watermark.advance(through=10, outcomes_end=7, oldest=3)
+    watermark.advance(through=20, outcomes_end=9, oldest=4)
+    assert Mark() == watermark.read()
+    watermark.advance(through=30, outcomes_end=15, oldest=12)
+    assert Mark(10, 7) == Watermark(tmp_path / "settled", "j").read()
+    watermark.advance(through=40, outcomes_end=30, oldest=None)
+    assert Mark(30, 15) == watermark.read()
+    assert Mark() == Watermark(tmp_path / "settled", "another journal").read()
+
+
+def test_a_damaged_watermark_costs_time_only(tmp_path: Path) -> None:
+    """The logs are read from their beginnings."""
+    (tmp_path / "settled").write_text("{")
+    assert Mark() == Watermark(tmp_path / "settled", "j").read()
+
+
+def test_from_a_mark_on_the_same_is_unsettled_as_from_the_beginning() -> None:
+    """Reading less of the logs changes nothing."""
+
+    async def test() -> None:
+        journal = MemoryJournal()
+        async with running(journal) as server:
+            await server.declare("a")
+            positions = await server.publish(*(unit(str(number)) for number in range(6)))
+            await until(lambda: server.service.desk.outstanding() == 6)
+            await server.http.post("/clients/a/acks", json={"ack": [*positions[:2], positions[4]]})
+        payloads = Payloads(journal, 1_000_000)
+        end = journal.end("deliveries")
+        for mark in (Mark(), Mark(positions[1], 2)):
+            pieces = unsettled(journal, payloads, mark, end)
+            assert [positions[2], positions[3], positions[5]] == [one.position for piece in pieces for one in piece]
+
+    run(test)
