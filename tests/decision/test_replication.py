@@ -137,7 +137,7 @@ def test_unsubscribing_ends_what_waits_for_it_only() -> None:
 
 
 def test_the_level_follows_the_present_role_or_the_default() -> None:
-    """A role and task with a vector that is not listed are not selected; those without a vector have the level itself."""
+    """A role with a vector that is not listed selects nothing; one without a vector has the level itself."""
     roles = Roles({("leader", "attack"): {}, ("scout", "attack"): {}}, default=("leader", "attack"))
     listed = {("leader", "attack"): 2}
     assert 2 == present_level(0, listed, Client("a"), roles)
