@@ -16,6 +16,7 @@ from nearcast.errors import DefinitionError, EventError, NearcastError
 
 COMMANDS = {
     "check": "Check definitions, thesis XML and event files; every fault with its place.",
+    "explain": "Explain why an event reached a client, or did not.",
     "match": "Print the ids of the events that a filter selects, like grep.",
     "replay": "Decide a history: who would have got what, at which priority.",
 }
