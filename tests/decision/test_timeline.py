@@ -64,9 +64,9 @@ def test_members_before_each_position(base: set[str], found: list[tuple[int, str
     members = Members(dict.fromkeys(base, here), [(q, name, here if joins else None) for q, name, joins in found])
     last = 0
     for position, (there, changed) in zip(sorted(at), members.walk(sorted(at)), strict=True):
-        joined = {name: True for name in base} | {name: joins for q, name, joins in found if q < position}
+        joined = dict.fromkeys(base, True) | {name: joins for q, name, joins in found if q < position}
         assert {name for name, inside in joined.items() if inside} == set(there)
         assert any(last <= q < position for q, _, _ in found) == changed
         last = position
-    final = {name: True for name in base} | {name: joins for _, name, joins in found}
+    final = dict.fromkeys(base, True) | {name: joins for _, name, joins in found}
     assert {name for name, inside in final.items() if inside} == set(members.after().base)
