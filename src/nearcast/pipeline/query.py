@@ -47,7 +47,7 @@ class Running:
                     self._park()
                 self._on_batch(batch, number)
             except Exception as error:
-                if self._stopping.is_set():
+                if self._stopping.is_set() and not self.query.isActive:
                     raise InterruptedError(INTERRUPTION) from None
                 self._failure = error
                 raise
