@@ -15,9 +15,16 @@ import click
 from nearcast.errors import DefinitionError, EventError, NearcastError
 
 COMMANDS = {
+    "demo": "See it decide: a simulated bushfire afternoon, or a file of events, with simulated receivers.",
+    "up": "Run access server and pipeline, supervised.",
+    "publish": "Publish events from files or standard input.",
+    "tail": "Receive as a client, live, with a filter.",
+    "status": "Show what a running system does and how it is.",
     "check": "Check definitions, thesis XML and event files; every fault with its place.",
     "match": "Print the ids of the events that a filter selects, like grep.",
     "replay": "Decide a history: who would have got what, at which priority.",
+    "server": "Run the access server alone.",
+    "pipeline": "Run the pipeline alone.",
 }
 
 
@@ -63,3 +70,7 @@ def main() -> None:
         # Whoever reads our output has enough; Python would complain about it once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""`nearcast pipeline`: the deciding half alone, as `up` runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nearcast.cli.options import data_option, journal_path
+from nearcast.pipeline.live import Config, run
+
+
+@click.command("pipeline")
+@data_option
+@click.option("--master", help="Where Spark runs; local[*] unless given.")
+@click.option("--metrics-port", type=int, help="Answer /metrics on this port of the loopback.")
+def command(data: Path, master: str | None, metrics_port: int | None) -> None:
+    """Run the pipeline: read the journal on and on, decide every event, write the deliveries."""
+    data.mkdir(parents=True, exist_ok=True)
+    run(Config(journal_path(data), data / "state", master, metrics_port))
