@@ -86,6 +86,17 @@ def test_of_a_batch_the_good_ones_are_taken_and_the_bad_ones_answered_and_buried
     run(test)
 
 
+def test_a_batch_may_be_large() -> None:
+    """Up to the limit of a batch, 8 MiB."""
+
+    async def test() -> None:
+        async with running() as server:
+            batch = [unit(str(number), text="x" * 100_000) for number in range(70)]
+            assert list(range(1, 71)) == (await post(server, batch, BATCHED)).json()["positions"]
+
+    run(test)
+
+
 def test_publishing_again_answers_the_position_it_has() -> None:
     """Source and id identify an event."""
 

@@ -136,7 +136,7 @@ class Desk:
     def _queue(self, session: Session, delivery: Delivery, priority: int, now: float) -> None:
         if delivery.position <= session.waiting.last:
             return
-        self.metrics.deliveries.labels(priority).inc()
+        self.metrics.of(priority).deliveries.inc()
         ended = session.waiting.insert(delivery, priority, now)
         subscription = self.registry.subscriptions.get(delivery.subscription)
         if subscription is None or session.client.id not in subscription.clients:

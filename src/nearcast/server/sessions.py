@@ -25,7 +25,7 @@ from nearcast.server.payloads import Payloads, Sendable
 log = logging.getLogger(__name__)
 
 TAKEN_OVER, GOING_AWAY, NORMAL = 4409, 1012, 1000
-AHEAD = 64
+AHEAD = 256
 """Payloads that are read from the journal at once when one is missing in memory."""
 
 
