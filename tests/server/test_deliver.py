@@ -41,7 +41,7 @@ async def raw(socket: ClientConnection, kind: str) -> Any:
 
 
 def socket_of(server: Running, client: str = "a") -> Any:
-    return connect(f"ws{server.url[4:]}/clients/{client}/stream")
+    return connect(f"ws{server.url[4:]}/clients/{client}/stream", max_queue=None)
 
 
 def test_an_event_goes_from_the_publisher_to_the_client_and_its_outcome_into_the_journal() -> None:
@@ -366,7 +366,7 @@ def test_a_message_that_means_nothing_is_answered_and_the_connection_goes_on() -
 
 
 def test_the_measured_bandwidth_becomes_a_reading_and_changes_the_class() -> None:
-    """A client that takes 40 events of 500 bytes a second is in the worst class, whatever was known; it is journaled."""
+    """A client that takes 40 events of 500 bytes a second is in the worst class, whatever it stated."""
 
     async def test() -> None:
         async with running() as server:

@@ -109,6 +109,9 @@ def test_publishing_again_answers_the_position_it_has() -> None:
     run(test)
 
 
+DEEP = b'{"specversion":"1.0","id":"1","type":"t","source":"s","data":' + b"[" * 5000 + b"]" * 5000 + b"}"
+NO_CLIENT = {**unit("1"), "type": "nearcast.client", "data": {"role": 7}}
+
 BAD: list[tuple[str, bytes, str, int]] = [
     ("malformed JSON", b'{"specversion": ', STRUCTURED, 400),
     ("NaN", b'{"specversion":"1.0","id":"1","type":"t","source":"s","data":{"n":NaN}}', STRUCTURED, 400),
@@ -118,13 +121,13 @@ BAD: list[tuple[str, bytes, str, int]] = [
     ("not UTF-8", b'{"specversion":"1.0","id":"\xff","type":"t","source":"s"}', STRUCTURED, 400),
     ("coordinates", orjson.dumps(unit("1", lon=500, lat=0)), STRUCTURED, 400),
     ("a clock far off", orjson.dumps({**unit("1"), "time": "2099-01-01T00:00:00Z"}), STRUCTURED, 400),
-    ("deep", b'{"specversion":"1.0","id":"1","type":"t","source":"s","data":' + b"[" * 5000 + b"]" * 5000 + b"}", STRUCTURED, 400),
+    ("deep", DEEP, STRUCTURED, 400),
     ("too large", b" " * (1 << 20) + b"{}", STRUCTURED, 413),
     ("too large a batch", b"[" + b" " * (8 << 20) + b"]", BATCHED, 413),
     ("no array", b"{}", BATCHED, 400),
     ("other content", b"{}", "application/json", 415),
     ("Avro", b"", "application/cloudevents+avro", 415),
-    ("a control event that means nothing", orjson.dumps({**unit("1"), "type": "nearcast.client", "data": {"role": 7}}), STRUCTURED, 400),
+    ("a control event that means nothing", orjson.dumps(NO_CLIENT), STRUCTURED, 400),
     ("an unknown control event", orjson.dumps({**unit("1"), "type": "nearcast.other"}), STRUCTURED, 400),
 ]  # fmt: skip
 

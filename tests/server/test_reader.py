@@ -21,14 +21,9 @@ def journal_of(count: int) -> MemoryJournal:
     """Events, of which every third is a control event, and a delivery of each of the others."""
     journal = MemoryJournal()
     journal.append("events", to_table(_events(count)))
+    by_role = [{"role": "r", "task": None, "level": 2}]
     rows: list[dict[str, Any]] = [
-        {
-            "position": one,
-            "client": "a",
-            "subscription": "s",
-            "level": 1,
-            "by_role": [{"role": "r", "task": None, "level": 2}],
-        }
+        {"position": one, "client": "a", "subscription": "s", "level": 1, "by_role": by_role}
         for one in range(1, count + 1)
         if one % 3
     ]

@@ -29,6 +29,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """Seconds before the first and the last attempts to connect again; doubled in between, and cut at random."""
 ACKNOWLEDGED_AT_ONCE = 5_000
 GATHER_SECONDS = 0.005
+CLOSE_SECONDS = 2.0
 MESSAGE_BYTES = 4 << 20
 REFUSALS: dict[int, type[NearcastError]] = {4401: AccessError, 4403: RightError, 4404: SessionError, 4409: SessionError}
 """Codes with which a server ends a connection for good."""
@@ -146,7 +147,12 @@ class Client:
         while True:
             try:
                 async with connect(
-                    self.url, additional_headers=self._headers, max_size=MESSAGE_BYTES, compression=None
+                    self.url,
+                    additional_headers=self._headers,
+                    max_size=MESSAGE_BYTES,
+                    max_queue=None,
+                    compression=None,
+                    close_timeout=CLOSE_SECONDS,
                 ) as one:
                     await self._take(one)
             except ConnectionClosed as closed:
