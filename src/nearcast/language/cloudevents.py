@@ -27,7 +27,7 @@ from nearcast.language.places import GEOMETRY_NAMES, is_geometry, place_of
 from nearcast.model.event import CONTROL_PREFIX, Event
 from nearcast.model.place import Place
 from nearcast.model.subscription import Channel
-from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, time_of
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, time_of
 
 MAX_BYTES = 1024 * 1024
 MAX_ATTRIBUTES = 1_000
@@ -199,7 +199,7 @@ def _required(document: dict[str, Any], name: str, where: Mark) -> str:
 def _time(written: object, where: Mark, accepted: datetime | None) -> datetime | None:
     if written is None:
         return None
-    time = time_of(written) if isinstance(written, str) else None
+    time = time_of(written) if isinstance(written, str) and has_zone(written) else None
     if time is None:
         raise Fault("time, as in 2020-01-31T12:00:00Z", _kind(written), where, "a time needs its zone")
     if accepted is not None and time - accepted > MAX_AHEAD:
