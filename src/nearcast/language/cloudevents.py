@@ -238,7 +238,7 @@ def attributes_of(data: Mapping[str, Any], own: Mapping[str, Any], where: Mark) 
     for name, value in data.items():
         # The type itself, not isinstance: a boolean is an int to Python, and this is the door's innermost loop.
         kind = type(value)
-        if name in _FIELDS or (name not in _DATA and own.get(name) is not None):
+        if name not in _DATA and own.get(name) is not None:
             name = f"data.{name}"
         if kind is str or kind is float or kind is bool:
             attributes.append((name, value))
@@ -341,7 +341,7 @@ def _data_of(event: Event, document: Mapping[str, Any]) -> dict[str, Any]:
     listed.pop("specversion", None)
     for name, values in listed.items():
         plain = name.removeprefix("data.")
-        data[plain if plain in document or plain in _FIELDS else name] = values if len(values) > 1 else values[0]
+        data[plain if plain in document else name] = values if len(values) > 1 else values[0]
     return {name: value for name, value in data.items() if value is not None}
 
 
