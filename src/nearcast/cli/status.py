@@ -15,8 +15,8 @@ from nearcast.cli.options import server_options
 from nearcast.cli.output import print_json
 from nearcast.cli.system import fetch
 
-FIGURES = ("position", "waiting", "events_total", "deliveries_total", "batches_total", "refused_total", "failures_total",
-           "stage_seconds_sum", "stage_seconds_count")  # fmt: skip
+COUNTS = ("position", "waiting", "events_total", "deliveries_total", "batches_total", "refused_total", "failures_total")
+FIGURES = (*COUNTS, "stage_seconds_sum", "stage_seconds_count")
 PIPELINE = "http://127.0.0.1:8641"
 
 
