@@ -98,19 +98,19 @@ def test_events_that_change_the_system_reach_nobody() -> None:
     assert [] == heard(ANN, subscribed("s", text="type LIKE 'nearcast.%'"), ClientChange("ann", role="x"))
 
 
-ROLES = Roles({("boss", ""): {"s": (1, 0)}, ("cook", ""): {"s": (0, 0.5)}}, ("boss", ""))
+ROLES = Roles({("boss", "day"): {"s": (1, 0)}, ("cook", "day"): {"s": (0, 0.5)}}, ("boss", "day"))
 
 
 def test_a_role_counts_as_of_the_events_position() -> None:
     """A change of role holds for the events after it."""
     start = [SettingsChange(Settings(roles=ROLES)), ANN, subscribed("s", text="a = 1 OR b = 1")]
-    history = [*start, EVENT, ClientChange("ann", role="cook"), EVENT, ClientChange("ann", role="guest"), EVENT]
+    history = [*start, EVENT, ClientChange("ann", "cook", "day"), EVENT, ClientChange("ann", "boss", "day"), EVENT]
     assert [(4, "ann", "s", 2), (6, "ann", "s", 1), (8, "ann", "s", 2)] == heard(*history)
 
 
 def test_the_levels_under_every_role_travel_with_a_delivery() -> None:
     """So a change of role is a look-up for what waits; where no role matters there are none."""
     start = [SettingsChange(Settings(roles=ROLES)), ANN]
-    expected = [{"role": "boss", "task": "", "level": 2}, {"role": "cook", "task": "", "level": 1}]
+    expected = [{"role": "boss", "task": "day", "level": 2}, {"role": "cook", "task": "day", "level": 1}]
     assert [expected] == by_role(*start, subscribed("s", text="a = 1 OR b = 1"), EVENT)
     assert [None] == by_role(*start, subscribed("other"), EVENT)

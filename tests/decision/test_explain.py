@@ -182,7 +182,7 @@ def test_why_relevance_0_kept_it_from_selecting() -> None:
     assert ["subscription s: its relevance gives every atom relevance 0"] == reasons(
         ANN, subscribed("s", "a = 1", 0), told
     )
-    roles = SettingsChange(Settings(roles=Roles({("", ""): {"s": (0,)}})))
+    roles = SettingsChange(Settings(roles=Roles({("boss", "day"): {"s": (0,)}}, ("boss", "day"))))
     assert ["subscription s: the role and task give every atom relevance 0"] == reasons(
         roles, ANN, subscribed("s", "a = 1"), told
     )

@@ -11,7 +11,7 @@ import click
 import pyarrow as pa
 
 from nearcast.cli.explain_text import as_data, as_text
-from nearcast.cli.options import DATA, journal_path
+from nearcast.cli.options import data_option, journal_path
 from nearcast.cli.output import DeadLetters, print_json, progress
 from nearcast.decision.explain import explain
 from nearcast.decision.fate import Fate, fates, undelivered
@@ -38,9 +38,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.argument("event_id", metavar="EVENT")
 @click.option("--client", help="The client it is about; else every client known then, or named by a subscription.")
 @click.option("--source", help="The event's source, where several events have the id.")
-@click.option(
-    "--data", type=click.Path(file_okay=False, path_type=Path), default=DATA, show_default=True, help="The data folder."
-)
+@data_option
 @click.option("--journal", "journal_file", type=FILE, help="A journal, instead of the one in the data folder.")
 @click.option("--definitions", "definition_files", multiple=True, type=FILE, help="With --events: as in replay.")
 @click.option("--events", "event_files", multiple=True, type=FILE, help="Files of events instead of a journal.")
