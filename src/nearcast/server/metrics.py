@@ -50,8 +50,12 @@ class Metrics:
         """The metrics of one priority, looked up once: they are touched with every delivery."""
         found = self._of.get(priority)
         if found is None:
-            labelled = (self.deliveries, self.sent, self.to_send, self.to_acknowledge)
-            found = self._of[priority] = Of(*(metric.labels(priority) for metric in labelled))
+            found = self._of[priority] = Of(
+                self.deliveries.labels(priority),
+                self.sent.labels(priority),
+                self.to_send.labels(priority),
+                self.to_acknowledge.labels(priority),
+            )
         return found
 
     def sending(self, priority: int, seconds: float, attempt: int) -> None:
