@@ -26,9 +26,11 @@ values = st.one_of(literals, st.just(float("nan")))
 degrees = st.sampled_from([-180.0, -179.9999, 0.0, 0.0009, 151.2, 179.9999, 180.0])
 latitudes = st.sampled_from([-90.0, -89.9999, -33.8, 0.0, 0.0005, 90.0])
 metres = st.sampled_from([-100.0, -1.0, 0.0, 3.0, 4.0, 150.0])
+heights = st.one_of(st.none(), metres)
+points = st.builds(Place, st.just("geographic"), degrees, latitudes)
 places = st.one_of(
-    st.builds(Place, st.just("planar"), metres, metres, st.one_of(st.none(), metres)),
-    st.builds(Place, st.just("geographic"), degrees, latitudes, st.one_of(st.none(), metres)),
+    st.builds(Place, st.just("planar"), metres, metres, heights),
+    st.builds(Place, st.just("geographic"), degrees, latitudes, heights),
 )
 limits = st.one_of(st.sampled_from([-1, 0, 5.0, 100, 111.3, 150, 20_000, 2e7, 3e7]), st.floats(0, 2.1e7))
 
@@ -69,7 +71,7 @@ def location_atoms(draw: st.DrawFn) -> Atom:
     located = st.one_of(
         st.sampled_from(USERS).map(User),
         st.just(This()),
-        places,
+        points,
         st.one_of(st.none(), attribute_atoms()).map(Entities),
     )
     term = draw(

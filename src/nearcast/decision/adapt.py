@@ -124,12 +124,12 @@ def _levels_by_role(batch: Batch, rows: _Rows, best: _Rows) -> pa.Array:
         np.maximum.at(table[:, number], which[chosen], rows.level[chosen])
     matters = np.zeros(len(best), np.bool_)
     matters[which[mine & (rows.role != ANY_ROLE)]] = True
-    row, number = np.nonzero((table >= 0) & matters[:, None])
+    row, column = np.nonzero((table >= 0) & matters[:, None])
     entries = pa.StructArray.from_arrays(
         [
-            pa.array([role for role, _ in roles], pa.string()).take(pa.array(number)),
-            pa.array([task for _, task in roles], pa.string()).take(pa.array(number)),
-            pa.array(table[row, number].astype(np.int8)),
+            pa.array([role for role, _ in roles], pa.string()).take(pa.array(column)),
+            pa.array([task for _, task in roles], pa.string()).take(pa.array(column)),
+            pa.array(table[row, column].astype(np.int8)),
         ],
         fields=list(ROLE_LEVEL),
     )

@@ -164,7 +164,7 @@ def satisfies(atom: Atom, value: Value) -> Truth:
             literals: tuple[Value, ...] = atom.value  # type: ignore[assignment]
             return _some(compare(Operator.EQ, value, literal) for literal in literals)
         case Operator.BETWEEN:
-            low, high = atom.value  # type: ignore[misc]
+            low, high = atom.value  # type: ignore[misc, str-unpack]
             both = compare(Operator.GE, value, low), compare(Operator.LE, value, high)
             return None if None in both else all(both)
         case Operator.LIKE:

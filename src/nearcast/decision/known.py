@@ -87,6 +87,7 @@ class Compiled:
     index: Index
     assignments: Assignments
     terms: list[Entities]
+    conditions: Index
 
 
 class Known:
@@ -165,7 +166,7 @@ class Known:
             self._compiled = self._compile(windows)
         assert self._compiled is not None
         compiled = self._compiled
-        members = self._following.advance(compiled.terms, compiled.index, events, self.repository)
+        members = self._following.advance(compiled.terms, compiled.conditions, events, self.repository)
         self.repository.add(events)
         self._clients = clients.after()
         if not all(lasting):
@@ -183,5 +184,5 @@ class Known:
         groups = groups_of(interests, settings)
         found = (location_conditions(interest.subscription.filter) for interest in interests)
         terms = list(dict.fromkeys(term for some in found for term in some))
-        index = Index(list(groups), [term.conditions for term in terms if term.conditions is not None])
-        return Compiled(index, assign(interests, windows.clients, groups, settings), terms)
+        conditions = Index((), [term.conditions for term in terms if term.conditions is not None])
+        return Compiled(Index(list(groups)), assign(interests, windows.clients, groups, settings), terms, conditions)

@@ -6,7 +6,7 @@ evaluated once (Agent §6.1.2). For every event the outcome is that of the plain
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.decision.evaluate import Wanted
-from nearcast.decision.match_atoms import BatchColumn, ChunkAtoms, place
+from nearcast.decision.match_atoms import ChunkAtoms, place
 from nearcast.decision.match_columns import encode
+from nearcast.decision.match_distance import DistanceAtoms, Paths, anchor_of
+from nearcast.decision.match_entities import walked_rows
 from nearcast.decision.match_graph import Graph
-from nearcast.decision.match_location import Points, event_points, simple, simple_rows, walked_rows
+from nearcast.decision.match_points import Points, event_points
 from nearcast.decision.match_rows import LANES, Numbers, Rows, bits, words
-from nearcast.decision.match_tests import AtomTests, Key
+from nearcast.decision.match_tests import AtomTests
 from nearcast.decision.normal_form import Literal, plain_form, threshold_forms
 from nearcast.decision.timeline import Positions, Surrounding
 from nearcast.model.filter import Atom, Entities, Filter, atoms
@@ -57,7 +59,8 @@ class Index:
         self._tests = AtomTests([atom for atom in distinct if isinstance(atom.name, str)])
         self._location = [atom for atom in distinct if not isinstance(atom.name, str)]
         numbers = {atom: number for number, atom in enumerate([*self._tests.atoms, *self._location])}
-        self._simple = [(index, found) for index, atom in enumerate(self._location) if (found := simple(atom))]
+        self._measured = np.array([anchor_of(atom) is not None for atom in self._location], np.bool_)
+        self._distances = DistanceAtoms([atom for atom in self._location if anchor_of(atom)])
         self._atom = np.array([numbers[literal.atom] for literal in literals], np.intp)
         self._wanted = [np.array([literal.wanted is wanted for literal in literals], np.bool_) for wanted in Wanted]
         self._layers = graph.layers()
@@ -98,36 +101,32 @@ class Index:
         placed = {key: place(column, self._tests.columns[key], self._tests.atoms) for key, column in columns.items()}
         positions = table.column("position").to_numpy()
         points = event_points(table) if self._location else None
+        paths = Paths(self._distances.anchors, around.users)
         for first in range(0, len(table), LANES):
             lanes = min(LANES, len(table) - first)
-            here = points.lanes(first, first + lanes) if points else None
-            atoms_here = self._atoms(placed, first, lanes, around, positions[first : first + lanes], here)
-            rows, literal_rows = self._literals(*atoms_here)
+            chunk = ChunkAtoms(self._tests, placed, first, lanes, words(lanes))
+            true, comparable = chunk.true, chunk.comparable
+            if points:
+                here, there = positions[first : first + lanes], points.lanes(first, first + lanes)
+                located = self._locate(chunk, around, paths, here, there)
+                true, comparable = np.concatenate([[true, comparable], located], axis=1)
+            rows, literal_rows = self._literals(chunk.rows(), true, comparable)
             yield first, lanes, *self._layers.evaluate(rows, literal_rows)
 
-    def _atoms(
-        self,
-        placed: Mapping[Key, BatchColumn],
-        first: int,
-        lanes: int,
-        around: Surrounding,
-        positions: Positions,
-        points: Points | None,
-    ) -> tuple[Rows, Numbers, Numbers]:
-        """The rows of a chunk's atoms, and which is each atom's truth and which its comparable one."""
-        width = words(lanes)
-        chunk = ChunkAtoms(self._tests, placed, first, lanes, width)
-        true, comparable = np.zeros((2, len(self._location)), np.intp)
-        if points is not None:
-            if self._simple:
-                numbers = [index for index, _ in self._simple]
-                both = simple_rows([found for _, found in self._simple], around, positions, points, width)
-                for target, rows in zip((true, comparable), both, strict=True):
-                    target[numbers] = chunk.append(rows) + np.arange(len(numbers))
-            for number in sorted(set(range(len(self._location))) - {index for index, _ in self._simple}):
-                both = walked_rows(self._location[number], around, positions, points, width)
-                true[number], comparable[number] = chunk.append(both[0]), chunk.append(both[1])
-        return chunk.rows(), np.concatenate([chunk.true, true]), np.concatenate([chunk.comparable, comparable])
+    def _locate(
+        self, chunk: ChunkAtoms, around: Surrounding, paths: Paths, positions: Positions, points: Points
+    ) -> npt.NDArray[np.intp]:
+        """Adds the location atoms' rows to a chunk's; returns which are their true ones, and which their comparable."""
+        found = np.zeros((2, len(self._location)), np.intp)
+        width = words(len(positions))
+        if self._measured.any():
+            paths.advance(positions)
+            for which, rows in enumerate(self._distances.rows(paths, points, width)):
+                found[which, self._measured] = chunk.append(rows) + np.arange(len(rows))
+        for number in np.flatnonzero(~self._measured):
+            for which, rows in enumerate(walked_rows(self._location[number], around, positions, points, width)):
+                found[which, number] = chunk.append(rows)
+        return found
 
     def _literals(self, rows: Rows, true: Numbers, comparable: Numbers) -> tuple[Rows, Numbers]:
         """The rows with those of literals that want another truth than TRUE, and each literal's row."""

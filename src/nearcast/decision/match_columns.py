@@ -51,7 +51,7 @@ class Column:
             below = [bisect_left(self.values, literal) for literal in plain]
             upto = [bisect_right(self.values, literal, lo=low) for literal, low in zip(plain, below, strict=True)]
             return np.array(below, np.int64), np.array(upto, np.int64)
-        return _array_bounds(self.values, literals)
+        return _array_bounds(np.asarray(self.values), literals)
 
 
 def encode(table: pa.Table, wanted: Iterable[tuple[str, Kind]]) -> dict[tuple[str, Kind], Column]:

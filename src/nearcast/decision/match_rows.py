@@ -28,7 +28,7 @@ def words(lanes: int) -> int:
     return (lanes + 63) // 64
 
 
-def bits(lanes: npt.ArrayLike, width: int) -> Rows:
+def bits(lanes: Numbers, width: int) -> Rows:
     """One row with the bits of these lanes set."""
     flags = np.zeros(width * 64, np.bool_)
     flags[lanes] = True

@@ -26,7 +26,7 @@ class Following:
     def advance(
         self, terms: Sequence[Entities], index: Index, events: pa.Table, repository: Repository
     ) -> dict[Entities, Members]:
-        """The terms' members over a batch; `index` has their conditions in order, `repository` lacks the batch yet."""
+        """The terms' members over a batch; `index` has only their conditions, `repository` lacks the batch yet."""
         followed: dict[Entities, Members] = {}
         if terms:
             newest = repository.newest() if any(term not in self._members for term in terms) else None

@@ -73,27 +73,33 @@ def _count(node: Filter) -> int:
     return sum(_count(child) for child in node.children)
 
 
-def _graded(node: Filter, classes: Iterator[int], wanted: Wanted) -> object:
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """Parts of which all must hold (`joint`), or one."""
+
+    joint: bool
+    parts: list[_Graded | _Joined]
+
+
+def _graded(node: Filter, classes: Iterator[int], wanted: Wanted) -> _Graded | _Joined:
     if isinstance(node, Atom):
         return _Graded(Literal(node, wanted), next(classes))
     if isinstance(node, Not):
         return _graded(node.child, classes, UNDER_NOT[wanted])
     if isinstance(node, PlainNot):
         return _graded(node.child, classes, UNDER_PLAIN_NOT[wanted])
-    parts = [_graded(child, classes, wanted) for child in node.children]
-    return (isinstance(node, And) == wanted.joint, parts)
+    return _Joined(isinstance(node, And) == wanted.joint, [_graded(child, classes, wanted) for child in node.children])
 
 
-def _at_least(graded: object, level: int) -> Form | None:
+def _at_least(graded: _Graded | _Joined, level: int) -> Form | None:
     """The form of a graded tree in which literals below `level` are false; None where nothing can hold."""
     if isinstance(graded, _Graded):
         return graded.literal if graded.own >= level else None
-    joint, parts = graded  # type: ignore[misc]
-    kept = [_at_least(part, level) for part in parts]
+    kept = [_at_least(part, level) for part in graded.parts]
     there = [form for form in kept if form is not None]
-    if not there or (joint and len(there) < len(kept)):
+    if not there or (graded.joint and len(there) < len(kept)):
         return None
-    return join(Every if joint else Some, there)
+    return join(Every if graded.joint else Some, there)
 
 
 def join(kind: type[Every] | type[Some], parts: list[Form]) -> Form:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal
 
-from nearcast.errors import Fault
 from nearcast.model.filter import atoms
 from nearcast.model.subscription import ANY_SUBSCRIPTION, Roles, Subscription
 
@@ -27,29 +26,18 @@ def classes_of(relevance: Sequence[float] | None, count: int, levels: int) -> Cl
     return tuple(relevance_class(value, levels) for value in relevance)
 
 
-def relevance_fault(relevance: Sequence[float], count: int) -> Fault | None:
-    """What is wrong with a relevance vector for `count` atoms, or None."""
-    if len(relevance) != count:
-        return Fault(f"a relevance for each of the {count} atoms", f"{len(relevance)} values")
-    for index, value in enumerate(relevance):
-        if not 0 <= value <= 1:
-            return Fault("a relevance from 0 to 1", f"{value} for atom {index + 1} of {count}")
-    return None
-
-
 def role_relevance(
     subscription: Subscription, roles: Roles, role: str | None, task: str | None
 ) -> tuple[float, ...] | None:
     """The vector that a role and task give this subscription; None: every atom has 1.
 
     Inline tables name the subscription; a RELEVANCE file does not, and fits every filter with as many atoms.
+    Definitions with a vector of another length are refused; where settings change later, it counts as none.
     """
     if role is None and task is None and roles.default:
         role, task = roles.default
     vectors = roles.vectors.get((role or "", task or ""), {})
-    if subscription.id in vectors:
-        return vectors[subscription.id]
-    vector = vectors.get(ANY_SUBSCRIPTION)
+    vector = vectors.get(subscription.id, vectors.get(ANY_SUBSCRIPTION))
     fits = vector is not None and len(vector) == sum(1 for _ in atoms(subscription.filter))
     return vector if fits else None
 

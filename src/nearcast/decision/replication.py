@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nearcast.decision.context import WITHHELD
+from nearcast.model.matrices import WITHHELD
 from nearcast.model.subscription import Client, Roles
 
 RoleLevels = Mapping[tuple[str, str], int]

@@ -1,1 +1,5 @@
-"""Scenarios on simulated and real data: the demo's bushfire afternoon and importers of public data sets."""
+"""Simulated and real data as CloudEvents and definitions: importers, scenarios, links that come and go.
+
+Everything here is a pure function of its arguments: a seed, a file read in place. `importers.IMPORTERS` and
+`importers.SCENARIOS` name what there is.
+"""

@@ -70,6 +70,10 @@ class SqliteJournal(Journal):
         with self._reading() as connection:
             _prepare(connection, self.path)
 
+    def __reduce__(self) -> tuple[type[SqliteJournal], tuple[str]]:
+        """Travels to another process as its path."""
+        return type(self), (self.path,)
+
     def append(self, log: str, rows: pa.Table) -> list[int]:
         """See `Journal.append`."""
         rows = checked(log, rows)

@@ -2,8 +2,8 @@
 
 Attributes: the CloudEvent's own (but id, type, source, subject, time, which are fields of `Event`) by their names, then
 the data: nested objects become dotted names, a list its name several times, null is absent, data that is no object is
-the attribute `data`. A data name that the CloudEvent itself has is `data.NAME`. A GeoJSON geometry is the event's place
-and no attribute. Control events keep their data in the payload alone.
+the attribute `data`. A data name that the CloudEvent itself has, or that is one of those five fields, is `data.NAME`.
+A GeoJSON geometry is the event's place and no attribute. Control events keep their data in the payload alone.
 """
 
 from __future__ import annotations
@@ -81,11 +81,12 @@ def numbered(
             try:
                 yield number, read_line(line, Mark(str(path), number), channels, accepted)
             except EventError as error:
-                yield number, DeadLetter(error.fault, line[:KEPT_BYTES])
+                yield number, DeadLetter(error.fault, line.rstrip(b"\r\n")[:KEPT_BYTES])
 
 
 def whole_lines(file: IO[bytes] | gzip.GzipFile, limit: int = MAX_BYTES) -> Iterator[bytes]:
     """The lines of a file; of a line beyond the limit its first `limit` + 1 bytes, so memory stays bounded."""
+    # A file may hold a single line of many gigabytes: it is passed over in pieces.
     while line := file.readline(limit + 1):
         ended = line.endswith(b"\n")
         while not ended and (rest := file.readline(limit)):
@@ -117,6 +118,7 @@ def read_event(
         if not isinstance(document, dict):
             raise Fault("a CloudEvent, a JSON object", _kind(document), where)
         if payload is None:
+            # Not orjson: it would turn NaN into null without a word.
             payload = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
             if len(payload) > MAX_BYTES:
                 raise Fault(f"an event of at most {MAX_BYTES:,} bytes", f"{len(payload):,}", where)
@@ -156,30 +158,35 @@ def _event(
     if subject is not None and (not isinstance(subject, str) or not subject):
         raise Fault("subject, a text that is not empty", _kind(subject), where)
     time = _time(document.get("time"), where, accepted)
-    attributes: list[tuple[str, Value]] = []
-    for name in document:
-        if name not in _FIELDS and name not in _DATA:
-            _add_context(name, document[name], attributes, where)
-    data = document.get("data")
-    if "data_base64" in document:
-        data = _binary(document, where)
+    attributes = _context(document, where)
     control = type_.startswith(CONTROL_PREFIX)
-    place = None
-    if control:
-        if type_ not in CONTROL_TYPES:
-            raise Fault(
-                f"one of {', '.join(CONTROL_TYPES)}", type_, where, "types beginning with nearcast. are its own"
-            )
-    else:
-        if isinstance(data, dict):
-            place = place_of(data, where)
-            attributes += attributes_of(data, document, where)
-        elif data is not None:
-            _add("data", data, attributes, 1, where)
+    if control and type_ not in CONTROL_TYPES:
+        raise Fault(f"one of {', '.join(CONTROL_TYPES)}", type_, where, "types that begin with nearcast. are its own")
+    # Control data may be large, and nobody can subscribe to it: it stays in the payload alone.
+    place = None if control else _take_data(document, attributes, where)
     if len(attributes) > MAX_ATTRIBUTES:
         raise Fault(f"at most {MAX_ATTRIBUTES:,} attributes", f"{len(attributes):,}", where)
     channel = None if control else _channel(type_, document.get("channel"), place, channels, where)
     return Event(id, type_, source, subject, time, place, tuple(attributes), payload, channel, accepted)
+
+
+def _context(document: dict[str, Any], where: Mark) -> list[tuple[str, Value]]:
+    """The CloudEvent's own attributes that are no fields of `Event`."""
+    attributes: list[tuple[str, Value]] = []
+    for name in document:
+        if name not in _FIELDS and name not in _DATA:
+            _add_context(name, document[name], attributes, where)
+    return attributes
+
+
+def _take_data(document: dict[str, Any], attributes: list[tuple[str, Value]], where: Mark) -> Place | None:
+    """Adds the data's attributes, and gives the place that it tells."""
+    data = _binary(document, where) if "data_base64" in document else document.get("data")
+    if not isinstance(data, dict):
+        _add("data", data, attributes, 1, where)
+        return None
+    attributes += attributes_of(data, document, where)
+    return place_of(data, where)
 
 
 def _required(document: dict[str, Any], name: str, where: Mark) -> str:
@@ -229,13 +236,14 @@ def attributes_of(data: Mapping[str, Any], own: Mapping[str, Any], where: Mark) 
     """The attributes that an object of data makes beside those of the event's `own`. Raises `Fault`."""
     attributes: list[tuple[str, Value]] = []
     for name, value in data.items():
+        # The type itself, not isinstance: a boolean is an int to Python, and this is the door's innermost loop.
         kind = type(value)
-        if name not in _DATA and own.get(name) is not None:
+        if name in _FIELDS or (name not in _DATA and own.get(name) is not None):
             name = f"data.{name}"
         if kind is str or kind is float or kind is bool:
             attributes.append((name, value))
         elif name not in GEOMETRY_NAMES or not is_geometry(value):
-            _add(name, value, attributes, 1, where)
+            _add(name, value, attributes, 2, where)
     return attributes
 
 
@@ -297,6 +305,7 @@ def loads(text: bytes, where: Mark) -> Any:
         line = error.lineno if where.line is None else where.line + error.lineno - 1
         reason = error.msg.partition(": line ")[0]
         raise EventError(Fault("JSON", reason, Mark(where.file, line, error.colno))) from None
+    # The fast parser reads an integer beyond 64 bits as a double: long digits are rare, so looking twice is cheap.
     if _LONG_INTEGER.search(text):
         _refuse_long_integers(text, where)
     return document
@@ -306,6 +315,7 @@ def _refuse_long_integers(text: bytes, where: Mark) -> None:
     """An integer beyond 64 bits would silently come as a double."""
 
     def integer(digits: str) -> int:
+        # Python refuses to read some thousand digits, and takes long over many.
         value = int(digits) if len(digits) < 40 else INTEGER_MAXIMUM + 1
         if not INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM:
             _refuse(digits, text, where)
@@ -331,7 +341,7 @@ def _data_of(event: Event, document: Mapping[str, Any]) -> dict[str, Any]:
     listed.pop("specversion", None)
     for name, values in listed.items():
         plain = name.removeprefix("data.")
-        data[plain if plain in document else name] = values if len(values) > 1 else values[0]
+        data[plain if plain in document or plain in _FIELDS else name] = values if len(values) > 1 else values[0]
     return {name: value for name, value in data.items() if value is not None}
 
 

@@ -80,7 +80,8 @@ def _data(event: Event, where: Mark) -> Any:
 
 
 def _document(change: Change) -> tuple[str, str | None, dict[str, Any]]:
-    """Type, subject and data of a change. The subject is a path, so that no client's name hides an entity's."""
+    """Type, subject and data of a change."""
+    # A client's id alone as subject would be the name of an entity that may be somebody else's.
     match change:
         case ClientChange():
             return CLIENT, f"nearcast/clients/{change.client}", client_data(change)

@@ -39,7 +39,7 @@ def parse(text: str, where: Mark, locate: Locate | None = None) -> Filter:
     try:
         tokens = tokenize(text, locate)
         if len(tokens) == 1:
-            raise Fault("a CQL2 filter", "an empty text", where, "for example: type = 'unit' AND size > 10")
+            raise Fault("a CQL2 filter", "an empty text", locate(0), "for example: type = 'unit' AND size > 10")
         return Translation(tokens, locate).condition(_tree(tokens, text, locate))
     except Fault as fault:
         raise DefinitionError(fault) from None
@@ -67,6 +67,7 @@ def _parsed_on_large_stack(text: str) -> Any:
         except Exception as error:
             outcome.append(error)
 
+    # The size is the process's, so no two threads may set it at once.
     with _STACK_LOCK:
         before = threading.stack_size(_STACK)
         try:
@@ -82,6 +83,7 @@ def _parsed_on_large_stack(text: str) -> Any:
 
 def _fault(message: str, for_parser: str, starts: list[int], tokens: list[Token], text: str, locate: Locate) -> Fault:
     """The parser's error in our words: its ` --> line:column` leads to the token it stumbled over."""
+    # The parser tells places in its error's text alone.
     place = re.search(r"--> (\d+):(\d+)", message)
     if not place:
         return Fault("a CQL2 filter", f"{text[:60]!r}", locate(0), message.strip().splitlines()[-1])

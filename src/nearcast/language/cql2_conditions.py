@@ -62,10 +62,11 @@ class Translation:
             return Atom(self._name(tree), Operator.EQ, True, self._locate(self._token(tree).start))
         if self._function(tree) == "S_DWITHIN":
             return self._within(tree)
-        raise self._fault("a condition", tree, "for example: size > 10")
+        raise self._fault("a condition", tree, SUPPORTED if self._function(tree) else "for example: size > 10")
 
     def _comparison(self, operator: Operator, tree: Tree) -> Filter:
         left, right = tree["args"]
+        # A literal may stand left: the comparison turns round, not the atom.
         if self._is_literal(left) and not self._is_literal(right):
             left, right, operator = right, left, FLIPPED.get(operator, operator)
         return self._atom(self._subject(left), operator, self._literal(right), tree, right)
@@ -195,6 +196,7 @@ class Translation:
         written = self._tokens[round(abs(tree))].text
         value = int(written) if written.isdigit() else float(written)
         value = -value if tree < 0 else value
+        # Up to 2^53 an integral double is that integer, so 150.0 and 150 are one atom.
         if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
             value = int(value)
         if value in (float("inf"), float("-inf")) or (
@@ -231,6 +233,7 @@ class Translation:
         key = tree["property"]
         if key.isdigit():
             return self._tokens[int(key)]
+        # Keywords are shown as they are, and the parser takes some for names.
         return next(token for token in self._tokens if token.text == key)
 
     def _first(self, tree: Tree) -> int:

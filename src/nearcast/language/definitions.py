@@ -171,6 +171,7 @@ def _subscriptions(
     def filter_file(node: Node, reader: Reader) -> Filter | None:
         return _filter_file(node, settings, reader)
 
+    # Clients are checked here and not in `read_subscription`: a request may name a client that comes later.
     for node in _entries(roots, "subscriptions", reader):
         _check_clients(node, clients, reader)
         subscription = read_subscription(node, settings, reader, filter_file)

@@ -84,9 +84,11 @@ class _Handler(ContentHandler):
         return self._locate_offset(min(self._lines.offset(line, column + 1), len(self._text)))
 
     def startElement(self, name: str, attrs: AttributesImpl) -> None:
+        """Opens an element within the one that is open."""
         line, column = self._locator.getLineNumber() or 1, self._locator.getColumnNumber() or 0
         start = self._lines.offset(line, column + 1)
         where = self.mark(line, column)
+        # Deeper files are refused while they are read: no tree of them is built.
         if len(self._open) >= MAX_DEPTH:
             raise Fault(f"elements at most {MAX_DEPTH} deep", f"a depth of {MAX_DEPTH + 1} or more", where)
         element = Element(name, dict(attrs.items()), where, [], self._values(start), self._locate_offset)
@@ -97,9 +99,11 @@ class _Handler(ContentHandler):
         self._open.append(element)
 
     def endElement(self, name: str) -> None:
+        """Closes the element that is open."""
         self._open.pop()
 
     def characters(self, content: str) -> None:
+        """Refuses text between elements: these files have none."""
         if content.strip():
             where = self.mark(self._locator.getLineNumber() or 1, self._locator.getColumnNumber() or 0)
             raise Fault("elements only", f"the text {content.strip()[:40]!r}", where)
@@ -117,7 +121,7 @@ def _mend(text: str, group: str) -> str:
     if balance == 0:
         return text
     drop = _too_early(tags, group) if balance < 0 else set()
-    depth, additions = 0, 0
+    depth = 0
     for index, tag in enumerate(tags):
         if tag["name"] != group or tag["empty"] or index in drop:
             continue
@@ -127,8 +131,7 @@ def _mend(text: str, group: str) -> str:
             depth -= 1
         else:
             drop.add(index)
-    additions = depth
-    return _rewritten(text, tags, drop, f"</{group}>" * additions)
+    return _rewritten(text, tags, drop, f"</{group}>" * depth)
 
 
 def _too_early(tags: list[re.Match[str]], group: str) -> set[int]:
@@ -154,6 +157,7 @@ def _rewritten(text: str, tags: list[re.Match[str]], drop: set[int], addition: s
     done = 0
     for index in sorted(drop):
         start, end = tags[index].span()
+        # Blanks of the same length keep every later place.
         pieces += (text[done:start], re.sub(r"[^\n]", " ", text[start:end]))
         done = end
     last = tags[-1].start() if tags[-1]["close"] else len(text)

@@ -49,6 +49,7 @@ def _event(feature: dict[str, Any], properties: dict[str, Any], where: Mark, ord
     own |= {name: text for name in _TEXTS if (text := properties.get(name)) and isinstance(text, str)}
     written = properties.get("time")
     time = time_of(written) if isinstance(written, str) else None
+    # What became a field is not told again; what did not is told as `data.NAME`.
     taken: dict[str, Any] = own | {"id": str(ordinal if id is None else id)} | ({"time": written} if time else {})
     told = {name: value for name, value in properties.items() if taken.get(name) != value}
     geometry: Any = feature.get("geometry")
@@ -82,7 +83,7 @@ def _from_lines(path: Path) -> Iterator[Event | DeadLetter]:
             try:
                 yield read_feature(loads(line.strip(), where), where, number)
             except EventError as error:
-                yield DeadLetter(error.fault, line[:KEPT_BYTES])
+                yield DeadLetter(error.fault, line.rstrip(b"\r\n")[:KEPT_BYTES])
 
 
 def _from_collection(path: Path) -> Iterator[Event | DeadLetter]:

@@ -90,6 +90,7 @@ def _weighted(node: Node, levels: int, reader: Reader, depth: int) -> Weighted |
         return _leaf(fields["when"], fields.get("relevance"), levels, reader) if "when" in fields else None
     fields = reader.fields(node, (), (*BRANCHES, "when", "relevance"), "a filter")
     branch = [name for name in fields if name in BRANCHES]
+    # A relevance belongs to atoms, so to leaves: on a branch it would be a second meaning of it.
     if len(branch) != 1 or "relevance" in fields:
         came = ", ".join(node.value) or "none"
         reader.fault("one of any, all, not, unless, or when and relevance", node, came=came)

@@ -1,4 +1,4 @@
-"""Atoms that can never hold, and subscriptions that reach nobody: taken, but hardly meant."""
+"""Atoms that can never hold, subscriptions that reach nobody, idle words of clients: taken, but hardly meant."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nearcast.errors import Fault
 from nearcast.language import cql2
+from nearcast.language.reading import closest
 from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Literals, Located, Operator, User, atoms
 from nearcast.model.subscription import Client, Settings, Subscription
 from nearcast.model.values import Value, kind_of, time_of
@@ -20,13 +21,26 @@ def warnings_of(
     users = frozenset(client.id for client in clients)
     every_type = any(not channel.types for channel in settings.channels) or not settings.channels
     types = None if every_type else frozenset(type_ for one in settings.channels for type_ in one.types)
-    found: list[Fault] = []
+    found = [warning for client in clients for warning in _idle(client, settings)]
     for subscription in subscriptions:
         found.extend(never_holding(subscription.filter, users, types))
         if not subscription.clients:
             first = next(atoms(subscription.filter))
             found.append(Fault("a client", f"none in subscription {subscription.id}", first.where, "it reaches nobody"))
     return tuple(found)
+
+
+def _idle(client: Client, settings: Settings) -> Iterator[Fault]:
+    """What a client states to no effect: half of a role and task, and readings that no awareness module reads."""
+    if settings.roles.vectors and (client.role is None) != (client.task is None):
+        came = "a role alone" if client.task is None else "a task alone"
+        advice = "vectors belong to a role and a task: with one of them every atom has relevance 1"
+        yield Fault(f"role and task of client {client.id}, or none", came, None, advice)
+    modules = [module.reading for module in settings.space.modules]
+    for reading in client.readings:
+        if modules and reading not in modules:
+            advice = closest(reading, modules) or f"there are {', '.join(modules)}"
+            yield Fault(f"readings of client {client.id} that an awareness module reads", reading, None, advice)
 
 
 def never_holding(

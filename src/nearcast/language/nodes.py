@@ -12,8 +12,10 @@ import yaml
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.marks import Lines, Locate
 
-MAX_NODES = 1_000_000
 MAX_NESTING = 200
+
+MAX_ALIASED = 20_000
+"""How many values aliases may add: without them a text has fewer values than characters."""
 
 Scalar = None | bool | int | float | str
 
@@ -88,11 +90,10 @@ def from_yaml(text: str, file: str) -> Node:
 class _Plain:
     def __init__(self, where: Mark) -> None:
         self._where = where
-        self._count = 0
 
     def node(self, data: Any, path: str, depth: int) -> Node:
-        self._count += 1
-        _check(self._count, depth, self._where)
+        """The node of plain data."""
+        _check_depth(depth, self._where)
         if isinstance(data, Mapping):
             return Node({str(k): self.node(v, _join(path, k), depth + 1) for k, v in data.items()}, self._where, path)
         if isinstance(data, (list, tuple)):
@@ -112,16 +113,20 @@ class _Yaml:
         self._count = 0
 
     def node(self, raw: yaml.Node, path: str, depth: int) -> Node:
+        """The node of a composed one."""
         self._count += 1
         where = self._mark(raw.start_mark)
+        _check_depth(depth, where)
         # Aliases share nodes: a small text may stand for an endless document.
-        _check(self._count, depth, where)
+        if self._count > len(self._text) + MAX_ALIASED:
+            raise DefinitionError(Fault(f"aliases that add at most {MAX_ALIASED:,} values", "more", where))
         if isinstance(raw, yaml.MappingNode):
             return self._mapping(raw, where, path, depth)
         if isinstance(raw, yaml.SequenceNode):
             items = [self.node(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(raw.value)]
             return Node(items, where, path)
         assert isinstance(raw, yaml.ScalarNode), "YAML has three kinds of nodes"
+        # A style means quotes or a block: what is quoted is text.
         value = raw.value if raw.style else _plain_scalar(raw.value)
         return Node(value, where, path, None, self._locator(raw) if isinstance(value, str) else None)
 
@@ -190,16 +195,15 @@ def _same(a: str, b: str) -> bool:
     return a == b or (a.isspace() and b.isspace())
 
 
-def _check(count: int, depth: int, where: Mark) -> None:
+def _check_depth(depth: int, where: Mark) -> None:
     if depth > MAX_NESTING:
         raise DefinitionError(Fault(f"a document at most {MAX_NESTING} deep", "deeper nesting", where))
-    if count > MAX_NODES:
-        raise DefinitionError(Fault(f"a document of at most {MAX_NODES:,} values", "more", where))
 
 
 def _plain_scalar(text: str) -> Scalar:
     if text in _WORDS:
         return _WORDS[text]
+    # Python refuses to read longer integers; as text they are a fault wherever a number is expected.
     if _INTEGER.fullmatch(text):
         return int(text) if len(text) < 4000 else text
     if _FLOAT.fullmatch(text):

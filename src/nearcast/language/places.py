@@ -84,6 +84,7 @@ def place_of_geometry(geometry: Mapping[str, Any], where: Mark) -> Place | None:
 
 def _centre(positions: list[Place]) -> Place:
     longitudes, latitudes = [place.x for place in positions], [place.y for place in positions]
+    # Boxes wider than half the globe are rarer than such that cross the antimeridian.
     if max(longitudes) - min(longitudes) > 180:
         longitudes = [x + 360 if x < 0 else x for x in longitudes]
     x = (min(longitudes) + max(longitudes)) / 2

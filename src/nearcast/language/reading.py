@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Iterator
+from typing import TypeGuard
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.nodes import Node
+from nearcast.model.values import INTEGER_MAXIMUM
 
 
 class Reader:
@@ -41,7 +43,7 @@ class Reader:
                 advice = closest(name, known) or f"known are {', '.join(known)}"
                 self.faults.append(Fault(f"a field of {what}", name[:80], node.key(name), advice))
         for name in required:
-            if name not in node.value:
+            if name not in node.value or node.value[name].value is None:
                 self.fault(f"{name} in {what}", node, came="none")
         return {name: child for name, child in node.value.items() if child.value is not None and name in known}
 
@@ -70,8 +72,7 @@ class Reader:
     def number(self, node: Node, what: str, low: float = -math.inf, above: float = -math.inf) -> float | None:
         """A finite number, at least `low` and greater than `above`."""
         value = node.value
-        fits = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e308
-        if fits and isinstance(value, (int, float)) and value >= low and value > above:
+        if _is_finite(value) and value >= low and value > above:
             return value
         bound = f", {low:g} or more" if low > -math.inf else f" above {above:g}" if above > -math.inf else ""
         self.fault(f"{what}: a finite number{bound}", node)
@@ -90,6 +91,12 @@ class Reader:
         if not isinstance(node.value, bool):
             self.fault(f"{what}: true or false", node)
         return node.value is True
+
+
+def _is_finite(value: object) -> TypeGuard[int | float]:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= INTEGER_MAXIMUM
 
 
 def closest(name: str, known: Iterable[str]) -> str:

@@ -9,9 +9,9 @@ from nearcast.errors import Fault
 from nearcast.language.nodes import Node
 from nearcast.language.reading import Reader, closest
 from nearcast.language.relevance import relevance_of
-from nearcast.model.context import Awareness, ContextSpace, Matrix
+from nearcast.model.context import Awareness, ContextSpace, Matrix, equal_intervals
 from nearcast.model.event import CONTROL_PREFIX
-from nearcast.model.matrices import delay, disorder, restriction
+from nearcast.model.matrices import delay_matrix, matrix_fault, restriction_matrix
 from nearcast.model.place import Coordinates
 from nearcast.model.subscription import Channel, Roles, Settings
 
@@ -25,13 +25,14 @@ RolesFile = Callable[[Node, int, Reader], Roles | None]
 def read_settings(fields: Mapping[str, Node], reader: Reader, roles_file: RolesFile | None = None) -> Settings:
     """The settings of a document's fields; what is not there has its default. Faults go to the reader."""
     levels = reader.integer(fields["levels"], "levels", 1, MAX_LEVELS) if "levels" in fields else 3
+    # After a fault the default serves to check the rest.
     levels = levels or 3
     modules = _awareness(fields["awareness"], levels, reader) if "awareness" in fields else ()
     table = _space(fields["space"], levels, len(modules), reader) if "space" in fields else None
     matrix = read_matrix(fields["matrix"], levels, reader) if "matrix" in fields else None
     roles = _roles(fields, levels, reader, roles_file)
     channels = _channels(fields["channels"], reader) if "channels" in fields else ()
-    return Settings(levels, ContextSpace(modules, table), matrix or delay(levels), roles, channels)
+    return Settings(levels, ContextSpace(modules, table), matrix or delay_matrix(levels), roles, channels)
 
 
 def settings_data(settings: Settings) -> dict[str, Any]:
@@ -58,11 +59,9 @@ def settings_data(settings: Settings) -> dict[str, Any]:
 def read_matrix(node: Node, levels: int, reader: Reader) -> Matrix | None:
     """A priority matrix: `delay`, `restriction`, or rows of priorities, one row per context class."""
     if node.value == "delay":
-        return delay(levels)
+        return delay_matrix(levels)
     if node.value == "restriction":
-        if levels != 3:
-            reader.fault("a matrix for these levels", node, f"restriction is for 3 levels, here are {levels}")
-        return restriction()
+        return restriction_matrix(levels)
     if not isinstance(node.value, list):
         reader.fault("delay, restriction, or a list of rows", node)
         return None
@@ -71,9 +70,8 @@ def read_matrix(node: Node, levels: int, reader: Reader) -> Matrix | None:
         tuple(reader.integer(item, "a priority", -1, levels - 1) or 0 for item in reader.items(row, "a row"))
         for row in node.value
     ]
-    if len(reader.faults) == before and (wrong := disorder(tuple(rows), levels)):
-        expected = f"a matrix of {levels} rows of {levels} priorities, no row less urgent as relevance rises"
-        reader.fault(expected, node, came=wrong)
+    if len(reader.faults) == before and (wrong := matrix_fault(rows, levels)):
+        reader.fault(wrong.expected, node, came=wrong.came)
     return tuple(rows) if len(reader.faults) == before else None
 
 
@@ -86,7 +84,7 @@ def _awareness(node: Node, levels: int, reader: Reader) -> tuple[Awareness, ...]
         elif "maximum" in fields:
             maximum = reader.number(fields["maximum"], "maximum", above=0)
             if maximum is not None:
-                modules.append(Awareness(name, tuple(maximum * (part + 1) / levels for part in range(levels - 1))))
+                modules.append(Awareness(name, equal_intervals(maximum, levels)))
         else:
             bounds = _bounds(fields["intervals"], levels, reader)
             modules.append(Awareness(name, bounds))

@@ -81,6 +81,7 @@ def _clients(node: Node, fields: Mapping[str, Node], reader: Reader) -> tuple[st
         reader.fault("client or clients in a subscription", node, came="none")
         return ()
     names = [name for item in listed if (name := reader.text(item, "a client's id"))]
+    # Naming a client twice is no harm, but it gets each event once.
     return tuple(dict.fromkeys(names))
 
 

@@ -142,6 +142,7 @@ class _Reading:
             return None
         if operator is None or not name or subject is None:
             return None
+        # A pattern is a text, also where it looks like a number.
         if operator is Operator.LIKE:
             value = element.attributes.get("value", "")
         return Atom(subject, operator, value, element.where)
@@ -158,6 +159,7 @@ class _Reading:
         located = [place for child in element.children if (place := self._located(child)) is not None]
         if len(self.faults) > before:
             return None
+        # Parameters come in any order; only their kinds and number tell what is meant.
         if name == "distance" and len(located) == 2 and not within:
             return Distance(*located)
         if name == "count" and (len(located), len(within)) in ((1, 0), (2, 1)):

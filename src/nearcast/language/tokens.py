@@ -26,6 +26,11 @@ Kind = Literal[
     "text", "name", "function", "geometry", "number", "constant", "word", "sign", "compare", "open", "close", "comma"
 ]
 
+_SIGNS = frozenset({"sign", "compare", "open", "close", "comma"})
+
+_OPERANDS = frozenset({"text", "name", "number", "constant", "close"})
+_INFIX = frozenset({"AND", "OR", "IN", "BETWEEN", "LIKE", "IS"})
+
 KEYWORDS = frozenset({"AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS", "NULL", "TRUE", "FALSE", "DIV"})
 GEOMETRIES = frozenset(
     ["POINT", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION", "BBOX"]
@@ -86,12 +91,17 @@ def tokenize(text: str, locate: Locate) -> list[Token]:
 
 
 def shown(tokens: list[Token], text: str) -> tuple[str, list[int]]:
-    """The text for the parser, and the offset in it at which each token begins; blanks stay as they are."""
+    """The text for the parser, and the offset in it at which each token begins; lines stay as they are."""
     pieces: list[str] = []
     starts: list[int] = []
     length = done = 0
+    before: Token | None = None
     for token in tokens:
         blank = text[done : token.start]
+        # Tokens that touch, as in `0..0`, would grow together once they are indices.
+        if not blank and before and {before.kind, token.kind}.isdisjoint(_SIGNS):
+            blank = " "
+        before = token
         starts.append(length + len(blank))
         pieces += (blank, token.shown)
         length += len(blank) + len(token.shown)
@@ -104,12 +114,12 @@ def _spans(text: str, locate: Locate) -> Iterator[tuple[str, str, int]]:
         kind = match.lastgroup or "end"
         if kind == "end":
             return
-        written, where = match[kind], locate(match.start(kind))
+        written, start = match[kind], match.start(kind)
         if kind == "arithmetic":
-            raise arithmetic(written, where)
+            raise arithmetic(written, locate(start))
         if kind == "other":
-            raise _unknown(written, where)
-        yield kind, written, match.start(kind)
+            raise _unknown(written, locate(start))
+        yield kind, written, start
 
 
 def _unknown(written: str, where: Mark) -> Fault:
@@ -130,7 +140,7 @@ def _token(spans: list[tuple[str, str, int]], index: int) -> Token:
     kind, written, start = spans[index]
     following = [spans[index + step][1].upper() if index + step < len(spans) else "" for step in (1, 2)]
     key = index + 1
-    if kind in ("sign", "compare", "open", "close", "comma"):
+    if kind in _SIGNS:
         return Token(cast(Kind, kind), written, start, written)
     if kind == "number":
         return Token("number", written, start, str(key))
@@ -139,8 +149,9 @@ def _token(spans: list[tuple[str, str, int]], index: int) -> Token:
     if kind == "quoted":
         return Token("name", written, start, f'"{key}"')
     word = written.upper()
+    # NULL is a literal but for IS NULL; shown as a text it keeps its place, and so do TRUE and FALSE.
     before = spans[index - 1][1].upper() if index else ""
-    if word in ("TRUE", "FALSE") or (word == "NULL" and before not in ("IS", "NOT")):
+    if word in ("TRUE", "FALSE") or (word == "NULL" and not _after_is(spans, index)):
         return Token("constant", written, start, f"'{key}'")
     if word in KEYWORDS:
         return Token("word", written, start, written)
@@ -153,7 +164,14 @@ def _token(spans: list[tuple[str, str, int]], index: int) -> Token:
     return Token("name", written, start, f'"{key}"')
 
 
+def _after_is(spans: list[tuple[str, str, int]], index: int) -> bool:
+    """Whether IS or IS NOT stands before a span."""
+    words = [written.upper() for _, written, _ in spans[max(index - 2, 0) : index]]
+    return words[-1:] == ["IS"] or words == ["IS", "NOT"]
+
+
 def _check_size(tokens: list[Token], locate: Locate) -> None:
+    # n atoms need n − 1 joints; the AND of a BETWEEN is none.
     joints = sum(token.kind == "word" and token.word in ("AND", "OR") for token in tokens)
     joints -= sum(token.kind == "word" and token.word == "BETWEEN" for token in tokens)
     if joints >= MAX_ATOMS:
@@ -180,8 +198,11 @@ class _Shape:
         self._depth = 0
 
     def check(self, tokens: list[Token]) -> None:
+        """Raises `Fault` at the first token that makes a shape the parser must not see."""
         for index in range(1, len(tokens)):
             token = tokens[index]
+            if token.kind == "word" and token.word in _INFIX:
+                self._check_left(tokens, index)
             if token.kind == "open":
                 self._enter(tokens, index)
             elif token.kind == "close":
@@ -190,6 +211,7 @@ class _Shape:
                 self._sign(tokens, index)
             elif token.kind == "compare" or (token.word in ("IN", "BETWEEN", "LIKE", "IS") and token.kind == "word"):
                 self._compare(token)
+            # A new condition begins: the NOTs before the last one end with it.
             elif token.kind == "comma" or (token.kind == "word" and token.word in ("AND", "OR")):
                 self._depth -= self._levels[-1].nots
                 self._levels[-1].nots, self._levels[-1].compared = 0, False
@@ -199,8 +221,18 @@ class _Shape:
                 self._levels[-1].nots += 1
                 self._deepen(token)
 
+    def _check_left(self, tokens: list[Token], index: int) -> None:
+        """A word such as LIKE needs something on its left; the parser would take `LIKE (…)` for a function."""
+        negated = tokens[index - 1].kind == "word" and tokens[index - 1].word == "NOT"
+        before = tokens[max(index - 2, 0)] if negated else tokens[index - 1]
+        if before.kind not in _OPERANDS and not (before.kind == "word" and before.word == "NULL"):
+            token = tokens[index]
+            advice = f'if {token.text} is a name, write it in double quotes: "{token.text}"'
+            raise Fault(f"something before {token.word}", _came(tokens, index), self._locate(token.start), advice)
+
     def _enter(self, tokens: list[Token], index: int) -> None:
         before = tokens[index - 1]
+        # In `POINT Z (1 -2 3)` signs stand between numbers and are no subtractions.
         dimension = before.kind == "word" and before.word in DIMENSIONS
         self._levels.append(_Level(geometry=before.kind == "geometry" or dimension or self._levels[-1].geometry))
         self._deepen(tokens[index])
@@ -222,7 +254,7 @@ class _Shape:
 
     def _sign(self, tokens: list[Token], index: int) -> None:
         token, before = tokens[index], tokens[index - 1]
-        operand = before.kind in ("text", "name", "number", "constant", "close")
+        operand = before.kind in _OPERANDS
         if operand and not self._levels[-1].geometry:
             raise arithmetic(token.text, self._locate(token.start), _hyphen_advice(tokens, index))
         if index + 1 == len(tokens) or tokens[index + 1].kind != "number":

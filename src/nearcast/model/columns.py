@@ -6,10 +6,10 @@ any publisher may send any attributes without a schema.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from nearcast.model.event import Event
@@ -48,6 +48,8 @@ EVENTS = pa.schema(
         ("payload", pa.binary()),
     ]
 )
+
+_VALUES = ("integer", "double", "text", "boolean", "time")
 
 ROLE_LEVEL = pa.struct([("role", pa.string()), ("task", pa.string()), ("level", pa.int8())])
 
@@ -101,45 +103,59 @@ LOGS: dict[str, pa.Schema] = {
 }
 
 
-def attribute_row(name: str, value: Value) -> dict[str, Any]:
-    """One attribute in the shape of `ATTRIBUTE`."""
-    row: dict[str, Any] = dict.fromkeys(("integer", "double", "text", "boolean", "time"))
-    row["name"] = name
-    if isinstance(value, bool):
-        row["boolean"] = value
-    elif isinstance(value, int):
-        row["integer"] = value
-    elif isinstance(value, float):
-        row["double"] = value
-    elif isinstance(value, str):
-        row["text"], row["time"] = value, time_of(value)
-    else:
-        row["time"] = value
-    return row
-
-
 def to_table(events: Iterable[Event]) -> pa.Table:
     """Events as a table of `EVENTS`, in their order."""
-    rows = [
-        {
-            "position": event.position,
-            "id": event.id,
-            "type": event.type,
-            "source": event.source,
-            "subject": event.subject,
-            "time": event.time,
-            "accepted": event.accepted,
-            "channel": event.channel,
-            "coordinates": event.place.coordinates if event.place else None,
-            "x": event.place.x if event.place else None,
-            "y": event.place.y if event.place else None,
-            "z": event.place.z if event.place else None,
-            "attributes": [attribute_row(name, value) for name, value in event.attributes],
-            "payload": event.payload,
-        }
-        for event in events
-    ]
-    return pa.Table.from_pylist(rows, schema=EVENTS)
+    found = list(events)
+    places = [event.place for event in found]
+    columns: dict[str, Any] = {
+        name: [getattr(event, name) for event in found]
+        for name in ("position", "id", "type", "source", "subject", "time", "accepted", "channel", "payload")
+    }
+    for name in ("coordinates", "x", "y", "z"):
+        columns[name] = [None if place is None else getattr(place, name) for place in places]
+    columns["attributes"] = _attributes(found)
+    return pa.table([pa.array(columns[field.name], field.type) for field in EVENTS], schema=EVENTS)
+
+
+def _attributes(events: list[Event]) -> pa.ListArray:
+    """All attributes as one list column: each kind of value is gathered apart and put where it belongs at the end."""
+    names: list[str] = []
+    found: dict[str, tuple[list[int], list[Value]]] = {kind: ([], []) for kind in _VALUES}
+    for event in events:
+        for name, value in event.attributes:
+            for kind, typed in _typed(value):
+                found[kind][0].append(len(names))
+                found[kind][1].append(typed)
+            names.append(name)
+    columns = [pa.array(names, pa.string())]
+    columns += [_scattered(*found[kind], len(names), ATTRIBUTE.field(kind).type) for kind in _VALUES]
+    offsets = np.cumsum([0, *(len(event.attributes) for event in events)])
+    entries = pa.StructArray.from_arrays(columns, fields=list(ATTRIBUTE))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), entries).cast(EVENTS.field("attributes").type)
+
+
+def _typed(value: Value) -> Iterator[tuple[str, Value]]:
+    """The fields of `ATTRIBUTE` that a value sets."""
+    if isinstance(value, bool):
+        yield "boolean", value
+    elif isinstance(value, int):
+        yield "integer", value
+    elif isinstance(value, float):
+        yield "double", value
+    elif isinstance(value, str):
+        yield "text", value
+        moment = time_of(value)
+        if moment is not None:
+            yield "time", moment
+    else:
+        yield "time", value
+
+
+def _scattered(rows: list[int], values: list[Value], count: int, kind: pa.DataType) -> pa.Array:
+    """An array with these values in these rows, null elsewhere."""
+    which = np.full(count, -1, np.int64)
+    which[rows] = np.arange(len(rows))
+    return pa.array(values, kind).take(pa.array(which, mask=which < 0))
 
 
 def to_events(table: pa.Table) -> list[Event]:
@@ -165,6 +181,4 @@ def _event(row: dict[str, Any]) -> Event:
 
 
 def _value(attribute: dict[str, Any]) -> Value:
-    kinds = ("integer", "double", "text", "boolean", "time")
-    value: int | float | str | bool | datetime = next(attribute[kind] for kind in kinds if attribute[kind] is not None)
-    return value
+    return next(attribute[kind] for kind in _VALUES if attribute[kind] is not None)

@@ -29,3 +29,8 @@ class ContextSpace:
 
     modules: tuple[Awareness, ...] = ()
     table: tuple[int, ...] | None = None
+
+
+def equal_intervals(maximum: float, levels: int) -> tuple[float, ...]:
+    """The default bounds of a module: N equal intervals up to the stated maximum, upper bounds inclusive."""
+    return tuple(maximum * (index + 1) / levels for index in range(levels - 1))

@@ -15,9 +15,10 @@ from typing import Any
 
 import orjson
 
-from nearcast.decision.context import WITHHELD, context_class, matrix_fault, priority
+from nearcast.decision.context import context_class, priority
 from nearcast.decision.pace import Pace
 from nearcast.decision.replication import Delivery, Settled, Waiting, present_level
+from nearcast.model.matrices import WITHHELD, matrix_fault
 from nearcast.model.subscription import Client, Settings
 from nearcast.server import clock
 from nearcast.server.payloads import Payloads, Sendable

@@ -1,0 +1,48 @@
+"""`nearcast check FILE…`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from nearcast.cli.output import complain, print_json
+from nearcast.errors import Fault
+from nearcast.language.check import check
+
+
+@click.command("check")
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per fault and warning.")
+def command(files: tuple[Path, ...], as_json: bool) -> None:
+    """Check definitions (.yaml), thesis XML (.xml) and event files (.jsonl).
+
+    Definitions among the files are read together, and events are checked against their channels. Prints every fault
+    with file, line and column, what was expected and what came; warns about atoms that can never hold. Exits with 1 if
+    there is a fault.
+    """
+    report = check(files)
+    for kind, found in (("error", report.faults), ("warning", report.warnings)):
+        for fault in found:
+            print_json(_data(kind, fault)) if as_json else complain(kind, fault)
+    if not as_json:
+        click.echo(f"{_number(len(report.faults), 'fault')}, {_number(len(report.warnings), 'warning')}")
+    sys.exit(0 if report.good else 1)
+
+
+def _data(kind: str, fault: Fault) -> dict[str, object]:
+    where = fault.where
+    return {
+        "kind": kind,
+        "file": where.file if where else None,
+        "line": where.line if where else None,
+        "column": where.column if where else None,
+        "expected": fault.expected,
+        "came": fault.came,
+        "advice": fault.advice,
+    }
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,57 @@
+"""How the subcommands talk: results to standard output, progress and complaints to standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import orjson
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from nearcast.errors import Fault
+from nearcast.language.cloudevents import DeadLetter
+
+SHOWN = 20
+"""Dead letters that are shown one by one; the rest is counted."""
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on a line of its own."""
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE).decode())
+
+
+def complain(kind: str, fault: Fault | str) -> None:
+    """A line on standard error: `error: …`, `warning: …`, `note: …`."""
+    click.echo(f"{kind}: {fault}", err=True)
+
+
+class DeadLetters:
+    """Complains about events that could not be taken, and counts them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, letter: DeadLetter) -> None:
+        """Takes one; the first are shown."""
+        self.count += 1
+        if self.count <= SHOWN:
+            complain("dead letter", letter.fault)
+
+    def summary(self) -> None:
+        """Says how many were not shown."""
+        if self.count > SHOWN:
+            complain("dead letter", f"and {self.count - SHOWN:,} more like these")
+
+
+@contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, while it is a terminal; gives a function that advances it."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)

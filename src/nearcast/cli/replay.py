@@ -1,0 +1,143 @@
+"""`nearcast replay --definitions D --events E…`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+import orjson
+import pyarrow as pa
+
+from nearcast.cli.output import DeadLetters, complain, progress
+from nearcast.decision import history
+from nearcast.decision.known import Batch, Known
+from nearcast.decision.registry import Registry
+from nearcast.decision.stages import priorities
+from nearcast.journal.memory import MemoryJournal
+from nearcast.journal.seam import Journal
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.language import definitions
+from nearcast.language.control import changes
+from nearcast.language.history import read_tables
+from nearcast.model.subscription import Settings
+
+Decided = Iterator[tuple[Batch, pa.Table]]
+
+SPARK_FROM = 50_000
+"""Events from which `auto` takes Spark: below, its start alone takes longer than deciding."""
+
+STRETCH = 10_000
+"""Events of a batch that is decided in this process."""
+
+
+@click.command("replay")
+@click.option(
+    "--definitions",
+    "definition_files",
+    multiple=True,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML definitions; several are read together.",
+)
+@click.option(
+    "--events",
+    "event_files",
+    multiple=True,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="CloudEvents, one a line (.jsonl, also gzipped); several are read one after the other.",
+)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Where to write; else standard output.")
+@click.option("--engine", type=click.Choice(["auto", "local", "spark"]), default="auto", show_default=True)
+@click.option("--master", help="Where Spark runs, for example local[*] or local-cluster[2,1,1024].")
+def command(
+    definition_files: tuple[Path, ...],
+    event_files: tuple[Path, ...],
+    out: Path | None,
+    engine: str,
+    master: str | None,
+) -> None:
+    """Decide a history: who would have got what, at which priority.
+
+    Goes through the same stages as live events. Writes a JSON line for each event and client, in the order of the
+    events: event, client, subscription, level, the priority as of the event's position (-1: withheld), position.
+    """
+    found = definitions.load(definition_files)
+    for warning in found.warnings:
+        complain("warning", warning)
+    registry = Registry()
+    for change in found.changes():
+        registry.apply(change)
+    letters = DeadLetters()
+    with tempfile.TemporaryDirectory(prefix="nearcast-replay-") as folder:
+        journal, chosen = _journal(event_files, registry.settings, letters, engine, Path(folder))
+        known = Known(registry)
+        decided = _locally(journal, known) if chosen == "local" else _on_spark(journal, known, Path(folder), master)
+        with out.open("wb") if out else sys.stdout.buffer as file:
+            lines = _write(file, decided, journal.end("events"))
+    letters.summary()
+    for refusal in known.refusals:
+        complain("dead letter", str(refusal.error))
+    complain(
+        "note", f"{journal.end('events'):,} events, {lines:,} deliveries, {letters.count:,} dead letters ({chosen})"
+    )
+
+
+def _journal(
+    files: tuple[Path, ...], settings: Settings, letters: DeadLetters, engine: str, folder: Path
+) -> tuple[Journal, str]:
+    """The events in a journal, and the engine to take."""
+    journal: Journal = MemoryJournal() if engine == "local" else SqliteJournal(folder / "journal")
+    repeated = 0
+    with progress("reading") as advance:
+        for table in read_tables(files, settings.channels, letters):
+            end = journal.end("events")
+            journal.append("events", table)
+            repeated += end + len(table) - journal.end("events")
+            advance(len(table))
+    if repeated:
+        complain("note", f"{repeated:,} events with a source and id that came before were left out")
+    many = journal.end("events") >= SPARK_FROM
+    return journal, "spark" if engine == "spark" or (engine == "auto" and many) else "local"
+
+
+def _locally(journal: Journal, known: Known) -> Decided:
+    end = journal.end("events")
+    stretches = (journal.read("events", after, STRETCH) for after in range(0, end, STRETCH))
+    return history.replay(known, stretches, changes)
+
+
+def _on_spark(journal: Journal, known: Known, folder: Path, master: str | None) -> Decided:
+    from nearcast.pipeline.history import replay  # Spark is imported only by those who ask for it
+    from nearcast.pipeline.session import session
+
+    assert isinstance(journal, SqliteJournal)
+    complain("note", "starting Spark, which takes some seconds")
+    return replay(session(master), journal, known, folder)
+
+
+def _write(file: BinaryIO, decided: Decided, events: int) -> int:
+    lines = 0
+    with progress("deciding", events) as advance:
+        for batch, deliveries in decided:
+            ids = dict(zip(batch.events["position"].to_pylist(), batch.events["id"].to_pylist(), strict=True))
+            columns = [deliveries[name].to_pylist() for name in ("position", "client", "subscription", "level")]
+            for position, client, subscription, level, priority in zip(
+                *columns, priorities(batch, deliveries).tolist(), strict=True
+            ):
+                row = {
+                    "event": ids[position],
+                    "client": client,
+                    "subscription": subscription,
+                    "level": level,
+                    "priority": priority,
+                    "position": position,
+                }
+                file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+            lines += len(deliveries)
+            advance(len(batch.events))
+    return lines

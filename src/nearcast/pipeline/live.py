@@ -1,0 +1,103 @@
+"""The deciding half, live: one query reads the journal on and on; every batch goes through the stages.
+
+    known → (relate → infer) → match → adapt → journal
+
+Deliveries are unique by position, whatever the batch cuts were, so a batch that comes again changes nothing: the
+pipeline may be killed anywhere, and goes on behind the last position it decided.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.model.columns import DELIVERIES
+from nearcast.pipeline.known import Follower
+from nearcast.pipeline.match import SPREAD, decided
+from nearcast.pipeline.metrics import Metrics
+from nearcast.pipeline.query import start
+from nearcast.pipeline.session import session
+from nearcast.pipeline.source import collect, events
+
+log = logging.getLogger("nearcast.pipeline")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """How the pipeline runs: its journal, a folder for state that executors see, Spark's master, a port for metrics."""
+
+    journal: Path
+    folder: Path
+    master: str | None = None
+    metrics_port: int | None = None
+    spread: int = SPREAD
+
+
+class Decider:
+    """Takes the batches of the query in turn and writes their deliveries into the journal."""
+
+    def __init__(self, spark: SparkSession, journal: SqliteJournal, config: Config, metrics: Metrics) -> None:
+        self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"))
+        self._journal, self._config, self._metrics = journal, config, metrics
+        self._parts = spark.sparkContext.defaultParallelism
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        """Decides one batch of the query."""
+        with self._metrics.failures.count_exceptions():
+            self._decide(rows)
+
+    def _decide(self, rows: DataFrame) -> None:
+        began = time.perf_counter()
+        found = collect(rows)
+        table = found.events
+        if table is None:
+            table = self._journal.read("events", found.after, found.through - found.after)
+        collected = time.perf_counter()
+        tables = [DELIVERIES.empty_table()]
+        many = partial(events, rows, self._journal.path, self._parts)
+        for batch in self.follower.advance(table, found.through):
+            tables.append(decided(batch, many, self._config.folder / "batches", spread=self._config.spread))
+            where = "driver" if len(batch.events) < self._config.spread else "executors"
+            self._metrics.batches.labels(where).inc()
+        judged = time.perf_counter()
+        deliveries = pa.concat_tables(tables)
+        self._journal.cover("deliveries", deliveries, found.through)
+        self._count(found.through, found.through - found.after, len(deliveries))
+        stages = {"collect": collected - began, "decide": judged - collected, "write": time.perf_counter() - judged}
+        for stage, seconds in stages.items():
+            self._metrics.seconds.labels(stage).observe(seconds)
+
+    def _count(self, position: int, positions: int, deliveries: int) -> None:
+        self._metrics.events.inc(positions)
+        self._metrics.deliveries.inc(deliveries)
+        self._metrics.position.set(position)
+        self._metrics.waiting.set(self._journal.end("events") - position)
+        log.info("decided through=%d events=%d deliveries=%d", position, positions, deliveries)
+
+
+def run(config: Config) -> None:
+    """Runs the pipeline until SIGTERM or SIGINT, or until a batch fails: then what it raised is raised."""
+    metrics = Metrics()
+    if config.metrics_port is not None:
+        metrics.serve(config.metrics_port)
+    journal = SqliteJournal(config.journal)
+    spark = session(config.master)
+    decider = Decider(spark, journal, config, metrics)
+    running = start(spark, config.journal, decider, after=decider.follower.known.position)
+    log.info("ready position=%d", decider.follower.known.position)
+    asked: list[int] = []
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, lambda number, _frame: asked.append(number))
+    while not asked and not running.wait(1):
+        pass
+    running.stop()
+    decider.follower.save()
+    spark.stop()

@@ -1,0 +1,39 @@
+"""What the pipeline counts, for Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+
+
+class Metrics:
+    """The pipeline's own registry and what is in it."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.events = self._counter("events", "Positions of the journal that were decided")
+        self.deliveries = self._counter("deliveries", "Deliveries that were decided, one per event and client")
+        self.batches = self._counter("batches", "Batches, by where they were decided", ["where"])
+        self.refused = self._counter("refused", "Control events that changed nothing, see the dead letters")
+        self.failures = self._counter("failures", "Batches that failed; each is decided again after a restart")
+        self.position = Gauge(
+            "nearcast_pipeline_position", "The last position that was decided", registry=self.registry
+        )
+        self.waiting = Gauge(
+            "nearcast_pipeline_waiting", "Positions of the journal that wait to be decided", registry=self.registry
+        )
+        self.seconds = Histogram(
+            "nearcast_pipeline_stage_seconds",
+            "Time of a batch, by stage",
+            ["stage"],
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+
+    def _counter(self, name: str, text: str, labels: list[str] | None = None) -> Counter:
+        return Counter(f"nearcast_pipeline_{name}", text, labels or [], registry=self.registry)
+
+    def serve(self, port: int) -> None:
+        """Answers `/metrics` on this machine's loopback from a thread of its own."""
+        start_http_server(port, addr="127.0.0.1", registry=self.registry)

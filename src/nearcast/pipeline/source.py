@@ -1,0 +1,218 @@
+"""The log of events as a Spark data source, `nearcast`, to read at once or as a stream.
+
+At once: `spark.read.format("nearcast").option("journal", path)`, a row per event, read in parallel by position.
+
+As a stream, with `.option("rows", "blocks")`: a row per range of positions, with the events of the range inside as one
+Arrow block where they are few, else without: whoever needs them reads them from the journal, in parallel. `collect`
+brings such rows to the driver as events; `opened` turns them into events inside an executor.
+
+Measured on 2 busy cores, 500 events/s, median and p99 from append to the callback: blocks 0.07 and 0.19 s, a row per
+event 0.09 and 0.23 s, a reader in the executors 0.33 and 0.69 s. A batch of 100,000 events: collected 0.1 s, opened in
+`mapInArrow` 0.15 s, as rows 0.65 s.
+
+An offset is a position. Reading again from any position gives the same events, so a checkpoint may lag or be lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition, SimpleDataSourceStreamReader
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from nearcast.errors import JournalError
+from nearcast.journal.rows import joined
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.model.columns import EVENTS
+
+PIECE = 10_000
+"""Positions that are read at once, and become one Arrow batch: what Spark carries best."""
+
+TASK = 50_000
+"""Positions per task where the number of partitions is not given."""
+
+LIMIT = 100_000
+"""Positions of one batch of a stream, unless the option `limit` says otherwise: so much fits the memory easily."""
+
+INLINE = 10_000
+"""A batch of at most so many positions carries its events, unless the option `inline` says otherwise."""
+
+_COLUMNS: list[tuple[str, pa.DataType]] = [("after", pa.int64()), ("through", pa.int64()), ("block", pa.binary())]
+BLOCKS = pa.schema(_COLUMNS)
+"""A range of positions, `after` < position ≤ `through`, and its events, or null where the journal is to be read."""
+
+EVENT_ROWS = from_arrow_schema(EVENTS)
+BLOCK_ROWS = from_arrow_schema(BLOCKS)
+
+
+class JournalSource(DataSource):
+    """The source. Options: `journal`, `after`, `through`, `partitions`; as a stream `after`, `rows`, `limit`, `inline`.
+
+    A stream may also have `halt`, a path: once that file exists and all is read, a batch without rows comes.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` takes."""
+        return "nearcast"
+
+    def schema(self) -> StructType:
+        """A row per event; or per range of positions, where the option `rows` is `blocks`."""
+        return BLOCK_ROWS if self.options.get("rows") == "blocks" else EVENT_ROWS
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads the events after `after`, up to `through` or the present end."""
+        return Reader(self.options)
+
+    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
+        """Reads on from `after` or the checkpoint, in the driver's machine."""
+        return StreamReader(self.options)
+
+
+class Range(InputPartition):
+    """What one task reads: `after` < position ≤ `through`."""
+
+    def __init__(self, after: int, through: int) -> None:
+        self.after, self.through = after, through
+
+
+class Reader(DataSourceReader):
+    """Reads a stretch of the log in parallel, a range of positions per task."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.journal = _journal(options)
+        self.after = int(options.get("after", 0))
+        self.through = min(int(options.get("through", 2**62)), self.journal.end("events"))
+        self.step = -(-(self.through - self.after) // int(options["partitions"])) if "partitions" in options else TASK
+
+    def partitions(self) -> list[InputPartition]:
+        """One range per task; at least one, which may be empty."""
+        ranges = _ranges(self.after, self.through, max(1, self.step))
+        return [Range(*each) for each in ranges] or [Range(self.after, self.after)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The events of a range."""
+        assert isinstance(partition, Range)
+        return _batches(self.journal, partition.after, partition.through)
+
+
+class StreamReader(SimpleDataSourceStreamReader):
+    """Reads on and on. Spark keeps what `read` gave until the batch is done, and asks again after a restart."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.journal = _journal(options)
+        self.after = int(options.get("after", 0))
+        self.limit = int(options.get("limit", LIMIT))
+        self.inline = int(options.get("inline", INLINE))
+        self.blocks = options.get("rows") == "blocks"
+        self.halt = options.get("halt")
+
+    def initialOffset(self) -> dict[str, int]:
+        """Where a stream without a checkpoint begins."""
+        return {"position": self.after}
+
+    def read(self, start: dict[str, int]) -> tuple[Iterator[pa.RecordBatch], dict[str, int]]:
+        """What there is now, at most `limit` positions, and where it ends."""
+        after, end = start["position"], self.journal.end("events")
+        if after > end:
+            raise JournalError(
+                f"journal {self.journal.path} ends at position {end}, but the checkpoint of the query is at {after}; "
+                "it belongs to another journal: remove the checkpoint"
+            )
+        through = min(end, after + self.limit)
+        if through == after and "halted" not in start and self.halt and os.path.exists(self.halt):
+            return iter([_no_rows(self.blocks)]), {"position": after, "halted": 1}
+        return self._between(after, through), {"position": through}
+
+    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[pa.RecordBatch]:
+        """The same rows again, after a restart."""
+        return self._between(start["position"], end["position"])
+
+    def _between(self, after: int, through: int) -> Iterator[pa.RecordBatch]:
+        # A list's iterator: Spark copies it, so that a batch can be sent twice.
+        if not self.blocks:
+            return iter(list(_batches(self.journal, after, through)))
+        ranges = list(_ranges(after, through, PIECE))
+        inline = through - after <= self.inline
+        blocks = [_block(self.journal.read("events", a, b - a)) if inline else None for a, b in ranges]
+        columns = {"after": [a for a, _ in ranges], "through": [b for _, b in ranges], "block": list[Any](blocks)}
+        return iter([pa.RecordBatch.from_pydict(columns, schema=BLOCKS)] if ranges else [])
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch in the driver: `after` < position ≤ `through`, and its events, or None where it carried none."""
+
+    after: int
+    through: int
+    events: pa.Table | None
+
+
+def collect(batch: DataFrame) -> Batch:
+    """A batch of blocks, brought to the driver by one action."""
+    rows = batch.toArrow().to_pylist()
+    blocks = [row["block"] for row in rows]
+    parts = [_events_of(block) for block in blocks if block is not None]
+    return Batch(
+        after=min(row["after"] for row in rows),
+        through=max(row["through"] for row in rows),
+        events=joined("events", parts) if len(parts) == len(blocks) else None,
+    )
+
+
+def events(batch: DataFrame, journal: str, partitions: int) -> DataFrame:
+    """The events of a batch of blocks in as many partitions; each Arrow batch of it holds a stretch of positions.
+
+    A function for `mapInArrow` does better to call `opened` itself, on `batch.repartition(n)`: events that become rows
+    of Spark's cost several times their reading.
+    """
+
+    def rows(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return (piece for stretch in opened(parts, journal) for piece in stretch.to_batches())
+
+    return batch.repartition(partitions).mapInArrow(rows, EVENT_ROWS)
+
+
+def opened(blocks: Iterator[pa.RecordBatch], journal: str) -> Iterator[pa.Table]:
+    """The events of blocks, inside an executor: a table of `EVENTS` per block, each a stretch of positions."""
+    with closing(SqliteJournal(journal)) as log:
+        for row in (row for part in blocks for row in part.to_pylist()):
+            after, through, block = row["after"], row["through"], row["block"]
+            yield log.read("events", after, through - after) if block is None else _events_of(block)
+
+
+def _block(rows: pa.Table) -> bytes:
+    """Events as one Arrow message, without their schema, which everybody knows."""
+    [batch] = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=EVENTS)]
+    return batch.serialize().to_pybytes()
+
+
+def _no_rows(blocks: bool) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=BLOCKS if blocks else EVENTS)
+
+
+def _events_of(block: bytes) -> pa.Table:
+    return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(block), EVENTS)])
+
+
+def _batches(journal: SqliteJournal, after: int, through: int) -> Iterator[pa.RecordBatch]:
+    for first, last in _ranges(after, through, PIECE):
+        yield from journal.read("events", first, last - first).to_batches()
+
+
+def _ranges(after: int, through: int, step: int) -> Iterator[tuple[int, int]]:
+    """Cuts (after, through] into pieces of at most `step` positions."""
+    return ((first, min(first + step, through)) for first in range(after, through, step))
+
+
+def _journal(options: Mapping[str, str]) -> SqliteJournal:
+    if "journal" not in options:
+        raise JournalError('expected the option "journal", the path of a journal, got none')
+    return SqliteJournal(options["journal"])

