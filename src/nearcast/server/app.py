@@ -63,6 +63,8 @@ def serve(config: ServerConfig, ready: Callable[[int], None] | None = None) -> N
         ready(port)
     log.info("server listening host=%s port=%d journal=%s", config.host, port, config.journal)
     server.run(sockets=[listening])
+    if not server.started:
+        raise SetupError("expected the server to start, got an error while it did; the log above says which")
 
 
 class Server(uvicorn.Server):
