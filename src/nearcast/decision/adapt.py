@@ -111,8 +111,11 @@ def _first_of_each(order: npt.NDArray[np.intp], rows: _Rows) -> npt.NDArray[np.i
 
 
 def _levels_by_role(batch: Batch, rows: _Rows, best: _Rows) -> pa.Array:
-    """For each row of `best` the greatest level under every role and task with vectors; null where no role matters."""
-    roles = list(batch.settings.roles.vectors)
+    """For each row of `best` the greatest level under every role and task with vectors, and under any other ("", "").
+
+    Null where no role matters.
+    """
+    roles = [*batch.settings.roles.vectors, ("", "")]
     width = len(batch.assignments.clients)
     keys = best.position * width + best.client
     which = np.searchsorted(keys, rows.position * width + rows.client)
