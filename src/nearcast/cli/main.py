@@ -21,6 +21,7 @@ COMMANDS = {
     "tail": "Receive as a client, live, with a filter.",
     "status": "Show what a running system does and how it is.",
     "check": "Check definitions, thesis XML and event files; every fault with its place.",
+    "explain": "Explain why an event reached a client, or did not.",
     "match": "Print the ids of the events that a filter selects, like grep.",
     "replay": "Decide a history: who would have got what, at which priority.",
     "server": "Run the access server alone.",
