@@ -119,7 +119,7 @@ def test_features(form: str, tmp_path: Path) -> None:
     assert ((first.id, second.id), first.type) == (("7", "2"), "fire")
     assert Place("geographic", 150, -33) == first.place
     assert [next(first.values(name)) for name in ("type", "alert", "lon", "size")] == ["fire", "Advice", "east", 3]
-    assert list(first.values("data.time")) == ["2020-01-01"]
+    assert list(first.values("time")) == ["2020-01-01"]
 
 
 @pytest.mark.parametrize(

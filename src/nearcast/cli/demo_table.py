@@ -28,10 +28,9 @@ def picture(performance: Performance) -> RenderableType:
     table.add_column("waited", justify="right")
     for receiver in list(performance.receivers.values())[:MOST_ROWS]:
         counts = receiver.by_priority()
-        told = ", ".join(part for part in (receiver.role, receiver.task) if part)
-        table.add_row(
-            receiver.id, told, _link(receiver), *(f"{counts[each]:,}" for each in PRIORITIES), *_last(receiver)
-        )
+        duty = ", ".join(part for part in (receiver.role, receiver.task) if part)
+        arrived = (f"{counts[each]:,}" for each in PRIORITIES)
+        table.add_row(receiver.id, duty, _link(receiver), *arrived, *_last(receiver))
     more = len(performance.receivers) - MOST_ROWS
     return Group(table, Text(f"and {more} more receivers")) if more > 0 else table
 
@@ -84,9 +83,8 @@ def _share(ordered: list[float], share: float) -> float:
 
 def told(result: Mapping[str, Any]) -> RenderableType:
     """The summary for a person."""
-    table = Table(
-        box=None, pad_edge=False, title="What arrived, and how long after it was published", title_justify="left"
-    )
+    heading = Text("\nWhat arrived, and how long after it was published", "bold")
+    table = Table(box=None, pad_edge=False)
     for name in ("priority", "deliveries", "median", "p99", "longest"):
         table.add_column(name, justify="right")
     for priority, count in result["deliveries"].items():
@@ -102,4 +100,4 @@ def told(result: Mapping[str, Any]) -> RenderableType:
         f"waiting {waiting:,} (withheld {withheld:,}), in flight {result['in_flight']:,}; dropped: {dropped}",
         f"balance {result['balance']}: queued, less acknowledged, dropped, waiting and in flight",
     ]
-    return Group(Text(""), table, *(Text(line) for line in lines))
+    return Group(heading, table, *(Text(line) for line in lines))

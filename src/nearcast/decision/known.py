@@ -82,7 +82,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What is made of all subscriptions together: it lasts until one of them, the settings or who is there changes."""
+    """What is made of all subscriptions together: it lasts until one of them, the settings or who is there changes.
+
+    What began or ended in a batch has its window, so what was compiled for that batch serves the next ones too.
+    """
 
     index: Index
     assignments: Assignments
@@ -169,8 +172,6 @@ class Known:
         members = self._following.advance(compiled.terms, compiled.conditions, events, self.repository)
         self.repository.add(events)
         self._clients = clients.after()
-        if not all(lasting):
-            self._compiled = None
         around = Surrounding(clients.places, members)
         return Batch(events, self.registry.settings, compiled.index, compiled.assignments, around, clients)
 

@@ -14,7 +14,7 @@ BUFFER = 4096
 
 
 class Link:
-    """Passes connections on to the server at `target`, down at `bandwidth` kbit/s, and up as fast; 0: nothing passes."""
+    """Passes connections on to the server at `target`, both ways at `bandwidth` kbit/s; 0: nothing passes."""
 
     def __init__(self, target: tuple[str, int], bandwidth: float) -> None:
         self.target = target

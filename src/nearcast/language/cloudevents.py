@@ -27,7 +27,7 @@ from nearcast.language.places import GEOMETRY_NAMES, is_geometry, place_of
 from nearcast.model.event import CONTROL_PREFIX, Event
 from nearcast.model.place import Place
 from nearcast.model.subscription import Channel
-from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, time_of
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, time_of
 
 MAX_BYTES = 1024 * 1024
 MAX_ATTRIBUTES = 1_000
@@ -199,7 +199,7 @@ def _required(document: dict[str, Any], name: str, where: Mark) -> str:
 def _time(written: object, where: Mark, accepted: datetime | None) -> datetime | None:
     if written is None:
         return None
-    time = time_of(written) if isinstance(written, str) else None
+    time = time_of(written) if isinstance(written, str) and has_zone(written) else None
     if time is None:
         raise Fault("time, as in 2020-01-31T12:00:00Z", _kind(written), where, "a time needs its zone")
     if accepted is not None and time - accepted > MAX_AHEAD:
@@ -238,7 +238,7 @@ def attributes_of(data: Mapping[str, Any], own: Mapping[str, Any], where: Mark) 
     for name, value in data.items():
         # The type itself, not isinstance: a boolean is an int to Python, and this is the door's innermost loop.
         kind = type(value)
-        if name in _FIELDS or (name not in _DATA and own.get(name) is not None):
+        if name not in _DATA and own.get(name) is not None:
             name = f"data.{name}"
         if kind is str or kind is float or kind is bool:
             attributes.append((name, value))
@@ -341,7 +341,7 @@ def _data_of(event: Event, document: Mapping[str, Any]) -> dict[str, Any]:
     listed.pop("specversion", None)
     for name, values in listed.items():
         plain = name.removeprefix("data.")
-        data[plain if plain in document or plain in _FIELDS else name] = values if len(values) > 1 else values[0]
+        data[plain if plain in document else name] = values if len(values) > 1 else values[0]
     return {name: value for name, value in data.items() if value is not None}
 
 

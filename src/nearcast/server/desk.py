@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nearcast.decision.pace import Pace
 from nearcast.decision.registry import Registry
@@ -107,12 +107,14 @@ class Desk:
     def deliver(self, decided: Iterable[Decided]) -> None:
         """Queues deliveries, those to clients that nobody knows any more end at once."""
         now = clock.now()
-        look_ups = {}
+        look_ups: dict[str, Callable[[Delivery], int]] = {}
         for row in decided:
             session = self.session(row.client)
-            if row.client not in look_ups:
-                look_ups[row.client] = session.priority_of(self.registry.settings)
-            self._queue(session, row, look_ups[row.client](delivery := self._delivery(row, now)), delivery, now)
+            look_up = look_ups.get(row.client)
+            if look_up is None:
+                look_up = look_ups[row.client] = session.priority_of(self.registry.settings)
+            delivery = self._delivery(row, now)
+            self._queue(session, delivery, look_up(delivery), now)
 
     def _delivery(self, row: Decided, now: float) -> Delivery:
         subscription = self.registry.subscriptions.get(row.subscription)
@@ -131,15 +133,16 @@ class Desk:
             conflate=subscription is not None and subscription.conflate,
         )
 
-    def _queue(self, session: Session, row: Decided, priority: int, delivery: Delivery, now: float) -> None:
-        fresh = delivery.position > session.waiting.last
+    def _queue(self, session: Session, delivery: Delivery, priority: int, now: float) -> None:
+        if delivery.position <= session.waiting.last:
+            return
+        self.metrics.of(priority).deliveries.inc()
         ended = session.waiting.insert(delivery, priority, now)
-        if fresh:
-            self.metrics.deliveries.labels(priority).inc()
-        subscription = self.registry.subscriptions.get(row.subscription)
-        if fresh and (subscription is None or row.client not in subscription.clients):
-            ended += session.waiting.unsubscribe(row.subscription, now)
-        self.settle(session, ended)
+        subscription = self.registry.subscriptions.get(delivery.subscription)
+        if subscription is None or session.client.id not in subscription.clients:
+            ended += session.waiting.unsubscribe(delivery.subscription, now)
+        if ended:
+            self.settle(session, ended)
         session.wake()
 
     def advance(self, events: int, deliveries: int) -> None:
@@ -191,6 +194,7 @@ class Desk:
         old, session.connection = session.connection, connection
         session.connections += 1
         session.notices.clear()
+        session.confirmed.clear()
         self.metrics.connections.labels(kind).inc()
         if session.connections > 1:
             self.metrics.reconnections.inc()
@@ -237,7 +241,8 @@ class Desk:
 
     def _confirm(self, session: Session, positions: list[int], written: asyncio.Future[list[int]]) -> None:
         if not written.cancelled() and written.exception() is None:
-            session.tell({"settled": positions})
+            session.confirmed += positions if session.connection else []
+            session.wake()
 
     def sent(self, delivery: Delivery) -> None:
         """A delivery was sent."""

@@ -10,7 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -18,7 +18,7 @@ import orjson
 from nearcast.decision.context import context_class, priority
 from nearcast.decision.pace import Pace
 from nearcast.decision.replication import Delivery, Settled, Waiting, present_level
-from nearcast.model.matrices import WITHHELD
+from nearcast.model.matrices import WITHHELD, matrix_fault
 from nearcast.model.subscription import Client, Settings
 from nearcast.server import clock
 from nearcast.server.payloads import Payloads, Sendable
@@ -26,7 +26,7 @@ from nearcast.server.payloads import Payloads, Sendable
 log = logging.getLogger(__name__)
 
 TAKEN_OVER, GOING_AWAY, NORMAL = 4409, 1012, 1000
-AHEAD = 64
+AHEAD = 256
 """Payloads that are read from the journal at once when one is missing in memory."""
 
 
@@ -58,12 +58,13 @@ class Session:
     """The bandwidth that the client stated, in kbit/s: a cap of the pace."""
     connections: int = 0
     notices: deque[dict[str, Any]] = field(default_factory=deque)
+    confirmed: list[int] = field(default_factory=list)
+    """Positions whose acknowledgements are durable, which the client is to be told."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def priority_of(self, settings: Settings) -> Callable[[Delivery], int]:
         """Looks up the present priority of a delivery for this client: its level's place in one row of the matrix."""
-        levels = settings.levels
-        row = [priority(settings, self.client, level) for level in range(levels)]
+        levels, row = settings.levels, self._row(settings)
         client, roles = self.client, settings.roles
 
         def look_up(delivery: Delivery) -> int:
@@ -78,8 +79,14 @@ class Session:
 
     def outlook(self, settings: Settings) -> tuple[object, ...]:
         """All that priorities depend on besides the deliveries: while it is the same, no queue changes."""
-        row = tuple(priority(settings, self.client, level) for level in range(settings.levels))
-        return self.client.role, self.client.task, row, settings.roles.default
+        return self.client.role, self.client.task, self._row(settings), settings.roles
+
+    def _row(self, settings: Settings) -> tuple[int, ...]:
+        """The priority of each level. A matrix of the client's own that newer settings made unfit is left out."""
+        client = self.client
+        if client.matrix is not None and matrix_fault(client.matrix, settings.levels):
+            client = replace(client, matrix=None)
+        return tuple(priority(settings, client, level) for level in range(settings.levels))
 
     def tell(self, message: dict[str, Any]) -> None:
         """Queues a message that is not a delivery; dropped if nobody is connected."""
@@ -111,8 +118,7 @@ class Pump:
         session = self.session
         while session.connection is self.connection:
             session.woken.clear()
-            while session.notices:
-                await self.connection.send(orjson.dumps(session.notices.popleft()).decode(), None)
+            await self._send_notices()
             now = clock.now()
             expired = session.waiting.expire(now)
             if expired:
@@ -123,6 +129,14 @@ class Pump:
                 await self._send(delivery)
             else:
                 await self._pause(delay, now)
+
+    async def _send_notices(self) -> None:
+        session = self.session
+        while session.notices:
+            await self.connection.send(orjson.dumps(session.notices.popleft()).decode(), None)
+        if session.confirmed:
+            confirmed, session.confirmed = session.confirmed, []
+            await self.connection.send(orjson.dumps({"settled": confirmed}).decode(), None)
 
     async def _pause(self, delay: float | None, now: float) -> None:
         expiry = self.session.waiting.next_expiry()
