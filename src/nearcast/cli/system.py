@@ -95,6 +95,7 @@ def wait_until_ready(supervisor: Supervisor, url: str, data: Path, stopped: Call
     wanted = journal.end("events")
 
     def ready() -> bool:
+        """Whether the wait is over."""
         if time.monotonic() > until:
             raise SetupError(
                 f"expected server and pipeline within {READY_SECONDS:.0f} s, got no answer; their output tells why"

@@ -32,6 +32,7 @@ class _Rows:
     level: Integers
 
     def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> _Rows:
+        """The rows at these indices, or where these flags are set."""
         return _Rows(*(getattr(self, name)[index] for name in _Rows.__slots__))
 
     def __len__(self) -> int:

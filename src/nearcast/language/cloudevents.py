@@ -315,6 +315,7 @@ def _refuse_long_integers(text: bytes, where: Mark) -> None:
     """An integer beyond 64 bits would silently come as a double."""
 
     def integer(digits: str) -> int:
+        """An integer, if 64 bits hold it."""
         # Python refuses to read some thousand digits, and takes long over many.
         value = int(digits) if len(digits) < 40 else INTEGER_MAXIMUM + 1
         if not INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM:

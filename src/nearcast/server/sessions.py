@@ -68,6 +68,7 @@ class Session:
         client, roles = self.client, settings.roles
 
         def look_up(delivery: Delivery) -> int:
+            """Its present priority."""
             level = present_level(delivery.level, delivery.by_role, client, roles)
             return WITHHELD if level < 0 else row[min(level, levels - 1)]
 
