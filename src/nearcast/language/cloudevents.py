@@ -45,6 +45,9 @@ CONTROL_TYPES = (
     "nearcast.subscription.removed",
     "nearcast.settings",
 )
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What some editors write before the first line."""
+
 _FIELDS = frozenset({"id", "type", "source", "subject", "time"})
 _DATA = frozenset({"data", "data_base64"})
 _KNOWN = _FIELDS | _DATA | {"specversion", "datacontenttype", "dataschema"}
@@ -96,7 +99,7 @@ def whole_lines(file: IO[bytes] | gzip.GzipFile, limit: int = MAX_BYTES) -> Iter
 
 def read_line(line: bytes, where: Mark, channels: Sequence[Channel] = (), accepted: datetime | None = None) -> Event:
     """The event that a line of JSON holds; `payload` is the line itself. Raises `EventError`."""
-    line = line.strip()
+    line = line.strip().removeprefix(BYTE_ORDER_MARK)
     if len(line) > MAX_BYTES:
         raise EventError(Fault(f"an event of at most {MAX_BYTES:,} bytes", f"{len(line):,} or more", where))
     return read_event(loads(line, where), where, channels, accepted, line)
