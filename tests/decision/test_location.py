@@ -20,7 +20,7 @@ from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.filter import Atom, Distance, Operator, This
 from nearcast.model.place import Place
-from tests.language.places import shared
+from tests.shared import shared
 
 
 def earth(longitude: float, latitude: float) -> Place:

@@ -15,7 +15,7 @@ from nearcast.language.features import read_features
 from nearcast.language.never_holding import never_holding
 from nearcast.model.event import Event
 from nearcast.model.place import Place
-from tests.language.places import listing
+from tests.language.printed import listing
 
 
 def never(text: str) -> list[str]:

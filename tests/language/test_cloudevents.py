@@ -19,8 +19,8 @@ from nearcast.language.cloudevents import MAX_BYTES, DeadLetter, read_event, rea
 from nearcast.model.event import Event
 from nearcast.model.place import Place
 from nearcast.model.subscription import Channel
-from tests.language.places import shared
 from tests.language.strategies import characters, floats, geographic_places, integers, planar_places, texts, times
+from tests.shared import shared
 
 HERE = Mark("e.jsonl", 3)
 OPS = Channel("ops", "planar", ("unit", "chat"))

@@ -232,6 +232,9 @@ def test_ended_subscriptions_and_removed_clients_get_nothing_more() -> None:
             assert {("a", first), ("a", second), ("b", first), ("b", second)} == {
                 (row["client"], row["event"]) for row in rows if row["outcome"] == "unsubscribed"
             }
+            await until(lambda: not server.service.desk.sessions.keys() & {"b"})
+            status = (await server.http.get("/status")).json()
+            assert (4, 4, 0) == (status["queued"], status["outcomes"]["unsubscribed"], status["balance"])
 
     run(test)
 

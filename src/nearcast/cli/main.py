@@ -40,9 +40,11 @@ class _Commands(click.Group):
     """Subcommands that are imported when they are called: Spark and the web stack take seconds."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """The subcommands' names, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The subcommand of this name, imported now."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"nearcast.cli.{MODULES.get(cmd_name, cmd_name)}")
@@ -50,6 +52,7 @@ class _Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the list of subcommands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 

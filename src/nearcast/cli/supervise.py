@@ -10,10 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from nearcast.cli.output import complain
+from nearcast.errors import SetupError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds before a part is started again: doubled each time, and from the beginning after it ran for a minute."""
 SETTLED = 60.0
+CANNOT = 2
+"""The exit code of a part that says that it cannot be run like this: to start it again would not help."""
+
 STOP_SECONDS = 20.0
 LOOK = 0.2
 
@@ -38,7 +42,7 @@ class Part:
         self._started = now
 
     def look(self, now: float) -> None:
-        """Starts the part again when it has died and its pause is over."""
+        """Starts the part again when it has died and its pause is over. Raises SetupError if it cannot run at all."""
         if self.process is None:
             if now >= self._due:
                 self.start(now)
@@ -46,6 +50,8 @@ class Part:
         code = self.process.poll()
         if code is None:
             return
+        if code == CANNOT and self.restarts == 0 and now - self._started < SETTLED:
+            raise SetupError(f"the {self.name} cannot run; what it said above tells why")
         self._pause = FIRST_PAUSE if now - self._started > SETTLED else min(2 * self._pause, LONGEST_PAUSE)
         self.restarts += 1
         self.process, self._due = None, now + self._pause

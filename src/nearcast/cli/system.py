@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 
@@ -71,6 +72,9 @@ def _there(registry: Registry, change: Change) -> bool:
 @contextmanager
 def running(data: Path, host: str, port: int, master: str | None, metrics_port: int | None) -> Iterator[Supervisor]:
     """Server and pipeline of a data folder as supervised processes, ended when the block ends."""
+    lock = _locked(data)
+    if _answers(f"http://{host}:{port}"):
+        raise SetupError(f"expected {host}:{port} to be free, got another access server there; choose another --port")
     where = ["--data", str(data)]
     pipeline = ["pipeline", *where]
     pipeline += ["--master", master] if master else []
@@ -83,6 +87,20 @@ def running(data: Path, host: str, port: int, master: str | None, metrics_port: 
         yield supervisor
     finally:
         supervisor.stop()
+        lock.close()
+
+
+def _locked(data: Path) -> IO[bytes]:
+    """Holds the data folder for this process alone, until the file is closed or the process ends. Raises SetupError."""
+    file = (data / "lock").open("wb")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise SetupError(
+            f"expected a free data folder, got {data}, on which another nearcast runs; end it, or name another folder"
+        ) from None
+    return file
 
 
 def wait_until_ready(supervisor: Supervisor, url: str, data: Path, stopped: Callable[[], bool] = lambda: False) -> None:
@@ -95,6 +113,7 @@ def wait_until_ready(supervisor: Supervisor, url: str, data: Path, stopped: Call
     wanted = journal.end("events")
 
     def ready() -> bool:
+        """Whether the wait is over."""
         if time.monotonic() > until:
             raise SetupError(
                 f"expected server and pipeline within {READY_SECONDS:.0f} s, got no answer; their output tells why"

@@ -60,13 +60,14 @@ class Client:
         self.connections = 0
         self.duplicates = 0
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._arrived: asyncio.Queue[Delivery | NearcastError] = asyncio.Queue()
+        self._arrived: asyncio.Queue[Delivery | None] = asyncio.Queue()
         self._seen: dict[int, bool] = {}
         self._unsent: list[int] = []
         self._sending: asyncio.Task[None] | None = None
         self._said: dict[str, Any] = {}
         self._connection: ClientConnection | None = None
         self._greeted = asyncio.Event()
+        self._failure: NearcastError | None = None
         self._running: asyncio.Task[None] | None = None
 
     async def deliveries(self) -> AsyncIterator[Delivery]:
@@ -74,19 +75,38 @@ class Client:
 
         Raises AccessError, RightError or SessionError where that has no sense.
         """
-        self._running = self._running or asyncio.create_task(self._run())
+        self._begin()
         while True:
             arrived = await self._arrived.get()
-            if isinstance(arrived, NearcastError):
-                raise arrived
+            if arrived is None:
+                raise self._ended()
             yield arrived
             if self.automatic:
                 await self.acknowledge(arrived.position)
 
     async def connected(self) -> None:
-        """Returns when the server has greeted this client; connects if that is not done yet."""
-        self._running = self._running or asyncio.create_task(self._run())
+        """Returns when the server has greeted this client; connects if that is not done yet. Raises as `deliveries`."""
+        self._begin()
         await self._greeted.wait()
+        if self._failure:
+            raise self._failure
+
+    def _begin(self) -> None:
+        if self._running is None:
+            self._running = asyncio.create_task(self._run())
+            self._running.add_done_callback(self._end)
+
+    def _end(self, running: asyncio.Task[None]) -> None:
+        """Lets nobody wait for ever where the connection has ended for good."""
+        if not running.cancelled() and running.exception():
+            self._failure = SessionError(f"expected to follow the server, got {running.exception()!r}")
+        self._greeted.set()
+        self._arrived.put_nowait(None)
+
+    def _ended(self) -> NearcastError:
+        """Why there is nothing more; told again to whoever asks again."""
+        self._arrived.put_nowait(None)
+        return self._failure or SessionError("expected an open client, got one that was closed")
 
     async def acknowledge(self, *positions: int) -> None:
         """Tells the server that deliveries were taken; it never fails, but may have to be told again later."""
@@ -158,7 +178,7 @@ class Client:
             except ConnectionClosed as closed:
                 refusal = self._refusal(closed)
                 if refusal:
-                    await self._arrived.put(refusal)
+                    self._failure = refusal
                     return
                 reason = str(closed)
             except (OSError, TimeoutError, InvalidHandshake, InvalidMessage) as error:

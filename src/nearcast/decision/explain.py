@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nearcast.decision.context import awareness_class, context_class
+from nearcast.decision.context import awareness_class, context_class, priority_row
 from nearcast.decision.evaluate import (
     UNDER_NOT,
     UNDER_PLAIN_NOT,
@@ -130,7 +130,7 @@ def explain(scene: Scene, name: str) -> Explanation:
         for reading in [known.readings.get(module.reading)]
     )
     c = context_class(settings.space, known.readings, settings.levels)
-    row = (known.matrix or settings.matrix)[c]
+    row = priority_row(settings, known)
     findings = [] if client is None or scene.event.control else list(_subscriptions(scene, client))
     best = _best(findings)
     level = best.level if best else None

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.decision.context import context_class
+from nearcast.decision.context import priority_row
 from nearcast.decision.interests import Assignments, Windows, assign, groups_of, role_number
 from nearcast.decision.match import Index, location_conditions
 from nearcast.decision.members import Following
@@ -47,9 +47,7 @@ class Clients:
         """Records how a client is from a position on."""
         self.places.set(client.id, position, client.place)
         self.roles.set(client.id, position, role_number(client, settings.roles))
-        matrix = client.matrix or settings.matrix
-        row = matrix[context_class(settings.space, client.readings, settings.levels)]
-        self.priorities.set(client.id, position, row)
+        self.priorities.set(client.id, position, priority_row(settings, client))
 
     def after(self) -> Clients:
         """The clients as the next batch begins with them."""

@@ -68,16 +68,14 @@ class Settled:
 def present_level(level: int, by_role: RoleLevels | None, client: Client, roles: Roles) -> int:
     """The level under the client's present role and task, or the roles' default; −1 where these do not select it.
 
-    For a role and task that no vector is for, the level is that of ("", "") if listed, else the one it came with.
+    For a role and task that no vector is for, the level is that of ("", "").
     """
     if by_role is None:
         return level
     key = (client.role or "", client.task or "")
     if key == ("", "") and roles.default:
         key = roles.default
-    if key in by_role or key in roles.vectors:
-        return by_role.get(key, WITHHELD)
-    return by_role.get(("", ""), level)
+    return by_role.get(key if key in roles.vectors else ("", ""), WITHHELD)
 
 
 PriorityOf = Callable[[Delivery], int]

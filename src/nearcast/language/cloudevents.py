@@ -45,6 +45,9 @@ CONTROL_TYPES = (
     "nearcast.subscription.removed",
     "nearcast.settings",
 )
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What some editors write before the first line."""
+
 _FIELDS = frozenset({"id", "type", "source", "subject", "time"})
 _DATA = frozenset({"data", "data_base64"})
 _KNOWN = _FIELDS | _DATA | {"specversion", "datacontenttype", "dataschema"}
@@ -96,7 +99,7 @@ def whole_lines(file: IO[bytes] | gzip.GzipFile, limit: int = MAX_BYTES) -> Iter
 
 def read_line(line: bytes, where: Mark, channels: Sequence[Channel] = (), accepted: datetime | None = None) -> Event:
     """The event that a line of JSON holds; `payload` is the line itself. Raises `EventError`."""
-    line = line.strip()
+    line = line.strip().removeprefix(BYTE_ORDER_MARK)
     if len(line) > MAX_BYTES:
         raise EventError(Fault(f"an event of at most {MAX_BYTES:,} bytes", f"{len(line):,} or more", where))
     return read_event(loads(line, where), where, channels, accepted, line)
@@ -315,6 +318,7 @@ def _refuse_long_integers(text: bytes, where: Mark) -> None:
     """An integer beyond 64 bits would silently come as a double."""
 
     def integer(digits: str) -> int:
+        """An integer, if 64 bits hold it."""
         # Python refuses to read some thousand digits, and takes long over many.
         value = int(digits) if len(digits) < 40 else INTEGER_MAXIMUM + 1
         if not INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM:

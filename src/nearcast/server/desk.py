@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nearcast.decision.pace import Pace
@@ -38,6 +39,8 @@ class Desk:
         self.outcomes, self.metrics, self.waiting_limit = outcomes, metrics, waiting_limit
         self.registry = Registry()
         self.sessions: dict[str, Session] = {}
+        self.past: Counter[str] = Counter()
+        """What sessions that are no more had queued and settled; together with the others it balances."""
         self.instance = uuid.uuid4().hex[:12]
         self.events_through, self.deliveries_through = 0, 0
         self._reached: list[tuple[int, int, asyncio.Future[None]]] = []
@@ -163,12 +166,8 @@ class Desk:
     # What clients say
 
     def known(self, client: str) -> bool:
-        """Whether anybody declared this client, or subscribed it, or something waits for it."""
-        return (
-            client in self.registry.clients
-            or client in self.sessions
-            or any(client in subscription.clients for subscription in self.registry.subscriptions.values())
-        )
+        """Whether anybody declared this client, or something waits for it still."""
+        return client in self.registry.clients or client in self.sessions
 
     def session(self, client: str) -> Session:
         """The session of a client, begun if there is none."""
@@ -263,6 +262,16 @@ class Desk:
             ended = session.waiting.expire(now)
             if ended:
                 self.settle(session, ended)
+
+    def prune(self) -> None:
+        """Forgets sessions of clients that nobody knows any more, once nothing is outstanding."""
+        for id, session in list(self.sessions.items()):
+            waiting = session.waiting
+            owed = session.connection or waiting.waiting or waiting.in_flight
+            if not owed and id not in self.registry.clients:
+                self.past.update(waiting.settled)
+                self.past["queued"] += waiting.queued
+                del self.sessions[id]
 
     def outstanding(self) -> int:
         """How many deliveries wait or are in flight."""

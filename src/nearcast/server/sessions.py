@@ -10,15 +10,15 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from nearcast.decision.context import context_class, priority
+from nearcast.decision.context import context_class, priority_row
 from nearcast.decision.pace import Pace
 from nearcast.decision.replication import Delivery, Settled, Waiting, present_level
-from nearcast.model.matrices import WITHHELD, matrix_fault
+from nearcast.model.matrices import WITHHELD
 from nearcast.model.subscription import Client, Settings
 from nearcast.server import clock
 from nearcast.server.payloads import Payloads, Sendable
@@ -64,10 +64,11 @@ class Session:
 
     def priority_of(self, settings: Settings) -> Callable[[Delivery], int]:
         """Looks up the present priority of a delivery for this client: its level's place in one row of the matrix."""
-        levels, row = settings.levels, self._row(settings)
+        levels, row = settings.levels, priority_row(settings, self.client)
         client, roles = self.client, settings.roles
 
         def look_up(delivery: Delivery) -> int:
+            """Its present priority."""
             level = present_level(delivery.level, delivery.by_role, client, roles)
             return WITHHELD if level < 0 else row[min(level, levels - 1)]
 
@@ -79,14 +80,7 @@ class Session:
 
     def outlook(self, settings: Settings) -> tuple[object, ...]:
         """All that priorities depend on besides the deliveries: while it is the same, no queue changes."""
-        return self.client.role, self.client.task, self._row(settings), settings.roles
-
-    def _row(self, settings: Settings) -> tuple[int, ...]:
-        """The priority of each level. A matrix of the client's own that newer settings made unfit is left out."""
-        client = self.client
-        if client.matrix is not None and matrix_fault(client.matrix, settings.levels):
-            client = replace(client, matrix=None)
-        return tuple(priority(settings, client, level) for level in range(settings.levels))
+        return self.client.role, self.client.task, priority_row(settings, self.client), settings.roles
 
     def tell(self, message: dict[str, Any]) -> None:
         """Queues a message that is not a delivery; dropped if nobody is connected."""
