@@ -23,6 +23,8 @@ from nearcast.server.service import Service
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 5
+BACKLOG = 2048
+"""Connections that may wait to be accepted, as many as uvicorn lets."""
 
 DESCRIPTION = """
 Publishes events, manages who wants what, and delivers: every event to whom it concerns, at the priority that the
@@ -110,13 +112,15 @@ def server_of(config: ServerConfig, journal: Journal | None = None) -> Server:
 
 
 def listen(config: ServerConfig) -> socket.socket:
-    """A socket bound to the configured host and port. Raises SetupError."""
+    """A socket that listens on the configured host and port. Raises SetupError."""
     config.check()
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
+        # Whoever connects from now on waits a moment instead of being refused.
+        bound.listen(BACKLOG)
     except OSError as error:
         raise SetupError(
             f"expected to listen on {config.host}:{config.port}, got {error.strerror or error};"

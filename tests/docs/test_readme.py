@@ -1,0 +1,18 @@
+"""The README and the tutorial do what they say: every file is saved, every command run, every output compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, terminal
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_a_newcomer_who_follows_the_page_sees_what_it_shows(page: str, tmp_path: Path) -> None:
+    """From an empty folder to an explained delivery, command by command."""
+    with terminal(tmp_path) as newcomer:
+        otherwise = newcomer.follow(ROOT / page)
+    assert not otherwise, "\n\n".join(otherwise)
