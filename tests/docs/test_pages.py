@@ -1,0 +1,111 @@
+"""What the pages say of files, links, commands, paths and metrics is so."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from starlette.routing import WebSocketRoute
+
+from nearcast.cli.main import COMMANDS, nearcast
+from nearcast.language.check import check
+from nearcast.pipeline.metrics import Metrics as PipelineMetrics
+from nearcast.server.app import create_app
+from nearcast.server.config import ServerConfig
+from nearcast.server.metrics import Metrics as ServerMetrics
+from tests.docs.pages import PAGES, ROOT, blocks, commands
+
+DOCS = ROOT / "docs"
+WIDTH = 100
+"""Columns of the help texts in the reference of commands."""
+
+
+def anchor(heading: str) -> str:
+    """The anchor that a heading has on the web pages of repositories."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    """A link to another page, or to a heading of one, finds it."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            name, _, place = target.partition("#")
+            other = (page.parent / name).resolve() if name else page
+            assert other.exists(), target
+            headings = re.findall(r"^#+ (.*)$", other.read_text(encoding="utf-8"), re.MULTILINE)
+            assert not place or place in map(anchor, headings), target
+
+
+def test_every_example_of_the_definitions_reference_loads(tmp_path: Path) -> None:
+    """Each YAML block is a whole definitions file; the XML and event files beside it load too."""
+    page = list(blocks(DOCS / "reference-definitions.md"))
+    saved = [tmp_path / block.name for block in page if block.name]
+    for path, block in zip(saved, (block for block in page if block.name), strict=True):
+        path.write_text(block.text, encoding="utf-8")
+    examples = [block for block in page if block.kind == "yaml"]
+    assert len(examples) > 5
+    for block in examples:
+        path = tmp_path / f"line-{block.line}.yaml"
+        path.write_text(block.text, encoding="utf-8")
+        report = check([path, *saved])
+        assert ((), ()) == (report.faults, report.warnings)
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_the_reference_of_commands_shows_the_help_as_it_is(name: str) -> None:
+    """Each command's block is its help; `python -m tests.docs.cli_reference` writes them anew."""
+    shown = {command: text for block in blocks(DOCS / "reference-cli.md") for command, text in commands(block)}
+    assert help_of(name) == shown[" ".join(filter(None, ["nearcast", name, "--help"]))].strip()
+
+
+def help_of(name: str) -> str:
+    """The help of a command, or of `nearcast` itself."""
+    asked = CliRunner().invoke(nearcast, [*filter(None, [name]), "--help"], prog_name="nearcast", terminal_width=WIDTH)
+    return "\n".join(line.rstrip() for line in asked.output.strip().splitlines())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_of_a_page_has_the_options_it_is_given(page: Path) -> None:
+    """Each `nearcast …` in a console block names a subcommand and options that there are."""
+    context = click.Context(nearcast)
+    for block in blocks(page):
+        for text, _ in commands(block) if block.kind == "console" else ():
+            for words in re.findall(r"(?:^|[;&|(=] *)nearcast ((?:[^;&|'\"]|'[^']*'|\"[^\"]*\")*)", text):
+                name, *rest = shlex.split(words.rstrip(") "))
+                command = nearcast.get_command(context, name) if not name.startswith("-") else nearcast
+                assert command, text
+                known = {option for one in command.params for option in one.opts} | {"--help", "--version"}
+                given = {word.partition("=")[0] for word in rest if word.startswith("--")}
+                assert set() == given - known, text
+
+
+def test_the_http_reference_has_every_path_of_the_api_and_no_other(tmp_path: Path) -> None:
+    """Its headings are the methods and paths of /openapi.json, and the WebSocket."""
+    app = create_app(ServerConfig(tmp_path / "journal"))
+    there = {(method.upper(), path) for path, of in app.openapi()["paths"].items() for method in of}
+    there |= {("WS", route.path) for route in app.routes if isinstance(route, WebSocketRoute)}
+    there |= {("WS", "/clients/{id}/stream")}
+    text = (DOCS / "reference-http.md").read_text(encoding="utf-8")
+    assert there == set(re.findall(r"^### `(\w+) (\S+)`$", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("metrics", [ServerMetrics(), PipelineMetrics()], ids=["server", "pipeline"])
+def test_the_http_reference_names_every_metric(metrics: ServerMetrics | PipelineMetrics) -> None:
+    """A counter by its name with _total, anything else by its name."""
+    text = (DOCS / "reference-http.md").read_text(encoding="utf-8")
+    for family in metrics.registry.collect():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        assert f"`{name}`" in text
+
+
+def test_python_in_pages_is_python() -> None:
+    """Every Python block compiles."""
+    for page in PAGES:
+        for block in blocks(page):
+            if block.kind == "python":
+                compile(block.text, f"{page.name}:{block.line}", "exec")
