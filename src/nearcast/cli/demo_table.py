@@ -20,26 +20,33 @@ STYLES = {0: "bold red", 1: "yellow", 2: "cyan"}
 def picture(performance: Performance) -> RenderableType:
     """The receivers as a table: role and task, link, arrivals by priority, the last event and how long it waited."""
     table = Table(box=None, pad_edge=False, title=f"{performance.clock:5.1f} s of the story", title_justify="left")
-    for heading in ("receiver", "role, task", "link"):
-        table.add_column(heading, no_wrap=True)
+    # On a narrow terminal columns that may wrap give way: words are cut, counts and times never.
+    for heading in ("receiver", "role, task"):
+        table.add_column(heading)
+    table.add_column("kbit/s", no_wrap=True, justify="right")
     for priority in PRIORITIES:
-        table.add_column(f"p{priority}", justify="right", style=STYLES[priority])
-    table.add_column("last", no_wrap=True, overflow="ellipsis")
-    table.add_column("waited", justify="right")
+        table.add_column(f"p{priority}", no_wrap=True, justify="right", style=STYLES[priority])
+    table.add_column("last")
+    table.add_column("waited", no_wrap=True, justify="right")
     for receiver in list(performance.receivers.values())[:MOST_ROWS]:
         counts = receiver.by_priority()
         duty = ", ".join(part for part in (receiver.role, receiver.task) if part)
         arrived = (f"{counts[each]:,}" for each in PRIORITIES)
-        table.add_row(receiver.id, duty, _link(receiver), *arrived, *_last(receiver))
+        table.add_row(_cut(receiver.id), _cut(duty), _link(receiver), *arrived, *_last(receiver))
     more = len(performance.receivers) - MOST_ROWS
     return Group(table, Text(f"and {more} more receivers")) if more > 0 else table
+
+
+def _cut(text: str, style: str = "") -> Text:
+    """A text that stays on one line, cut where the column is narrower."""
+    return Text(text, style, no_wrap=True, overflow="ellipsis")
 
 
 def _link(receiver: Receiver) -> Text:
     bandwidth = receiver.link.bandwidth
     if bandwidth <= 0:
         return Text("dead", "bold red")
-    return Text(f"{bandwidth:,.0f} kbit/s", "yellow" if bandwidth < 100 else "")
+    return Text(f"{bandwidth:,.0f}", "yellow" if bandwidth < 100 else "")
 
 
 def _last(receiver: Receiver) -> tuple[Text, str]:
@@ -49,7 +56,7 @@ def _last(receiver: Receiver) -> tuple[Text, str]:
     event = arrival.delivery.event
     waited = "" if arrival.waited is None else f"{arrival.waited:.1f} s"
     words = f"{event['type']} {event.get('subject', '')}"
-    return Text(words, STYLES.get(arrival.delivery.priority, "")), waited
+    return _cut(words, STYLES.get(arrival.delivery.priority, "")), waited
 
 
 def summary(performance: Performance, status: Mapping[str, Any], restarts: Mapping[str, int]) -> dict[str, Any]:
@@ -98,6 +105,6 @@ def told(result: Mapping[str, Any]) -> RenderableType:
         f"{result['events']:,} events for {result['receivers']} receivers; "
         f"{result['saved_of_broadcast']:.0%} fewer messages than a broadcast to everybody",
         f"waiting {waiting:,} (withheld {withheld:,}), in flight {result['in_flight']:,}; dropped: {dropped}",
-        f"balance {result['balance']}: queued, less acknowledged, dropped, waiting and in flight",
+        f"balance {result['balance']}: what was queued, less what was acknowledged or dropped, waits or is in flight",
     ]
     return Group(heading, table, *(Text(line) for line in lines))

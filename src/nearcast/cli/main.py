@@ -105,7 +105,7 @@ def _check_options(context: click.Context, path: Path) -> None:
 def main() -> None:
     """Runs the command; what nearcast itself raises is told in a line per fault, without a traceback."""
     try:
-        nearcast()
+        nearcast(prog_name="nearcast")
     except (DefinitionError, EventError, NearcastError) as error:
         faults = getattr(error, "faults", [error])
         for fault in faults:

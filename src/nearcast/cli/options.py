@@ -13,6 +13,7 @@ DATA = Path("nearcast-data")
 
 URL = "http://127.0.0.1:8640"
 TOKEN = "NEARCAST_TOKEN"
+SERVER = "NEARCAST_URL"
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -38,4 +39,10 @@ def server_options(function: F) -> F:
     function = click.option("--token", envvar=TOKEN, help=f"Bearer token; better in the environment as {TOKEN}.")(
         function
     )
-    return click.option("--url", default=URL, show_default=True, help="The access server.")(function)
+    return click.option(
+        "--url",
+        envvar=SERVER,
+        default=URL,
+        show_default=True,
+        help=f"The access server; also in the environment as {SERVER}.",
+    )(function)

@@ -14,6 +14,7 @@ import orjson
 
 from nearcast.cli.options import server_options
 from nearcast.cli.output import DeadLetters, complain, print_json, progress
+from nearcast.cli.system import fetch
 from nearcast.client import Publisher
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.language.cloudevents import DeadLetter, loads, whole_lines
@@ -31,6 +32,8 @@ def command(files: tuple[Path, ...], url: str, token: str | None, as_json: bool)
     Safe to repeat: an event with a source and id that the journal holds is not taken again. Exits with 1 if some were
     refused.
     """
+    # A server that restarts meanwhile is waited for; one that never was there is told at once.
+    fetch(url, "/health", None)
     letters = DeadLetters()
     taken, refused = asyncio.run(_publish(files or (Path("-"),), url, token, letters))
     letters.summary()

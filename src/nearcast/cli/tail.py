@@ -15,6 +15,7 @@ from rich.console import Console
 
 from nearcast.cli.options import server_options
 from nearcast.cli.output import complain, print_json
+from nearcast.cli.system import fetch
 from nearcast.client import Client, Delivery
 from nearcast.errors import SetupError
 
@@ -67,6 +68,7 @@ async def _tail(
     token: str | None,
     as_json: bool,
 ) -> None:
+    fetch(url, "/health", None)
     name = client or f"tail-{uuid.uuid4().hex[:8]}"
     async with _subscribed(name, client is None, filter_text, url, token), Client(url, name, token) as receiving:
         if readings:
