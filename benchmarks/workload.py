@@ -61,9 +61,7 @@ def _bound(chance: random.Random, name: str) -> Atom:
 def registry(found: list[And]) -> Registry:
     """A client and a subscription for each filter: the number of the filter is in both ids."""
     clients = {f"client {number}": Client(f"client {number}") for number in range(len(found))}
-    subscriptions = (
-        Subscription(str(number), (f"client {number}",), filter) for number, filter in enumerate(found)
-    )
+    subscriptions = (Subscription(str(number), (f"client {number}",), filter) for number, filter in enumerate(found))
     return Registry(clients=clients, subscriptions={each.id: each for each in subscriptions})
 
 
@@ -107,7 +105,9 @@ def _attributes(found: pa.Table) -> pa.ListArray:
     count, width = len(found), len(TEXTS) + len(INTEGERS)
     order = pa.array(np.arange(count * width).reshape(width, count).T.ravel())
     texts = pa.concat_arrays([*(found[name].combine_chunks() for name in TEXTS), pa.nulls(count * 10, pa.string())])
-    integers = pa.concat_arrays([pa.nulls(count * 10, pa.int64()), *(found[name].combine_chunks() for name in INTEGERS)])
+    integers = pa.concat_arrays(
+        [pa.nulls(count * 10, pa.int64()), *(found[name].combine_chunks() for name in INTEGERS)]
+    )
     given = {
         "name": pa.array([*TEXTS, *INTEGERS] * count),
         "text": texts.take(order),
