@@ -58,7 +58,7 @@ def _rows(spark: SparkSession, filters: list[And]) -> DataFrame:
 
 def _row(number: int, filter: And) -> tuple[int | str | None, ...]:
     texts: dict[str, str | None] = dict.fromkeys(TEXTS)
-    bounds = {name: (0, RANGE) for name in INTEGERS}
+    bounds = dict.fromkeys(INTEGERS, (0, RANGE))
     key = ""
     for name, operator, value in map(_parts, filter.children):
         if operator is Operator.EQ:

@@ -44,7 +44,7 @@ def lanes_of(row: Rows) -> Numbers:
 class ChunkColumn:
     """The rows of one column in one chunk, by rank r among the chunk's m distinct codes.
 
-    `equal[r]`: lanes that have value r. `nan`: a NaN. `present`: any value, a NaN too. `single`: no lane has two values.
+    `equal[r]`: lanes that have value r. `nan`: a NaN. `present`: any value, a NaN too. `single`: no lane has two.
     """
 
     codes: Codes
