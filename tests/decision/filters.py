@@ -96,13 +96,15 @@ filters = trees(st.one_of(attribute_atoms(), attribute_atoms(), location_atoms()
 @st.composite
 def events(draw: st.DrawFn) -> Event:
     """An event with missing, repeated and mixed attributes."""
-    names = st.sampled_from(NAMES[4:])
+    subject, time = draw(st.sampled_from([None, "a", "b", "e1", "e2"])), draw(st.one_of(st.none(), times))
+    own = [name for name, value in (("subject", subject), ("time", time)) if value is None]
+    names = st.sampled_from([*NAMES[4:], *own])
     return Event(
         id=draw(texts),
         type=draw(st.sampled_from(["a", "b", "unit"])),
         source=draw(st.sampled_from(["a", "s"])),
-        subject=draw(st.sampled_from([None, "a", "b", "e1", "e2"])),
-        time=draw(st.one_of(st.none(), times)),
+        subject=subject,
+        time=time,
         place=draw(st.one_of(st.none(), places)),
         attributes=tuple(draw(st.lists(st.tuples(names, values), max_size=5))),
     )

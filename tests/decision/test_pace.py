@@ -71,6 +71,14 @@ def test_a_cap_is_not_taken_for_a_measurement() -> None:
     assert pace.measured(30.0) is None
 
 
+def test_a_link_slower_than_stated_is_measured() -> None:
+    """The lesser of both counts."""
+    pace = Pace(stated=3750.0)
+    done = simulated(pace, steady(20_000.0), 30.0)
+    assert 160.0 == pytest.approx(pace.measured(30.0), rel=0.1)
+    assert max(under_way for now, under_way in done if now > 15.0) < 0.5
+
+
 def test_a_link_that_became_slower_is_noticed() -> None:
     """After the horizon of the measurement."""
     pace = Pace()

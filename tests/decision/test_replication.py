@@ -137,12 +137,12 @@ def test_unsubscribing_ends_what_waits_for_it_only() -> None:
 
 
 def test_the_level_follows_the_present_role_or_the_default() -> None:
-    """A role with a vector that is not listed selects nothing; one without a vector has the level itself."""
+    """A role and task with a vector that is not listed are not selected; those without a vector count as ("", "")."""
     roles = Roles({("leader", "attack"): {}, ("scout", "attack"): {}}, default=("leader", "attack"))
-    listed = {("leader", "attack"): 2}
+    listed = {("leader", "attack"): 2, ("", ""): 1}
     assert 2 == present_level(0, listed, Client("a"), roles)
     assert -1 == present_level(0, listed, Client("a", "scout", "attack"), roles)
-    assert 0 == present_level(0, listed, Client("a", "cook", "lunch"), roles)
+    assert 1 == present_level(0, listed, Client("a", "cook", "lunch"), roles)
     assert 1 == present_level(1, None, Client("a", "scout", "attack"), roles)
 
 
@@ -223,6 +223,8 @@ class AnyHistory(RuleBasedStateMachine):
         assert not outstanding & set(self.ended)
         assert Counter(self.ended.values()) == self.waiting.settled
         assert self.waiting.balance() == 0
+        by_priority = Counter(one.priority for one in self.waiting.waiting.values())
+        assert by_priority == self.waiting.by_priority()
         assert len(self.waiting.waiting) <= self.waiting.limit
 
     @invariant()

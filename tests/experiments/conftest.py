@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,15 @@ import pytest
 from nearcast.errors import Mark
 from nearcast.language.cql2 import parse
 from nearcast.model.filter import And, Filter, Not, Or
+from tests.shared import shared
 
 
 @pytest.fixture(scope="session")
 def data() -> Callable[[str], Path]:
     """The path of a data file under the shared folder; skips where it is not there."""
-    shared = Path(os.environ.get("NEARCAST_SHARED") or Path(__file__).parents[3] / "shared")
 
     def find(name: str) -> Path:
-        path = shared / "data" / name
-        if not path.exists():
-            pytest.skip(f"real data are needed, and {name} is not there: set NEARCAST_SHARED to the shared folder")
-        return path
+        return shared("data", name)
 
     return find
 

@@ -15,7 +15,7 @@ from nearcast.language.features import read_features
 from nearcast.language.never_holding import never_holding
 from nearcast.model.event import Event
 from nearcast.model.place import Place
-from tests.language.places import listing
+from tests.language.printed import listing
 
 
 def never(text: str) -> list[str]:
@@ -119,7 +119,7 @@ def test_features(form: str, tmp_path: Path) -> None:
     assert ((first.id, second.id), first.type) == (("7", "2"), "fire")
     assert Place("geographic", 150, -33) == first.place
     assert [next(first.values(name)) for name in ("type", "alert", "lon", "size")] == ["fire", "Advice", "east", 3]
-    assert list(first.values("data.time")) == ["2020-01-01"]
+    assert list(first.values("time")) == ["2020-01-01"]
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from nearcast.language.cloudevents import MAX_BYTES, DeadLetter, read_event, rea
 from nearcast.model.event import Event
 from nearcast.model.place import Place
 from nearcast.model.subscription import Channel
-from tests.language.places import shared
 from tests.language.strategies import characters, floats, geographic_places, integers, planar_places, texts, times
+from tests.shared import shared
 
 HERE = Mark("e.jsonl", 3)
 OPS = Channel("ops", "planar", ("unit", "chat"))
@@ -56,12 +56,12 @@ def test_nested_data_becomes_dotted_names() -> None:
 
 
 def test_the_event_wins() -> None:
-    """A data name that the CloudEvent has itself, or that is one of its fields, is `data.NAME`."""
+    """A data name that the CloudEvent has itself is `data.NAME`; one that it could have but has not is its own."""
     event = read_event(document(data={"type": 5, "subject": "x", "mood": 1}, mood="calm"), HERE)
     assert list(event.values("type")) == ["unit"]
-    assert list(event.values("subject")) == []
+    assert list(event.values("subject")) == ["x"]
     assert list(event.values("data.type")) == [5]
-    assert list(event.values("data.subject")) == ["x"]
+    assert event.entity == event.source
     assert (list(event.values("mood")), list(event.values("data.mood"))) == (["calm"], [1])
 
 

@@ -26,8 +26,8 @@ from nearcast.model.filter import (
     atoms,
 )
 from nearcast.model.place import Place
-from tests.language.places import shared
 from tests.language.strategies import cql2_filters
+from tests.shared import shared
 
 HERE = Mark("f")
 

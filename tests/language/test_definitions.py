@@ -29,7 +29,7 @@ from nearcast.model.context import Awareness, ContextSpace
 from nearcast.model.filter import Atom, Filter, Not, Operator, Or, PlainNot
 from nearcast.model.place import Place
 from nearcast.model.subscription import Channel, Client, Roles, Settings, Subscription
-from tests.language.places import listing, marked
+from tests.language.printed import listing, marked
 from tests.language.strategies import client_changes, clients, settings, subscriptions
 
 HERE = Mark("here")

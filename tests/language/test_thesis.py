@@ -9,7 +9,7 @@ from nearcast.language.cql2 import parse
 from nearcast.language.thesis import read_roles, read_subscription
 from nearcast.model.filter import Atom, Filter, Not, Operator, PlainNot, atoms
 from nearcast.model.subscription import ANY_SUBSCRIPTION
-from tests.language.places import listing, marked
+from tests.language.printed import listing, marked
 
 HERE = Mark("f.xml", 1, 1)
 UNITS = "type = 'unit' AND (affiliation = 'H' OR affiliation = 'F' OR affiliation = 'N')"

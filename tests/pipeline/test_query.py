@@ -77,6 +77,25 @@ def test_a_stop_during_a_batch_is_quiet(
     assert "" == capfd.readouterr().err
 
 
+def test_a_batch_that_fails_while_the_query_is_stopped_is_not_hidden(
+    spark: SparkSession, journal: SqliteJournal
+) -> None:
+    """Its error comes out of `wait`, also when `stop` was called before it failed."""
+    begun = threading.Event()
+
+    def fail(batch: DataFrame, number: int) -> None:
+        begun.set()
+        time.sleep(0.5)
+        raise LookupError("no such thing")
+
+    journal.append("events", events("a"))
+    running = start(spark, journal.path, fail)
+    assert begun.wait(60)
+    running.stop()
+    with pytest.raises(LookupError, match="no such thing"):
+        running.wait(60)
+
+
 @pytest.mark.parametrize("kept", [True, False])
 def test_after_a_restart_nothing_is_missing(
     spark: SparkSession, journal: SqliteJournal, tmp_path: Path, kept: bool

@@ -98,6 +98,17 @@ def test_a_source_without_journal_is_refused() -> None:
         StreamReader({})
 
 
+def test_a_halted_stream_gives_one_batch_without_rows(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Once the file is there and all is read, an empty batch comes, once; the offset stays one to go on from."""
+    (tmp_path / "halt").touch()
+    reader = stream(journal, halt=tmp_path / "halt", after=20)
+    rows, offset = reader.read(reader.initialOffset())
+    assert ([5], {"position": 25}) == ([len(batch) for batch in rows], offset)
+    rows, halted = reader.read(offset)
+    assert ([0], 25, True) == ([len(batch) for batch in rows], halted["position"], halted != offset)
+    assert [] == list(reader.read(halted)[0])
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("inline", [0, 100])
 def test_blocks_open_to_the_same_events(spark: SparkSession, journal: SqliteJournal, inline: int) -> None:

@@ -153,6 +153,8 @@ def test_an_unknown_client_is_told() -> None:
         async with running() as server:
             with pytest.raises(SessionError, match="PUT /clients"):
                 await received(server.client("nobody"), 1)
+            with pytest.raises(SessionError, match="PUT /clients"):
+                await server.client("nobody").connected()
             assert 404 == (await server.http.get("/clients/nobody/waiting")).status_code
 
     run(test)

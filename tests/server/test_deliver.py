@@ -8,9 +8,11 @@ from typing import Any
 import orjson
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 
 from nearcast.errors import SessionError
 from nearcast.model.columns import to_events
+from nearcast.model.event import Event
 from nearcast.server.config import Limits
 from tests.server.conftest import Running, received, run, running, unit, until
 
@@ -20,6 +22,10 @@ def outcomes(server: Running) -> dict[int, str]:
     rows = server.journal.read("outcomes", 0, 1_000_000).to_pylist()
     assert len(rows) == len({(row["client"], row["event"]) for row in rows}), "a delivery ends once"
     return {row["event"]: row["outcome"] for row in rows}
+
+
+def stored(server: Running) -> list[Event]:
+    return to_events(server.journal.read("events", 0, 1_000_000))
 
 
 def waiting(server: Running, client: str = "a") -> Any:
@@ -35,7 +41,7 @@ async def raw(socket: ClientConnection, kind: str) -> Any:
 
 
 def socket_of(server: Running, client: str = "a") -> Any:
-    return connect(f"ws{server.url[4:]}/clients/{client}/stream")
+    return connect(f"ws{server.url[4:]}/clients/{client}/stream", max_queue=None)
 
 
 def test_an_event_goes_from_the_publisher_to_the_client_and_its_outcome_into_the_journal() -> None:
@@ -226,6 +232,9 @@ def test_ended_subscriptions_and_removed_clients_get_nothing_more() -> None:
             assert {("a", first), ("a", second), ("b", first), ("b", second)} == {
                 (row["client"], row["event"]) for row in rows if row["outcome"] == "unsubscribed"
             }
+            await until(lambda: not server.service.desk.sessions.keys() & {"b"})
+            status = (await server.http.get("/status")).json()
+            assert (4, 4, 0) == (status["queued"], status["outcomes"]["unsubscribed"], status["balance"])
 
     run(test)
 
@@ -355,6 +364,81 @@ def test_a_message_that_means_nothing_is_answered_and_the_connection_goes_on() -
                     assert {"expected", "came"} <= (await raw(socket, "notice"))["notice"]["fault"].keys()
                 await socket.send('{"ping": 1.5}')
                 assert {"pong": 1.5} == await raw(socket, "pong")
+
+    run(test)
+
+
+def test_the_measured_bandwidth_becomes_a_reading_and_changes_the_class() -> None:
+    """A client that takes 40 events of 500 bytes a second is in the worst class, whatever it stated."""
+
+    async def test() -> None:
+        async with running() as server:
+            await declare_roles(server, role="scout", bandwidth=3750)
+            await server.publish(*(unit(str(number), text="x" * 400) for number in range(400)))
+            async with socket_of(server) as socket, asyncio.timeout(15):
+                while server.service.desk.registry.clients["a"].readings["bandwidth"] == 3750:
+                    taken = (await raw(socket, "delivery"))["delivery"]
+                    await asyncio.sleep(0.025)
+                    await socket.send(orjson.dumps({"ack": [taken]}).decode())
+            assert {2} == set(waiting(server).by_priority())
+            measured = server.service.desk.registry.clients["a"].readings["bandwidth"]
+            assert 20 < measured < 1250
+            await until(lambda: any(event.source.endswith("measured") for event in stored(server)))
+            assert 3750 == server.service.desk.session("a").stated
+
+    run(test)
+
+
+def test_positions_reach_the_journal_but_not_each_of_them() -> None:
+    """The newest is in the registry at once, and in the journal soon."""
+
+    async def test() -> None:
+        async with running(limits=Limits(place_seconds=0.3)) as server:
+            await server.declare("a")
+            async with server.client("a") as client:
+                await client.connected()
+                for x in range(20):
+                    await client.say(position={"x": x, "y": 0})
+                registry = server.service.desk.registry
+                await until(lambda: registry.clients["a"].place and registry.clients["a"].place.x == 19)
+                said = [event for event in stored(server) if event.source.endswith("said")]
+                assert len(said) <= 2
+                await until(lambda: b'"x":19' in stored(server)[-1].payload)
+
+    run(test)
+
+
+def test_settings_that_make_a_clients_own_matrix_unfit_do_not_stop_its_deliveries() -> None:
+    """Then the matrix of all counts."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            matrix = [[2, 2, 2], [2, 2, 2], [2, 2, 2]]
+            (await server.http.put("/clients/a", json={"matrix": matrix})).raise_for_status()
+            (await server.http.put("/settings", json={"levels": 2})).raise_for_status()
+            async with server.client("a") as client:
+                await server.publish(unit("e"))
+                [delivery] = await received(client, 1)
+            assert 0 == delivery.priority
+
+    run(test)
+
+
+def test_streams_end_with_a_code_when_the_server_ends() -> None:
+    """So that clients come back at once, and the server's end does not wait for them."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a", "b")
+            async with socket_of(server) as socket, server.http.stream("GET", "/clients/b/events") as response:
+                await raw(socket, "hello")
+                server.server.should_exit = True
+                with pytest.raises(ConnectionClosed) as caught:
+                    await raw(socket, "never")
+                lines = [line async for line in response.aiter_lines()]
+            assert caught.value.rcvd and 1012 == caught.value.rcvd.code
+            assert 'data: {"code":1012' in "".join(lines).replace(" {", " {")
 
     run(test)
 

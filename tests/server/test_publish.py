@@ -86,6 +86,17 @@ def test_of_a_batch_the_good_ones_are_taken_and_the_bad_ones_answered_and_buried
     run(test)
 
 
+def test_a_batch_may_be_large() -> None:
+    """Up to the limit of a batch, 8 MiB."""
+
+    async def test() -> None:
+        async with running() as server:
+            batch = [unit(str(number), text="x" * 100_000) for number in range(70)]
+            assert list(range(1, 71)) == (await post(server, batch, BATCHED)).json()["positions"]
+
+    run(test)
+
+
 def test_publishing_again_answers_the_position_it_has() -> None:
     """Source and id identify an event."""
 
@@ -99,7 +110,8 @@ def test_publishing_again_answers_the_position_it_has() -> None:
 
 
 DEEP = b'{"specversion":"1.0","id":"1","type":"t","source":"s","data":' + b"[" * 5000 + b"]" * 5000 + b"}"
-MEANINGLESS = {"type": "nearcast.client", "data": {"role": 7}}
+NO_CLIENT = {**unit("1"), "type": "nearcast.client", "data": {"role": 7}}
+
 BAD: list[tuple[str, bytes, str, int]] = [
     ("malformed JSON", b'{"specversion": ', STRUCTURED, 400),
     ("NaN", b'{"specversion":"1.0","id":"1","type":"t","source":"s","data":{"n":NaN}}', STRUCTURED, 400),
@@ -115,7 +127,7 @@ BAD: list[tuple[str, bytes, str, int]] = [
     ("no array", b"{}", BATCHED, 400),
     ("other content", b"{}", "application/json", 415),
     ("Avro", b"", "application/cloudevents+avro", 415),
-    ("a control event that means nothing", orjson.dumps({**unit("1"), **MEANINGLESS}), STRUCTURED, 400),
+    ("a control event that means nothing", orjson.dumps(NO_CLIENT), STRUCTURED, 400),
     ("an unknown control event", orjson.dumps({**unit("1"), "type": "nearcast.other"}), STRUCTURED, 400),
 ]  # fmt: skip
 

@@ -82,9 +82,8 @@ def command(
     letters.summary()
     for refusal in known.refusals:
         complain("dead letter", str(refusal.error))
-    complain(
-        "note", f"{journal.end('events'):,} events, {lines:,} deliveries, {letters.count:,} dead letters ({chosen})"
-    )
+    dead = letters.count + len(known.refusals)
+    complain("note", f"{journal.end('events'):,} events, {lines:,} deliveries, {dead:,} dead letters ({chosen})")
 
 
 def _journal(
@@ -100,7 +99,7 @@ def _journal(
             repeated += end + len(table) - journal.end("events")
             advance(len(table))
     if repeated:
-        complain("note", f"{repeated:,} events with a source and id that came before were left out")
+        complain("note", f"events left out because their source and id came before: {repeated:,}")
     many = journal.end("events") >= SPARK_FROM
     return journal, "spark" if engine == "spark" or (engine == "auto" and many) else "local"
 

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """Seconds before the first and the last attempts to connect again; doubled in between, and cut at random."""
 ACKNOWLEDGED_AT_ONCE = 5_000
+GATHER_SECONDS = 0.005
+CLOSE_SECONDS = 2.0
 MESSAGE_BYTES = 4 << 20
 REFUSALS: dict[int, type[NearcastError]] = {4401: AccessError, 4403: RightError, 4404: SessionError, 4409: SessionError}
 """Codes with which a server ends a connection for good."""
@@ -58,11 +60,14 @@ class Client:
         self.connections = 0
         self.duplicates = 0
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._arrived: asyncio.Queue[Delivery | NearcastError] = asyncio.Queue()
+        self._arrived: asyncio.Queue[Delivery | None] = asyncio.Queue()
         self._seen: dict[int, bool] = {}
+        self._unsent: list[int] = []
+        self._sending: asyncio.Task[None] | None = None
         self._said: dict[str, Any] = {}
         self._connection: ClientConnection | None = None
         self._greeted = asyncio.Event()
+        self._failure: NearcastError | None = None
         self._running: asyncio.Task[None] | None = None
 
     async def deliveries(self) -> AsyncIterator[Delivery]:
@@ -70,25 +75,57 @@ class Client:
 
         Raises AccessError, RightError or SessionError where that has no sense.
         """
-        self._running = self._running or asyncio.create_task(self._run())
+        self._begin()
         while True:
             arrived = await self._arrived.get()
-            if isinstance(arrived, NearcastError):
-                raise arrived
+            if arrived is None:
+                raise self._ended()
             yield arrived
             if self.automatic:
                 await self.acknowledge(arrived.position)
 
     async def connected(self) -> None:
-        """Returns when the server has greeted this client; connects if that is not done yet."""
-        self._running = self._running or asyncio.create_task(self._run())
+        """Returns when the server has greeted this client; connects if that is not done yet. Raises as `deliveries`."""
+        self._begin()
         await self._greeted.wait()
+        if self._failure:
+            raise self._failure
+
+    def _begin(self) -> None:
+        if self._running is None:
+            self._running = asyncio.create_task(self._run())
+            self._running.add_done_callback(self._end)
+
+    def _end(self, running: asyncio.Task[None]) -> None:
+        """Lets nobody wait for ever where the connection has ended for good."""
+        if not running.cancelled() and running.exception():
+            self._failure = SessionError(f"expected to follow the server, got {running.exception()!r}")
+        self._greeted.set()
+        self._arrived.put_nowait(None)
+
+    def _ended(self) -> NearcastError:
+        """Why there is nothing more; told again to whoever asks again."""
+        self._arrived.put_nowait(None)
+        return self._failure or SessionError("expected an open client, got one that was closed")
 
     async def acknowledge(self, *positions: int) -> None:
         """Tells the server that deliveries were taken; it never fails, but may have to be told again later."""
         for position in positions:
             self._seen[position] = True
-        await self._send({"ack": list(positions)})
+        self._unsent += positions
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._send_soon())
+
+    async def _send_soon(self) -> None:
+        """Sends the acknowledgements of a few milliseconds at once."""
+        await asyncio.sleep(GATHER_SECONDS)
+        self._sending = None
+        await self._send_acknowledgements()
+
+    async def _send_acknowledgements(self) -> None:
+        while self._unsent:
+            some, self._unsent = self._unsent[:ACKNOWLEDGED_AT_ONCE], self._unsent[ACKNOWLEDGED_AT_ONCE:]
+            await self._send({"ack": some})
 
     async def say(
         self,
@@ -111,6 +148,7 @@ class Client:
 
     async def close(self) -> None:
         """Ends the connection; what is not acknowledged is delivered to whoever connects as this client next."""
+        await self._send_acknowledgements()
         if self._running:
             self._running.cancel()
             with suppress(asyncio.CancelledError):
@@ -129,13 +167,18 @@ class Client:
         while True:
             try:
                 async with connect(
-                    self.url, additional_headers=self._headers, max_size=MESSAGE_BYTES, compression=None
+                    self.url,
+                    additional_headers=self._headers,
+                    max_size=MESSAGE_BYTES,
+                    max_queue=None,
+                    compression=None,
+                    close_timeout=CLOSE_SECONDS,
                 ) as one:
                     await self._take(one)
             except ConnectionClosed as closed:
                 refusal = self._refusal(closed)
                 if refusal:
-                    await self._arrived.put(refusal)
+                    self._failure = refusal
                     return
                 reason = str(closed)
             except (OSError, TimeoutError, InvalidHandshake, InvalidMessage) as error:
@@ -175,7 +218,7 @@ class Client:
         if position in self._seen:
             self.duplicates += 1
             if self._seen[position]:
-                await self._send({"ack": [position]})
+                await self.acknowledge(position)
             return
         self._seen[position] = False
         self._arrived.put_nowait(
@@ -192,9 +235,8 @@ class Client:
     async def _resume(self) -> None:
         """Says again what a new connection, or a new server, may not know."""
         self.connections += 1
-        known = [position for position, acknowledged in self._seen.items() if acknowledged]
-        for start in range(0, len(known), ACKNOWLEDGED_AT_ONCE):
-            await self._send({"ack": known[start : start + ACKNOWLEDGED_AT_ONCE]})
+        self._unsent = [position for position, acknowledged in self._seen.items() if acknowledged]
+        await self._send_acknowledgements()
         if self._said:
             await self._send(self._said)
         self._greeted.set()

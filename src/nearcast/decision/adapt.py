@@ -32,6 +32,7 @@ class _Rows:
     level: Integers
 
     def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> _Rows:
+        """The rows at these indices, or where these flags are set."""
         return _Rows(*(getattr(self, name)[index] for name in _Rows.__slots__))
 
     def __len__(self) -> int:
@@ -113,8 +114,11 @@ def _most_urgent(rows: _Rows) -> _Rows:
 
 
 def _levels_by_role(batch: Batch, rows: _Rows, best: _Rows) -> pa.Array:
-    """For each row of `best` the greatest level under every role and task with vectors; null where no role matters."""
-    roles = list(batch.settings.roles.vectors)
+    """For each row of `best` the greatest level under every role and task with vectors, and under any other ("", "").
+
+    Null where no role matters.
+    """
+    roles = [*batch.settings.roles.vectors, ("", "")]
     width = len(batch.assignments.clients)
     keys = best.position * width + best.client
     which = np.searchsorted(keys, rows.position * width + rows.client)

@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Mapping
 
 from nearcast.model.context import Awareness, ContextSpace
-from nearcast.model.matrices import WITHHELD
+from nearcast.model.matrices import WITHHELD, matrix_fault
 from nearcast.model.subscription import Client, Settings
 
 
@@ -15,10 +15,17 @@ def priority(settings: Settings, client: Client, level: int) -> int:
 
     A table look-up, made at the moment of sending: the level does not depend on context (SEMANTICS §3).
     """
-    if level < 0:
-        return WITHHELD
-    matrix = client.matrix or settings.matrix
-    return matrix[context_class(settings.space, client.readings, settings.levels)][level]
+    return WITHHELD if level < 0 else priority_row(settings, client)[level]
+
+
+def priority_row(settings: Settings, client: Client) -> tuple[int, ...]:
+    """The client's priorities by level in its present context: a row of its own matrix, else of the common one.
+
+    A matrix of its own that does not fit the number of levels, for that has changed since, counts as none.
+    """
+    own = client.matrix
+    matrix = settings.matrix if own is None or matrix_fault(own, settings.levels) else own
+    return matrix[context_class(settings.space, client.readings, settings.levels)]
 
 
 def context_class(space: ContextSpace, readings: Mapping[str, float], levels: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.decision.context import context_class
+from nearcast.decision.context import priority_row
 from nearcast.decision.interests import Assignments, Windows, assign, groups_of, role_number
 from nearcast.decision.match import Index, location_conditions
 from nearcast.decision.members import Following
@@ -47,9 +47,7 @@ class Clients:
         """Records how a client is from a position on."""
         self.places.set(client.id, position, client.place)
         self.roles.set(client.id, position, role_number(client, settings.roles))
-        matrix = client.matrix or settings.matrix
-        row = matrix[context_class(settings.space, client.readings, settings.levels)]
-        self.priorities.set(client.id, position, row)
+        self.priorities.set(client.id, position, priority_row(settings, client))
 
     def after(self) -> Clients:
         """The clients as the next batch begins with them."""
@@ -82,7 +80,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What is made of all subscriptions together: it lasts until one of them, the settings or who is there changes."""
+    """What is made of all subscriptions together: it lasts until one of them, the settings or who is there changes.
+
+    What began or ended in a batch has its window, so what was compiled for that batch serves the next ones too.
+    """
 
     index: Index
     assignments: Assignments
@@ -169,8 +170,6 @@ class Known:
         members = self._following.advance(compiled.terms, compiled.conditions, events, self.repository)
         self.repository.add(events)
         self._clients = clients.after()
-        if not all(lasting):
-            self._compiled = None
         around = Surrounding(clients.places, members)
         return Batch(events, self.registry.settings, compiled.index, compiled.assignments, around, clients)
 

@@ -59,8 +59,8 @@ def chord_squared(metres: float, radius: float) -> float:
 
 
 def surely_within(metres: float) -> float:
-    """Chords whose square is at most this are within `metres`, whatever the direction and place; −1: none is."""
-    return chord_squared(metres, LONGEST) * (1 - SLACK) if metres > 0 else -1.0
+    """Chords whose square is at most this are within `metres`, whatever the direction and place; negative: none is."""
+    return chord_squared(metres, LONGEST) * (1 - SLACK) - SLACK**2 if metres > 0 else -1.0
 
 
 def surely_beyond(metres: float) -> float:

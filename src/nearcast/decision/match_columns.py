@@ -8,7 +8,7 @@ exactly, text by code point, NaN has a rank of its own at the end.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,10 @@ _FIELDS: dict[Kind, tuple[str, ...]] = {
     "boolean": ("boolean",),
     "time": ("time",),
 }
+
+
+Part = tuple[str, Codes, Any]
+"""A field of ATTRIBUTE, and an Arrow array of its values for these lanes, null where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +61,20 @@ class Column:
 def encode(table: pa.Table, wanted: Iterable[tuple[str, Kind]]) -> dict[tuple[str, Kind], Column]:
     """The columns of a table of EVENTS that are wanted and occur, by attribute name and kind."""
     keys = set(wanted)
-    columns = {}
+    parts: dict[tuple[str, Kind], list[Part]] = {}
     for name in OWN:
         kind: Kind = "time" if name == "time" else "text"
         if (name, kind) in keys:
-            columns[name, kind] = _column(kind, np.arange(len(table)), [(kind, table.column(name))])
-    columns.update(_attribute_columns(table, sorted({name for name, _ in keys} - set(OWN)), keys))
+            parts[name, kind] = [(kind, np.arange(len(table)), table.column(name))]
+    for key, part in _attribute_parts(table, keys):
+        parts.setdefault(key, []).append(part)
+    columns = {key: _column(key[1], found) for key, found in parts.items()}
     return {key: column for key, column in columns.items() if len(column.lanes)}
 
 
-def _attribute_columns(
-    table: pa.Table, names: list[str], wanted: set[tuple[str, Kind]]
-) -> dict[tuple[str, Kind], Column]:
+def _attribute_parts(table: pa.Table, keys: set[tuple[str, Kind]]) -> Iterator[tuple[tuple[str, Kind], Part]]:
+    """What the attributes give for columns. A name of the event's own is among them where the event has it not."""
+    names = sorted({name for name, _ in keys})
     lists = table.column("attributes").combine_chunks()
     if isinstance(lists, pa.ChunkedArray):
         lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
@@ -78,20 +84,20 @@ def _attribute_columns(
     which = coded.fill_null(-1).to_numpy(zero_copy_only=False)
     order = np.argsort(which, kind="stable")
     starts = np.searchsorted(which[order], np.arange(len(names) + 1))
-    columns = {}
     for index, name in enumerate(names):
         rows = order[starts[index] : starts[index + 1]]
+        if not len(rows):
+            continue
         chosen = entries.take(pa.array(rows))
-        for kind, fields in _FIELDS.items():
-            if (name, kind) in wanted and len(rows):
-                columns[name, kind] = _column(kind, lanes[rows], [(field, chosen.field(field)) for field in fields])
-    return columns
+        for kind in [kind for kind in _FIELDS if (name, kind) in keys]:
+            for field in _FIELDS[kind]:
+                yield (name, kind), (field, lanes[rows], chosen.field(field))
 
 
-def _column(kind: Kind, lanes: Codes, parts: list[tuple[str, Any]]) -> Column:
-    """One column from its Arrow arrays, one per field, each as long as `lanes`, null where another field has it."""
+def _column(kind: Kind, parts: Sequence[Part]) -> Column:
+    """One column from its parts."""
     pieces, found = [], []
-    for field, array in parts:
+    for field, lanes, array in parts:
         here = np.asarray(array.is_valid())
         if here.any():
             found.append(lanes[here])
@@ -115,7 +121,7 @@ def _numpy(field: str, array: Any) -> Any:
 
 def _distinct(kind: Kind, pieces: list[Any]) -> tuple[Any, Codes]:
     if kind == "text":
-        return _distinct_texts(pieces[0])
+        return _distinct_texts(pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces))
     if kind == "number" and any(piece.dtype == np.int64 and _beyond(piece) for piece in pieces):
         return _distinct_exactly(pieces)
     together = np.concatenate([piece.astype(np.int64 if kind == "time" else np.float64) for piece in pieces])

@@ -52,6 +52,7 @@ class _Collected:
     atoms: dict[int, None] = field(default_factory=dict)
 
     def compiled(self) -> ColumnTests:
+        """The tests as arrays, ready to be placed in batches."""
         tests = {operator: self.by_operator.get(operator, []) for operator in (*ORDERINGS, Operator.EQ, Operator.NE)}
         # Ascending, so that they are looked up faster: neighbours lie close together.
         ordered = sorted({literal for operator in ORDERINGS for _, literal in tests[operator]})

@@ -55,6 +55,8 @@ class Pace:
     _acknowledged_at: float = 0.0
     _rates: deque[tuple[float, float]] = field(default_factory=deque)
     _trips: deque[tuple[float, float]] = field(default_factory=deque)
+    _capped: bool = True
+    """Whether the stated bandwidth held the sending back last, rather than a full window or the measured one."""
     _searching: bool = True
     _stalls: int = 0
     _round_rate: float = 0.0
@@ -67,13 +69,17 @@ class Pace:
     def delay(self, size: int, now: float) -> float | None:
         """Seconds until a delivery of this size may be sent, 0 for now; None: only after an acknowledgement."""
         if self._flights and (self._in_flight + size > self.window() or len(self._flights) >= GREATEST_COUNT):
+            self._capped = False
             return None
         rate = self.rate(self._gain(now))
         if rate is None:
             return 0.0
         self._fill(rate, now)
         owed = -self._tokens / rate
-        return owed if owed > MOMENT else 0.0
+        if owed <= MOMENT:
+            return 0.0
+        self._capped = self.stated is not None and rate == self.stated * BYTES_PER_KILOBIT
+        return owed
 
     def _fill(self, rate: float, now: float) -> None:
         if self._filled is None:
@@ -86,7 +92,7 @@ class Pace:
         """A delivery was sent; `more`: others wait, so it is not for want of them if the link is not full."""
         if not self._flights:
             self._acknowledged_at = now
-        held_by_cap = self.stated is not None and self.rate(self._gain(now)) == self.stated * BYTES_PER_KILOBIT
+        held_by_cap = self.stated is not None and self._capped
         flight = Flight(size, now, self._acknowledged, self._acknowledged_at, more and not held_by_cap)
         self._flights[position] = flight
         self._in_flight += size
@@ -152,7 +158,7 @@ class Pace:
     def window(self) -> int:
         """Bytes that may be in flight: twice what the link holds, within bounds; more while its rate is searched."""
         rate = self.rate()
-        if rate is None or not self._trips:
+        if not self._rates or not self._trips or rate is None:
             return FIRST_WINDOW
         twice = 2 * rate * self._trips[0][1] * (SEARCH_GAIN if self._searching else 1.0)
         return int(min(max(twice, LEAST_WINDOW), GREATEST_WINDOW))

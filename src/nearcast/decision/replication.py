@@ -68,16 +68,14 @@ class Settled:
 def present_level(level: int, by_role: RoleLevels | None, client: Client, roles: Roles) -> int:
     """The level under the client's present role and task, or the roles' default; −1 where these do not select it.
 
-    For a role and task that no vector is for, the level is that of ("", "") if listed, else the one it came with.
+    For a role and task that no vector is for, the level is that of ("", "").
     """
     if by_role is None:
         return level
     key = (client.role or "", client.task or "")
     if key == ("", "") and roles.default:
         key = roles.default
-    if key in by_role or key in roles.vectors:
-        return by_role.get(key, WITHHELD)
-    return by_role.get(("", ""), level)
+    return by_role.get(key if key in roles.vectors else ("", ""), WITHHELD)
 
 
 PriorityOf = Callable[[Delivery], int]
@@ -100,6 +98,7 @@ class Waiting:
     waiting: dict[int, Delivery] = field(default_factory=dict)
     in_flight: dict[int, Delivery] = field(default_factory=dict)
     last: int = 0
+    _counts: Counter[int] = field(default_factory=Counter)
     _queues: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     _expiries: list[tuple[float, int]] = field(default_factory=list)
     _conflatable: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -137,6 +136,7 @@ class Waiting:
     def _enqueue(self, delivery: Delivery, priority: int) -> None:
         delivery.priority = priority
         self.waiting[delivery.position] = delivery
+        self._counts[priority] += 1
         heapq.heappush(self._queues.setdefault(priority, []), (delivery.turn, delivery.position))
         if delivery.expires is not None:
             heapq.heappush(self._expiries, (delivery.expires, delivery.position))
@@ -175,7 +175,7 @@ class Waiting:
 
     def send(self, delivery: Delivery, now: float) -> None:
         """Moves a waiting delivery into flight."""
-        del self.waiting[delivery.position]
+        self._take_out(delivery)
         delivery.attempts += 1
         delivery.sent = now
         self.in_flight[delivery.position] = delivery
@@ -209,6 +209,7 @@ class Waiting:
         """Moves what waits to the queues of its present priority: exactly as if inserted anew, one look-up each."""
         for delivery in self.waiting.values():
             delivery.priority = priority_of(delivery)
+        self._counts = Counter(delivery.priority for delivery in self.waiting.values())
         self._rebuild()
 
     def unsubscribe(self, subscription: str, now: float) -> list[Settled]:
@@ -222,7 +223,7 @@ class Waiting:
         return [self._settle(delivery, "unsubscribed", now) for delivery in gone]
 
     def _settle(self, delivery: Delivery, outcome: str, now: float) -> Settled:
-        self.waiting.pop(delivery.position, None)
+        self._take_out(delivery)
         self.in_flight.pop(delivery.position, None)
         if self._newest.get(delivery.entity) == delivery.position:
             del self._newest[delivery.entity]
@@ -231,6 +232,10 @@ class Waiting:
             del self._conflatable[key]
         self.settled[outcome] += 1
         return Settled(delivery, outcome, now)
+
+    def _take_out(self, delivery: Delivery) -> None:
+        if self.waiting.pop(delivery.position, None):
+            self._counts[delivery.priority] -= 1
 
     def _compact(self) -> None:
         """Keeps the heaps in proportion to what is there: entries of what is gone are dropped lazily otherwise."""
@@ -248,7 +253,7 @@ class Waiting:
 
     def by_priority(self) -> dict[int, int]:
         """How many wait per priority; −1: withheld."""
-        return dict(Counter(delivery.priority for delivery in self.waiting.values()))
+        return {priority: count for priority, count in self._counts.items() if count}
 
     def balance(self) -> int:
         """What has been queued and is neither settled nor outstanding: always 0."""

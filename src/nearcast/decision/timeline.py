@@ -46,7 +46,7 @@ class Track(Generic[K, V]):
     def segments(self, key: K, positions: Positions) -> list[tuple[int, V | None]]:
         """The value for events at ascending positions, as (first index, value) pairs, the first of them at index 0."""
         changes = self.changes.get(key)
-        if not changes:
+        if not changes or not len(positions):
             return [(0, self.base.get(key))]
         found: list[tuple[int, V | None]] = [(0, self.base.get(key))]
         starts = np.searchsorted(positions, [change[0] for change in changes], "right")
@@ -55,7 +55,7 @@ class Track(Generic[K, V]):
                 found.pop()
             if start < len(positions):
                 found.append((start, value))
-        return found or [(0, self.base.get(key))]
+        return found
 
     def after(self) -> Track[K, V]:
         """The track as the next batch begins with it: the newest values, no changes."""

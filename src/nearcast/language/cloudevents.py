@@ -27,7 +27,7 @@ from nearcast.language.places import GEOMETRY_NAMES, is_geometry, place_of
 from nearcast.model.event import CONTROL_PREFIX, Event
 from nearcast.model.place import Place
 from nearcast.model.subscription import Channel
-from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, time_of
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, time_of
 
 MAX_BYTES = 1024 * 1024
 MAX_ATTRIBUTES = 1_000
@@ -45,6 +45,9 @@ CONTROL_TYPES = (
     "nearcast.subscription.removed",
     "nearcast.settings",
 )
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What some editors write before the first line."""
+
 _FIELDS = frozenset({"id", "type", "source", "subject", "time"})
 _DATA = frozenset({"data", "data_base64"})
 _KNOWN = _FIELDS | _DATA | {"specversion", "datacontenttype", "dataschema"}
@@ -96,7 +99,7 @@ def whole_lines(file: IO[bytes] | gzip.GzipFile, limit: int = MAX_BYTES) -> Iter
 
 def read_line(line: bytes, where: Mark, channels: Sequence[Channel] = (), accepted: datetime | None = None) -> Event:
     """The event that a line of JSON holds; `payload` is the line itself. Raises `EventError`."""
-    line = line.strip()
+    line = line.strip().removeprefix(BYTE_ORDER_MARK)
     if len(line) > MAX_BYTES:
         raise EventError(Fault(f"an event of at most {MAX_BYTES:,} bytes", f"{len(line):,} or more", where))
     return read_event(loads(line, where), where, channels, accepted, line)
@@ -199,7 +202,7 @@ def _required(document: dict[str, Any], name: str, where: Mark) -> str:
 def _time(written: object, where: Mark, accepted: datetime | None) -> datetime | None:
     if written is None:
         return None
-    time = time_of(written) if isinstance(written, str) else None
+    time = time_of(written) if isinstance(written, str) and has_zone(written) else None
     if time is None:
         raise Fault("time, as in 2020-01-31T12:00:00Z", _kind(written), where, "a time needs its zone")
     if accepted is not None and time - accepted > MAX_AHEAD:
@@ -238,7 +241,7 @@ def attributes_of(data: Mapping[str, Any], own: Mapping[str, Any], where: Mark) 
     for name, value in data.items():
         # The type itself, not isinstance: a boolean is an int to Python, and this is the door's innermost loop.
         kind = type(value)
-        if name in _FIELDS or (name not in _DATA and own.get(name) is not None):
+        if name not in _DATA and own.get(name) is not None:
             name = f"data.{name}"
         if kind is str or kind is float or kind is bool:
             attributes.append((name, value))
@@ -315,6 +318,7 @@ def _refuse_long_integers(text: bytes, where: Mark) -> None:
     """An integer beyond 64 bits would silently come as a double."""
 
     def integer(digits: str) -> int:
+        """An integer, if 64 bits hold it."""
         # Python refuses to read some thousand digits, and takes long over many.
         value = int(digits) if len(digits) < 40 else INTEGER_MAXIMUM + 1
         if not INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM:
@@ -341,7 +345,7 @@ def _data_of(event: Event, document: Mapping[str, Any]) -> dict[str, Any]:
     listed.pop("specversion", None)
     for name, values in listed.items():
         plain = name.removeprefix("data.")
-        data[plain if plain in document or plain in _FIELDS else name] = values if len(values) > 1 else values[0]
+        data[plain if plain in document else name] = values if len(values) > 1 else values[0]
     return {name: value for name, value in data.items() if value is not None}
 
 

@@ -62,6 +62,7 @@ def _parsed_on_large_stack(text: str) -> Any:
     outcome: list[Any] = []
 
     def work() -> None:
+        """Parses, and keeps the outcome for the other thread."""
         try:
             outcome.append(_parsed(text))
         except Exception as error:

@@ -169,6 +169,7 @@ def _subscriptions(
     marks: dict[str, Mark] = {}
 
     def filter_file(node: Node, reader: Reader) -> Filter | None:
+        """The filter of the file that a node names."""
         return _filter_file(node, settings, reader)
 
     # Clients are checked here and not in `read_subscription`: a request may name a client that comes later.

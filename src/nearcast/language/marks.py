@@ -33,6 +33,7 @@ def starting_at(text: str, where: Mark) -> Locate:
     lines = Lines(text)
 
     def locate(offset: int) -> Mark:
+        """The place of a character of the text."""
         line, column = lines.at(offset)
         if where.line is None:
             return Mark(where.file, line, column)

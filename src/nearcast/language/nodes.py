@@ -157,6 +157,7 @@ class _Yaml:
         offsets: list[int] = []
 
         def locate(offset: int) -> Mark:
+            """The place of a character of the value."""
             if not offsets:
                 offsets.extend(self._offsets(raw))
             line, column = self._lines.at(offsets[min(offset, len(offsets) - 1)])

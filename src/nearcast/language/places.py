@@ -15,6 +15,10 @@ GEOMETRIES = frozenset(
 )
 
 
+ROUNDING = 1e-9
+"""Degrees by which coordinates may be off for having been computed: a tenth of a millimetre."""
+
+
 def place_of(data: Mapping[str, Any], where: Mark) -> Place | None:
     """The place that an event's data tells, None if it tells none: a place needs both of x, y or both of lon, lat.
 
@@ -40,12 +44,17 @@ def planar(x: object, y: object, z: object, where: Mark) -> Place:
 
 def geographic(lon: object, lat: object, alt: object, where: Mark) -> Place:
     """A place in degrees. Raises `Fault`."""
-    x, y = number(lon, "lon", where), number(lat, "lat", where)
+    x, y = _rounded(number(lon, "lon", where), 180.0), _rounded(number(lat, "lat", where), 90.0)
     if not -180 <= x <= 180:
         raise Fault("a longitude from -180 to 180 degrees", f"{x}", where, "are lon and lat in this order?")
     if not -90 <= y <= 90:
         raise Fault("a latitude from -90 to 90 degrees", f"{y}", where, "are lon and lat in this order?")
     return Place("geographic", x, y, None if alt is None else number(alt, "alt", where))
+
+
+def _rounded(degrees: float, limit: float) -> float:
+    """Degrees that are beyond their limit only by the rounding of whoever made them, put back on it."""
+    return math.copysign(limit, degrees) if limit < abs(degrees) < limit + ROUNDING else degrees
 
 
 def number(value: object, name: str, where: Mark) -> float:

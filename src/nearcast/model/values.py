@@ -11,7 +11,7 @@ Kind = Literal["number", "text", "boolean", "time"]
 
 INTEGER_MINIMUM, INTEGER_MAXIMUM = -(2**63), 2**63 - 1
 
-_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)?")
 
 
 def kind_of(value: Value) -> Kind:
@@ -24,16 +24,24 @@ def kind_of(value: Value) -> Kind:
 
 
 def time_of(text: str) -> datetime | None:
-    """The moment that an RFC 3339 date-time with a zone names, in UTC to the microsecond; None for any other text.
+    """The moment that an RFC 3339 date-time names, in UTC to the microsecond; None for any other text.
 
-    JSON has no timestamps: where a text is compared with a timestamp, the text counts as the moment it names.
+    JSON has no timestamps: where a text is compared with a timestamp, the text counts as the moment it names. One
+    without a zone is taken as UTC, as data sets that have only one zone write it.
     """
-    if not 20 <= len(text) <= 35 or not _DATE_TIME.fullmatch(text):
+    found = _DATE_TIME.fullmatch(text) if 19 <= len(text) <= 35 else None
+    if not found:
         return None
     try:
-        return datetime.fromisoformat(_to_microseconds(text.upper())).astimezone(UTC)
+        moment = datetime.fromisoformat(_to_microseconds(text.upper()))
+        return (moment if found[2] else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def has_zone(text: str) -> bool:
+    """Whether a date-time ends with a zone, as RFC 3339 demands."""
+    return text[-1:] in "Zz" or text[-6:-5] in ("+", "-")
 
 
 def _to_microseconds(text: str) -> str:

@@ -43,6 +43,7 @@ def replay(
         after, through = known.position, min(end, known.position + stretch)
 
         def rows(after: int = after, through: int = through) -> DataFrame:
+            """The stretch as a DataFrame, read in parallel."""
             options = {"journal": journal.path, "after": after, "through": through, "partitions": parts}
             return spark.read.format("nearcast").options(**options).load()
 

@@ -31,6 +31,7 @@ class Follower:
         self.known = load(folder, at)
         self._journal, self._folder = journal, folder
         self._saved = self.known.position
+        self.refused = 0
         self.catch_up(at)
 
     def catch_up(self, position: int) -> None:
@@ -66,6 +67,7 @@ class Follower:
         if refusals:
             letters = [_letter(each) for each in refusals]
             self._journal.append("dead letters", pa.Table.from_pylist(letters, DEAD_LETTERS))
+        self.refused += len(refusals)
         for refusal in refusals:
             log.warning("refused a control event position=%d reason=%s", refusal.event.position, refusal.error)
 

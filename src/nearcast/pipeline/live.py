@@ -55,7 +55,7 @@ class Decider:
             self._decide(rows)
 
     def _decide(self, rows: DataFrame) -> None:
-        began = time.perf_counter()
+        began, refused = time.perf_counter(), self.follower.refused
         found = collect(rows)
         table = found.events
         if table is None:
@@ -70,6 +70,7 @@ class Decider:
         judged = time.perf_counter()
         deliveries = pa.concat_tables(tables)
         self._journal.cover("deliveries", deliveries, found.through)
+        self._metrics.refused.inc(self.follower.refused - refused)
         self._count(found.through, found.through - found.after, len(deliveries))
         stages = {"collect": collected - began, "decide": judged - collected, "write": time.perf_counter() - judged}
         for stage, seconds in stages.items():

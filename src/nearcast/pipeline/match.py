@@ -49,6 +49,7 @@ def _spread(batch: Batch, events: DataFrame, folder: Path, by_role: bool) -> pa.
     first, last = positions[0].as_py(), positions[-1].as_py()
 
     def here(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Decides what is here, a part of the batch."""
         for part in parts:
             table = _world(pa.Table.from_batches([part]).cast(EVENTS), first, last)
             yield from decide(_read(name), table, by_role).to_batches()

@@ -4,38 +4,60 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from os import PathLike, fspath
+from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from nearcast.pipeline.session import scratch
 from nearcast.pipeline.source import LIMIT, JournalSource
 
 OnBatch = Callable[[DataFrame, int], None]
 """Gets the blocks of a batch (`source.collect` and `source.events` open them) and Spark's number of the batch."""
 
 
+PATIENCE = 60.0
+"""Seconds that `stop` waits for the batch under way before it cuts it off."""
+
+INTERRUPTION = "py4j.protocol.Py4JJavaError: An error occurred while calling: java.lang.InterruptedException"
+"""By this text Spark knows that a batch fails because the query is being stopped. (It looks for it by a regular
+expression that overflows the stack of its thread where the text is long, as that of a real interruption is.)"""
+
+
 class Running:
     """A running query. `query` is Spark's own handle, for its progress and status."""
 
-    def __init__(self, on_batch: OnBatch) -> None:
+    def __init__(self, on_batch: OnBatch, halt: Path) -> None:
         self.query: StreamingQuery
         self._on_batch = on_batch
+        self._halt = halt
         self._failure: Exception | None = None
-        self._stopping = False
+        self._stopping, self._parked = threading.Event(), threading.Event()
         self._busy = threading.Lock()
 
     def decide(self, batch: DataFrame, number: int) -> None:
         """Spark calls this with every batch."""
         with self._busy:
             try:
+                if self._stopping.is_set():
+                    self._park()
                 self._on_batch(batch, number)
             except Exception as error:
-                # Stopping takes Spark away from under the batch; it fails then, and is decided anew after a restart.
-                self._failure = None if self._stopping else error
+                if self._stopping.is_set() and not self.query.isActive:
+                    raise InterruptedError(INTERRUPTION) from None
+                self._failure = error
                 raise
+
+    def _park(self) -> None:
+        """Stays in the batch until Spark has been told to stop: at no other moment does it stop without complaints."""
+        self._parked.set()
+        while self.query.isActive:
+            time.sleep(0.01)
+        raise InterruptedError
 
     def wait(self, seconds: int | None = None) -> bool:
         """Waits until the query ends, at most so long; whether it has. Raises what a batch raised, as it was raised."""
@@ -47,8 +69,12 @@ class Running:
             raise
 
     def stop(self) -> None:
-        """Ends the query; when it returns, no batch is being decided any more. One under way may have been cut off."""
-        self._stopping = True
+        """Ends the query after the batch under way, which is cut off if it takes long; none is decided afterwards."""
+        self._stopping.set()
+        self._halt.touch()
+        end = time.monotonic() + PATIENCE
+        while self.query.isActive and time.monotonic() < end and not self._parked.wait(0.1):
+            pass
         self.query.stop()
         with self._busy:
             pass
@@ -69,15 +95,15 @@ def start(
     cut otherwise: `on_batch` must not mind, and best of all knows itself where it was and needs no checkpoint.
     """
     spark.dataSource.register(JournalSource)
-    running = Running(on_batch)
+    folder = Path(tempfile.mkdtemp(prefix="query-", dir=scratch()))
+    running = Running(on_batch, folder / "halt")
     stream = spark.readStream.format(JournalSource.name()).options(
-        journal=fspath(journal), rows="blocks", after=after, limit=limit
+        journal=fspath(journal), rows="blocks", after=after, limit=limit, halt=str(folder / "halt")
     )
     writer = stream.load().writeStream.foreachBatch(running.decide).trigger(processingTime="0 seconds")
     # Offsets and commits are written beside the work, not before and after it: that halves the time of a small batch.
     # Spark allows it for its Kafka sink only, since others may see a batch twice; deciding twice changes nothing.
     writer = writer.option("asyncProgressTrackingEnabled", True)
     writer = writer.option("_asyncProgressTrackingOverrideSinkSupportCheck", True)
-    folder = fspath(checkpoint) if checkpoint else tempfile.mkdtemp(prefix="nearcast-checkpoint-")
-    running.query = writer.option("checkpointLocation", folder).start()
+    running.query = writer.option("checkpointLocation", fspath(checkpoint or folder / "checkpoint")).start()
     return running

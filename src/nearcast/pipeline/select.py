@@ -19,6 +19,7 @@ def select(filter: Filter, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     index = Index((), [filter])
 
     def selected(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows that are selected of each part."""
         for part in parts:
             table = pa.Table.from_batches([part]).cast(EVENTS)
             yield from table.filter(pa.array(index.selected(table)[0])).to_batches()

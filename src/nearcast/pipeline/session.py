@@ -10,6 +10,7 @@ import sysconfig
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -40,10 +41,6 @@ LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
-STACK = "4m"
-"""Stopping a query while its batch runs overflows the usual stack of a Java thread (a regular expression over a long
-plan), which kills the query's thread with an error of its own."""
-
 
 def session(master: str | None = None, **settings: str) -> SparkSession:
     """The session of this process, started on the first call; afterwards the arguments of the first call hold.
@@ -64,24 +61,27 @@ def session(master: str | None = None, **settings: str) -> SparkSession:
     if "spark.sql.shuffle.partitions" not in settings:
         # The usual 200 would be 200 tasks for a handful of rows.
         spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
+    # The end of the memory ends Spark, which then can be started again, instead of leaving it without some thread.
+    jvm: Any = spark.sparkContext._jvm
+    jvm.Thread.setDefaultUncaughtExceptionHandler(jvm.org.apache.spark.util.SparkUncaughtExceptionHandler(False))
     return spark
 
 
 def _settings(local: bool) -> dict[str, str]:
-    folder = _folder()
+    folder = scratch()
     log = Path(__file__).with_name("log4j2.properties")
     return {
         **SETTINGS,
         **(LOCAL_SETTINGS if local else {}),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
-        "spark.driver.extraJavaOptions": f"-Xss{STACK} -Dlog4j2.configurationFile={log.as_uri()}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log.as_uri()}",
         "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
     }
 
 
 @cache
-def _folder() -> Path:
+def scratch() -> Path:
     """Where Spark puts what it needs while it runs: not beside the user's files, and gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="nearcast-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -95,7 +95,7 @@ def _surround(local: bool) -> None:
     if local:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        os.environ["SPARK_WORKER_DIR"] = str(_folder() / "work")
+        os.environ["SPARK_WORKER_DIR"] = str(scratch() / "work")
     source = str(Path(nearcast.__file__).parents[1])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if source not in [*paths, sysconfig.get_path("purelib")]:

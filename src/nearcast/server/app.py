@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
 
 from nearcast.errors import SetupError
 from nearcast.journal.seam import Journal
@@ -35,6 +36,7 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        """Runs the service while the application runs."""
         opened = journal or SqliteJournal(config.journal)
         settled = None if journal else config.journal.with_name(config.journal.name + "-settled")
         app.state.service = service = Service(config, opened, settled)
@@ -44,7 +46,7 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
         if journal is None:
             opened.close()
 
-    app = FastAPI(title="nearcast", version="0.1.0", description=DESCRIPTION, lifespan=lifespan)
+    app = FastAPIOffline(title="nearcast", version="0.1.0", description=DESCRIPTION, lifespan=lifespan)
     answers.install(app)
     for module in (publish, manage, stream, watch):
         app.include_router(module.router)
@@ -63,6 +65,8 @@ def serve(config: ServerConfig, ready: Callable[[int], None] | None = None) -> N
         ready(port)
     log.info("server listening host=%s port=%d journal=%s", config.host, port, config.journal)
     server.run(sockets=[listening])
+    if not server.started:
+        raise SetupError("expected the server to start, got an error while it did; the log above says which")
 
 
 class Server(uvicorn.Server):

@@ -86,9 +86,12 @@ class Blocks(Generic[T]):
         try:
             positions = await self._append(items) if items else []
         except Exception as error:
+            if not isinstance(error, JournalError):
+                log.exception("block not written log=%s rows=%d", self.log, len(items))
             for _, future in parts:
                 if not future.done():
                     future.set_exception(error)
+                    future.exception()
             return
         finally:
             self.pending -= len(items)

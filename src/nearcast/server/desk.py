@@ -6,7 +6,8 @@ import asyncio
 import heapq
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nearcast.decision.pace import Pace
 from nearcast.decision.registry import Registry
@@ -38,6 +39,8 @@ class Desk:
         self.outcomes, self.metrics, self.waiting_limit = outcomes, metrics, waiting_limit
         self.registry = Registry()
         self.sessions: dict[str, Session] = {}
+        self.past: Counter[str] = Counter()
+        """What sessions that are no more had queued and settled; together with the others it balances."""
         self.instance = uuid.uuid4().hex[:12]
         self.events_through, self.deliveries_through = 0, 0
         self._reached: list[tuple[int, int, asyncio.Future[None]]] = []
@@ -107,12 +110,14 @@ class Desk:
     def deliver(self, decided: Iterable[Decided]) -> None:
         """Queues deliveries, those to clients that nobody knows any more end at once."""
         now = clock.now()
-        look_ups = {}
+        look_ups: dict[str, Callable[[Delivery], int]] = {}
         for row in decided:
             session = self.session(row.client)
-            if row.client not in look_ups:
-                look_ups[row.client] = session.priority_of(self.registry.settings)
-            self._queue(session, row, look_ups[row.client](delivery := self._delivery(row, now)), delivery, now)
+            look_up = look_ups.get(row.client)
+            if look_up is None:
+                look_up = look_ups[row.client] = session.priority_of(self.registry.settings)
+            delivery = self._delivery(row, now)
+            self._queue(session, delivery, look_up(delivery), now)
 
     def _delivery(self, row: Decided, now: float) -> Delivery:
         subscription = self.registry.subscriptions.get(row.subscription)
@@ -131,15 +136,16 @@ class Desk:
             conflate=subscription is not None and subscription.conflate,
         )
 
-    def _queue(self, session: Session, row: Decided, priority: int, delivery: Delivery, now: float) -> None:
-        fresh = delivery.position > session.waiting.last
+    def _queue(self, session: Session, delivery: Delivery, priority: int, now: float) -> None:
+        if delivery.position <= session.waiting.last:
+            return
+        self.metrics.of(priority).deliveries.inc()
         ended = session.waiting.insert(delivery, priority, now)
-        if fresh:
-            self.metrics.deliveries.labels(priority).inc()
-        subscription = self.registry.subscriptions.get(row.subscription)
-        if fresh and (subscription is None or row.client not in subscription.clients):
-            ended += session.waiting.unsubscribe(row.subscription, now)
-        self.settle(session, ended)
+        subscription = self.registry.subscriptions.get(delivery.subscription)
+        if subscription is None or session.client.id not in subscription.clients:
+            ended += session.waiting.unsubscribe(delivery.subscription, now)
+        if ended:
+            self.settle(session, ended)
         session.wake()
 
     def advance(self, events: int, deliveries: int) -> None:
@@ -160,12 +166,8 @@ class Desk:
     # What clients say
 
     def known(self, client: str) -> bool:
-        """Whether anybody declared this client, or subscribed it, or something waits for it."""
-        return (
-            client in self.registry.clients
-            or client in self.sessions
-            or any(client in subscription.clients for subscription in self.registry.subscriptions.values())
-        )
+        """Whether anybody declared this client, or something waits for it still."""
+        return client in self.registry.clients or client in self.sessions
 
     def session(self, client: str) -> Session:
         """The session of a client, begun if there is none."""
@@ -191,6 +193,7 @@ class Desk:
         old, session.connection = session.connection, connection
         session.connections += 1
         session.notices.clear()
+        session.confirmed.clear()
         self.metrics.connections.labels(kind).inc()
         if session.connections > 1:
             self.metrics.reconnections.inc()
@@ -237,7 +240,8 @@ class Desk:
 
     def _confirm(self, session: Session, positions: list[int], written: asyncio.Future[list[int]]) -> None:
         if not written.cancelled() and written.exception() is None:
-            session.tell({"settled": positions})
+            session.confirmed += positions if session.connection else []
+            session.wake()
 
     def sent(self, delivery: Delivery) -> None:
         """A delivery was sent."""
@@ -258,6 +262,16 @@ class Desk:
             ended = session.waiting.expire(now)
             if ended:
                 self.settle(session, ended)
+
+    def prune(self) -> None:
+        """Forgets sessions of clients that nobody knows any more, once nothing is outstanding."""
+        for id, session in list(self.sessions.items()):
+            waiting = session.waiting
+            owed = session.connection or waiting.waiting or waiting.in_flight
+            if not owed and id not in self.registry.clients:
+                self.past.update(waiting.settled)
+                self.past["queued"] += waiting.queued
+                del self.sessions[id]
 
     def outstanding(self) -> int:
         """How many deliveries wait or are in flight."""

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 RECENT = 2_000
 """Latencies kept per priority for the percentiles of the status."""
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.7, 1, 2, 5, 10, 30, 60, 300, 1800)
+
+
+class Of(NamedTuple):
+    """The metrics of one priority."""
+
+    deliveries: Counter
+    sent: Counter
+    to_send: Histogram
+    to_acknowledge: Histogram
 
 
 class Metrics:
@@ -31,20 +41,34 @@ class Metrics:
         self.to_send = self._histogram("nearcast_send_seconds", "From acceptance of an event to its sending")
         self.to_acknowledge = self._histogram("nearcast_acknowledge_seconds", "From acceptance to acknowledgement")
         self.recent: dict[tuple[str, int], deque[float]] = defaultdict(lambda: deque(maxlen=RECENT))
+        self._of: dict[int, Of] = {}
 
     def _histogram(self, name: str, text: str) -> Histogram:
         return Histogram(name, text, ["priority"], buckets=BUCKETS, registry=self.registry)
 
+    def of(self, priority: int) -> Of:
+        """The metrics of one priority, looked up once: they are touched with every delivery."""
+        found = self._of.get(priority)
+        if found is None:
+            found = self._of[priority] = Of(
+                self.deliveries.labels(priority),
+                self.sent.labels(priority),
+                self.to_send.labels(priority),
+                self.to_acknowledge.labels(priority),
+            )
+        return found
+
     def sending(self, priority: int, seconds: float, attempt: int) -> None:
         """A delivery was sent so long after its event was accepted; only first attempts count as latency."""
-        self.sent.labels(priority).inc()
+        of = self.of(priority)
+        of.sent.inc()
         if attempt == 1:
-            self.to_send.labels(priority).observe(seconds)
+            of.to_send.observe(seconds)
             self.recent["send", priority].append(seconds)
 
     def acknowledging(self, priority: int, seconds: float) -> None:
         """A delivery was acknowledged so long after its event was accepted."""
-        self.to_acknowledge.labels(priority).observe(seconds)
+        self.of(priority).to_acknowledge.observe(seconds)
         self.recent["acknowledge", priority].append(seconds)
 
     def latencies(self) -> dict[str, dict[str, dict[str, float]]]:

@@ -23,7 +23,8 @@ from nearcast.server.payloads import Payloads, Sendable
 
 log = logging.getLogger(__name__)
 
-ROWS = 2_000
+EVENTS, DELIVERIES = 2_000, 5_000
+"""Of each log so many rows are read at once, about: what is handed over must not hold up the event loop for long."""
 RETRY_SECONDS = 1.0
 
 
@@ -56,6 +57,7 @@ class Reader:
         self.journal, self.payloads, self.take = journal, payloads, take
         self.events, self.deliveries = 0, 0
         self.failing = False
+        self._step = EVENTS
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nearcast-reader", daemon=True)
 
@@ -89,14 +91,14 @@ class Reader:
                 self.take(news)
 
     def read(self) -> News | None:
-        """What came since the last time, at most `ROWS` positions of each log; None if nothing did.
+        """What came since the last time, or a part of it; None if nothing did.
 
         The end of the deliveries is looked up first: all events that it was decided from are in the journal by then.
         """
         decided_end = self.journal.end("deliveries")
-        events_end = min(self.journal.end("events"), self.events + ROWS)
+        events_end = min(self.journal.end("events"), self.events + EVENTS)
         behind = events_end < decided_end
-        deliveries_end = min(decided_end, self.deliveries + ROWS, events_end if behind else decided_end)
+        deliveries_end = min(decided_end, self.deliveries + self._step, events_end if behind else decided_end)
         if events_end <= self.events and deliveries_end <= self.deliveries:
             return None
         controls = self._read_events(events_end)
@@ -115,6 +117,7 @@ class Reader:
         if end <= self.deliveries:
             return []
         rows = self.journal.read("deliveries", self.deliveries, end - self.deliveries)
+        self._step = min(EVENTS, max(1, (end - self.deliveries) * DELIVERIES // max(len(rows), 1)))
         self.deliveries = end
         return joined(rows, self.payloads)
 

@@ -34,6 +34,8 @@ WATERMARK_SECONDS = 5.0
 FOLD_ROWS = 20_000
 PENDING_OUTCOMES = 20_000
 """With more outcomes than this on their way into the journal, nothing more is read from it."""
+AT_ONCE = 500
+"""Deliveries queued before others in the event loop have their turn."""
 NO_BOUND = 1 << 62
 STOP_SECONDS = 5.0
 
@@ -129,7 +131,9 @@ class Service:
         try:
             for event in news.controls:
                 self._apply(event)
-            self.desk.deliver(news.decided)
+            for start in range(0, len(news.decided), AT_ONCE):
+                self.desk.deliver(news.decided[start : start + AT_ONCE])
+                await asyncio.sleep(0)
         except Exception:
             self.metrics.errors.labels("reader").inc()
             log.exception("news not taken events=%d deliveries=%d", news.events_through, news.deliveries_through)
@@ -157,6 +161,7 @@ class Service:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             try:
                 self.desk.expire()
+                self.desk.prune()
                 self.contexts.flush()
                 if self.config.measure:
                     for session in [one for one in self.desk.sessions.values() if one.connection]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from nearcast.decision.context import context_class, priority
+from nearcast.decision.context import context_class, priority_row
 from nearcast.decision.pace import Pace
 from nearcast.decision.replication import Delivery, Settled, Waiting, present_level
 from nearcast.model.matrices import WITHHELD
@@ -26,7 +26,7 @@ from nearcast.server.payloads import Payloads, Sendable
 log = logging.getLogger(__name__)
 
 TAKEN_OVER, GOING_AWAY, NORMAL = 4409, 1012, 1000
-AHEAD = 64
+AHEAD = 256
 """Payloads that are read from the journal at once when one is missing in memory."""
 
 
@@ -58,15 +58,17 @@ class Session:
     """The bandwidth that the client stated, in kbit/s: a cap of the pace."""
     connections: int = 0
     notices: deque[dict[str, Any]] = field(default_factory=deque)
+    confirmed: list[int] = field(default_factory=list)
+    """Positions whose acknowledgements are durable, which the client is to be told."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def priority_of(self, settings: Settings) -> Callable[[Delivery], int]:
         """Looks up the present priority of a delivery for this client: its level's place in one row of the matrix."""
-        levels = settings.levels
-        row = [priority(settings, self.client, level) for level in range(levels)]
+        levels, row = settings.levels, priority_row(settings, self.client)
         client, roles = self.client, settings.roles
 
         def look_up(delivery: Delivery) -> int:
+            """Its present priority."""
             level = present_level(delivery.level, delivery.by_role, client, roles)
             return WITHHELD if level < 0 else row[min(level, levels - 1)]
 
@@ -78,8 +80,7 @@ class Session:
 
     def outlook(self, settings: Settings) -> tuple[object, ...]:
         """All that priorities depend on besides the deliveries: while it is the same, no queue changes."""
-        row = tuple(priority(settings, self.client, level) for level in range(settings.levels))
-        return self.client.role, self.client.task, row, settings.roles.default
+        return self.client.role, self.client.task, priority_row(settings, self.client), settings.roles
 
     def tell(self, message: dict[str, Any]) -> None:
         """Queues a message that is not a delivery; dropped if nobody is connected."""
@@ -111,8 +112,7 @@ class Pump:
         session = self.session
         while session.connection is self.connection:
             session.woken.clear()
-            while session.notices:
-                await self.connection.send(orjson.dumps(session.notices.popleft()).decode(), None)
+            await self._send_notices()
             now = clock.now()
             expired = session.waiting.expire(now)
             if expired:
@@ -123,6 +123,14 @@ class Pump:
                 await self._send(delivery)
             else:
                 await self._pause(delay, now)
+
+    async def _send_notices(self) -> None:
+        session = self.session
+        while session.notices:
+            await self.connection.send(orjson.dumps(session.notices.popleft()).decode(), None)
+        if session.confirmed:
+            confirmed, session.confirmed = session.confirmed, []
+            await self.connection.send(orjson.dumps({"settled": confirmed}).decode(), None)
 
     async def _pause(self, delay: float | None, now: float) -> None:
         expiry = self.session.waiting.next_expiry()

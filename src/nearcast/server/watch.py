@@ -45,7 +45,7 @@ async def metrics(token: Manager, service: Here) -> Response:
 async def status(token: Manager, service: Here) -> dict[str, Any]:
     """Counts since the start, what waits, latencies in seconds by priority, and a balance that must be zero."""
     sessions = list(service.desk.sessions.values())
-    settled: Counter[str] = Counter()
+    settled = Counter(service.desk.past)
     for session in sessions:
         settled.update(session.waiting.settled)
     return {
@@ -61,7 +61,7 @@ async def status(token: Manager, service: Here) -> dict[str, Any]:
             "all": len(sessions),
             "connections": sum(session.connections for session in sessions),
         },
-        "queued": sum(session.waiting.queued for session in sessions),
+        "queued": service.desk.past["queued"] + sum(session.waiting.queued for session in sessions),
         "outcomes": {name: settled[name] for name in OUTCOME_NAMES},
         "waiting": {str(priority): count for priority, count in sorted(waiting_by_priority(service).items())},
         "in_flight": sum(len(session.waiting.in_flight) for session in sessions),

@@ -1,20 +1,8 @@
-"""Where the tests find data that is not part of the checkout, and the thesis' listings as they are printed."""
+"""The thesis' listings as they are printed, and texts with a place marked."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-import pytest
-
-
-def shared(*parts: str) -> Path:
-    """A path among the shared data; skips the test where it is not there."""
-    beside = Path(__file__).parents[2].parent / "shared"
-    path = Path(os.environ.get("NEARCAST_SHARED", beside)).joinpath(*parts)
-    if not path.exists():
-        pytest.skip(f"{path} is not there: set NEARCAST_SHARED")
-    return path
+from tests.shared import shared
 
 
 def listing(title: str) -> str:

@@ -1,0 +1,164 @@
+"""`nearcast explain EVENT`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pyarrow as pa
+
+from nearcast.cli.explain_text import as_data, as_text
+from nearcast.cli.options import data_option, journal_path
+from nearcast.cli.output import DeadLetters, print_json, progress
+from nearcast.decision.explain import explain
+from nearcast.decision.fate import Fate, fates, undelivered
+from nearcast.decision.past import Past, past
+from nearcast.decision.registry import Registry
+from nearcast.decision.why_not import why_not
+from nearcast.errors import Fault, SetupError
+from nearcast.journal.memory import MemoryJournal
+from nearcast.journal.seam import Journal
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.language import definitions
+from nearcast.language.control import changes
+from nearcast.language.cql2 import write
+from nearcast.language.history import read_tables
+from nearcast.model.event import Event
+
+STRETCH = 100_000
+"""Positions that are read at once."""
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("explain")
+@click.argument("event_id", metavar="EVENT")
+@click.option("--client", help="The client it is about; else every client known then, or named by a subscription.")
+@click.option("--source", help="The event's source, where several events have the id.")
+@data_option
+@click.option("--journal", "journal_file", type=FILE, help="A journal, instead of the one in the data folder.")
+@click.option("--definitions", "definition_files", multiple=True, type=FILE, help="With --events: as in replay.")
+@click.option("--events", "event_files", multiple=True, type=FILE, help="Files of events instead of a journal.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per client.")
+def command(
+    event_id: str,
+    client: str | None,
+    source: str | None,
+    data: Path,
+    journal_file: Path | None,
+    definition_files: tuple[Path, ...],
+    event_files: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    """Explain why EVENT, an id, reached a client or did not.
+
+    Shows every atom with its truth and what made it so, the level, the context, the matrix row, the priority as of the
+    event's position, and what became of the delivery; and why not, if not.
+    """
+    if bool(definition_files) != bool(event_files) or (event_files and journal_file):
+        raise click.UsageError("give --definitions and --events together, or a journal alone")
+    with _history(journal_file or journal_path(data), definition_files, event_files) as history:
+        around = _around(history, _position(history.journal, event_id, source))
+        decided = _fates(history.journal, around.scene.event) if history.decided else None
+        for number, name in enumerate([client] if client is not None else _everyone(around)):
+            found = explain(around.scene, name)
+            reasons = why_not(found, around, write)
+            fate = None if decided is None else decided.of(name)
+            if as_json:
+                print_json(as_data(found, reasons, fate))
+            else:
+                click.echo(as_text(found, reasons, fate, headed=number == 0))
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """Events to explain, what was there before the first, and whether there are logs of deliveries and outcomes."""
+
+    journal: Journal
+    registry: Registry
+    decided: bool
+
+
+@contextmanager
+def _history(path: Path, definition_files: tuple[Path, ...], event_files: tuple[Path, ...]) -> Iterator[_History]:
+    history = _from_files(definition_files, event_files) if event_files else _from_journal(path)
+    try:
+        yield history
+    finally:
+        history.journal.close()
+
+
+def _from_journal(path: Path) -> _History:
+    if not path.is_file():
+        advice = "name another with --data or --journal, or files with --definitions and --events"
+        raise SetupError(str(Fault("a journal", f"no file {path}", advice=advice)))
+    return _History(SqliteJournal(path), Registry(), True)
+
+
+def _from_files(definition_files: tuple[Path, ...], event_files: tuple[Path, ...]) -> _History:
+    registry, journal, letters = Registry(), MemoryJournal(), DeadLetters()
+    for change in definitions.load(definition_files).changes():
+        registry.apply(change)
+    with progress("reading") as advance:
+        for table in read_tables(event_files, registry.settings.channels, letters):
+            journal.append("events", table)
+            advance(len(table))
+    letters.summary()
+    return _History(journal, registry, False)
+
+
+def _position(journal: Journal, id: str, source: str | None) -> int:
+    """The position of the event that is meant; a fault if there is none, or more than one."""
+    found = journal.positions(id, source)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        sources = [journal.read("events", at - 1, 1)["source"][0].as_py() for at in found]
+        advice = f"choose one with --source: {', '.join(map(repr, sources))}"
+        raise Fault("one event", f"{len(found)} with the id {id!r}", advice=advice)
+    of = f" of {source!r}" if source is not None else ""
+    advice = "an event that could not be taken is in the log of dead letters; ids and sources are compared exactly"
+    raise Fault(f"the id of one of the {journal.end('events'):,} events there are", f"{id!r}{of}", advice=advice)
+
+
+def _around(history: _History, position: int) -> Past:
+    end = history.journal.end("events")
+    with progress("reading", end) as advance:
+        return past(_stretches(history.journal, "events", end, advance), position, changes, history.registry)
+
+
+def _stretches(
+    journal: Journal, log: str, end: int, advance: Callable[[int], None] = lambda _: None
+) -> Iterator[pa.Table]:
+    for after in range(0, end, STRETCH):
+        yield journal.read(log, after, min(STRETCH, end - after))
+        advance(min(STRETCH, end - after))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fates:
+    """The fate of the event for every client."""
+
+    delivered: dict[str, Fate]
+    other: Fate
+
+    def of(self, name: str) -> Fate:
+        return self.delivered.get(name, self.other)
+
+
+def _fates(journal: Journal, event: Event) -> _Fates:
+    decided = journal.end("deliveries")
+    outcomes = _stretches(journal, "outcomes", journal.end("outcomes"))
+    rows = journal.read("deliveries", event.position - 1, 1)
+    return _Fates(fates(event, rows, outcomes, decided), undelivered(event, decided))
+
+
+def _everyone(around: Past) -> list[str]:
+    """The clients known then and those that a subscription names, then or later, in the order of their names."""
+    there = around.scene.registry
+    named = [name for subscription in there.subscriptions.values() for name in subscription.clients]
+    later = [name for names in around.after.receivers.values() for name in names]
+    return sorted({*there.clients, *named, *later})

@@ -1,0 +1,41 @@
+"""Options that several subcommands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+DATA = Path("nearcast-data")
+"""Where a running system keeps its journal and state, unless `--data` says otherwise."""
+
+URL = "http://127.0.0.1:8640"
+TOKEN = "NEARCAST_TOKEN"
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def journal_path(data: Path) -> Path:
+    """The journal of a data folder."""
+    return data / "journal"
+
+
+def data_option(function: F) -> F:
+    """`--data DIR`."""
+    return click.option(
+        "--data",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=DATA,
+        show_default=True,
+        help="Folder of the journal and the state.",
+    )(function)
+
+
+def server_options(function: F) -> F:
+    """`--url` and `--token` of the access server to talk to."""
+    function = click.option("--token", envvar=TOKEN, help=f"Bearer token; better in the environment as {TOKEN}.")(
+        function
+    )
+    return click.option("--url", default=URL, show_default=True, help="The access server.")(function)

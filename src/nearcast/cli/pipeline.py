@@ -1,0 +1,23 @@
+"""`nearcast pipeline`: the deciding half alone, as `up` runs it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from nearcast.cli.options import data_option, journal_path
+from nearcast.pipeline.live import Config, run
+
+
+@click.command("pipeline")
+@data_option
+@click.option("--master", help="Where Spark runs; local[*] unless given.")
+@click.option("--metrics-port", type=int, help="Answer /metrics on this port of the loopback.")
+def command(data: Path, master: str | None, metrics_port: int | None) -> None:
+    """Run the pipeline: read the journal on and on, decide every event, write the deliveries."""
+    # What a batch raises is raised again by `run`; Spark's bridge would print it a second time, and a stop as an error.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    data.mkdir(parents=True, exist_ok=True)
+    run(Config(journal_path(data), data / "state", master, metrics_port))

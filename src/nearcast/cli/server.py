@@ -1,0 +1,28 @@
+"""`nearcast server`: the access server alone, as `up` runs it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from nearcast.cli.options import data_option, journal_path
+from nearcast.server.access import tokens_from
+from nearcast.server.app import serve
+from nearcast.server.config import ServerConfig
+
+
+@click.command("server")
+@data_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with NEARCAST_TOKENS.")
+@click.option("--port", default=8640, show_default=True, help="0 takes any free one.")
+def command(data: Path, host: str, port: int) -> None:
+    """Run the access server: publishing and managing over HTTP, receiving over WebSocket and SSE.
+
+    NEARCAST_TOKENS holds tokens, each name:token:rights, separated by spaces; rights are publish, receive and manage.
+    """
+    data.mkdir(parents=True, exist_ok=True)
+    tokens = tokens_from(os.environ.get("NEARCAST_TOKENS", ""))
+    config = ServerConfig(journal_path(data), host, port, tokens)
+    serve(config, lambda port: click.echo(f"listening on http://{host}:{port}", err=True))

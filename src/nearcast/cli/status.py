@@ -1,0 +1,102 @@
+"""`nearcast status`: how a running system is, for a person."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console
+from rich.table import Table
+
+from nearcast.cli.options import server_options
+from nearcast.cli.output import print_json
+from nearcast.cli.system import fetch
+
+COUNTS = ("position", "waiting", "events_total", "deliveries_total", "batches_total", "refused_total", "failures_total")
+FIGURES = (*COUNTS, "stage_seconds_sum", "stage_seconds_count")
+PIPELINE = "http://127.0.0.1:8641"
+
+
+@click.command("status")
+@server_options
+@click.option("--pipeline", default=PIPELINE, show_default=True, help="Where the pipeline answers /metrics.")
+@click.option("--json", "as_json", is_flag=True, help="Print the server's own JSON.")
+def command(url: str, token: str | None, pipeline: str, as_json: bool) -> None:
+    """Show what a running system does: sessions, deliveries by priority, latencies, what waits and what was dropped.
+
+    Asks the access server, and the pipeline where it answers.
+
+    Exits with 1 if the balance is not zero: then deliveries are unaccounted for.
+    """
+    status = fetch(url, "/status", token)
+    status["pipeline"] = pipeline_status(pipeline)
+    if as_json:
+        print_json(status)
+    else:
+        show(status, Console())
+    sys.exit(1 if status["balance"] else 0)
+
+
+def show(status: dict[str, Any], console: Console) -> None:
+    """The status as a few lines and a table."""
+    sessions, known, read = status["sessions"], status["known"], status["read"]
+    console.print(
+        f"{known['clients']:,} clients, {sessions['connected']:,} connected; {known['subscriptions']:,} subscriptions; "
+        f"{read['events']:,} events, decided through {read['deliveries']:,}; up {status['seconds']:,.0f} s"
+    )
+    console.print(_told(status.get("pipeline")))
+    console.print(latency_table(status))
+    outcomes = {name: count for name, count in status["outcomes"].items() if count}
+    told = ", ".join(f"{name} {count:,}" for name, count in outcomes.items()) or "none settled yet"
+    console.print(
+        f"{status['queued']:,} queued: {told}, in flight {status['in_flight']:,}, "
+        f"waiting {sum(status['waiting'].values()):,}; balance {status['balance']}"
+    )
+
+
+def pipeline_status(url: str) -> dict[str, float] | None:
+    """The pipeline's own figures, from its metrics; None where it does not answer."""
+    try:
+        text = httpx.get(f"{url.rstrip('/')}/metrics", timeout=2.0).text
+    except httpx.HTTPError:
+        return None
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            name = sample.name.removeprefix("nearcast_pipeline_")
+            if name in FIGURES:
+                key = "_".join([name, *(value for value in sample.labels.values())])
+                found[key] = sample.value
+    return found
+
+
+def _told(pipeline: dict[str, float] | None) -> str:
+    if pipeline is None:
+        return "the pipeline does not answer (say where with --pipeline; `nearcast up` serves its metrics)"
+    batches = sum(value for name, value in pipeline.items() if name.startswith("batches_total"))
+    seconds = sum(value for name, value in pipeline.items() if name.startswith("stage_seconds_sum"))
+    each = f", {1000 * seconds / batches:,.0f} ms each" if batches else ""
+    return (
+        f"pipeline: {pipeline.get('waiting', 0):,.0f} events wait to be decided; {batches:,.0f} batches{each}; "
+        f"refused {pipeline.get('refused_total', 0):,.0f}, failed {pipeline.get('failures_total', 0):,.0f}"
+    )
+
+
+def latency_table(status: dict[str, Any]) -> Table:
+    """Per priority: what waits, and how long the recent ones took from acceptance to sending and acknowledgement."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("priority", "waiting", "sent p50", "sent p99", "acknowledged p50", "acknowledged p99"):
+        table.add_column(heading, justify="right")
+    latency = status["latency"]
+    for priority in sorted({*status["waiting"], *latency["send"], *latency["acknowledge"]}, key=int):
+        cells = [
+            f"{latency[kind][priority][share] * 1000:,.0f} ms" if priority in latency[kind] else "–"
+            for kind in ("send", "acknowledge")
+            for share in ("p50", "p99")
+        ]
+        name = "withheld" if priority == "-1" else priority
+        table.add_row(name, f"{status['waiting'].get(priority, 0):,}", *cells)
+    return table

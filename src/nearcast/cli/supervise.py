@@ -1,0 +1,108 @@
+"""Running the parts of a system as processes: a part that dies is started again, and that is said."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from nearcast.cli.output import complain
+from nearcast.errors import SetupError
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+"""Seconds before a part is started again: doubled each time, and from the beginning after it ran for a minute."""
+SETTLED = 60.0
+CANNOT = 2
+"""The exit code of a part that says that it cannot be run like this: to start it again would not help."""
+
+STOP_SECONDS = 20.0
+LOOK = 0.2
+
+
+@dataclass
+class Part:
+    """A part of the system: its name, the arguments of `nearcast` that run it, and its process while it runs."""
+
+    name: str
+    arguments: Sequence[str]
+    environment: dict[str, str] | None = None
+    process: subprocess.Popen[bytes] | None = None
+    restarts: int = 0
+    _started: float = 0.0
+    _pause: float = FIRST_PAUSE
+    _due: float = field(default=0.0)
+
+    def start(self, now: float) -> None:
+        """Starts the process. A session of its own: a signal from the terminal reaches the supervisor alone."""
+        command = [sys.executable, "-m", "nearcast.cli.main", *self.arguments]
+        self.process = subprocess.Popen(command, env=self.environment, start_new_session=True)
+        self._started = now
+
+    def look(self, now: float) -> None:
+        """Starts the part again when it has died and its pause is over. Raises SetupError if it cannot run at all."""
+        if self.process is None:
+            if now >= self._due:
+                self.start(now)
+            return
+        code = self.process.poll()
+        if code is None:
+            return
+        if code == CANNOT and self.restarts == 0 and now - self._started < SETTLED:
+            raise SetupError(f"the {self.name} cannot run; what it said above tells why")
+        self._pause = FIRST_PAUSE if now - self._started > SETTLED else min(2 * self._pause, LONGEST_PAUSE)
+        self.restarts += 1
+        self.process, self._due = None, now + self._pause
+        complain("warning", f"the {self.name} died ({_reason(code)}); starting it again in {self._pause:.1f} s")
+
+    def stop(self) -> None:
+        """Asks the process to end."""
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+
+    def wait(self, seconds: float) -> None:
+        """Waits for the process to end; kills it when the time is over."""
+        if self.process is None:
+            return
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            complain("warning", f"the {self.name} did not end in {seconds:.0f} s; killing it")
+            self.process.kill()
+            self.process.wait()
+
+
+def _reason(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+class Supervisor:
+    """Keeps parts running from `start` to `stop`."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts = list(parts)
+
+    def start(self) -> None:
+        """Starts every part."""
+        for part in self.parts:
+            part.start(time.monotonic())
+
+    def look(self) -> None:
+        """Looks after every part once."""
+        for part in self.parts:
+            part.look(time.monotonic())
+
+    def watch(self, until: Callable[[], bool]) -> None:
+        """Looks after the parts until that holds."""
+        while not until():
+            self.look()
+            time.sleep(LOOK)
+
+    def stop(self) -> None:
+        """Ends every part."""
+        for part in self.parts:
+            part.stop()
+        for part in self.parts:
+            part.wait(STOP_SECONDS)

@@ -1,0 +1,153 @@
+"""A whole system on this machine: access server and pipeline, supervised, and the definitions it begins with."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import httpx
+
+from nearcast.cli.options import journal_path
+from nearcast.cli.supervise import Part, Supervisor
+from nearcast.decision.registry import Registry
+from nearcast.errors import EventError, SetupError
+from nearcast.journal.seam import Journal
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.language.control import changes, to_event
+from nearcast.language.definitions import Definitions
+from nearcast.model.changes import Change
+from nearcast.model.columns import to_events, to_table
+from nearcast.model.event import CONTROL_PREFIX
+
+SOURCE = "definitions"
+"""The source of the control events that definition files become."""
+
+READY_SECONDS = 120.0
+STRETCH = 100_000
+
+
+def define(journal: Journal, definitions: Definitions) -> int:
+    """Appends the changes that bring definitions about, without those that would change nothing; how many."""
+    registry = registry_of(journal)
+    needed = [change for change in definitions.changes() if not _there(registry, change)]
+    now = datetime.now(UTC)
+    events = [to_event(change, uuid.uuid4().hex, SOURCE, now) for change in needed]
+    if events:
+        journal.append("events", to_table(events))
+    return len(events)
+
+
+def registry_of(journal: Journal) -> Registry:
+    """The registry as of the end of the journal."""
+    registry, end = Registry(), journal.end("events")
+    for after in range(0, end, STRETCH):
+        table = journal.read("events", after, STRETCH)
+        control = table.filter([kind.startswith(CONTROL_PREFIX) for kind in table.column("type").to_pylist()])
+        for event in to_events(control):
+            try:
+                for change in changes(event, registry.settings):
+                    registry.apply(change)
+            except EventError:
+                # The pipeline has put it among the dead letters; for everybody else it never was.
+                continue
+    return registry
+
+
+def _there(registry: Registry, change: Change) -> bool:
+    after = registry.copy()
+    after.apply(change)
+    same = after == registry
+    registry.apply(change)
+    return same
+
+
+@contextmanager
+def running(data: Path, host: str, port: int, master: str | None, metrics_port: int | None) -> Iterator[Supervisor]:
+    """Server and pipeline of a data folder as supervised processes, ended when the block ends."""
+    lock = _locked(data)
+    if _answers(f"http://{host}:{port}"):
+        raise SetupError(f"expected {host}:{port} to be free, got another access server there; choose another --port")
+    where = ["--data", str(data)]
+    pipeline = ["pipeline", *where]
+    pipeline += ["--master", master] if master else []
+    pipeline += ["--metrics-port", str(metrics_port)] if metrics_port is not None else []
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    server = ["server", *where, "--host", host, "--port", str(port)]
+    supervisor = Supervisor([Part("server", server, environment), Part("pipeline", pipeline, environment)])
+    try:
+        supervisor.start()
+        yield supervisor
+    finally:
+        supervisor.stop()
+        lock.close()
+
+
+def _locked(data: Path) -> IO[bytes]:
+    """Holds the data folder for this process alone, until the file is closed or the process ends. Raises SetupError."""
+    file = (data / "lock").open("wb")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise SetupError(
+            f"expected a free data folder, got {data}, on which another nearcast runs; end it, or name another folder"
+        ) from None
+    return file
+
+
+def wait_until_ready(supervisor: Supervisor, url: str, data: Path, stopped: Callable[[], bool] = lambda: False) -> None:
+    """Returns when the server answers and the pipeline has decided all that there was, or it is stopped.
+
+    Raises SetupError after `READY_SECONDS`.
+    """
+    journal = SqliteJournal(journal_path(data))
+    until = time.monotonic() + READY_SECONDS
+    wanted = journal.end("events")
+
+    def ready() -> bool:
+        """Whether the wait is over."""
+        if time.monotonic() > until:
+            raise SetupError(
+                f"expected server and pipeline within {READY_SECONDS:.0f} s, got no answer; their output tells why"
+            )
+        return stopped() or (_answers(url) and journal.end("deliveries") >= wanted)
+
+    supervisor.watch(ready)
+    journal.close()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health", timeout=1.0).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def fetch(url: str, path: str, token: str | None) -> Any:
+    """What the access server answers to GET, from JSON. Raises SetupError where it cannot be reached or refuses."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        answer = httpx.get(f"{url.rstrip('/')}{path}", headers=headers, timeout=10.0)
+    except httpx.HTTPError as error:
+        raise SetupError(
+            f"expected an access server at {url}, got {error}; start one with `nearcast up`, or say where with --url"
+        ) from error
+    if answer.status_code >= 400:
+        raise SetupError(f"expected {url}{path} to answer, got status {answer.status_code}: {answer.text[:200]}")
+    return answer.json()
+
+
+def free_port() -> int:
+    """A port of the loopback that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,127 @@
+"""`nearcast tail`: be a client, live."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import click
+import httpx
+from rich.console import Console
+
+from nearcast.cli.options import server_options
+from nearcast.cli.output import complain, print_json
+from nearcast.client import Client, Delivery
+from nearcast.errors import SetupError
+
+COLOURS = {0: "bold red", 1: "yellow", 2: "cyan"}
+
+
+@click.command("tail")
+@click.argument("client", required=False)
+@click.option("--filter", "filter_text", help="CQL2 text: subscribe this client while it listens.")
+@click.option("--reading", "readings", multiple=True, metavar="NAME=NUMBER", help="State a reading, as bandwidth=200.")
+@click.option("--count", type=int, help="End after so many deliveries.")
+@server_options
+@click.option("--json", "as_json", is_flag=True, help="Print each delivery as a JSON object.")
+def command(
+    client: str | None,
+    filter_text: str | None,
+    readings: tuple[str, ...],
+    count: int | None,
+    url: str,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Receive as CLIENT: what its subscriptions select, most urgent first. Without CLIENT, as a new one for this time.
+
+    With --filter the client is subscribed to it until the command ends.
+    """
+    if client is None and filter_text is None:
+        raise click.UsageError("give a CLIENT, or a --filter, or both")
+    stated = dict(_reading(text) for text in readings)
+    try:
+        asyncio.run(_tail(client, filter_text, stated, count, url, token, as_json))
+    except KeyboardInterrupt:
+        sys.exit(0)
+
+
+def _reading(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise click.UsageError(f"expected --reading NAME=NUMBER, got {text!r}") from None
+
+
+async def _tail(
+    client: str | None,
+    filter_text: str | None,
+    readings: dict[str, float],
+    count: int | None,
+    url: str,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    name = client or f"tail-{uuid.uuid4().hex[:8]}"
+    async with _subscribed(name, client is None, filter_text, url, token), Client(url, name, token) as receiving:
+        if readings:
+            await receiving.say(readings=readings)
+        complain("note", f"listening as {name} at {url}; end with Ctrl-C")
+        left = count
+        async for delivery in receiving.deliveries():
+            _show(delivery, as_json)
+            await receiving.acknowledge(delivery.position)
+            left = None if left is None else left - 1
+            if left == 0:
+                return
+
+
+@asynccontextmanager
+async def _subscribed(
+    name: str, new: bool, filter_text: str | None, url: str, token: str | None
+) -> AsyncIterator[None]:
+    """The client and its subscription for as long as it listens."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    subscription = f"/subscriptions/tail-{uuid.uuid4().hex[:8]}"
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=10.0) as http:
+        if new:
+            await _ask(http, "PUT", f"/clients/{name}", {})
+        if filter_text:
+            await _ask(http, "PUT", subscription, {"client": name, "filter": filter_text})
+        try:
+            yield
+        finally:
+            if filter_text:
+                await _ask(http, "DELETE", subscription)
+            if new:
+                await _ask(http, "DELETE", f"/clients/{name}")
+
+
+async def _ask(http: httpx.AsyncClient, method: str, path: str, document: Any = None) -> None:
+    try:
+        answer = await http.request(method, path, json=document)
+    except httpx.HTTPError as error:
+        raise SetupError(
+            f"expected an access server at {http.base_url}, got {error}; start one with `nearcast up`, or use --url"
+        ) from error
+    if answer.status_code >= 400:
+        came = answer.json()
+        raise SetupError(f"{came.get('where')}: expected {came.get('expected')}, got {came.get('came')}")
+
+
+def _show(delivery: Delivery, as_json: bool) -> None:
+    if as_json:
+        names = ("position", "priority", "subscription", "level", "attempt", "event")
+        print_json({name: getattr(delivery, name) for name in names})
+        sys.stdout.flush()
+        return
+    event = delivery.event
+    data = event.get("data")
+    told = " ".join(f"{name}={value}" for name, value in data.items()) if isinstance(data, dict) else str(data or "")
+    line = f"{delivery.priority}  {event['type']} {event.get('subject') or event['source']}  {told}"
+    Console(soft_wrap=True, highlight=False).print(line, style=COLOURS.get(delivery.priority, "white"), markup=False)

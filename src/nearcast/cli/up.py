@@ -1,0 +1,51 @@
+"""`nearcast up`: access server and pipeline together, supervised."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import click
+
+from nearcast.cli.options import data_option, journal_path
+from nearcast.cli.output import complain
+from nearcast.cli.system import define, running, wait_until_ready
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.language import definitions
+
+
+@click.command("up")
+@click.option(
+    "--definitions",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML definitions to begin with; several are read together.",
+)
+@data_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with NEARCAST_TOKENS.")
+@click.option("--port", default=8640, show_default=True)
+@click.option("--master", help="Where Spark runs; local[*] unless given.")
+@click.option("--metrics-port", type=int, default=8641, show_default=True, help="The pipeline's /metrics, on loopback.")
+def command(files: tuple[Path, ...], data: Path, host: str, port: int, master: str | None, metrics_port: int) -> None:
+    """Run access server and pipeline. A part that dies is started again, and that is said.
+
+    Definitions are taken in as events: what is in the files and differs from what is known is changed; what is not in
+    the files stays.
+    """
+    found = definitions.load(files) if files else None
+    for warning in found.warnings if found else ():
+        complain("warning", warning)
+    data.mkdir(parents=True, exist_ok=True)
+    if found:
+        journal = SqliteJournal(journal_path(data))
+        complain("note", f"{define(journal, found)} definitions changed")
+        journal.close()
+    asked: list[int] = []
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, lambda number, _frame: asked.append(number))
+    with running(data, host, port, master, metrics_port) as supervisor:
+        wait_until_ready(supervisor, f"http://{host}:{port}", data, lambda: bool(asked))
+        if not asked:
+            click.echo(f"ready: http://{host}:{port} (API at /docs), data in {data}; end with Ctrl-C", err=True)
+        supervisor.watch(lambda: bool(asked))

@@ -1,0 +1,145 @@
+"""The commands that need no running system: check, match, replay."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DEFINITIONS = """\
+awareness: {bandwidth: {maximum: 3750}}
+channels: {ops: {coordinates: planar, types: [unit, chat]}}
+clients:
+  - {id: a, readings: {bandwidth: 3750}, position: {x: 0, y: 0}}
+subscriptions:
+  - {id: near, client: a, filter: "type = 'unit' AND distance(user('a'), this) <= 150", relevance: [1, 0.5]}
+  - {id: talk, client: a, filter: "type = 'chat'", relevance: 0.3}
+"""
+
+
+BAD = """\
+clients:
+  - {id: a, rol: x}
+subscriptions:
+  - {id: s, client: b, filter: 'a ='}
+"""
+
+
+def event(id: str, type: str = "unit", **data: object) -> str:
+    return json.dumps({"specversion": "1.0", "id": id, "type": type, "source": "s", "data": data})
+
+
+EVENTS = "\n".join(
+    [
+        event("e1", x=100, y=100, size=3),
+        event("move", "nearcast.client", client="a", position={"x": 1000, "y": 0}, readings={"bandwidth": 100}),
+        event("e2", x=100, y=100, size=4),
+        event("e3", "chat", text="hello"),
+        "{broken",
+        event("e4", "smoke"),
+        event("e1", x=0, y=0),
+    ]
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "d.yaml").write_text(DEFINITIONS)
+    (tmp_path / "e.jsonl").write_text(EVENTS)
+    return tmp_path
+
+
+def nearcast(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "nearcast.cli.main", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+
+
+def test_replay_writes_who_would_have_got_what_at_which_priority(files: Path) -> None:
+    """As of each event's own position: the receiver moves away and its link gets bad on the way."""
+    done = nearcast(files, "replay", "--definitions", "d.yaml", "--events", "e.jsonl")
+    assert 0 == done.returncode, done.stderr
+    expected = [
+        {"event": "e1", "client": "a", "subscription": "near", "level": 1, "priority": 0, "position": 1},
+        {"event": "e3", "client": "a", "subscription": "talk", "level": 0, "priority": 2, "position": 4},
+    ]
+    assert expected == [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_replay_tells_of_every_line_that_it_could_not_take(files: Path) -> None:
+    """With file and line; the rest goes on. An event that comes again is left out."""
+    said = nearcast(files, "replay", "--definitions", "d.yaml", "--events", "e.jsonl").stderr
+    assert "dead letter: e.jsonl:5:2: expected JSON" in said
+    assert "dead letter: e.jsonl:6: expected an event for a channel: ops" in said
+    assert "left out because their source and id came before: 1" in said
+    assert "4 events, 2 deliveries, 2 dead letters (local)" in said
+
+
+def test_replay_writes_to_a_file(files: Path) -> None:
+    """The same lines."""
+    command = ("replay", "--definitions", "d.yaml", "--events", "e.jsonl")
+    nearcast(files, *command, "--out", "o.jsonl")
+    assert nearcast(files, *command).stdout == (files / "o.jsonl").read_text()
+
+
+def test_match_prints_the_ids_of_matching_events(files: Path) -> None:
+    """In their order; with --count their number; with --json the events as they came."""
+    assert "e1\ne2\n" == nearcast(files, "match", "size BETWEEN 3 AND 4", "e.jsonl").stdout
+    assert "2\n" == nearcast(files, "match", "size BETWEEN 3 AND 4", "e.jsonl", "--count").stdout
+    assert EVENTS.splitlines()[3] + "\n" == nearcast(files, "match", "type = 'chat'", "e.jsonl", "--json").stdout
+
+
+def test_match_takes_geojson_features(files: Path) -> None:
+    """Properties by name, the geometry as geom."""
+    points = [{"type": "Point", "coordinates": [lon, 0]} for lon in (0, 0.001, 1)]
+    features = [{"type": "Feature", "id": f"f{i}", "properties": {}, "geometry": one} for i, one in enumerate(points)]
+    (files / "f.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    done = nearcast(files, "match", "S_DWITHIN(geom, POINT(0 0), 200)", "f.geojson")
+    assert "f0\nf1\n" == done.stdout
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments"),
+    [
+        (0, ("match", "type = 'unit'", "e.jsonl")),
+        (1, ("match", "type = 'nothing'", "e.jsonl")),
+        (2, ("match", "type = = 'unit'", "e.jsonl")),
+        (2, ("match", "distance(user('a'), this) <= 5", "e.jsonl")),
+        (2, ("match", "type = 'unit'", "missing.jsonl")),
+        (0, ("check", "d.yaml")),
+        (1, ("check", "d.yaml", "e.jsonl")),
+        (2, ("replay", "--definitions", "e.jsonl", "--events", "e.jsonl")),
+        (2, ("unknown",)),
+        (0, ("--help",)),
+    ],
+)
+def test_exit_codes(code: int, arguments: tuple[str, ...], files: Path) -> None:
+    """0 done, 1 asked and answered no, 2 could not be done; errors are told without a traceback."""
+    done = nearcast(files, *arguments)
+    assert code == done.returncode
+    assert "Traceback" not in done.stderr
+
+
+def test_check_prints_every_fault_with_its_place(files: Path) -> None:
+    """For a person by default, as JSON lines for machines."""
+    (files / "bad.yaml").write_text(BAD)
+    said = nearcast(files, "check", "bad.yaml")
+    lines = {int(line.split(":")[2]) for line in said.stderr.splitlines() if line.startswith("error: bad.yaml:")}
+    assert (1, {2, 4}) == (said.returncode, lines)
+    rows = [json.loads(line) for line in nearcast(files, "check", "bad.yaml", "--json").stdout.splitlines()]
+    assert {2, 4} == {row["line"] for row in rows if (row["kind"], row["file"]) == ("error", "bad.yaml")}
+
+
+def test_a_configuration_file_gives_options(files: Path) -> None:
+    """By subcommand; what is unknown in it is a fault."""
+    (files / "good.toml").write_text("[match]\ncount = true\n")
+    (files / "bad.toml").write_text("[match]\ncuont = true\n")
+    command = ("match", "type = 'unit'", "e.jsonl")
+    assert "3\n" == nearcast(files, "--config", "good.toml", *command).stdout
+    said = nearcast(files, "--config", "bad.toml", *command)
+    assert (2, "error: bad.toml: expected options of `nearcast match` in [match], got cuont\n") == (
+        said.returncode,
+        said.stderr,
+    )

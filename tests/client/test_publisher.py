@@ -1,0 +1,88 @@
+"""The publishing half of the client library, against a transport that does as the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import islice
+
+import httpx
+import orjson
+import pytest
+
+from nearcast import client
+from nearcast.client import Publisher
+from nearcast.client.publish import _batches
+from nearcast.client.receive import _pauses
+from nearcast.errors import AccessError, Fault, RightError, SessionError
+
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+def publisher(answer: Answer, patience: float = 5.0) -> Publisher:
+    made = Publisher("http://test", patience=patience)
+    made._http = httpx.AsyncClient(base_url="http://test", transport=httpx.MockTransport(answer))
+    return made
+
+
+def event(number: int, size: int = 0) -> dict[str, object]:
+    return {"specversion": "1.0", "id": str(number), "type": "t", "source": "s", "data": "x" * size}
+
+
+def test_it_tries_again_until_it_is_answered() -> None:
+    """Lost connections, and servers without room, cost only time."""
+    answers = iter([httpx.ConnectError("no"), httpx.Response(503), httpx.ReadTimeout("late"), None])
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        this = next(answers)
+        if isinstance(this, Exception):
+            raise this
+        return this or httpx.Response(202, json={"positions": [7], "faults": []})
+
+    assert [7] == asyncio.run(publisher(answer).publish([event(1)])).positions
+
+
+def test_patience_ends() -> None:
+    """Then the caller is told, and may publish the same again."""
+    with pytest.raises(SessionError, match="status 503"):
+        asyncio.run(publisher(lambda _: httpx.Response(503), patience=0.3).publish([event(1)]))
+
+
+def test_faults_are_given_by_the_index_of_the_event() -> None:
+    """Over all batches."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        count = len(orjson.loads(request.content))
+        fault = {"index": count - 1, "expected": "a", "came": "b", "where": "event", "advice": None}
+        return httpx.Response(202, json={"positions": [*range(1, count), None], "faults": [fault]})
+
+    published = asyncio.run(publisher(answer).publish([event(number) for number in range(600)]))
+    assert ([499, 599], 600) == (sorted(published.faults), len(published.positions))
+
+
+@pytest.mark.parametrize(("status", "error"), [(401, AccessError), (403, RightError), (422, Fault)])
+def test_what_has_no_sense_to_try_again_is_raised(status: int, error: type[Exception]) -> None:
+    """Tokens and faulty requests."""
+    body = {"expected": "a", "came": "b", "where": None, "advice": None}
+    with pytest.raises(error):
+        asyncio.run(publisher(lambda _: httpx.Response(status, json=body)).publish([event(1)]))
+
+
+def test_batches_keep_within_their_bounds() -> None:
+    """In number and in bytes; one that is too large goes alone, for the server to refuse."""
+    sizes = [len(orjson.loads(batch)) for batch in _batches([event(number) for number in range(1_100)])]
+    assert [500, 500, 100] == sizes
+    assert [4, 1] == [len(orjson.loads(batch)) for batch in _batches([event(number, 1_000_000) for number in range(5)])]
+    assert [] == list(_batches([]))
+
+
+def test_pauses_grow_to_a_bound() -> None:
+    """Doubled, cut at random, at most ten seconds."""
+    pauses = list(islice(_pauses(), 20))
+    assert 0.05 <= pauses[0] <= 0.1
+    assert all(5.0 <= pause <= 10.0 for pause in pauses[10:])
+
+
+def test_the_library_exports_these() -> None:
+    """The public surface."""
+    assert ["Client", "Delivery", "Published", "Publisher"] == client.__all__

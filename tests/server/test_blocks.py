@@ -1,0 +1,93 @@
+"""Group commit."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nearcast.errors import JournalError
+from nearcast.journal.memory import Abort, MemoryJournal
+from nearcast.model.columns import to_table
+from nearcast.model.event import Event
+from nearcast.server.blocks import Blocks, Full
+from tests.server.conftest import run
+
+
+def event(number: int) -> Event:
+    return Event(id=str(number), type="t", source="s")
+
+
+class Counting(MemoryJournal):
+    """Counts how often it is appended to."""
+
+    appends = 0
+
+    def append(self, log: str, rows: pa.Table) -> list[int]:
+        self.appends += 1
+        return super().append(log, rows)
+
+
+def blocks(journal: MemoryJournal, **more: Any) -> Blocks[Event]:
+    settings: dict[str, Any] = {"seconds": 0.002, "rows": 100, "room": 1_000, **more}
+    return Blocks(journal, "events", to_table, ThreadPoolExecutor(1), **settings)
+
+
+def test_many_small_parts_become_few_blocks_and_each_gets_its_positions() -> None:
+    """In the order in which they were put."""
+
+    async def test() -> None:
+        journal = Counting()
+        some = blocks(journal)
+        futures = [some.put([event(2 * number), event(2 * number + 1)]) for number in range(100)]
+        running = asyncio.create_task(some.run())
+        assert [[2 * number + 1, 2 * number + 2] for number in range(100)] == await asyncio.gather(*futures)
+        some.close()
+        await running
+        assert (2, 0) == (journal.appends, some.pending)
+
+    run(test)
+
+
+def test_there_is_a_bound_to_what_is_not_written() -> None:
+    """But something that is larger than the bound is taken when nothing else waits."""
+
+    async def test() -> None:
+        some = blocks(MemoryJournal(), room=2)
+        some.put([event(1), event(2), event(3)])
+        with pytest.raises(Full):
+            some.put([event(4)])
+
+    run(test)
+
+
+def test_a_failing_journal_fails_those_who_wait_and_nobody_else() -> None:
+    """The next block is written."""
+
+    async def test() -> None:
+        some = blocks(MemoryJournal([Abort("events", 1, "append")]))
+        running = asyncio.create_task(some.run())
+        with pytest.raises(JournalError):
+            await some.put([event(1)])
+        assert ([1], False) == (await some.put([event(1)]), some.failing)
+        some.close()
+        await running
+
+    run(test)
+
+
+def test_what_is_queued_at_the_end_is_written() -> None:
+    """Closing waits for nothing more, and loses nothing."""
+
+    async def test() -> None:
+        journal = MemoryJournal()
+        some = blocks(journal, seconds=10.0)
+        future = some.put([event(1)])
+        some.close()
+        await asyncio.wait_for(some.run(), 5.0)
+        assert ([1], 1) == (await future, journal.end("events"))
+
+    run(test)

@@ -1,0 +1,82 @@
+"""What the server reads of the journal, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from nearcast.journal.memory import MemoryJournal
+from nearcast.language import control
+from nearcast.model.changes import ClientChange
+from nearcast.model.columns import DELIVERIES, to_table
+from nearcast.model.event import Event
+from nearcast.server.payloads import Payloads
+from nearcast.server.reader import News, Reader
+
+
+def journal_of(count: int) -> MemoryJournal:
+    """Events, of which every third is a control event, and a delivery of each of the others."""
+    journal = MemoryJournal()
+    journal.append("events", to_table(_events(count)))
+    by_role = [{"role": "r", "task": None, "level": 2}]
+    rows: list[dict[str, Any]] = [
+        {"position": one, "client": "a", "subscription": "s", "level": 1, "by_role": by_role}
+        for one in range(1, count + 1)
+        if one % 3
+    ]
+    journal.cover("deliveries", pa.Table.from_pylist(rows, schema=DELIVERIES), count)
+    return journal
+
+
+def _events(count: int) -> Iterator[Event]:
+    for one in range(1, count + 1):
+        if one % 3:
+            yield Event(id=str(one), type="t", source="s", subject=f"u{one}", payload=b"%d" % one)
+        else:
+            yield control.to_event(ClientChange("a", role=str(one)), str(one), "s")
+
+
+def read(journal: MemoryJournal, cache: int = 1_000_000) -> list[News]:
+    reader = Reader(journal, Payloads(journal, cache), lambda news: None)
+    found = []
+    while news := reader.read():
+        found.append(news)
+    return found
+
+
+def test_every_control_event_before_a_delivery_is_handed_over_before_it() -> None:
+    """However the logs are cut."""
+    control_through = 0
+    for news in read(journal_of(5_000)):
+        control_through = news.events_through
+        assert all(one.position <= control_through for one in news.decided)
+    assert 5_000 == control_through
+
+
+def test_deliveries_come_with_their_events_in_memory_or_not() -> None:
+    """Payload and entity; levels by role, "" for what is not stated."""
+    for cache in (1_000_000, 1):
+        found = [one for news in read(journal_of(30), cache) for one in news.decided]
+        assert [one for one in range(1, 31) if one % 3] == [one.position for one in found]
+        assert all(one.event and one.event.payload == b"%d" % one.position for one in found)
+        assert ("u1", {("r", ""): 2}) == (found[0].event and found[0].event.entity, found[0].by_role)
+
+
+@contextmanager
+def limited(payloads: Payloads) -> Iterator[None]:
+    yield
+    assert payloads._bytes <= payloads.limit or len(payloads._kept) == 1
+
+
+def test_the_memory_for_payloads_is_bounded() -> None:
+    """The oldest go first."""
+    journal = journal_of(300)
+    payloads = Payloads(journal, 10_000)
+    with limited(payloads):
+        payloads.keep(journal.read("events", 0, 300))
+    assert payloads.kept(300) and not payloads.kept(1)
+    assert {1, 150, 299} == payloads.load([299, 1, 150]).keys()
+    assert not payloads.load([1_000])
