@@ -36,7 +36,7 @@ def command(url: str, token: str | None, pipeline: str, as_json: bool) -> None:
     if as_json:
         print_json(status)
     else:
-        show(status, Console())
+        show(status, Console(soft_wrap=True, highlight=False))
     sys.exit(1 if status["balance"] else 0)
 
 

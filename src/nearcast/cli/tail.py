@@ -6,7 +6,7 @@ import asyncio
 import sys
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import click
@@ -17,7 +17,7 @@ from nearcast.cli.options import server_options
 from nearcast.cli.output import complain, print_json
 from nearcast.cli.system import fetch
 from nearcast.client import Client, Delivery
-from nearcast.errors import SetupError
+from nearcast.errors import Fault, Mark, SetupError
 
 COLOURS = {0: "bold red", 1: "yellow", 2: "cyan"}
 
@@ -89,19 +89,14 @@ async def _subscribed(
 ) -> AsyncIterator[None]:
     """The client and its subscription for as long as it listens."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    subscription = f"/subscriptions/tail-{uuid.uuid4().hex[:8]}"
-    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=10.0) as http:
-        if new:
-            await _ask(http, "PUT", f"/clients/{name}", {})
-        if filter_text:
-            await _ask(http, "PUT", subscription, {"client": name, "filter": filter_text})
-        try:
-            yield
-        finally:
-            if filter_text:
-                await _ask(http, "DELETE", subscription)
-            if new:
-                await _ask(http, "DELETE", f"/clients/{name}")
+    wanted: dict[str, dict[str, str]] = {f"/clients/{name}": {}} if new else {}
+    if filter_text:
+        wanted[f"/subscriptions/tail-{uuid.uuid4().hex[:8]}"] = {"client": name, "filter": filter_text}
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=10.0) as http, AsyncExitStack() as stack:
+        for path, document in wanted.items():
+            await _ask(http, "PUT", path, document)
+            stack.push_async_callback(_ask, http, "DELETE", path)
+        yield
 
 
 async def _ask(http: httpx.AsyncClient, method: str, path: str, document: Any = None) -> None:
@@ -113,7 +108,7 @@ async def _ask(http: httpx.AsyncClient, method: str, path: str, document: Any = 
         ) from error
     if answer.status_code >= 400:
         came = answer.json()
-        raise SetupError(f"{came.get('where')}: expected {came.get('expected')}, got {came.get('came')}")
+        raise Fault(came["expected"], came["came"], Mark(came["where"] or path), came["advice"] or "")
 
 
 def _show(delivery: Delivery, as_json: bool) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from nearcast.errors import SetupError
+
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
 
@@ -35,5 +37,11 @@ class Metrics:
         return Counter(f"nearcast_pipeline_{name}", text, labels or [], registry=self.registry)
 
     def serve(self, port: int) -> None:
-        """Answers `/metrics` on this machine's loopback from a thread of its own."""
-        start_http_server(port, addr="127.0.0.1", registry=self.registry)
+        """Answers `/metrics` on this machine's loopback from a thread of its own. Raises SetupError for a taken port."""
+        try:
+            start_http_server(port, addr="127.0.0.1", registry=self.registry)
+        except OSError as error:
+            raise SetupError(
+                f"expected to answer /metrics on 127.0.0.1:{port}, got {error.strerror or error}; another program may"
+                " use the port: end it or choose another with --metrics-port"
+            ) from error
