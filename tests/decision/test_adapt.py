@@ -112,5 +112,6 @@ def test_the_levels_under_every_role_travel_with_a_delivery() -> None:
     """So a change of role is a look-up for what waits; where no role matters there are none."""
     start = [SettingsChange(Settings(roles=ROLES)), ANN]
     expected = [{"role": "boss", "task": "day", "level": 2}, {"role": "cook", "task": "day", "level": 1}]
+    expected.append({"role": "", "task": "", "level": 2})
     assert [expected] == by_role(*start, subscribed("s", text="a = 1 OR b = 1"), EVENT)
     assert [None] == by_role(*start, subscribed("other"), EVENT)

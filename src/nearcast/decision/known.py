@@ -67,7 +67,8 @@ class Batch:
 
     def without_events(self) -> Batch:
         """The same for events that come from elsewhere: what a worker needs."""
-        return replace(self, events=self.events.slice(0, 0))
+        # A slice of no rows would still carry all its buffers along.
+        return replace(self, events=self.events.schema.empty_table())
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class Known:
         """
         control = pc.starts_with(table.column("type"), CONTROL_PREFIX)
         changes = list(self._changes(table.filter(control), parse))
-        world = table.filter(pc.invert(control))
+        world = table.filter(pc.invert(control)) if pc.any(control).as_py() else table
         positions = world.column("position").to_numpy()
         done = 0
         for number, (position, change) in enumerate(changes):

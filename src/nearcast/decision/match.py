@@ -69,8 +69,7 @@ class Index:
         """The pairs of a table of EVENTS, ascending by position, with all groups."""
         found = list(self._match_chunks(table, around))
         lanes, groups, levels = (np.concatenate(parts) for parts in zip(*found, strict=True)) if found else _NO_PAIRS
-        order = np.lexsort((groups, lanes))
-        return Pairs(lanes[order], groups[order], levels[order])
+        return Pairs(lanes, groups, levels)
 
     def selected(self, table: pa.Table) -> list[npt.NDArray[np.bool_]]:
         """For each condition, which events of the table satisfy it; conditions know no surroundings."""
@@ -93,6 +92,9 @@ class Index:
             held[graded] &= ~rows[where[following[graded]]]
             held &= bits(np.arange(lanes), held.shape[1])
             root, lane = _set_bits(held)
+            # By lane; within a lane the order stays that of the roots, which is that of the groups.
+            order = np.argsort(lane.astype(np.uint16), kind="stable")
+            root, lane = root[order], lane[order]
             yield lane + first, groups[root], levels[root].astype(np.int8)
 
     def _chunks(self, table: pa.Table, around: Surrounding) -> Iterator[tuple[int, int, Rows, Numbers]]:
@@ -153,11 +155,13 @@ def _wanted_rows(wanted: Wanted, held: Rows, known: Rows) -> Rows:
 
 
 def _set_bits(rows: Rows) -> tuple[Numbers, Numbers]:
-    """The (row, lane) of every bit that is set."""
-    row, word = np.nonzero(rows)
-    unpacked = np.unpackbits(rows[row, word].view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
-    which, bit = np.nonzero(unpacked)
-    return row[which], word[which] * 64 + bit
+    """The (row, lane) of every bit that is set, by row."""
+    flat, width = rows.reshape(-1), rows.shape[1]
+    word = np.flatnonzero(flat != 0)
+    unpacked = np.unpackbits(flat[word].view(np.uint8), bitorder="little")
+    found = np.flatnonzero(unpacked.view(np.bool_))
+    bit = word[found >> 6] * 64 + (found & 63)
+    return bit // (width * 64), bit % (width * 64)
 
 
 def location_conditions(filter: Filter) -> list[Entities]:

@@ -107,7 +107,7 @@ class ChunkAtoms:
         if not len(placed.below):
             return
         below, upto = column.rank(placed.below), column.rank(placed.upto)
-        lesser, greater = self.append(column.below), self.append(column.above)
+        lesser, greater = self.append(column.below()), self.append(column.above())
         starts = {
             Operator.LT: (lesser, below),
             Operator.LE: (lesser, upto),
@@ -119,6 +119,8 @@ class ChunkAtoms:
             self.true[numbers] = base + ranks[literals]
 
     def _equalities(self, placed: BatchColumn, column: ChunkColumn) -> None:
+        if not len(placed.code):
+            return
         if not len(column.codes):
             self.true[placed.tests.differs[0]] = self.append(column.present)
             return
@@ -147,16 +149,19 @@ class ChunkAtoms:
     def _differs(self, placed: BatchColumn, column: ChunkColumn, ranks: Numbers, found: npt.NDArray[np.bool_]) -> None:
         """A lane with a value that is not the literal; a NaN differs from everything."""
         numbers, literals = placed.tests.differs
-        others = column.below[ranks[literals]] | column.above[ranks[literals] + 1] | column.nan
+        if not len(numbers):
+            return
+        others = column.below()[ranks[literals]] | column.above()[ranks[literals] + 1] | column.nan
         base = self.append(np.where(found[literals][:, None], others, column.present))
         self.true[numbers] = base + np.arange(len(numbers))
 
     def _spans(self, placed: BatchColumn, column: ChunkColumn) -> None:
+        if not len(placed.spans):
+            return
+        below, above = column.below(), column.above()
         for number, (first, last) in zip(placed.tests.spans, column.rank(placed.spans), strict=True):
             self.true[number] = self.append(
-                column.above[first] & column.below[last]
-                if column.single
-                else np.bitwise_or.reduce(column.equal[first:last], axis=0)
+                above[first] & below[last] if column.single else np.bitwise_or.reduce(column.equal[first:last], axis=0)
             )
 
     def _patterns(self, placed: BatchColumn, column: ChunkColumn) -> None:

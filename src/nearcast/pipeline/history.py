@@ -6,17 +6,21 @@ known, and decides it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from nearcast.decision.known import Batch, Known
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control import changes
 from nearcast.pipeline.match import SPREAD, decided
-from nearcast.pipeline.source import JournalSource
+from nearcast.pipeline.source import ranges
 
 STRETCH = 100_000
 """Positions of a stretch: what the driver holds at once."""
@@ -36,17 +40,23 @@ def replay(
 
     `partitions`: how many parts a stretch is spread into; as many as there are cores unless given.
     """
-    spark.dataSource.register(JournalSource)
     parts = partitions or spark.sparkContext.defaultParallelism
     end = journal.end("events")
-    while known.position < end:
-        after, through = known.position, min(end, known.position + stretch)
-
-        def rows(after: int = after, through: int = through) -> DataFrame:
-            """The stretch as a DataFrame, read in parallel."""
-            options = {"journal": journal.path, "after": after, "through": through, "partitions": parts}
-            return spark.read.format("nearcast").options(**options).load()
-
-        for batch in known.advance(journal.read("events", after, through - after), changes):
-            yield batch, decided(batch, rows, folder, by_role=False, spread=spread)
+    cuts = [*range(known.position, end, stretch), end]
+    for through, events in zip(cuts[1:], _stretches(journal, cuts), strict=True):
+        blocks = partial(ranges, spark, known.position, through, parts)
+        for batch in known.advance(events, changes):
+            yield batch, decided(batch, blocks, journal.path, folder, by_role=False, spread=spread)
         known.position = through
+
+
+def _stretches(journal: SqliteJournal, cuts: Sequence[int]) -> Iterator[pa.Table]:
+    """The events between each two cuts; while one stretch is decided, the next is read."""
+    with ThreadPoolExecutor(1) as thread:
+        reading: deque[Future[pa.Table]] = deque()
+        for after, through in pairwise(cuts):
+            reading.append(thread.submit(journal.read, "events", after, through - after))
+            if len(reading) > 1:
+                yield reading.popleft().result()
+        while reading:
+            yield reading.popleft().result()

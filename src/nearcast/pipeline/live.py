@@ -25,7 +25,7 @@ from nearcast.pipeline.match import SPREAD, decided
 from nearcast.pipeline.metrics import Metrics
 from nearcast.pipeline.query import start
 from nearcast.pipeline.session import session
-from nearcast.pipeline.source import collect, events
+from nearcast.pipeline.source import collect, ranges
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -47,7 +47,7 @@ class Decider:
     def __init__(self, spark: SparkSession, journal: SqliteJournal, config: Config, metrics: Metrics) -> None:
         self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"))
         self._journal, self._config, self._metrics = journal, config, metrics
-        self._parts = spark.sparkContext.defaultParallelism
+        self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Decides one batch of the query."""
@@ -62,10 +62,11 @@ class Decider:
             table = self._journal.read("events", found.after, found.through - found.after)
         collected = time.perf_counter()
         tables = [DELIVERIES.empty_table()]
-        many = partial(events, rows, self._journal.path, self._parts)
+        blocks = partial(ranges, self._spark, found.after, found.through, self._parts)
+        path, folder, spread = self._journal.path, self._config.folder / "batches", self._config.spread
         for batch in self.follower.advance(table, found.through):
-            tables.append(decided(batch, many, self._config.folder / "batches", spread=self._config.spread))
-            where = "driver" if len(batch.events) < self._config.spread else "executors"
+            tables.append(decided(batch, blocks, path, folder, spread=spread))
+            where = "driver" if len(batch.events) < spread else "executors"
             self._metrics.batches.labels(where).inc()
         judged = time.perf_counter()
         deliveries = pa.concat_tables(tables)

@@ -14,33 +14,39 @@ from tempfile import mkstemp
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from nearcast.decision.known import Batch
 from nearcast.decision.stages import decide
-from nearcast.model.columns import DELIVERIES, EVENTS
+from nearcast.model.columns import DELIVERIES
 from nearcast.model.event import CONTROL_PREFIX
+from nearcast.pipeline.source import BLOCK_ROWS, BLOCKS, opened
 
 SPREAD = 20_000
 """Events from which a batch is spread out: below, a job's own time is more than what the other cores save."""
 
-DELIVERY_ROWS = from_arrow_schema(DELIVERIES)
-
 
 def decided(
-    batch: Batch, rows: Callable[[], DataFrame], folder: Path, by_role: bool = True, spread: int = SPREAD
+    batch: Batch,
+    blocks: Callable[[], DataFrame],
+    journal: str,
+    folder: Path,
+    by_role: bool = True,
+    spread: int = SPREAD,
 ) -> pa.Table:
-    """The DELIVERIES of a batch by position, then client. `rows` gives its events as a DataFrame, if they are many.
+    """The DELIVERIES of a batch by position, then client. `blocks` gives its ranges of positions, if it is large.
 
-    `folder` is one that the executors see.
+    `journal` is the path of its journal, `folder` one for what executors need; they see both.
     """
-    if len(batch.events) < spread:
+    if len(batch.events) < spread or not len(batch.events):
         return decide(batch, batch.events, by_role)
-    return _spread(batch, rows(), folder, by_role)
+    return _spread(batch, blocks(), journal, folder, by_role)
 
 
-def _spread(batch: Batch, events: DataFrame, folder: Path, by_role: bool) -> pa.Table:
-    """Decides where the events are. What deciding takes is one file, which every worker reads once."""
+def _spread(batch: Batch, blocks: DataFrame, journal: str, folder: Path, by_role: bool) -> pa.Table:
+    """Decides where events are read. What deciding takes is one file, which every worker reads once.
+
+    Ranges go there and blocks of deliveries come back: rows that Spark's Java sees one by one cost more than deciding.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     _, name = mkstemp(prefix="batch-", suffix=".pickle", dir=folder)
     path = Path(name)
@@ -50,22 +56,43 @@ def _spread(batch: Batch, events: DataFrame, folder: Path, by_role: bool) -> pa.
 
     def here(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Decides what is here, a part of the batch."""
-        for part in parts:
-            table = _world(pa.Table.from_batches([part]).cast(EVENTS), first, last)
-            yield from decide(_read(name), table, by_role).to_batches()
+        for table in opened(parts, journal):
+            world = _world(table.drop_columns("payload"), first, last)
+            if len(deliveries := decide(_read(name), world, by_role)):
+                yield _block(deliveries)
 
     try:
-        found = events.mapInArrow(here, DELIVERY_ROWS).toArrow().cast(DELIVERIES)
+        found = blocks.mapInArrow(here, BLOCK_ROWS).toArrow()
     finally:
         path.unlink()
-    return found.sort_by([("position", "ascending"), ("client", "ascending")])
+    return _deliveries(found)
+
+
+def _block(deliveries: pa.Table) -> pa.RecordBatch:
+    """Deliveries as one row of `BLOCKS`."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, DELIVERIES, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        stream.write_table(deliveries)
+    position = deliveries.column("position")
+    first, last = position[0].as_py(), position[-1].as_py()
+    row = {"after": first - 1, "through": last, "block": sink.getvalue().to_pybytes()}
+    return pa.RecordBatch.from_pylist([row], schema=BLOCKS)
+
+
+def _deliveries(blocks: pa.Table) -> pa.Table:
+    """Blocks of deliveries, in any order, as one table."""
+    ordered = blocks.sort_by("after").column("block")
+    return pa.concat_tables(
+        [DELIVERIES.empty_table(), *(pa.ipc.open_stream(block.as_buffer()).read_all() for block in ordered)]
+    )
 
 
 def _world(events: pa.Table, first: int, last: int) -> pa.Table:
     """The events of the world between two positions: what a batch consists of."""
     position = events.column("position")
     between = pc.and_(pc.greater_equal(position, first), pc.less_equal(position, last))
-    return events.filter(pc.and_not(between, pc.starts_with(events.column("type"), CONTROL_PREFIX)))
+    wanted = pc.and_not(between, pc.starts_with(events.column("type"), CONTROL_PREFIX))
+    return events if pc.all(wanted).as_py() else events.filter(wanted)
 
 
 @lru_cache(maxsize=2)

@@ -37,7 +37,7 @@ class Metrics:
         return Counter(f"nearcast_pipeline_{name}", text, labels or [], registry=self.registry)
 
     def serve(self, port: int) -> None:
-        """Answers `/metrics` on the loopback from a thread of its own. Raises SetupError where the port is taken."""
+        """Answers `/metrics` on the loopback from a thread of its own. Raises SetupError for a taken port."""
         try:
             start_http_server(port, addr="127.0.0.1", registry=self.registry)
         except OSError as error:

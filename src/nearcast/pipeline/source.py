@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition, SimpleDataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -167,17 +168,16 @@ def collect(batch: DataFrame) -> Batch:
     )
 
 
-def events(batch: DataFrame, journal: str, partitions: int) -> DataFrame:
-    """The events of a batch of blocks in as many partitions; each Arrow batch of it holds a stretch of positions.
-
-    A function for `mapInArrow` does better to call `opened` itself, on `batch.repartition(n)`: events that become rows
-    of Spark's cost several times their reading.
-    """
-
-    def rows(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return (piece for stretch in opened(parts, journal) for piece in stretch.to_batches())
-
-    return batch.repartition(partitions).mapInArrow(rows, EVENT_ROWS)
+def ranges(spark: SparkSession, after: int, through: int, partitions: int) -> DataFrame:
+    """A stretch of the log as blocks without events, shared evenly among so many tasks, which open them themselves."""
+    pieces = -(-max(1, -(-(through - after) // PIECE)) // partitions) * partitions
+    step = max(1, -(-(through - after) // pieces))
+    starts = spark.range(after, through, step, partitions)
+    return starts.select(
+        starts.id.alias("after"),
+        F.least(starts.id + step, F.lit(through)).alias("through"),
+        F.lit(None).cast("binary").alias("block"),
+    )
 
 
 def opened(blocks: Iterator[pa.RecordBatch], journal: str) -> Iterator[pa.Table]:
