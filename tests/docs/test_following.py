@@ -1,4 +1,4 @@
-"""The README and the tutorial do what they say: every file is saved, every command run, every output compared."""
+"""Pages that a newcomer follows do what they say: every file is saved, every command run, every output compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from tests.docs.pages import ROOT, terminal
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/tutorial.md", "docs/how-to.md", "docs/explanation.md", "docs/reference-http.md"]
+)
 def test_a_newcomer_who_follows_the_page_sees_what_it_shows(page: str, tmp_path: Path) -> None:
     """From an empty folder to an explained delivery, command by command."""
     with terminal(tmp_path) as newcomer:
