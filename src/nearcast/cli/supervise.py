@@ -31,6 +31,7 @@ class Part:
     environment: dict[str, str] | None = None
     process: subprocess.Popen[bytes] | None = None
     restarts: int = 0
+    longest_pause: float = LONGEST_PAUSE
     _started: float = 0.0
     _pause: float = FIRST_PAUSE
     _due: float = field(default=0.0)
@@ -52,7 +53,7 @@ class Part:
             return
         if code == CANNOT and self.restarts == 0 and now - self._started < SETTLED:
             raise SetupError(f"the {self.name} cannot run; what it said above tells why")
-        self._pause = FIRST_PAUSE if now - self._started > SETTLED else min(2 * self._pause, LONGEST_PAUSE)
+        self._pause = FIRST_PAUSE if now - self._started > SETTLED else min(2 * self._pause, self.longest_pause)
         self.restarts += 1
         self.process, self._due = None, now + self._pause
         complain("warning", f"the {self.name} died ({_reason(code)}); starting it again in {self._pause:.1f} s")

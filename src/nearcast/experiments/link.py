@@ -46,13 +46,18 @@ class Link:
         self._server = await asyncio.start_server(self._connect, sock=listening, limit=PIECE)
         return f"http://127.0.0.1:{listening.getsockname()[1]}"
 
+    async def cut(self) -> None:
+        """Ends every connection; new ones are taken."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     async def close(self) -> None:
-        """Ends every connection."""
+        """Ends every connection, and takes no new ones."""
         if self._server:
             self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.cut()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

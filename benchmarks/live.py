@@ -1,0 +1,225 @@
+"""Live: how long from publishing to the arrival at a client's socket, by priority, and where that time goes.
+
+    python -m benchmarks.live [--seconds 60] [--rate 500] [--subscriptions 1000] [--clients 50]
+
+A whole system as `nearcast up` runs it, on the loopback: server and pipeline are processes of their own; publisher and
+clients are in this one, which takes its share of the same cores. Next to it the same system with Spark's progress
+tracking as it is by default: what a streaming query costs that nobody has tuned.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import bisect
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks.load import Load, Traffic
+from benchmarks.machine import machine
+from nearcast.cli.options import journal_path
+from nearcast.cli.system import define, free_port, running, wait_until_ready
+from nearcast.client import Client
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.language import definitions
+
+WARM_SECONDS = 15.0
+LOOK = 0.004
+STAGES = (
+    ("door", "POST until accepted: HTTP, JSON, checks"),
+    ("append", "accepted until in the journal: gathering a block, writing it"),
+    ("decide", "in the journal until its deliveries are: trigger, Spark, match, adapt, write"),
+    ("read", "deliveries in the journal until queued: the server's reader"),
+    ("queue", "queued until sent: more urgent ones, pace"),
+    ("socket", "sent until in the client's hands"),
+)
+
+
+@dataclass
+class Watch:
+    """When each position was in the logs of events and deliveries, seen by looking every few milliseconds."""
+
+    journal: SqliteJournal
+    seen: dict[str, tuple[list[int], list[float]]] = field(
+        default_factory=lambda: {"events": ([], []), "deliveries": ([], [])}
+    )
+    stopped: bool = False
+
+    def run(self) -> None:
+        """Looks until stopped."""
+        while not self.stopped:
+            for log, (positions, times) in self.seen.items():
+                end = self.journal.end(log)
+                if not positions or end > positions[-1]:
+                    positions.append(end)
+                    times.append(time.time())
+            time.sleep(LOOK)
+
+    def when(self, log: str, position: int) -> float:
+        """The moment at which a position was first seen in a log."""
+        positions, times = self.seen[log]
+        return times[bisect.bisect_left(positions, position)]
+
+
+@contextmanager
+def watching(journal: SqliteJournal) -> Iterator[Watch]:
+    """A watch in a thread of its own."""
+    watch = Watch(journal)
+    thread = threading.Thread(target=watch.run, daemon=True)
+    thread.start()
+    yield watch
+    watch.stopped = True
+    thread.join()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run gave: by priority seconds from publishing to arrival, of priority 0 also by stage, and the pipeline's
+    own seconds per batch by stage."""
+
+    waits: dict[int, list[float]]
+    stages: dict[str, list[float]]
+    batch: dict[str, float]
+    events: int
+    late: float
+    seconds: float
+
+
+def run(load: Load, seconds: float) -> Outcome:
+    """Runs a system under the load, and measures after it has warmed up."""
+    with tempfile.TemporaryDirectory(prefix="nearcast-live-") as folder:
+        data = Path(folder)
+        journal = SqliteJournal(journal_path(data))
+        (data / "load.yaml").write_text(yaml.safe_dump(load.definitions()))
+        define(journal, definitions.load([data / "load.yaml"]))
+        port, metrics = free_port(), free_port()
+        url = f"http://127.0.0.1:{port}"
+        with running(data, "127.0.0.1", port, None, metrics) as supervisor:
+            wait_until_ready(supervisor, url, data)
+            with watching(journal) as watch:
+                traffic, batch = asyncio.run(_traffic(load, url, seconds, metrics))
+        return _outcome(traffic, journal, watch, batch, seconds)
+
+
+async def _traffic(load: Load, url: str, seconds: float, metrics: int) -> tuple[Traffic, dict[str, float]]:
+    async with AsyncExitStack() as stack:
+        warm, traffic = Traffic(load, url), Traffic(load, url)
+        clients = [await stack.enter_async_context(Client(url, id)) for id in load.ids()]
+        tasks = [asyncio.create_task(traffic.receive(client)) for client in clients]
+        tasks += [asyncio.create_task(traffic.move(client)) for client in clients]
+        await asyncio.gather(*(client.connected() for client in clients))
+        await warm.publish(WARM_SECONDS, f"warm {uuid.uuid4().hex}")
+        before = await _stage_seconds(metrics)
+        await traffic.publish(seconds, uuid.uuid4().hex)
+        after = await _stage_seconds(metrics)
+        await asyncio.sleep(3.0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return traffic, {name: value - before.get(name, 0.0) for name, value in after.items()}
+
+
+async def _stage_seconds(port: int) -> dict[str, float]:
+    """The pipeline's own counters: seconds by stage, and how many batches."""
+    async with httpx.AsyncClient() as http:
+        text = (await http.get(f"http://127.0.0.1:{port}/metrics")).text
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name == "nearcast_pipeline_stage_seconds_sum":
+                found[sample.labels["stage"]] = sample.value
+            if sample.name == "nearcast_pipeline_stage_seconds_count" and sample.labels["stage"] == "write":
+                found["batches"] = sample.value
+    return found
+
+
+def _outcome(
+    traffic: Traffic, journal: SqliteJournal, watch: Watch, batch: dict[str, float], seconds: float
+) -> Outcome:
+    """Joins what was seen here with what the journal says of each delivery."""
+    accepted, settled = _accepted(journal), _settled(journal)
+    waits: dict[int, list[float]] = {}
+    stages: dict[str, list[float]] = {name: [] for name, _ in STAGES}
+    for client, delivery, arrived in traffic.arrivals:
+        published = traffic.published.get(delivery.event["id"])
+        if published is None:
+            continue
+        waits.setdefault(delivery.priority, []).append(arrived - published)
+        times = settled.get((client, delivery.position))
+        if delivery.priority == 0 and times:
+            at = [published, accepted[delivery.position]]
+            at += [watch.when(log, delivery.position) for log in ("events", "deliveries")]
+            at += [*times, arrived]
+            for (name, _), start, end in zip(STAGES, at, at[1:], strict=False):
+                stages[name].append(end - start)
+    return Outcome(waits, stages, batch, traffic.events, traffic.late, seconds)
+
+
+def _accepted(journal: SqliteJournal) -> dict[int, float]:
+    table = journal.read("events", 0, journal.end("events")).select(["position", "accepted"])
+    return {row["position"]: row["accepted"].timestamp() for row in table.to_pylist() if row["accepted"]}
+
+
+def _settled(journal: SqliteJournal) -> dict[tuple[str, int], tuple[float, float]]:
+    table = journal.read("outcomes", 0, journal.end("outcomes"))
+    return {
+        (row["client"], row["event"]): (row["queued"].timestamp(), row["sent"].timestamp())
+        for row in table.to_pylist()
+        if row["sent"]
+    }
+
+
+def report(title: str, outcome: Outcome) -> None:
+    """Prints a run."""
+    count = sum(len(waits) for waits in outcome.waits.values())
+    print(f"\n{title}: {outcome.events / outcome.seconds:,.0f} events/s, {count / outcome.seconds:,.0f} deliveries/s")
+    print(f"  the publisher was behind its time by {outcome.late * 1000:,.0f} ms at most")
+    for priority, waits in sorted(outcome.waits.items()):
+        print(f"  priority {priority}: {_spread(waits)}, {len(waits):,} deliveries")
+    print("  where the time of priority 0 goes:")
+    for name, text in STAGES:
+        print(f"    {name:7} {_spread(outcome.stages[name])}  {text}")
+    batches = max(outcome.batch.get("batches", 0.0), 1.0)
+    own = {name: seconds / batches for name, seconds in outcome.batch.items() if name != "batches"}
+    told = ", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in own.items())
+    cycle = outcome.seconds / batches
+    rest = cycle - sum(own.values())
+    print(f"  a batch every {cycle * 1000:.0f} ms: {told}; Spark and waiting for the trigger {rest * 1000:.0f} ms")
+
+
+def _spread(values: Sequence[float]) -> str:
+    ordered = sorted(values)
+    if not ordered:
+        return "none"
+    p99 = ordered[min(int(len(ordered) * 0.99), len(ordered) - 1)]
+    return f"median {statistics.median(ordered) * 1000:5.0f} ms, p99 {p99 * 1000:5.0f} ms"
+
+
+def main(arguments: Sequence[str], say: Callable[[str], None] = print) -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(prog="benchmarks.live", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rate", type=float, default=500.0)
+    parser.add_argument("--subscriptions", type=int, default=1_000)
+    parser.add_argument("--clients", type=int, default=50)
+    given = parser.parse_args(arguments)
+    say(machine())
+    outcome = run(Load(given.rate, given.subscriptions, given.clients), given.seconds)
+    report("nearcast", outcome)
+    say(machine())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
