@@ -59,6 +59,12 @@ class Link:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # A handler that ends as cancelled makes asyncio complain, before Python 3.12.
+        with suppress(asyncio.CancelledError):
+            await self._join(reader, writer)
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Passes pieces both ways between a connection and the target, until one side ends."""
         try:
             onward = socket.create_connection(self.target)
             _narrow(onward)
