@@ -75,7 +75,9 @@ class Link:
         down = asyncio.create_task(self._pass("down", far_reader, writer))
         up = asyncio.create_task(self._pass("up", reader, far_writer))
         try:
-            await asyncio.wait({down, up}, return_when=asyncio.FIRST_COMPLETED)
+            # Whoever cancels this ends the connection: there is nobody to hand the cancellation on to.
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({down, up}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for passing in (down, up):
                 passing.cancel()
