@@ -59,7 +59,7 @@ class Link:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        # A handler that ends as cancelled makes asyncio complain, before Python 3.12.
+        # Whoever cancels this ends the connection; a handler that ends as cancelled makes asyncio complain before 3.12.
         with suppress(asyncio.CancelledError):
             await self._join(reader, writer)
 
@@ -75,9 +75,7 @@ class Link:
         down = asyncio.create_task(self._pass("down", far_reader, writer))
         up = asyncio.create_task(self._pass("up", reader, far_writer))
         try:
-            # Whoever cancels this ends the connection: there is nobody to hand the cancellation on to.
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({down, up}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({down, up}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for passing in (down, up):
                 passing.cancel()
