@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -109,6 +110,8 @@ def _perform(story: Story, data: Path, speed: float, as_json: bool) -> dict[str,
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     complain("note", "starting the access server and Spark, which takes some 15 seconds")
+    # The system is this machine's own: tokens that were meant for another would lock its receivers out.
+    os.environ.pop("NEARCAST_TOKENS", None)
     with running(data, "127.0.0.1", port, None, None) as supervisor:
         wait_until_ready(supervisor, url, data)
         complain("note", f"performing {story.title}")

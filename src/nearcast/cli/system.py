@@ -141,8 +141,17 @@ def fetch(url: str, path: str, token: str | None) -> Any:
             f"expected an access server at {url}, got {error}; start one with `nearcast up`, or say where with --url"
         ) from error
     if answer.status_code >= 400:
-        raise SetupError(f"expected {url}{path} to answer, got status {answer.status_code}: {answer.text[:200]}")
+        raise SetupError(f"{url}{path}: {_refusal(answer)}")
     return answer.json()
+
+
+def _refusal(answer: httpx.Response) -> str:
+    """What an answer says of why there is none."""
+    try:
+        document = answer.json()
+        return str(document["came"] if answer.status_code in (401, 403) else document)[:300]
+    except (ValueError, KeyError, TypeError):
+        return f"expected an answer, got status {answer.status_code}: {answer.text[:200]}"
 
 
 def free_port() -> int:

@@ -64,6 +64,12 @@ class Link:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # Whoever cancels this ends the connection; a handler that ends as cancelled makes asyncio complain before 3.12.
+        with suppress(asyncio.CancelledError):
+            await self._join(reader, writer)
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Passes pieces both ways between a connection and the target, until one side ends."""
         try:
             onward = socket.create_connection(self.target)
             _narrow(onward)
@@ -74,9 +80,7 @@ class Link:
         down = asyncio.create_task(self._pass("down", far_reader, writer))
         up = asyncio.create_task(self._pass("up", reader, far_writer))
         try:
-            # Whoever cancels this ends the connection: there is nobody to hand the cancellation on to.
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({down, up}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({down, up}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for passing in (down, up):
                 passing.cancel()

@@ -62,6 +62,8 @@ def session(master: str | None = None, **settings: str) -> SparkSession:
         # The usual 200 would be 200 tasks for a handful of rows.
         spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
     # The end of the memory ends Spark, which then can be started again, instead of leaving it without some thread.
+    # A cluster within this machine that is left without a word complains about every part of it.
+    atexit.register(spark.stop)
     jvm: Any = spark.sparkContext._jvm
     jvm.Thread.setDefaultUncaughtExceptionHandler(jvm.org.apache.spark.util.SparkUncaughtExceptionHandler(False))
     return spark
