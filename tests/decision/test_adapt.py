@@ -109,9 +109,9 @@ def test_a_role_counts_as_of_the_events_position() -> None:
 
 
 def test_the_levels_under_every_role_travel_with_a_delivery() -> None:
-    """So a change of role is a look-up for what waits; where no role matters there are none."""
+    """So a change of role is a look-up for what waits; for any other one it is ("", "")."""
     start = [SettingsChange(Settings(roles=ROLES)), ANN]
-    expected = [{"role": "boss", "task": "day", "level": 2}, {"role": "cook", "task": "day", "level": 1}]
-    expected.append({"role": "", "task": "", "level": 2})
+    levels = {("boss", "day"): 2, ("cook", "day"): 1, ("", ""): 2}
+    expected = [{"role": role, "task": task, "level": level} for (role, task), level in levels.items()]
     assert [expected] == by_role(*start, subscribed("s", text="a = 1 OR b = 1"), EVENT)
     assert [None] == by_role(*start, subscribed("other"), EVENT)

@@ -105,3 +105,9 @@ def test_a_priority_is_looked_up_in_the_clients_own_matrix_first() -> None:
     own = Client("a", readings={"bandwidth": 195.6}, matrix=restriction_matrix(3))
     assert [-1, -1, 0] == [priority(settings, own, level) for level in range(3)]
     assert priority(settings, slow, -1) == -1
+
+
+def test_a_matrix_of_ones_own_that_does_not_fit_counts_as_none() -> None:
+    """The number of levels may change after the client stated it."""
+    small = Client("a", matrix=restriction_matrix(2))
+    assert [0, 0, 0] == [priority(Settings(), small, level) for level in range(3)]

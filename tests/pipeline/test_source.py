@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from nearcast.errors import JournalError
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.pipeline import source
-from nearcast.pipeline.source import BLOCK_ROWS, JournalSource, StreamReader
+from nearcast.pipeline.source import BLOCK_ROWS, EVENT_ROWS, JournalSource, StreamReader
 from tests.journal.rows import events, positions
 
 
@@ -115,8 +115,14 @@ def test_blocks_open_to_the_same_events(spark: SparkSession, journal: SqliteJour
     """Whether a batch carries its events or says where they are, the executors get them all."""
     rows, _ = stream(journal, rows="blocks", inline=inline).read({"position": 0})
     blocks = spark.createDataFrame(pa.Table.from_batches(rows), BLOCK_ROWS)
-    opened = source.events(blocks, journal.path, 2).toArrow().sort_by("position")
-    assert journal.read("events", 0, 25).to_pylist() == opened.to_pylist()
+    path = journal.path
+
+    def events_of(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table in source.opened(parts, path):
+            yield from table.to_batches()
+
+    found = blocks.repartition(2).mapInArrow(events_of, EVENT_ROWS).toArrow().sort_by("position")
+    assert journal.read("events", 0, 25).to_pylist() == found.to_pylist()
 
 
 @pytest.mark.spark
