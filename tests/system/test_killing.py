@@ -50,6 +50,7 @@ class Run:
     found: dict[str, list[Delivery]] = field(default_factory=lambda: defaultdict(list))
     positions: list[int | None] = field(default_factory=list)
     killed: list[str] = field(default_factory=list)
+    published: bool = False
 
     @property
     def url(self) -> str:
@@ -85,7 +86,7 @@ async def disturb(run: Run) -> None:
             tasks.append(asyncio.create_task(receive(run, id, address)))
             if id in RESTLESS:
                 tasks.append(asyncio.create_task(break_off(link, chance)))
-        kills = asyncio.gather(kill(run, "server", SERVER_KILLS, chance), kill(run, "pipeline", PIPELINE_KILLS, chance))
+        kills = asyncio.gather(kill_server(run, chance), kill_pipeline(run, chance))
         await publish(run)
         await kills
         await until(lambda: settled(run.journal), 90.0)
@@ -142,20 +143,35 @@ async def publish(run: Run) -> None:
         for start in range(0, EVENTS, BATCH):
             await asyncio.sleep(began + SECONDS * start / EVENTS - loop.time())
             run.positions += (await publisher.publish(events[start : start + BATCH])).positions
+    run.published = True
 
 
-async def kill(run: Run, name: str, count: int, chance: random.Random) -> None:
-    """Kills one part so often at random moments of the run: while it works, and while it starts."""
-    [part] = [part for part in run.supervisor.parts if part.name == name]
+async def kill_server(run: Run, chance: random.Random) -> None:
+    """Kills the server at random moments of the run: while it works, and while it starts."""
     loop = asyncio.get_running_loop()
     began = loop.time()
-    for turn in range(count):
-        at = SECONDS * (turn + chance.random()) / count
+    for turn in range(SERVER_KILLS):
+        at = SECONDS * (turn + chance.random()) / SERVER_KILLS
         await asyncio.sleep(began + at - loop.time())
-        await until(lambda: running_now(part), 30.0)
-        assert part.process
-        part.process.kill()
-        run.killed.append(name)
+        await kill(run, "server")
+
+
+async def kill_pipeline(run: Run, chance: random.Random) -> None:
+    """Kills the pipeline at random moments after it has decided something again; every third time while it starts."""
+    for turn in range(PIPELINE_KILLS):
+        end = run.journal.end("deliveries")
+        while turn % 3 != 2 and not run.published and run.journal.end("deliveries") <= end:
+            await asyncio.sleep(0.3)
+        await asyncio.sleep(chance.uniform(0.0, 4.0))
+        await kill(run, "pipeline")
+
+
+async def kill(run: Run, name: str) -> None:
+    [part] = [part for part in run.supervisor.parts if part.name == name]
+    await until(lambda: running_now(part), 30.0)
+    assert part.process
+    part.process.kill()
+    run.killed.append(name)
 
 
 def running_now(part: Part) -> bool:

@@ -31,8 +31,13 @@ SETTINGS = {
     "spark.driver.memory": "2g",
     # Stages are chosen by nearcast; re-planning them costs each small batch a few milliseconds.
     "spark.sql.adaptive.enabled": "false",
-    # Progress of a query is not looked at by anybody after a while.
+    # Nobody looks at progress, jobs and plans that are long done; by default a thousand of each are kept in memory.
     "spark.sql.streaming.numRecentProgressUpdates": "10",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.ui.dagGraph.retainedRootRDDs": "10",
 }
 
 LOCAL_SETTINGS = {
