@@ -27,6 +27,7 @@ def test_equal_intervals_divide_the_maximum() -> None:
     assert (1250, 2500) == equal_intervals(3750, 3)
     assert (25, 50, 75) == equal_intervals(100, 4)
     assert () == equal_intervals(100, 1)
+    assert (0.1, 0.2) == equal_intervals(0.3, 3)
 
 
 def test_the_context_class_is_the_least_of_the_modules() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from nearcast.decision.match import Index, location_conditions
 from nearcast.decision.timeline import Member, Members, Surrounding, Track
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
-from nearcast.model.filter import Filter, atoms
+from nearcast.model.filter import Atom, Filter, Operator, atoms
 from nearcast.model.place import Place
 from tests.decision.filters import USERS, events, filters, places
 
@@ -77,3 +78,13 @@ def test_the_columnar_matcher_gives_the_level_of_the_plain_evaluator(
         pairs = Index([(filter, classes)]).match(to_table(history), surrounding(users, history, filter))
     assert expected == set(zip(pairs.lanes.tolist(), pairs.levels.tolist(), strict=True))
     assert len(expected) == len(pairs.lanes)
+
+
+@pytest.mark.parametrize("literal", [2**53 + 1, 2**53 + 3, 2**63 - 1, -(2**53) - 1, -(2**53) - 3])
+@pytest.mark.parametrize("operator", list(Operator)[:6])
+def test_a_double_compares_exactly_with_an_integer_between_two_doubles(operator: Operator, literal: int) -> None:
+    """Also where the nearest double is the one above the integer."""
+    event = Event(id="1", type="t", source="s", attributes=(("v", float(literal)),), position=1)
+    atom = Atom("v", operator, literal)
+    expected = 1 if truth(atom, event, AsOf(Track(), [], 1)) else 0
+    assert expected == len(Index([(atom, (0,))]).match(to_table([event]), Surrounding()).lanes)

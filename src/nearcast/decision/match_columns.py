@@ -162,7 +162,7 @@ def _array_bounds(values: npt.NDArray[Any], literals: Sequence[Value]) -> tuple[
     for index, literal in enumerate(plain):
         # An integer between two doubles: nothing equals it, and its nearest double is on one side of it.
         if isinstance(literal, int) and abs(literal) > EXACT and int(near[index]) != literal:
-            below[index] = upto[index] = below[index] if near[index] > literal else upto[index]
+            below[index] = upto[index] = below[index] if int(near[index]) > literal else upto[index]
     return below, upto
 
 

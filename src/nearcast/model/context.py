@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 Matrix = tuple[tuple[int, ...], ...]
 """matrix[c][k]: the priority of an event of level k for a client in context class c; −1 means "do not send"."""
@@ -32,5 +33,9 @@ class ContextSpace:
 
 
 def equal_intervals(maximum: float, levels: int) -> tuple[float, ...]:
-    """The default bounds of a module: N equal intervals up to the stated maximum, upper bounds inclusive."""
-    return tuple(maximum * (index + 1) / levels for index in range(levels - 1))
+    """The default bounds of a module: N equal intervals up to the stated maximum, upper bounds inclusive.
+
+    Exact on the decimal that was written: a third of 0.3 is 0.1.
+    """
+    exact = Fraction(repr(maximum))
+    return tuple(float(exact * (index + 1) / levels) for index in range(levels - 1))
