@@ -131,3 +131,15 @@ def test_changes_by_others_are_seen() -> None:
             assert "leader" == (await server.http.get("/clients/b")).json()["role"]
 
     run(test)
+
+
+def test_a_document_that_is_too_large_is_refused() -> None:
+    """Without holding it; the server goes on."""
+
+    async def test() -> None:
+        async with running() as server:
+            answer = await server.http.put("/subscriptions/s", content=b" " * (5 << 20))
+            assert (413, "a body of at most 4,194,304 bytes") == (answer.status_code, answer.json()["expected"])
+            assert 200 == (await server.http.get("/settings")).status_code
+
+    run(test)

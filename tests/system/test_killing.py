@@ -89,7 +89,7 @@ async def disturb(run: Run) -> None:
         kills = asyncio.gather(kill_server(run, chance), kill_pipeline(run, chance))
         await publish(run)
         await kills
-        await until(lambda: settled(run.journal), 90.0)
+        await until(lambda: settled(run.journal), 240.0)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.output import complain, print_json
+from nearcast.cli.output import complain, counted, print_json
 from nearcast.errors import Fault
 from nearcast.language.check import check
 
@@ -27,7 +27,7 @@ def command(files: tuple[Path, ...], as_json: bool) -> None:
         for fault in found:
             print_json(_data(kind, fault)) if as_json else complain(kind, fault)
     if not as_json:
-        click.echo(f"{_number(len(report.faults), 'fault')}, {_number(len(report.warnings), 'warning')}")
+        click.echo(f"{counted(len(report.faults), 'fault')}, {counted(len(report.warnings), 'warning')}")
     sys.exit(0 if report.good else 1)
 
 
@@ -42,7 +42,3 @@ def _data(kind: str, fault: Fault) -> dict[str, object]:
         "came": fault.came,
         "advice": fault.advice,
     }
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -23,6 +23,11 @@ def journal_path(data: Path) -> Path:
     return data / "journal"
 
 
+def state_path(data: Path) -> Path:
+    """The pipeline's folder in a data folder."""
+    return data / "state"
+
+
 def data_option(function: F) -> F:
     """`--data DIR`."""
     return click.option(

@@ -24,6 +24,11 @@ def print_json(value: Any) -> None:
     sys.stdout.write(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE).decode())
 
 
+def counted(count: int, what: str, several: str | None = None) -> str:
+    """A number with its noun: `1 event`, `2 events`, `1,000 deliveries`."""
+    return f"{count:,} {what if count == 1 else several or what + 's'}"
+
+
 def complain(kind: str, fault: Fault | str) -> None:
     """A line on standard error: `error: …`, `warning: …`, `note: …`."""
     click.echo(f"{kind}: {fault}", err=True)

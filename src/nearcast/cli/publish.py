@@ -13,7 +13,7 @@ import click
 import orjson
 
 from nearcast.cli.options import server_options
-from nearcast.cli.output import DeadLetters, complain, print_json, progress
+from nearcast.cli.output import DeadLetters, complain, counted, print_json, progress
 from nearcast.cli.system import fetch
 from nearcast.client import Publisher
 from nearcast.errors import EventError, Fault, Mark
@@ -40,7 +40,7 @@ def command(files: tuple[Path, ...], url: str, token: str | None, as_json: bool)
     if as_json:
         print_json({"published": taken, "refused": refused})
     else:
-        complain("note", f"{taken:,} events published, {refused:,} refused")
+        complain("note", f"{counted(taken, 'event')} published, {refused:,} refused")
     sys.exit(1 if refused else 0)
 
 

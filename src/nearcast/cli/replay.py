@@ -12,7 +12,7 @@ import click
 import orjson
 import pyarrow as pa
 
-from nearcast.cli.output import DeadLetters, complain, progress
+from nearcast.cli.output import DeadLetters, complain, counted, progress
 from nearcast.decision import history
 from nearcast.decision.known import Batch, Known
 from nearcast.decision.registry import Registry
@@ -83,7 +83,8 @@ def command(
     for refusal in known.refusals:
         complain("dead letter", str(refusal.error))
     dead = letters.count + len(known.refusals)
-    complain("note", f"{journal.end('events'):,} events, {lines:,} deliveries, {dead:,} dead letters ({chosen})")
+    events, letters_of = counted(journal.end("events"), "event"), counted(dead, "dead letter")
+    complain("note", f"{events}, {counted(lines, 'delivery', 'deliveries')}, {letters_of} ({chosen})")
 
 
 def _journal(

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import httpx
 
-from nearcast.cli.options import journal_path
+from nearcast.cli.options import journal_path, state_path
 from nearcast.cli.supervise import Part, Supervisor
 from nearcast.decision.registry import Registry
 from nearcast.errors import EventError, SetupError
@@ -26,6 +26,7 @@ from nearcast.language.definitions import Definitions
 from nearcast.model.changes import Change
 from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import CONTROL_PREFIX
+from nearcast.pipeline.state import ready_file
 
 SOURCE = "definitions"
 """The source of the control events that definition files become."""
@@ -73,6 +74,7 @@ def _there(registry: Registry, change: Change) -> bool:
 def running(data: Path, host: str, port: int, master: str | None, metrics_port: int | None) -> Iterator[Supervisor]:
     """Server and pipeline of a data folder as supervised processes, ended when the block ends."""
     lock = _locked(data)
+    ready_file(state_path(data)).unlink(missing_ok=True)
     if _answers(f"http://{host}:{port}"):
         raise SetupError(f"expected {host}:{port} to be free, got another access server there; choose another --port")
     where = ["--data", str(data)]
@@ -104,7 +106,7 @@ def _locked(data: Path) -> IO[bytes]:
 
 
 def wait_until_ready(supervisor: Supervisor, url: str, data: Path, stopped: Callable[[], bool] = lambda: False) -> None:
-    """Returns when the server answers and the pipeline has decided all that there was, or it is stopped.
+    """Returns when the server answers and the pipeline reads on and has decided all that there was, or it is stopped.
 
     Raises SetupError after `READY_SECONDS`.
     """
@@ -118,7 +120,8 @@ def wait_until_ready(supervisor: Supervisor, url: str, data: Path, stopped: Call
             raise SetupError(
                 f"expected server and pipeline within {READY_SECONDS:.0f} s, got no answer; their output tells why"
             )
-        return stopped() or (_answers(url) and journal.end("deliveries") >= wanted)
+        reading = ready_file(state_path(data)).exists() and journal.end("deliveries") >= wanted
+        return stopped() or (reading and _answers(url))
 
     supervisor.watch(ready)
     journal.close()

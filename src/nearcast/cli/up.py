@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from nearcast.cli.options import data_option, journal_path
-from nearcast.cli.output import complain
+from nearcast.cli.output import complain, counted
 from nearcast.cli.system import define, running, wait_until_ready
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language import definitions
@@ -39,7 +39,7 @@ def command(files: tuple[Path, ...], data: Path, host: str, port: int, master: s
     data.mkdir(parents=True, exist_ok=True)
     if found:
         journal = SqliteJournal(journal_path(data))
-        complain("note", f"{define(journal, found)} definitions changed")
+        complain("note", f"{counted(define(journal, found), 'definition')} changed")
         journal.close()
     asked: list[int] = []
     for sign in (signal.SIGTERM, signal.SIGINT):

@@ -27,6 +27,7 @@ from nearcast.pipeline.metrics import Metrics
 from nearcast.pipeline.query import start
 from nearcast.pipeline.session import session
 from nearcast.pipeline.source import collect, ranges
+from nearcast.pipeline.state import ready_file
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -97,17 +98,21 @@ def run(config: Config) -> None:
     metrics = Metrics()
     if config.metrics_port is not None:
         metrics.serve(config.metrics_port)
+    config.folder.mkdir(parents=True, exist_ok=True)
+    ready_file(config.folder).unlink(missing_ok=True)
     journal = SqliteJournal(config.journal)
     spark = session(config.master)
     decider = Decider(spark, journal, config, metrics)
     after = decider.follower.known.position
     running = start(spark, config.journal, decider, after=after, asynchronous=config.asynchronous)
+    ready_file(config.folder).touch()
     log.info("ready position=%d", decider.follower.known.position)
     asked: list[int] = []
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
     while not asked and not running.wait(1):
         pass
+    ready_file(config.folder).unlink(missing_ok=True)
     running.stop()
     decider.follower.save()
     spark.stop()

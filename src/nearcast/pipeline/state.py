@@ -24,6 +24,11 @@ KEPT = 2
 """Snapshots that stay: the newest, and one before it in case a batch is asked for again."""
 
 
+def ready_file(folder: Path) -> Path:
+    """A file in a pipeline's folder, there while the pipeline reads the journal."""
+    return folder / "ready"
+
+
 def save(known: Known, folder: Path) -> Path:
     """Writes what is known as the snapshot of its position, and removes those that are out of date."""
     folder.mkdir(parents=True, exist_ok=True)

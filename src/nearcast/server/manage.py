@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.routing import APIRoute
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import control, cql2
@@ -23,9 +25,26 @@ from nearcast.server.answers import Unknown
 from nearcast.server.controls import MANAGED, checked_changes, control_event
 from nearcast.server.documents import ClientDocument, Document, SettingsDocument, SubscriptionDocument, Written
 from nearcast.server.guards import Manager, service_of
+from nearcast.server.publish import read_body
 from nearcast.server.service import Service
 
-router = APIRouter(tags=["manage"])
+
+class BoundedRoute(APIRoute):
+    """A route that holds no more of a body than a document may be."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Reads the body before anybody else does, within the limit."""
+        handle = super().get_route_handler()
+
+        async def bounded(request: Request) -> Response:
+            # Starlette keeps a body that was read here, and FastAPI takes it from there.
+            request._body = await read_body(request, service_of(request).config.limits.document_bytes)
+            return await handle(request)
+
+        return bounded
+
+
+router = APIRouter(tags=["manage"], route_class=BoundedRoute)
 
 REQUEST = Mark("request")
 Here = Annotated[Service, Depends(service_of)]
