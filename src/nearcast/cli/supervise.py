@@ -24,7 +24,10 @@ LOOK = 0.2
 
 @dataclass
 class Part:
-    """A part of the system: its name, the arguments of `nearcast` that run it, and its process while it runs."""
+    """A part of the system: its name, the arguments of `nearcast` that run it, and its process while it runs.
+
+    `module` is what is run with them, instead of `nearcast`.
+    """
 
     name: str
     arguments: Sequence[str]
@@ -32,13 +35,14 @@ class Part:
     process: subprocess.Popen[bytes] | None = None
     restarts: int = 0
     longest_pause: float = LONGEST_PAUSE
+    module: str = "nearcast.cli.main"
     _started: float = 0.0
     _pause: float = FIRST_PAUSE
     _due: float = field(default=0.0)
 
     def start(self, now: float) -> None:
         """Starts the process. A session of its own: a signal from the terminal reaches the supervisor alone."""
-        command = [sys.executable, "-m", "nearcast.cli.main", *self.arguments]
+        command = [sys.executable, "-m", self.module, *self.arguments]
         self.process = subprocess.Popen(command, env=self.environment, start_new_session=True)
         self._started = now
 

@@ -39,8 +39,9 @@ CREATE TABLE keys (id TEXT, source TEXT, position INTEGER NOT NULL, PRIMARY KEY 
 """
 
 LOCK_SECONDS = 30.0
-CACHE_KIB = 65_536
-"""Of SQLite's pages: the keys of a million events stay in memory while new ones are put between them."""
+CACHE_KIB = 4_096
+"""Of SQLite's pages, for each connection. More is not faster with a million keys, for the system keeps the file's pages
+too; and it would fill, in every connection, with blocks that are read once."""
 
 MERGE = 16
 """So many neighbouring blocks of one tier become one of the next: a row is rewritten at most `TIERS` times."""

@@ -9,6 +9,7 @@ pipeline may be killed anywhere, and goes on behind the last position it decided
 from __future__ import annotations
 
 import logging
+import shutil
 import signal
 import time
 from dataclasses import dataclass
@@ -33,13 +34,17 @@ log = logging.getLogger("nearcast.pipeline")
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """How the pipeline runs: its journal, a folder for state that executors see, Spark's master, a port for metrics."""
+    """How the pipeline runs: its journal, a folder for state that executors see, Spark's master, a port for metrics.
+
+    Not `asynchronous`: with Spark's own tracking of progress, which is slower and adds nothing here.
+    """
 
     journal: Path
     folder: Path
     master: str | None = None
     metrics_port: int | None = None
     spread: int = SPREAD
+    asynchronous: bool = True
 
 
 class Decider:
@@ -49,6 +54,8 @@ class Decider:
         self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"))
         self._journal, self._config, self._metrics = journal, config, metrics
         self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
+        # What a pipeline that was killed had laid out for its workers.
+        shutil.rmtree(config.folder / "batches", ignore_errors=True)
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Decides one batch of the query."""
@@ -96,7 +103,8 @@ def run(config: Config) -> None:
     journal = SqliteJournal(config.journal)
     spark = session(config.master)
     decider = Decider(spark, journal, config, metrics)
-    running = start(spark, config.journal, decider, after=decider.follower.known.position)
+    after = decider.follower.known.position
+    running = start(spark, config.journal, decider, after=after, asynchronous=config.asynchronous)
     ready_file(config.folder).touch()
     log.info("ready position=%d", decider.follower.known.position)
     asked: list[int] = []

@@ -88,11 +88,14 @@ def start(
     after: int = 0,
     checkpoint: str | PathLike[str] | None = None,
     limit: int = LIMIT,
+    asynchronous: bool = True,
 ) -> Running:
     """Starts the query behind position `after`, or where the folder `checkpoint` says, if one is given and has begun.
 
     Batches hold at most `limit` positions, and follow each other without a gap. After a restart some may come again,
     cut otherwise: `on_batch` must not mind, and best of all knows itself where it was and needs no checkpoint.
+
+    Not `asynchronous`: Spark tracks its progress as it does by default, before and after every batch.
     """
     spark.dataSource.register(JournalSource)
     folder = Path(tempfile.mkdtemp(prefix="query-", dir=scratch()))
@@ -103,7 +106,8 @@ def start(
     writer = stream.load().writeStream.foreachBatch(running.decide).trigger(processingTime="0 seconds")
     # Offsets and commits are written beside the work, not before and after it: that halves the time of a small batch.
     # Spark allows it for its Kafka sink only, since others may see a batch twice; deciding twice changes nothing.
-    writer = writer.option("asyncProgressTrackingEnabled", True)
-    writer = writer.option("_asyncProgressTrackingOverrideSinkSupportCheck", True)
+    if asynchronous:
+        writer = writer.option("asyncProgressTrackingEnabled", True)
+        writer = writer.option("_asyncProgressTrackingOverrideSinkSupportCheck", True)
     running.query = writer.option("checkpointLocation", fspath(checkpoint or folder / "checkpoint")).start()
     return running

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shutil
 import sys
 import sysconfig
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,9 @@ LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+
+PREFIX = "nearcast-spark-"
+YOUNG_SECONDS = 60.0
 
 
 def session(master: str | None = None, **settings: str) -> SparkSession:
@@ -89,10 +94,39 @@ def _settings(local: bool) -> dict[str, str]:
 
 @cache
 def scratch() -> Path:
-    """Where Spark puts what it needs while it runs: not beside the user's files, and gone afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="nearcast-spark-"))
+    """Where Spark puts what it needs while it runs: not beside the user's files, and gone afterwards.
+
+    A process that is killed leaves its folder behind; the next one to start removes it.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        if _abandoned(left):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    _hold(folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+def _hold(folder: Path) -> int:
+    """Holds a folder until the descriptor is closed or this process ends; OSError where somebody else holds it."""
+    held = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(held)
+        raise
+    return held
+
+
+def _abandoned(folder: Path) -> bool:
+    """Whether the process that made and held a folder is no more; one just made may not be held yet."""
+    try:
+        if time.time() - (folder / "lock").stat().st_mtime < YOUNG_SECONDS:
+            return False
+        os.close(_hold(folder))
+    except OSError:
+        return False
+    return True
 
 
 def _surround(local: bool) -> None:

@@ -34,8 +34,9 @@ def save(known: Known, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{known.position:020d}"
     if not target.exists():
+        for left in folder.glob("unfinished-*"):
+            shutil.rmtree(left, ignore_errors=True)
         unfinished = folder / f"unfinished-{os.getpid()}"
-        shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir()
         feather.write_feather(_registry_rows(known.registry), str(unfinished / "registry.arrow"), "lz4")
         feather.write_feather(known.repository.newest(), str(unfinished / "repository.arrow"), "lz4")

@@ -1,0 +1,18 @@
+"""The pipeline with Spark's tracking of progress as it is by default, to compare with: `benchmarks.live` runs it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from nearcast.cli.options import journal_path
+from nearcast.pipeline.live import Config, run
+
+
+def main(data: Path, metrics_port: int) -> None:
+    """Runs until it is ended."""
+    run(Config(journal_path(data), data / "state", None, metrics_port, asynchronous=False))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
