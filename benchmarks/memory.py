@@ -144,9 +144,11 @@ async def _come_and_go(traffic: Traffic, url: str, id: str) -> None:
 
 async def _measured(load: Load, url: str, port: int, minutes: float, pids: dict[str, int], data: Path) -> Sizes:
     sizes = Sizes()
-    sampling = asyncio.create_task(sizes.sample(pids, url, data, time.monotonic()))
-    traffic = await flow(load, url, port, minutes)
-    sampling.cancel()
+    # A group, so that a sample that fails ends the run instead of leaving it half measured.
+    async with asyncio.TaskGroup() as group:
+        sampling = group.create_task(sizes.sample(pids, url, data, time.monotonic()))
+        traffic = await flow(load, url, port, minutes)
+        sampling.cancel()
     rate = traffic.arrived / minutes / 60
     print(f"{traffic.events:,} events, {traffic.arrived:,} deliveries arrived, {rate:,.0f} a second")
     return sizes
