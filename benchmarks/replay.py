@@ -1,4 +1,4 @@
-"""Replay throughput: events against filters, Arrow to Arrow, beside the same job written as a join in Spark SQL.
+"""Replay throughput, Arrow to Arrow, beside the same job as a join in Spark SQL: `python -m benchmarks.replay`.
 
 nearcast reads a journal and gives deliveries; the joins read Parquet files with a column per attribute, which spares
 them reading attributes of any name and kind, and give pairs of numbers. Both bring all they found to the driver. Each

@@ -56,9 +56,10 @@ class Index:
         self._conditions = [graph.add(plain_form(condition)) for condition in conditions]
         literals = [node for node in graph.nodes if isinstance(node, Literal)]
         distinct = list(dict.fromkeys(literal.atom for literal in literals))
-        self._tests = AtomTests([atom for atom in distinct if isinstance(atom.name, str)])
+        plain = [atom for atom in distinct if isinstance(atom.name, str)]
+        self._tests = AtomTests(plain)
         self._location = [atom for atom in distinct if not isinstance(atom.name, str)]
-        numbers = {atom: number for number, atom in enumerate([*self._tests.atoms, *self._location])}
+        numbers = {atom: number for number, atom in enumerate([*plain, *self._location])}
         self._measured = np.array([anchor_of(atom) is not None for atom in self._location], np.bool_)
         self._distances = DistanceAtoms([atom for atom in self._location if anchor_of(atom)])
         self._atom = np.array([numbers[literal.atom] for literal in literals], np.intp)
@@ -100,7 +101,7 @@ class Index:
     def _chunks(self, table: pa.Table, around: Surrounding) -> Iterator[tuple[int, int, Rows, Numbers]]:
         """For each chunk its first lane, its number of lanes, and the rows of all nodes."""
         columns = encode(table, self._tests.columns)
-        placed = {key: place(column, self._tests.columns[key], self._tests.atoms) for key, column in columns.items()}
+        placed = {key: place(column, self._tests.columns[key]) for key, column in columns.items()}
         positions = table.column("position").to_numpy()
         points = event_points(table) if self._location else None
         paths = Paths(self._distances.anchors, around.users)

@@ -16,7 +16,7 @@ from nearcast.decision.evaluate import like
 from nearcast.decision.match_columns import Codes, Column
 from nearcast.decision.match_rows import ALL, ChunkColumn, Numbers, Rows, chunk_column
 from nearcast.decision.match_tests import AtomTests, ColumnTests, Key
-from nearcast.model.filter import Atom, Operator
+from nearcast.model.filter import Operator
 from nearcast.model.values import Value
 
 EMPTY, FULL = 0, 1
@@ -40,14 +40,14 @@ class BatchColumn:
     members: Sequence[Codes]
 
 
-def place(column: Column, tests: ColumnTests, atoms: Sequence[Atom]) -> BatchColumn:
+def place(column: Column, tests: ColumnTests) -> BatchColumn:
     """Places the literals of a column's tests among the values of the batch."""
     below, upto = column.bounds(tests.ordered)
     spans = np.zeros((len(tests.spans), 2), np.int64)
-    for row, number in enumerate(tests.spans):
-        low, high = column.bounds(atoms[number].value)  # type: ignore[arg-type]
+    for row, ends in enumerate(tests.spans.values()):
+        low, high = column.bounds(ends)
         spans[row] = low[0], high[1]
-    return BatchColumn(column, tests, below, upto, _codes(column, tests.equal), spans, _members(column, tests, atoms))
+    return BatchColumn(column, tests, below, upto, _codes(column, tests.equal), spans, _members(column, tests))
 
 
 def _codes(column: Column, literals: Mapping[Value, int]) -> Codes:
@@ -64,8 +64,8 @@ def _codes(column: Column, literals: Mapping[Value, int]) -> Codes:
     return codes
 
 
-def _members(column: Column, tests: ColumnTests, atoms: Sequence[Atom]) -> list[Codes]:
-    matches = [like(str(atoms[number].value)).fullmatch for number in tests.patterns]
+def _members(column: Column, tests: ColumnTests) -> list[Codes]:
+    matches = [like(pattern).fullmatch for pattern in tests.patterns.values()]
     return [np.flatnonzero([match(value) is not None for value in column.values]) for match in matches]
 
 
@@ -81,8 +81,8 @@ class ChunkAtoms:
         self._sections: list[Rows] = [np.zeros((1, width), np.uint64), np.full((1, width), ALL)]
         self._size = 2
         self._mixed: dict[int, list[Rows]] = {number: [] for number in tests.mixed}
-        self.true: Numbers = np.full(len(tests.atoms), EMPTY, np.intp)
-        self.comparable: Numbers = np.full(len(tests.atoms), EMPTY, np.intp)
+        self.true: Numbers = np.full(tests.size, EMPTY, np.intp)
+        self.comparable: Numbers = np.full(tests.size, EMPTY, np.intp)
         self.columns = {key: chunk_column(placed.column, first, lanes) for key, placed in batch.items()}
         for key, placed in batch.items():
             self._orderings(placed, self.columns[key])

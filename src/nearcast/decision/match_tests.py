@@ -27,7 +27,7 @@ class ColumnTests:
     """The tests of one column. `orderings`, `equals`, `lists`, `differs` are (atoms, literals), side by side.
 
     Literals of orderings count in `ordered`, those of the others in `equal`. `lists` are the equalities of IN atoms,
-    by atom. `atoms` are all that compare in this column.
+    by atom. `spans` and `patterns` are by atom. `atoms` are all that compare in this column.
     """
 
     ordered: Sequence[Value]
@@ -36,8 +36,8 @@ class ColumnTests:
     equals: tuple[Numbers, Numbers]
     lists: tuple[Numbers, Numbers]
     differs: tuple[Numbers, Numbers]
-    spans: Sequence[int]
-    patterns: Sequence[int]
+    spans: dict[int, tuple[Value, Value]]
+    patterns: dict[int, str]
     atoms: Numbers
 
 
@@ -47,8 +47,8 @@ class _Collected:
 
     by_operator: dict[Operator, list[tuple[int, Value]]] = field(default_factory=dict)
     lists: list[tuple[int, Value]] = field(default_factory=list)
-    spans: list[int] = field(default_factory=list)
-    patterns: list[int] = field(default_factory=list)
+    spans: dict[int, tuple[Value, Value]] = field(default_factory=dict)
+    patterns: dict[int, str] = field(default_factory=dict)
     atoms: dict[int, None] = field(default_factory=dict)
 
     def compiled(self) -> ColumnTests:
@@ -80,10 +80,13 @@ def _side_by_side(tests: Sequence[tuple[int, Value]], literals: dict[Value, int]
 
 
 class AtomTests:
-    """The tests of these atoms, by column; `mixed` atoms compare in several columns, `presence` ones in none."""
+    """The tests of these atoms, by column; `mixed` atoms compare in several columns, `presence` ones in none.
+
+    Keeps of atoms only what tests take: with all filters it goes to every worker.
+    """
 
     def __init__(self, atoms: Sequence[Atom]) -> None:
-        self.atoms = list(atoms)
+        self.size = len(atoms)
         self.mixed: dict[int, list[Key]] = {}
         self.presence: dict[int, list[Key]] = {}
         collected: dict[Key, _Collected] = {}
@@ -122,9 +125,9 @@ def _kind(atom: Atom, literal: object) -> Kind | None:
 def _collect(tests: _Collected, number: int, operator: Operator, literal: object) -> None:
     match operator:
         case Operator.LIKE:
-            tests.patterns.append(number)
+            tests.patterns[number] = str(literal)
         case Operator.BETWEEN:
-            tests.spans.append(number)
+            tests.spans[number] = literal  # type: ignore[assignment]
         case Operator.IN:
             tests.lists.append((number, literal))  # type: ignore[arg-type]
         case _:
