@@ -71,7 +71,7 @@ def atoms_of(text: str, told: Event, *history: Event | Change) -> tuple[AtomFind
 def test_an_explanation_tells_what_is_decided(history: list[Event | Change], data: st.DataObject) -> None:
     """The same subscription, level and priority for every event and client of any history, and a reason where none."""
     story = [SettingsChange(data.draw(all_settings())), ANN, *history]
-    decided = plainly(story)
+    decided = {key: outcome[:3] for key, outcome in plainly(story).items()}
     stretch = data.draw(st.sampled_from([1, 4, 100]))
     for position, item in enumerate(story, 1):
         if not isinstance(item, Event):

@@ -53,6 +53,8 @@ _VALUES = ("integer", "double", "text", "boolean", "time")
 
 ROLE_LEVEL = pa.struct([("role", pa.string()), ("task", pa.string()), ("level", pa.int8())])
 
+OTHER = pa.struct([("subscription", pa.string()), ("level", pa.int8())])
+
 DELIVERIES = pa.schema(
     [
         ("position", pa.int64()),
@@ -60,11 +62,14 @@ DELIVERIES = pa.schema(
         ("subscription", pa.string()),
         ("level", pa.int8()),
         ("by_role", pa.list_(ROLE_LEVEL)),
+        ("others", pa.list_(OTHER)),
     ]
 )
 """One row per (position of the event, client). `level` is the level as of the event's position; `by_role`, where a
 subscription takes its relevance from roles, the level the event would have under every role and task that selects it,
-so that a change of role is a look-up for what still waits (SEMANTICS §3). Null where no role matters."""
+so that a change of role is a look-up for what still waits (SEMANTICS §3). Null where no role matters. `others` are the
+client's other subscriptions that selected the event, most urgent first: one of them takes over what still waits when
+`subscription` ends. Null where there are none."""
 
 OUTCOMES = pa.schema(
     [

@@ -46,7 +46,7 @@ def replay(
     for through, events in zip(cuts[1:], _stretches(journal, cuts), strict=True):
         blocks = partial(ranges, spark, known.position, through, parts)
         for batch in known.advance(events, changes):
-            yield batch, decided(batch, blocks, journal.path, folder, by_role=False, spread=spread)
+            yield batch, decided(batch, blocks, journal.path, folder, alternatives=False, spread=spread)
         known.position = through
 
 

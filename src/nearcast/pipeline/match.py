@@ -30,7 +30,7 @@ def decided(
     blocks: Callable[[], DataFrame],
     journal: str,
     folder: Path,
-    by_role: bool = True,
+    alternatives: bool = True,
     spread: int = SPREAD,
 ) -> pa.Table:
     """The DELIVERIES of a batch by position, then client. `blocks` gives its ranges of positions, if it is large.
@@ -38,11 +38,11 @@ def decided(
     `journal` is the path of its journal, `folder` one for what executors need; they see both.
     """
     if len(batch.events) < spread or not len(batch.events):
-        return decide(batch, batch.events, by_role)
-    return _spread(batch, blocks(), journal, folder, by_role)
+        return decide(batch, batch.events, alternatives)
+    return _spread(batch, blocks(), journal, folder, alternatives)
 
 
-def _spread(batch: Batch, blocks: DataFrame, journal: str, folder: Path, by_role: bool) -> pa.Table:
+def _spread(batch: Batch, blocks: DataFrame, journal: str, folder: Path, alternatives: bool) -> pa.Table:
     """Decides where events are read. What deciding takes is one file, which every worker reads once.
 
     Ranges go there and blocks of deliveries come back: rows that Spark's Java sees one by one cost more than deciding.
@@ -58,7 +58,7 @@ def _spread(batch: Batch, blocks: DataFrame, journal: str, folder: Path, by_role
         """Decides what is here, a part of the batch."""
         for table in opened(parts, journal):
             world = _world(table.drop_columns("payload"), first, last)
-            if len(deliveries := decide(_read(name), world, by_role)):
+            if len(deliveries := decide(_read(name), world, alternatives)):
                 yield _block(deliveries)
 
     try:

@@ -8,10 +8,11 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from nearcast.decision.pace import Pace
 from nearcast.decision.registry import Registry
-from nearcast.decision.replication import Delivery, Settled, Waiting
+from nearcast.decision.replication import Delivery, PriorityOf, Settled, Waiting
 from nearcast.model.changes import (
     Change,
     ClientChange,
@@ -105,7 +106,7 @@ class Desk:
         for client in set(before.clients) - set(after.clients if after else ()):
             session = self.sessions.get(client)
             if session:
-                self.settle(session, session.waiting.unsubscribe(before.id, clock.now()))
+                self._end(session, before.id, clock.now())
 
     def deliver(self, decided: Iterable[Decided]) -> None:
         """Queues deliveries, those to clients that nobody knows any more end at once."""
@@ -129,6 +130,7 @@ class Desk:
             entity=event.entity,
             level=row.level,
             by_role=row.by_role,
+            others=row.others,
             size=len(event.payload),
             accepted=event.accepted or now,
             queued=now,
@@ -143,10 +145,28 @@ class Desk:
         ended = session.waiting.insert(delivery, priority, now)
         subscription = self.registry.subscriptions.get(delivery.subscription)
         if subscription is None or session.client.id not in subscription.clients:
-            ended += session.waiting.unsubscribe(delivery.subscription, now)
+            self._end(session, delivery.subscription, now)
         if ended:
             self.settle(session, ended)
         session.wake()
+
+    def _end(self, session: Session, subscription: str, now: float) -> None:
+        """What waits for a subscription of the client ends, unless another one of it selected the event too."""
+        take_over = partial(self._take_over, session, session.priority_of(self.registry.settings))
+        self.settle(session, session.waiting.unsubscribe(subscription, now, take_over))
+
+    def _take_over(self, session: Session, priority_of: PriorityOf, delivery: Delivery) -> int | None:
+        for number, (name, level) in enumerate(delivery.others, 1):
+            other = self.registry.subscriptions.get(name)
+            if other and session.client.id in other.clients:
+                lives = other.time_to_live
+                delivery.subscription, delivery.level, delivery.by_role = name, level, None
+                delivery.others = delivery.others[number:]
+                delivery.expires = None if lives is None else delivery.accepted + lives
+                # It came out of turn: it neither replaces nor is replaced by what waits there.
+                delivery.conflate = False
+                return priority_of(delivery)
+        return None
 
     def advance(self, events: int, deliveries: int) -> None:
         """The journal is read through these positions: wakes who waits for it."""

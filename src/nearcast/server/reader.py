@@ -37,6 +37,7 @@ class Decided:
     subscription: str
     level: int
     by_role: RoleLevels | None
+    others: tuple[tuple[str, int], ...]
     event: Sendable | None
 
 
@@ -132,13 +133,9 @@ def joined(deliveries: pa.Table, payloads: Payloads) -> list[Decided]:
     columns: dict[str, list[Any]] = {name: deliveries.column(name).to_pylist() for name in deliveries.column_names}
     events = payloads.load(columns["position"])
     return [
-        Decided(position, client, subscription, level, _by_role(by_role), events.get(position))
-        for position, client, subscription, level, by_role in zip(
-            columns["position"],
-            columns["client"],
-            columns["subscription"],
-            columns["level"],
-            columns["by_role"],
+        Decided(position, client, subscription, level, _by_role(by_role), _others(others), events.get(position))
+        for position, client, subscription, level, by_role, others in zip(
+            *(columns[name] for name in ("position", "client", "subscription", "level", "by_role", "others")),
             strict=True,
         )
     ]
@@ -148,3 +145,7 @@ def _by_role(rows: list[dict[str, str | int]] | None) -> RoleLevels | None:
     if rows is None:
         return None
     return {(str(row["role"] or ""), str(row["task"] or "")): int(row["level"]) for row in rows}
+
+
+def _others(rows: list[dict[str, Any]] | None) -> tuple[tuple[str, int], ...]:
+    return tuple((row["subscription"], row["level"]) for row in rows or ())
