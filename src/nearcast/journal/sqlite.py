@@ -103,7 +103,8 @@ class SqliteJournal(Journal):
         query = "SELECT size, rows FROM blocks WHERE log = ? AND last > ? AND first <= ? ORDER BY last, number"
         with self._reading() as connection:
             blocks = connection.execute(query, (log, after, after + limit)).fetchall()
-        return within(joined(log, [_decoded(schema, *block) for block in blocks]), after, after + limit)
+            parts = [_decoded(schema, *block) for block in blocks]
+        return within(joined(log, parts), after, after + limit)
 
     def end(self, log: str) -> int:
         """See `Journal.end`."""
@@ -267,8 +268,12 @@ def _merge(connection: sqlite3.Connection, log: str, tier: int) -> None:
 
 
 def _decoded(schema: pa.Schema, size: int, block: bytes) -> pa.Table:
-    raw = pa.decompress(block, size, CODEC)
-    return pa.Table.from_batches([pa.ipc.read_record_batch(raw, schema)])
+    try:
+        raw = pa.decompress(block, size, CODEC)
+        return pa.Table.from_batches([pa.ipc.read_record_batch(raw, schema)])
+    except (pa.ArrowException, OSError) as error:
+        # Raised as SQLite's own error for a damaged file, so that it is told in the same way, with the file's name.
+        raise sqlite3.DatabaseError(f"malformed block: {error}") from error
 
 
 def _end(connection: sqlite3.Connection, log: str) -> int:
