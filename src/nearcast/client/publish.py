@@ -87,8 +87,19 @@ class Publisher:
 
 
 def _answer(response: httpx.Response) -> dict[str, Any]:
-    """What the server answered for each event. Raises AccessError, RightError, or the Fault of the whole request."""
-    answer: dict[str, Any] = response.json()
+    """What the server answered for each event. Raises AccessError, RightError, or the Fault of the whole request.
+
+    Raises SessionError where what answers is no access server.
+    """
+    try:
+        answer: Any = response.json()
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict) or not ("positions" in answer or "expected" in answer):
+        raise SessionError(
+            f"expected an access server at {response.request.url.copy_with(path='')}, got status"
+            f" {response.status_code}: {response.text[:100]!r}; is the address right?"
+        )
     if response.status_code in (401, 403):
         raise (AccessError if response.status_code == 401 else RightError)(answer["came"])
     if "positions" not in answer:
