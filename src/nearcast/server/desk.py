@@ -187,6 +187,13 @@ class Desk:
                 session.stated = session.pace.stated = readings["bandwidth"]
                 session.wake()
 
+    def forget_bandwidth(self, client: str) -> None:
+        """A client was removed: its pace has no cap."""
+        self.stated.pop(client, None)
+        if client in self.sessions:
+            session = self.sessions[client]
+            session.stated = session.pace.stated = None
+
     async def connect(self, client: str, connection: Connection, kind: str) -> Session:
         """Gives the session to a connection; the one that had it is told and closed."""
         session = self.session(client)

@@ -12,7 +12,7 @@ from pathlib import Path
 from nearcast.decision.registry import Registry
 from nearcast.errors import DefinitionError
 from nearcast.journal.seam import Journal
-from nearcast.model.changes import ClientChange
+from nearcast.model.changes import ClientChange, ClientRemoval
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.server import clock
@@ -117,6 +117,9 @@ class Service:
     def _note_bandwidth(self, event: Event, change: object) -> None:
         if isinstance(change, ClientChange) and event.source != MEASURED:
             self.desk.state_bandwidth(change.client, change.readings)
+        elif isinstance(change, ClientRemoval):
+            # Who is declared anew under this name is not held to what the other one stated.
+            self.desk.forget_bandwidth(change.client)
 
     def _take(self, news: News) -> None:
         """Hands over what the reader read, in the reader's thread; holds it back until it is taken."""
@@ -152,6 +155,8 @@ class Service:
         for change in changes:
             self.desk.apply(change)
             self._note_bandwidth(event, change)
+            if isinstance(change, ClientRemoval):
+                self.contexts.forget(change.client)
             later = self.contexts.unwritten(change.client) if isinstance(change, ClientChange) else None
             if later:
                 self.desk.apply(later)

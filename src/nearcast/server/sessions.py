@@ -29,6 +29,9 @@ TAKEN_OVER, GOING_AWAY, NORMAL = 4409, 1012, 1000
 AHEAD = 256
 """Payloads that are read from the journal at once when one is missing in memory."""
 
+NOTICES = 1_000
+"""Messages kept for a client that does not read: of pongs and faults, which it provokes itself, the oldest give way."""
+
 
 class Connection(ABC):
     """A way to one client: a WebSocket or a stream of server-sent events."""
@@ -57,7 +60,7 @@ class Session:
     stated: float | None = None
     """The bandwidth that the client stated, in kbit/s: a cap of the pace."""
     connections: int = 0
-    notices: deque[dict[str, Any]] = field(default_factory=deque)
+    notices: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=NOTICES))
     confirmed: list[int] = field(default_factory=list)
     """Positions whose acknowledgements are durable, which the client is to be told."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)

@@ -38,6 +38,7 @@ router = APIRouter(tags=["receive"])
 
 NO_TOKEN, NO_RIGHT, NO_CLIENT = 4401, 4403, 4404
 MOST_POSITIONS = 10_000
+REASON_BYTES = 123
 
 
 class Socket(Connection):
@@ -91,14 +92,19 @@ def _refusal(socket: WebSocket, service: Service, id: str) -> tuple[int, str] | 
     try:
         admit(socket, "receive", id)
     except RightError as error:
-        return NO_RIGHT, str(error)[:120]
+        return NO_RIGHT, _fitting(str(error))
     except AccessError as error:
-        return NO_TOKEN, str(error)[:120]
+        return NO_TOKEN, _fitting(str(error))
     if service.stopping:
         return GOING_AWAY, "the server is going away; come back"
     if not service.desk.known(id):
-        return NO_CLIENT, f"expected a known client, got {id[:40]}; declare it with PUT /clients"
+        return NO_CLIENT, _fitting(f"expected a known client, got {id[:40]}; declare it with PUT /clients")
     return None
+
+
+def _fitting(reason: str) -> str:
+    """As much of a reason as fits a close frame (RFC 6455 §5.5): bytes, so a name in another script counts more."""
+    return reason.encode()[:REASON_BYTES].decode(errors="ignore")
 
 
 async def _pump(session: Session, connection: Connection, service: Service) -> None:
