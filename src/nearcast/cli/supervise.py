@@ -130,6 +130,7 @@ class Supervisor:
 
     def stop(self) -> None:
         """Ends every part."""
+        # All are asked before one is waited for: they end side by side.
         for part in self.parts:
             part.stop()
         for part in self.parts:

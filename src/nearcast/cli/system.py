@@ -65,6 +65,7 @@ def registry_of(journal: Journal) -> Registry:
 def _there(registry: Registry, change: Change) -> bool:
     after = registry.copy()
     after.apply(change)
+    # Compared as a whole: a change that says again what holds already must not become an event.
     same = after == registry
     registry.apply(change)
     return same
@@ -74,6 +75,7 @@ def _there(registry: Registry, change: Change) -> bool:
 def running(data: Path, host: str, port: int, master: str | None, metrics_port: int | None) -> Iterator[Supervisor]:
     """Server and pipeline of a data folder as supervised processes, ended when the block ends."""
     with _locked(data) as lock:
+        # One that was killed may have left it: the new pipeline would count as ready at once.
         ready_file(state_path(data)).unlink(missing_ok=True)
         if _answers(f"http://{host}:{port}"):
             raise SetupError(

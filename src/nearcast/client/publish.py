@@ -62,6 +62,7 @@ class Publisher:
         while True:
             try:
                 response = await self._http.post("/events", content=batch, headers={"Content-Type": BATCHED})
+                # These say that it may work in a moment: of the server, or of a proxy before it.
                 if response.status_code not in (500, 502, 503, 504):
                     return _answer(response)
                 reason = f"status {response.status_code}"
@@ -72,6 +73,7 @@ class Publisher:
                     f"expected to publish within {self.patience} seconds, got {reason}; is the server up?"
                 )
             log.info("publishing again reason=%s pause=%.2f", reason, pause)
+            # By chance, so that many publishers do not come back at the same moment.
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_PAUSE)
 

@@ -38,6 +38,7 @@ def save(known: Known, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{known.position:020d}"
     if not target.exists():
+        # Left by a process that was killed while it wrote; a folder has one pipeline at a time.
         for left in folder.glob("unfinished-*"):
             shutil.rmtree(left, ignore_errors=True)
         unfinished = folder / f"unfinished-{os.getpid()}"
@@ -52,6 +53,7 @@ def save(known: Known, folder: Path) -> Path:
 
 def load(folder: Path, at_most: int) -> Known:
     """What was known at the newest snapshot that is not after this position; nothing, as of 0, if there is none."""
+    # Names are padded with zeros, so they sort as their positions do.
     for snapshot in sorted(_snapshots(folder), reverse=True):
         if int(snapshot.name) <= at_most:
             try:

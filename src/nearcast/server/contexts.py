@@ -62,6 +62,7 @@ class Contexts:
         changes = [change for change in checked_changes(event, settings) if isinstance(change, ClientChange)]
         if any(change.client != client for change in changes):
             raise DefinitionError(Fault(f"what client {client} says of itself", "of another", Mark("message")))
+        # Before the changes take effect: compared with what was known until now.
         urgent = any(_urgent(session, change, settings) for change in changes)
         for change in changes:
             self.desk.apply(change)
@@ -75,6 +76,7 @@ class Contexts:
         kept.data, kept.source = _merged(kept.data, data), source
         interval = self.limits.place_seconds if "position" in data else self.limits.reading_seconds
         due = self._written.get(client, 0.0) + interval
+        # The earlier of the two: a place must not wait as long as readings do.
         kept.due = min(kept.due or due, due)
         if urgent or kept.due <= now:
             self._publish(client)
@@ -82,6 +84,7 @@ class Contexts:
     def _publish(self, client: str) -> None:
         kept = self._unwritten.pop(client)
         self._written[client] = clock.now()
+        # `readings` are empty where none were said.
         data = {name: value for name, value in kept.data.items() if value}
         try:
             written = self.publish([control_event("nearcast.client", {"client": client, **data}, kept.source)])
@@ -129,6 +132,7 @@ class Contexts:
         if measured is None or module is None or now - self._measured.get(client.id, 0.0) < MEASURED_SECONDS:
             return
         present = measured if session.stated is None else min(measured, session.stated)
+        # Within a class no priority changes: the journal is spared it.
         if awareness_class(module, present) == awareness_class(module, client.readings.get(BANDWIDTH)):
             return
         self._measured[client.id] = now

@@ -114,6 +114,7 @@ class Pump:
         """Raises `Gone` when the client is."""
         session = self.session
         while session.connection is self.connection:
+            # Before it looks: what comes while it looks wakes it again.
             session.woken.clear()
             await self._send_notices()
             now = clock.now()
@@ -139,6 +140,7 @@ class Pump:
         expiry = self.session.waiting.next_expiry()
         until = [] if delay is None else [delay]
         if expiry is not None:
+            # Never 0: an expiry that is due already would make this loop spin.
             until.append(max(expiry - now, 0.001))
         try:
             async with asyncio.timeout(min(until, default=None)):
@@ -152,6 +154,7 @@ class Pump:
             await self._load(delivery)
             return
         session, now = self.session, clock.now()
+        # In flight before it is on the wire: the acknowledgement may arrive while `send` still waits.
         session.waiting.send(delivery, now)
         session.pace.sent(delivery.position, delivery.size, now, session.waiting.next() is not None)
         self.sent(delivery)

@@ -65,6 +65,7 @@ class Socket(Connection):
 async def stream(socket: WebSocket, id: str) -> None:
     """The session of a client over a WebSocket; it takes over from any other connection of this client."""
     service = service_of(socket)
+    # Also who is refused is let in first: before that a browser is told no code and no reason.
     await socket.accept()
     refusal = _refusal(socket, service, id)
     if refusal:
@@ -132,6 +133,7 @@ async def _listen(socket: WebSocket, session: Session, connection: Connection, s
             text = await socket.receive_text()
         except (WebSocketDisconnect, RuntimeError, KeyError):
             return
+        # Taken over: what the old connection still says counts no more.
         if session.connection is not connection:
             return
         hear(text, session, service)
@@ -188,6 +190,7 @@ class EventStream(Connection):
     """Server-sent events: what is sent is taken from `parts` by the response."""
 
     def __init__(self) -> None:
+        # Few: what is in here can no more be overtaken by something more urgent.
         self.parts: asyncio.Queue[str | None] = asyncio.Queue(maxsize=16)
         self.closed = False
 
@@ -204,6 +207,7 @@ class EventStream(Connection):
         if not self.closed:
             self.closed = True
             last = orjson.dumps({"code": code, "reason": reason}).decode()
+            # Room for the last word; what is dropped is not acknowledged, so it comes again.
             while self.parts.full():
                 self.parts.get_nowait()
             self.parts.put_nowait(None if code == NORMAL else f"event: close\ndata: {last}\n\n")
@@ -219,6 +223,7 @@ async def events(id: str, token: Receiver, service: Annotated[Service, Depends(s
     return StreamingResponse(
         _event_stream(session, connection, service),
         media_type="text/event-stream",
+        # A proxy that gathers what passes, as nginx does, would hold deliveries back.
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
@@ -256,6 +261,7 @@ async def messages(
     fault = hear(body, session, service)
     if fault:
         raise DefinitionError(fault)
+    # Answered once the acknowledgements are durable, for there is no connection to say so later.
     await service.outcomes.put([])
     return JSONResponse({"waiting": len(session.waiting.waiting), "in_flight": len(session.waiting.in_flight)})
 
@@ -267,6 +273,7 @@ async def waiting(
     """What waits for a client, most urgent first, at most `limit` of it; −1 is withheld. For people who look."""
     _check_known(service, id)
     session = service.desk.session(id)
+    # By the remainder −1, withheld, comes last.
     ordered = sorted(session.waiting.waiting.values(), key=lambda one: (one.priority % 1_000, one.turn))
     return {
         "client": id,
