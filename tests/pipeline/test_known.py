@@ -112,3 +112,14 @@ def test_a_refused_control_event_becomes_a_dead_letter_and_stops_nothing(
         letter["content"],
     )
     assert "bandwidth" in letter["reason"] and "fast" in letter["reason"]
+
+
+def test_a_damaged_snapshot_costs_only_reading(journal: SqliteJournal, tmp_path: Path) -> None:
+    """As a loss of power may leave one: the one before is taken, and the damaged one can be written again."""
+    folder = tmp_path / "known"
+    save(known_at(journal, 20), folder)
+    damaged = save(known_at(journal, 60), folder)
+    (damaged / "registry.arrow").write_bytes(b"")
+    assert 20 == load(folder, ALL).position
+    save(known_at(journal, 60), folder)
+    assert 60 == load(folder, ALL).position

@@ -42,6 +42,7 @@ def command(files: tuple[Path, ...], data: Path, host: str, port: int, master: s
         complain("note", f"{counted(define(journal, found), 'definition')} changed")
         journal.close()
     asked: list[int] = []
+    # Before the parts are there: a signal has to end them too, and in an orderly way.
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
     with running(data, host, port, master, metrics_port) as supervisor:

@@ -141,6 +141,7 @@ def _attributes(events: list[Event]) -> pa.ListArray:
 
 def _typed(value: Value) -> Iterator[tuple[str, Value]]:
     """The fields of `ATTRIBUTE` that a value sets."""
+    # Before the integers: in Python a bool is one.
     if isinstance(value, bool):
         yield "boolean", value
     elif isinstance(value, int):
@@ -158,6 +159,7 @@ def _typed(value: Value) -> Iterator[tuple[str, Value]]:
 
 def _scattered(rows: list[int], values: list[Value], count: int, kind: pa.DataType) -> pa.Array:
     """An array with these values in these rows, null elsewhere."""
+    # An index for every row and one `take`: no list of Python values with a None in every other row.
     which = np.full(count, -1, np.int64)
     which[rows] = np.arange(len(rows))
     return pa.array(values, kind).take(pa.array(which, mask=which < 0))
@@ -186,4 +188,5 @@ def _event(row: dict[str, Any]) -> Event:
 
 
 def _value(attribute: dict[str, Any]) -> Value:
+    # Text stands before time: of a text that names a moment the text is what was published.
     return next(attribute[kind] for kind in _VALUES if attribute[kind] is not None)

@@ -86,6 +86,7 @@ class Atom:
 
     def __post_init__(self) -> None:
         literals = self.value if isinstance(self.value, tuple) else () if self.value is None else (self.value,)
+        # A frozen value lets its fields be set in no other way.
         object.__setattr__(self, "kinds", tuple(kind_of(literal) for literal in literals))
 
 

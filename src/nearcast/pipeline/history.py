@@ -56,6 +56,7 @@ def _stretches(journal: SqliteJournal, cuts: Sequence[int]) -> Iterator[pa.Table
         reading: deque[Future[pa.Table]] = deque()
         for after, through in pairwise(cuts):
             reading.append(thread.submit(journal.read, "events", after, through - after))
+            # One stretch ahead and no more: each is in memory as a whole.
             if len(reading) > 1:
                 yield reading.popleft().result()
         while reading:

@@ -49,6 +49,7 @@ def _of_machine() -> Iterator[Path]:
 def _version(java: Path) -> int:
     """The major version of a Java; 0 if it does not run."""
     try:
+        # Java prints its version to standard error.
         said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=30).stderr
     except (OSError, subprocess.SubprocessError):
         return 0
@@ -76,6 +77,7 @@ def _launcher(java: Path) -> Path:
         fresh = launcher.with_name(f"java.{os.getpid()}")
         fresh.write_text(LAUNCHER.format(java=java))
         fresh.chmod(0o755)
+        # Renamed when it is whole: several processes may make it at once.
         fresh.replace(launcher)
     return home
 

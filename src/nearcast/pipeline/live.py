@@ -83,6 +83,7 @@ class Decider:
         if table is None:
             table = self._journal.read("events", found.after, found.through - found.after)
         collected = time.perf_counter()
+        # So that a batch that nobody gets has a schema too.
         tables = [DELIVERIES.empty_table()]
         blocks = partial(ranges, self._spark, found.after, found.through, self._parts)
         path, folder, spread = self._journal.path, self._config.folder / "batches", self._config.spread
@@ -92,6 +93,7 @@ class Decider:
             self._metrics.batches.labels(where).inc()
         judged = time.perf_counter()
         deliveries = pa.concat_tables(tables)
+        # Also where nobody gets anything: by the end of the log everybody knows how far is decided.
         self._journal.cover("deliveries", deliveries, found.through)
         self._metrics.refused.inc(self.follower.refused - refused)
         self._count(found.through, found.through - found.after, len(deliveries))
@@ -118,17 +120,20 @@ def run(config: Config) -> None:
     spark = session(config.master, **JAVA)
     decider = Decider(spark, journal, config, metrics)
     asked: list[int] = []
+    # After the start of Spark, which sets a handler of its own for SIGINT.
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
     while not asked:
         _query(spark, decider, config, asked)
     ready_file(config.folder).unlink(missing_ok=True)
+    # When no batch is under way any more: then the next start has nothing to fold.
     decider.follower.save()
     spark.stop()
 
 
 def _query(spark: SparkSession, decider: Decider, config: Config, asked: Sequence[int]) -> None:
     """Runs one query behind what is decided, until somebody asks for the end or it has run through many batches."""
+    # The log of deliveries says where to go on. Spark keeps a checkpoint too, but a new one with every start.
     after = decider.follower.known.position
     running = start(spark, config.journal, decider, after=after, asynchronous=config.asynchronous)
     ready_file(config.folder).touch()

@@ -51,6 +51,7 @@ class Desk:
 
     def apply(self, change: Change) -> None:
         """Folds a change into the registry and lets it take effect on what waits."""
+        # Both before the change: afterwards nobody knows how it was.
         outlooks = self._outlooks(change)
         removed = self._subscription_before(change)
         self.registry.apply(change)
@@ -116,6 +117,7 @@ class Desk:
             session = self.session(row.client)
             look_up = look_ups.get(row.client)
             if look_up is None:
+                # Once for each client: nothing changes while a batch is queued.
                 look_up = look_ups[row.client] = session.priority_of(self.registry.settings)
             delivery = self._delivery(row, now)
             self._queue(session, delivery, look_up(delivery), now)
@@ -139,10 +141,12 @@ class Desk:
         )
 
     def _queue(self, session: Session, delivery: Delivery, priority: int, now: float) -> None:
+        # Counted once, though it were handed over again.
         if delivery.position <= session.waiting.last:
             return
         self.metrics.of(priority).deliveries.inc()
         ended = session.waiting.insert(delivery, priority, now)
+        # Queued first and ended then, so that it has an outcome as every delivery has.
         subscription = self.registry.subscriptions.get(delivery.subscription)
         if subscription is None or session.client.id not in subscription.clients:
             self._end(session, delivery.subscription, now)
@@ -180,6 +184,7 @@ class Desk:
         """Returns once every event up to the position has taken effect here."""
         if position > self.events_through:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            # The id decides between equal positions: futures do not compare.
             heapq.heappush(self._reached, (position, id(future), future))
             await future
 
@@ -207,17 +212,27 @@ class Desk:
                 session.stated = session.pace.stated = readings["bandwidth"]
                 session.wake()
 
+    def forget_bandwidth(self, client: str) -> None:
+        """A client was removed: its pace has no cap."""
+        self.stated.pop(client, None)
+        if client in self.sessions:
+            session = self.sessions[client]
+            session.stated = session.pace.stated = None
+
     async def connect(self, client: str, connection: Connection, kind: str) -> Session:
         """Gives the session to a connection; the one that had it is told and closed."""
         session = self.session(client)
+        # Without a wait in between: at no moment has a session two connections.
         old, session.connection = session.connection, connection
         session.connections += 1
         session.notices.clear()
+        # Of the old connection; who does not hear that an acknowledgement is settled repeats it.
         session.confirmed.clear()
         self.metrics.connections.labels(kind).inc()
         if session.connections > 1:
             self.metrics.reconnections.inc()
         self._begin(session)
+        # At last, for closing may take its time, and the new connection is served already.
         if old:
             log.info("session taken over client=%s", client)
             await old.close(TAKEN_OVER, "another connection took over this session")
@@ -227,6 +242,7 @@ class Desk:
         now = clock.now()
         ended = session.waiting.take_back(session.priority_of(self.registry.settings), now)
         self.settle(session, ended)
+        # What was measured is true of the link before.
         session.pace = Pace(session.stated)
         session.tell(
             {
@@ -254,6 +270,7 @@ class Desk:
         for position in positions:
             session.pace.acknowledged(position, now)
         settled = session.waiting.acknowledge(positions, now)
+        # Also where nothing was outstanding: an acknowledgement that is repeated has to be confirmed too.
         written = self.settle(session, settled)
         written.add_done_callback(lambda future: self._confirm(session, positions, future))
         session.wake()

@@ -36,6 +36,7 @@ def _refuse_other_sites(connection: HTTPConnection) -> None:
     """Without tokens, a page of another site, or a name that resolves to this machine, must not reach the server."""
     host = urlsplit("//" + connection.headers.get("host", "localhost")).hostname or ""
     origin = connection.headers.get("origin")
+    # What sends no Origin is no page of another site.
     source = urlsplit(origin).hostname or "" if origin else "localhost"
     if not loopback(host) or not loopback(source):
         raise AccessError(f"expected a request from and to this machine, got origin {origin}, host {host}; use tokens")

@@ -80,9 +80,10 @@ class Reader:
         while not self._stopped.is_set():
             try:
                 news = self.read()
-            except JournalError as error:
+            except Exception as error:
+                # Whatever it was: without this thread the server would deliver nothing and look healthy.
                 self.failing = True
-                log.error("journal read failed error=%r", str(error))
+                log.error("journal read failed error=%r", error, exc_info=not isinstance(error, JournalError))
                 self._stopped.wait(RETRY_SECONDS)
                 continue
             self.failing = False
@@ -104,6 +105,8 @@ class Reader:
             return None
         controls = self._read_events(events_end)
         decided = self._read_deliveries(deliveries_end)
+        # Only now, when nothing can fail any more: what was read of one log comes again if the other cannot be read.
+        self.events, self.deliveries = max(self.events, events_end), max(self.deliveries, deliveries_end)
         return News(controls, decided, self.events, self.deliveries)
 
     def _read_events(self, end: int) -> list[Event]:
@@ -111,15 +114,14 @@ class Reader:
             return []
         rows = self.journal.read("events", self.events, end - self.events)
         self.payloads.keep(rows)
-        self.events = end
         return controls_of(rows)
 
     def _read_deliveries(self, end: int) -> list[Decided]:
         if end <= self.deliveries:
             return []
         rows = self.journal.read("deliveries", self.deliveries, end - self.deliveries)
+        # A position may be delivered to nobody or to thousands: the next step aims at as many rows as fit one turn.
         self._step = min(EVENTS, max(1, (end - self.deliveries) * DELIVERIES // max(len(rows), 1)))
-        self.deliveries = end
         return joined(rows, self.payloads)
 
 
