@@ -72,8 +72,18 @@ def _there(registry: Registry, change: Change) -> bool:
 
 
 @contextmanager
-def running(data: Path, host: str, port: int, master: str | None, metrics_port: int | None) -> Iterator[Supervisor]:
-    """Server and pipeline of a data folder as supervised processes, ended when the block ends."""
+def running(
+    data: Path,
+    host: str,
+    port: int,
+    master: str | None,
+    metrics_port: int | None,
+    begin: Callable[[], None] = lambda: None,
+) -> Iterator[Supervisor]:
+    """Server and pipeline of a data folder as supervised processes, ended when the block ends.
+
+    `begin` is called before they start, when the folder is this process's own.
+    """
     with _locked(data) as lock:
         # One that was killed may have left it: the new pipeline would count as ready at once.
         ready_file(state_path(data)).unlink(missing_ok=True)
@@ -81,6 +91,7 @@ def running(data: Path, host: str, port: int, master: str | None, metrics_port: 
             raise SetupError(
                 f"expected {host}:{port} to be free, got another access server there; choose another --port"
             )
+        begin()
         where = ["--data", str(data)]
         pipeline = ["pipeline", *where]
         pipeline += ["--master", master] if master else []

@@ -90,4 +90,9 @@ def _cache() -> Path:
     except OSError:
         base = Path(tempfile.gettempdir(), f"nearcast-{os.getuid()}")
         base.mkdir(mode=0o700, exist_ok=True)
+        # Others may write there too, and what lies in this folder is run.
+        if base.is_symlink() or base.stat().st_uid != os.getuid():
+            raise SetupError(
+                f"expected {base} to be this user's own folder, got another's; remove it, or set XDG_CACHE_HOME"
+            ) from None
     return base
