@@ -46,7 +46,7 @@ class Part:
     module: str = "nearcast.cli.main"
     held: tuple[int, ...] = ()
     _started: float = 0.0
-    _pause: float = FIRST_PAUSE
+    _pause: float = 0.0
     _due: float = field(default=0.0)
 
     def start(self, now: float) -> None:
@@ -72,7 +72,8 @@ class Part:
             return
         if code == CANNOT and self.restarts == 0 and now - self._started < SETTLED:
             raise SetupError(f"the {self.name} cannot run; what it said above tells why")
-        self._pause = FIRST_PAUSE if now - self._started > SETTLED else min(2 * self._pause, self.longest_pause)
+        first = now - self._started > SETTLED or not self._pause
+        self._pause = min(FIRST_PAUSE if first else 2 * self._pause, self.longest_pause)
         self.restarts += 1
         _let_go(self.process)
         self.process, self._due = None, now + self._pause
