@@ -35,7 +35,7 @@ log = logging.getLogger("nearcast.pipeline")
 JAVA = {
     # By default Java lets garbage gather to several times of what it holds before it looks; this collector keeps the
     # heap in proportion to what is alive, and on a heap so small its pauses are milliseconds.
-    "spark.driver.defaultJavaOptions": "-XX:+UseSerialGC",
+    "spark.driver.defaultJavaOptions": "-XX:+UseSerialGC -XX:InitialHeapSize=128m",
 }
 
 RENEWED_AFTER = 250_000
