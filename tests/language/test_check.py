@@ -37,7 +37,13 @@ def never(text: str) -> list[str]:
         ("a distance is never below 0", "distance(this, user('a')) < 0"),
         ("a count is never below 0", "count(this) = -1"),
         ("every event has type", "type IS NULL"),
+        ("every event has specversion", "specversion IS NULL"),
         ("type is a text", "count(uform(type = 5)) > 1"),
+        ("no value satisfies it", "a < ''"),
+        ("its atoms exclude one another", "type = 'unit' AND (id LIKE 'a%' AND id LIKE '%b' AND id < 'a')"),
+        ("its atoms exclude one another", "a = 1 OR (b IS NULL AND b > 3)"),
+        ("its atoms exclude one another", "distance(this, user('a')) < 1 AND distance(this, user('a')) > 2"),
+        ("only an event in which an attribute has several values", "a > 5 AND a < 3"),
     ],
 )
 def test_what_never_holds(reason: str, text: str) -> None:
@@ -54,6 +60,8 @@ def test_what_never_holds(reason: str, text: str) -> None:
         "type IN ('unit', 'x') OR type <> 'x' OR type LIKE 'x'",
         "distance(this, user('a')) <= 0 OR count(this) > -1 OR distance(this, this) <> -1",
         "subject IS NULL",
+        "a > 3 AND a < 5 AND (b = 1 OR b = 2)",
+        "NOT a > 3 AND a <> 5",
     ],
 )
 def test_what_may_hold(text: str) -> None:

@@ -1,0 +1,143 @@
+"""The questions about filters: can one hold, does one cover another, have two something in common.
+
+An answer is True, False, or None where neither was found within the budget: never a guess.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from nearcast.decision.algebra.demands import NOTHING_ASSUMED, Assumed, Choice, demanded
+from nearcast.decision.algebra.patterns import Undecided
+from nearcast.decision.algebra.search import STEPS, Assumptions
+from nearcast.decision.algebra.witness import Witness, witness
+from nearcast.decision.evaluate import Truth
+from nearcast.model.filter import And, Filter, Not, PlainNot
+
+
+class Relation(StrEnum):
+    """How the events that a first filter accepts relate to those that a second one accepts."""
+
+    EQUAL = "EQUAL"
+    SUBSET = "SUBSET"
+    SUPERSET = "SUPERSET"
+    INTERSECT = "INTERSECT"
+    EMPTY = "EMPTY"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A relation and what it rests on.
+
+    `within`: the second covers the first; `covers`: the first the second; `meet`: they have something in common. The
+    witnesses are an event that only the first, only the second, both accept, where one was found.
+    """
+
+    relation: Relation
+    within: Truth
+    covers: Truth
+    meet: Truth
+    only_first: Witness | None
+    only_second: Witness | None
+    both: Witness | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Whether a filter can hold (None: unknown), and an event for which it does."""
+
+    possible: Truth
+    witness: Witness | None = None
+
+
+def compare(first: Filter, second: Filter, assumed: Assumed = NOTHING_ASSUMED) -> Comparison:
+    """How two filters relate; where the first never holds, or the second, they are EMPTY."""
+    only_first = find(And((first, PlainNot(second))), assumed)
+    only_second = find(And((second, PlainNot(first))), assumed)
+    both = find(And((first, second)), assumed)
+    within, covers, meet = _no(only_first.possible), _no(only_second.possible), both.possible
+    relation = _relation(within, covers, meet)
+    return Comparison(relation, within, covers, meet, only_first.witness, only_second.witness, both.witness)
+
+
+def _relation(within: Truth, covers: Truth, meet: Truth) -> Relation:
+    if meet is False:
+        return Relation.EMPTY
+    if within and covers:
+        return Relation.EQUAL
+    # Where the other direction is unknown the relation still holds as it is said; it may even be EQUAL.
+    if within:
+        return Relation.SUBSET
+    if covers:
+        return Relation.SUPERSET
+    known = within is False and covers is False and meet is True
+    return Relation.INTERSECT if known else Relation.UNKNOWN
+
+
+def _no(possible: Truth) -> Truth:
+    return None if possible is None else not possible
+
+
+def covers(wide: Filter, narrow: Filter, assumed: Assumed = NOTHING_ASSUMED) -> Truth:
+    """Whether every event that `narrow` accepts is accepted by `wide`."""
+    return _no(find(And((narrow, PlainNot(wide))), assumed).possible)
+
+
+def intersects(first: Filter, second: Filter, assumed: Assumed = NOTHING_ASSUMED) -> Truth:
+    """Whether some event is accepted by both."""
+    return find(And((first, second)), assumed).possible
+
+
+def equivalent(first: Filter, second: Filter, assumed: Assumed = NOTHING_ASSUMED) -> Truth:
+    """Whether both accept the same events."""
+    return _and(covers(first, second, assumed), covers(second, first, assumed))
+
+
+def same_truth(first: Filter, second: Filter, assumed: Assumed = NOTHING_ASSUMED) -> Truth:
+    """Whether both are TRUE of the same events and FALSE of the same events: then one can stand for the other."""
+    accepted = equivalent(first, second, assumed)
+    return accepted if not accepted else _and(accepted, equivalent(Not(first), Not(second), assumed))
+
+
+def _and(one: Truth, other: Truth) -> Truth:
+    if one is False or other is False:
+        return False
+    return None if one is None or other is None else True
+
+
+def find(filter: Filter, assumed: Assumed = NOTHING_ASSUMED, steps: int = STEPS) -> Finding:
+    """Whether a filter can hold, with an event for which it does; gives up after so many assumptions."""
+    try:
+        start = Assumptions().assume(demanded(filter, assumed))
+        return _search(filter, [start] if start else [], steps)
+    except Undecided:
+        return Finding(None)
+
+
+def _search(filter: Filter, waiting: list[Assumptions], steps: int) -> Finding:
+    unsure = False
+    while waiting:
+        now = waiting.pop()
+        candidate = now.candidate()
+        unmet = [choice for choice in now.choices if not candidate or not candidate.meets(choice)]
+        found = witness(candidate, filter) if candidate and not unmet else None
+        if found:
+            return Finding(True, found)
+        if not now.choices:
+            unsure = True
+            continue
+        choice = min(unmet or now.choices, key=lambda one: len(one.parts))
+        steps -= len(now.choices) + len(choice.parts)
+        if steps < 0:
+            return Finding(None)
+        waiting += _branches(now, choice)
+    return Finding(None if unsure else False)
+
+
+def _branches(now: Assumptions, choice: Choice) -> list[Assumptions]:
+    """The assumptions that make one more choice, each in its way; the way to try first comes last."""
+    rest = replace(now, choices=tuple(other for other in now.choices if other is not choice))
+    found = [rest.assume(part) for part in reversed(choice.parts)]
+    return [after for after in found if after]

@@ -1,0 +1,196 @@
+"""Sets of texts: intervals, LIKE patterns, and the moments that some texts name, in any combination.
+
+A set is a union of pieces; a piece is an intersection. Complements multiply pieces, so their number has a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import product
+
+from nearcast.decision.algebra.grids import MOMENTS, TEXTS
+from nearcast.decision.algebra.intervals import EVERYTHING, Intervals
+from nearcast.decision.algebra.patterns import Undecided, prefix_of, prefixed, shortest
+from nearcast.decision.evaluate import like as expression
+from nearcast.model.values import time_of
+
+PIECES = 512
+"""How many pieces a set may have."""
+
+_LONG = "_" * 36 + "%"
+"""Texts too long to name a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """What a text may say of time: a moment of `named`, or, if `none`, no moment at all."""
+
+    named: Intervals = EVERYTHING
+    none: bool = True
+
+    def __and__(self, other: Moments) -> Moments:
+        return Moments(self.named & other.named, self.none and other.none)
+
+    def __invert__(self) -> Moments:
+        return Moments(~self.named, not self.none)
+
+    def __bool__(self) -> bool:
+        return self.none or bool(self.named)
+
+    def allow(self, text: str) -> bool:
+        """Whether this text says one of them."""
+        moment = time_of(text)
+        return self.none if moment is None else moment in self.named
+
+
+ANY_TIME = Moments()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The texts within `span` that match all patterns of `like`, none of `unlike`, and say one of `moments`."""
+
+    span: Intervals = EVERYTHING
+    like: frozenset[str] = frozenset()
+    unlike: frozenset[str] = frozenset()
+    moments: Moments = ANY_TIME
+
+    def __bool__(self) -> bool:
+        """False where it is plainly empty; True does not say that there is a text."""
+        return bool(self.span) and bool(self.moments) and self.like.isdisjoint(self.unlike)
+
+    def __and__(self, other: Piece) -> Piece:
+        return Piece(
+            self.span & other.span,
+            self.like | other.like,
+            self.unlike | other.unlike,
+            self.moments & other.moments,
+        )
+
+    def outside(self) -> Iterator[Piece]:
+        """The pieces of everything else."""
+        if self.span != EVERYTHING:
+            yield Piece(~self.span)
+        for pattern in sorted(self.like):
+            yield Piece(unlike=frozenset({pattern}))
+        for pattern in sorted(self.unlike):
+            yield Piece(like=frozenset({pattern}))
+        if self.moments != ANY_TIME:
+            yield Piece(moments=~self.moments)
+
+    def some(self) -> str | None:
+        """A text of this piece, None if there is none. Raises `Undecided`."""
+        unsure = False
+        for low, high in self.span.parts:
+            part = replace(self, span=Intervals(((low, high),)))
+            try:
+                found = part.only() if high == TEXTS.after(low[1] if len(low) > 1 else "") else part.among()
+            except Undecided:
+                unsure = True
+                continue
+            if found is not None:
+                return found
+        if unsure:
+            raise Undecided
+        return None
+
+    def only(self) -> str | None:
+        """The same, of a piece whose span is one text."""
+        text = TEXTS.some(self.span)
+        return text if self.has(text) else None
+
+    def has(self, text: str) -> bool:
+        """Whether a text is in this piece."""
+        return (
+            text in self.span
+            and all(expression(pattern).fullmatch(text) for pattern in self.like)
+            and not any(expression(pattern).fullmatch(text) for pattern in self.unlike)
+            and self.moments.allow(text)
+        )
+
+    def among(self) -> str | None:
+        """The same, of a piece whose span is one interval of more."""
+        found = self._shortest()
+        if found is None or self.moments.allow(found):
+            return found
+        # Texts that name moments are short, so a long text is one that names none.
+        long = self._shortest(_LONG) if self.moments.none else None
+        spelled = (text for text in _spelled(self.moments.named) if self.has(text))
+        found = long or next(spelled, None)
+        if found is None:
+            raise Undecided
+        return found
+
+    def _shortest(self, *more: str) -> str | None:
+        if not self.like and not self.unlike and not more:
+            return str(TEXTS.some(self.span))
+        return shortest(*self.span.parts[0], [*sorted(self.like), *more], sorted(self.unlike))
+
+
+def _spelled(moments: Intervals) -> Iterator[str]:
+    """Some moments of a set, as texts."""
+    for part in moments.parts:
+        moment: datetime = MOMENTS.within(*part)
+        for text in (moment.isoformat(), moment.isoformat(sep=" ")):
+            yield from (text.replace("+00:00", "Z"), text, text.replace("+00:00", ""))
+
+
+Texts = tuple[Piece, ...]
+"""A union of pieces."""
+
+ALL_TEXTS: Texts = (Piece(),)
+
+
+def joined(pieces: Iterable[Piece]) -> Texts:
+    """A union without what is plainly empty; pieces that differ in one respect become one. Raises `Undecided`."""
+    spans: dict[tuple[object, ...], Piece] = {}
+    for piece in pieces:
+        if piece:
+            key = (piece.like, piece.unlike, piece.moments)
+            there = spans.get(key)
+            spans[key] = replace(piece, span=there.span | piece.span) if there else piece
+    found: dict[tuple[object, ...], Piece] = {}
+    for piece in spans.values():
+        same = (piece.like, piece.unlike, piece.span)
+        known = found.get(same)
+        found[same] = replace(piece, moments=~(~known.moments & ~piece.moments)) if known else piece
+    if len(found) > PIECES:
+        raise Undecided
+    return tuple(found.values())
+
+
+def both(a: Texts, b: Texts) -> Texts:
+    """The intersection. Raises `Undecided` beyond `PIECES`."""
+    if len(a) * len(b) > PIECES:
+        raise Undecided
+    return joined(one & other for one, other in product(a, b))
+
+
+def others(texts: Texts) -> Texts:
+    """The complement. Raises `Undecided` beyond `PIECES`."""
+    found = ALL_TEXTS
+    for piece in texts:
+        found = both(found, tuple(piece.outside()))
+    return found
+
+
+def texts_like(pattern: str) -> Texts:
+    """The texts that match a LIKE pattern: an interval where it is a prefix or a plain text."""
+    known = prefix_of(pattern)
+    if known is None:
+        return (Piece(like=frozenset({pattern})),)
+    text, open_ended = known
+    span = (TEXTS.before(text), TEXTS.after(text)) if not open_ended else prefixed(text)
+    return (Piece(Intervals((span,))),)
+
+
+def texts_within(span: Intervals) -> Texts:
+    """The texts of intervals."""
+    return (Piece(span),) if span else ()
+
+
+def texts_naming(moments: Intervals) -> Texts:
+    """The texts that name one of these moments."""
+    return (Piece(moments=Moments(moments, none=False)),) if moments else ()
