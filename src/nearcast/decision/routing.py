@@ -7,7 +7,7 @@ filter selects. It is measured on expected traffic, and merging stops where it w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
@@ -17,10 +17,12 @@ import numpy.typing as npt
 
 from nearcast.decision.algebra.merging import Clauses, Shared, Structure, clauses, merged
 from nearcast.decision.algebra.questions import covers, find
+from nearcast.decision.algebra.search import USUAL
 from nearcast.decision.algebra.witness import Witness
-from nearcast.decision.evaluate import truth
+from nearcast.decision.evaluate import NOTHING, truth
 from nearcast.decision.traffic import Flags, Traffic
-from nearcast.model.filter import Filter
+from nearcast.model.event import Event
+from nearcast.model.filter import Filter, atoms
 
 Key = TypeVar("Key")
 
@@ -37,14 +39,23 @@ class Merging(StrEnum):
 # Compared by identity: two routes with equal filters are still two.
 @dataclass(eq=False, slots=True)
 class Route:
-    """A forwarded filter and the filters it stands for: those it is made of, and those that are covered by it."""
+    """A forwarded filter and the filters it stands for: those it is made of, and those that are covered by it.
+
+    `needs`: attributes without which it holds for no event; `flags`: which events of the traffic each clause selects.
+    """
 
     parts: Clauses
     filter: Filter
     witness: Witness | None
-    accepts: Flags
+    needs: frozenset[str]
+    flags: dict[object, Flags]
     made_of: dict[str, Filter]
     hides: dict[str, Filter] = field(default_factory=dict)
+
+    @property
+    def accepts(self) -> Flags:
+        """Which events of the traffic are forwarded."""
+        return _all(self.flags.values())
 
     @property
     def members(self) -> dict[str, Filter]:
@@ -82,6 +93,7 @@ class Table:
         self._routes: dict[Route, None] = {}
         self._route_of: dict[str, Route] = {}
         self._silent: set[str] = set()
+        self._news: dict[Filter, int] = {}
         self._alike: dict[Structure, dict[Route, None]] = {}
         self._nearly: dict[Shared, dict[Route, None]] = {}
         self._forwarded = np.zeros(len(self.traffic), np.int64)
@@ -105,7 +117,6 @@ class Table:
 
     def add(self, id: str, filter: Filter) -> Change:
         """Takes a filter in, or another one under its id."""
-        before = dict.fromkeys(self.forwards())
         if id in self:
             self._drop(id)
         possible = find(filter)
@@ -115,25 +126,28 @@ class Table:
             self._count_selected(filter, 1)
             self._place(self._route({id: filter}, clauses(filter), possible.witness))
         self._settle()
-        return self._change(before)
+        return self._change()
 
     def remove(self, id: str) -> Change:
         """Takes a filter out; what it hid or was merged with is forwarded again. Raises `KeyError`."""
-        before = dict.fromkeys(self.forwards())
         self._drop(id)
         self._settle()
-        return self._change(before)
+        return self._change()
 
-    def _change(self, before: dict[Filter, None]) -> Change:
-        after = dict.fromkeys(self.forwards())
-        return Change(
-            tuple(filter for filter in after if filter not in before),
-            tuple(filter for filter in before if filter not in after),
-        )
+    def _told(self, filter: Filter, by: int) -> None:
+        """Remembers that one more route, or one less, forwards a filter."""
+        self._news[filter] = self._news.get(filter, 0) + by
+
+    def _change(self) -> Change:
+        """What has changed since the last one."""
+        added = tuple(filter for filter, by in self._news.items() if by > 0)
+        withdrawn = tuple(filter for filter, by in self._news.items() if by < 0)
+        self._news.clear()
+        return Change(added, withdrawn)
 
     def _route(self, made_of: dict[str, Filter], parts: Clauses, witness: Witness | None) -> Route:
-        filter = parts.filter()
-        return Route(parts, filter, witness, self.traffic.selects(filter), made_of)
+        flags = {about: self.traffic.selects(clause) for about, clause in parts.parts}
+        return Route(parts, parts.filter(), witness, frozenset(_needed(parts)), flags, made_of)
 
     def _place(self, route: Route) -> None:
         """Finds the place of a route that is in no table yet: behind another, before others, merged, or beside."""
@@ -179,11 +193,17 @@ class Table:
                 for other in self._nearly.get(shared, ()):
                     yield from self._together(other, route, perfect=True)
         if self.merging is Merging.IMPERFECT:
-            found = [
-                pair for other in self._alike.get(route.parts.structure, ()) for pair in self._together(other, route)
-            ]
-            ranked = sorted(((self._share(self._instead(*pair)), pair) for pair in found), key=lambda one: -one[0])
-            yield from (pair for share, pair in ranked if self._keeps(share, pair[1]))
+            alike = self._alike.get(route.parts.structure, ())
+            ranked = sorted(((self._kept(other, route), other) for other in alike), key=lambda one: -one[0])
+            for share, other in ranked:
+                if share < self.precision:
+                    return
+                yield from self._together(other, route)
+
+    def _kept(self, other: Route, route: Route) -> float:
+        """The precision with these two merged; of what the traffic shows nothing of, nothing is known: 0."""
+        whole = _all(flags | route.flags[about] for about, flags in other.flags.items())
+        return self._share(self._forwarded - other.accepts + whole) if whole.any() else 0.0
 
     def _together(self, other: Route, route: Route, perfect: bool = False) -> Iterator[tuple[Route, Route]]:
         parts = merged(other.parts, route.parts, perfect)
@@ -192,16 +212,9 @@ class Table:
             whole.hides.update({**other.hides, **route.hides})
             yield other, whole
 
-    def _instead(self, other: Route, whole: Route) -> npt.NDArray[np.int64]:
-        """How many routes would forward each event, with `whole` in the place of `other`."""
-        return self._forwarded - other.accepts + whole.accepts
-
-    def _keeps(self, share: float, whole: Route) -> bool:
-        """Whether the precision is kept; of what the traffic shows nothing of, nothing is known."""
-        return self.precision == 0 or (share >= self.precision and bool(whole.accepts.any()))
-
     def _enter(self, route: Route) -> None:
         self._routes[route] = None
+        self._told(route.filter, 1)
         self._route_of.update(dict.fromkeys(route.members, route))
         self._alike.setdefault(route.parts.structure, {})[route] = None
         for shared in route.parts.without_one():
@@ -210,6 +223,7 @@ class Table:
 
     def _leave(self, route: Route) -> None:
         del self._routes[route]
+        self._told(route.filter, -1)
         _discard(self._alike, route.parts.structure, route)
         for shared in route.parts.without_one():
             _discard(self._nearly, shared, route)
@@ -245,9 +259,28 @@ class Table:
         self._selected += by * self.traffic.selects(filter)
 
 
+def _all(flags: Iterable[Flags]) -> Flags:
+    return np.logical_and.reduce(list(flags))
+
+
+def _needed(parts: Clauses) -> Iterator[str]:
+    """The attributes of clauses that do not hold of an event without any."""
+    for _, clause in parts.parts:
+        names = {atom.name for atom in atoms(clause)}
+        if len(names) == 1 and truth(clause, _BARE, NOTHING) is not True:
+            yield from (name for name in names if isinstance(name, str) and name not in USUAL)
+
+
+_BARE = Event("", "", "")
+
+
 def _may_cover(wide: Route, narrow: Route) -> bool:
-    witness = narrow.witness
-    return witness is None or truth(wide.filter, witness.event, witness) is True
+    """Whether a route accepts the other's witness, looked up cheaply first: then alone it is worth asking."""
+    found = narrow.witness
+    if found is None:
+        return True
+    carried = {name for name, _ in found.event.attributes}
+    return wide.needs <= carried and truth(wide.filter, found.event, found) is True
 
 
 def _discard(index: dict[Key, dict[Route, None]], key: Key, route: Route) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
-from nearcast.decision.algebra.demands import NOTHING_ASSUMED, Assumed, Choice, demanded
+from nearcast.decision.algebra.demands import NOTHING_ASSUMED, Assumed, Choice, Condition, demanded
 from nearcast.decision.algebra.patterns import Undecided
 from nearcast.decision.algebra.search import STEPS, Assumptions
 from nearcast.decision.algebra.witness import Witness, witness
@@ -54,8 +55,8 @@ class Finding:
 
 def compare(first: Filter, second: Filter, assumed: Assumed = NOTHING_ASSUMED) -> Comparison:
     """How two filters relate; where the first never holds, or the second, they are EMPTY."""
-    only_first = find(And((first, PlainNot(second))), assumed)
-    only_second = find(And((second, PlainNot(first))), assumed)
+    only_first = find(first, assumed, but=second)
+    only_second = find(second, assumed, but=first)
     both = find(And((first, second)), assumed)
     within, covers, meet = _no(only_first.possible), _no(only_second.possible), both.possible
     relation = _relation(within, covers, meet)
@@ -82,7 +83,7 @@ def _no(possible: Truth) -> Truth:
 
 def covers(wide: Filter, narrow: Filter, assumed: Assumed = NOTHING_ASSUMED) -> Truth:
     """Whether every event that `narrow` accepts is accepted by `wide`."""
-    return _no(find(And((narrow, PlainNot(wide))), assumed).possible)
+    return _no(find(narrow, assumed, but=wide).possible)
 
 
 def intersects(first: Filter, second: Filter, assumed: Assumed = NOTHING_ASSUMED) -> Truth:
@@ -107,22 +108,37 @@ def _and(one: Truth, other: Truth) -> Truth:
     return None if one is None or other is None else True
 
 
-def find(filter: Filter, assumed: Assumed = NOTHING_ASSUMED, steps: int = STEPS) -> Finding:
-    """Whether a filter can hold, with an event for which it does; gives up after so many assumptions."""
+def find(filter: Filter, assumed: Assumed = NOTHING_ASSUMED, steps: int = STEPS, but: Filter | None = None) -> Finding:
+    """Whether a filter can hold, where `but` does not, with an event of which that is so; gives up after so many
+    `steps`.
+    """
     try:
-        start = Assumptions().assume(demanded(filter, assumed))
-        return _search(filter, [start] if start else [], steps)
+        start = Assumptions().assume(_accepted(filter, assumed))
+        if but is not None and start:
+            start = start.assume(_refused(but, assumed))
+        return _search(filter, but, [start] if start else [], steps)
     except Undecided:
         return Finding(None)
 
 
-def _search(filter: Filter, waiting: list[Assumptions], steps: int) -> Finding:
+# The same filters are asked about again and again: each against all others of a table.
+@lru_cache(maxsize=4096)
+def _accepted(filter: Filter, assumed: Assumed) -> Condition:
+    return demanded(filter, assumed)
+
+
+@lru_cache(maxsize=4096)
+def _refused(filter: Filter, assumed: Assumed) -> Condition:
+    return demanded(PlainNot(filter), assumed)
+
+
+def _search(filter: Filter, but: Filter | None, waiting: list[Assumptions], steps: int) -> Finding:
     unsure = False
     while waiting:
         now = waiting.pop()
         candidate = now.candidate()
         unmet = [choice for choice in now.choices if not candidate or not candidate.meets(choice)]
-        found = witness(candidate, filter) if candidate and not unmet else None
+        found = witness(candidate, filter, but) if candidate and not unmet else None
         if found:
             return Finding(True, found)
         if not now.choices:

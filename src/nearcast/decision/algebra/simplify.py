@@ -11,7 +11,7 @@ from itertools import combinations
 from nearcast.decision.algebra.patterns import Undecided
 from nearcast.decision.algebra.questions import covers
 from nearcast.decision.algebra.value_sets import Values, satisfying
-from nearcast.model.filter import And, Atom, Distance, Filter, Not, Operator, Or, PlainNot
+from nearcast.model.filter import And, Atom, Distance, Filter, Not, Operator, Or, PlainNot, atoms
 from nearcast.model.values import Value, kind_of
 
 MANY = 64
@@ -130,10 +130,16 @@ def _needed(kind: type[And] | type[Or], children: list[Filter]) -> list[Filter]:
     """The children without those that, given the others, make no difference."""
     kept = list(children)
     for child in sorted(children, key=_size, reverse=True):
+        # What is about other names than all the rest hardly follows from it: that is not worth the asking.
         rest = [other for other in kept if other is not child]
-        if rest and len(rest) < len(kept) and redundant(kind, child, rest):
+        alike = [other for other in rest if not _names(other).isdisjoint(_names(child))]
+        if alike and redundant(kind, child, alike):
             kept = rest
     return kept
+
+
+def _names(filter: Filter) -> set[object]:
+    return {atom.name for atom in atoms(filter)}
 
 
 def redundant(kind: type[And] | type[Or], child: Filter, rest: list[Filter]) -> bool:

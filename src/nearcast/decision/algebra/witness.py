@@ -29,8 +29,8 @@ class Witness:
         return ()
 
 
-def witness(candidate: Candidate, filter: Filter) -> Witness | None:
-    """The witness that a candidate describes, if the evaluator agrees that the filter is TRUE; else None."""
+def witness(candidate: Candidate, filter: Filter, but: Filter | None = None) -> Witness | None:
+    """The witness that a candidate describes, if the evaluator finds `filter` TRUE of it and `but` not; else None."""
     own = dict(USUAL)
     attributes: list[tuple[str, Value]] = []
     users: dict[str, Place] = {}
@@ -45,7 +45,8 @@ def witness(candidate: Candidate, filter: Filter) -> Witness | None:
             users.update(_users(name, float(values[0])))  # type: ignore[arg-type]
     origin = Place("planar", 0.0, 0.0) if users else None
     found = Witness(_event(own, attributes, origin), tuple(users.items()))
-    return found if truth(filter, found.event, found) is True else None
+    refused = but is None or truth(but, found.event, found) is not True
+    return found if refused and truth(filter, found.event, found) is True else None
 
 
 def _users(term: Distance, metres: float) -> Iterable[tuple[str, Place]]:
