@@ -30,6 +30,7 @@ COMMANDS = {
     "compare": "Say how the events that two filters accept relate.",
     "replay": "Decide a history: who would have got what, at which priority.",
     "import": "Turn a public data set into events, and make up receivers for them.",
+    "experiment": "Run a published setting again, and show its figures beside ours.",
     "server": "Run the access server alone.",
     "pipeline": "Run the pipeline alone.",
 }

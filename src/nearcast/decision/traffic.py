@@ -24,7 +24,7 @@ class Traffic:
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.events = tuple(events)
-        self._columns: dict[str, tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], list[Value]]] = {}
+        self._columns: dict[str, tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Distinct]] = {}
         self._known: dict[Atom, tuple[Flags, Flags]] = {}
 
     def __len__(self) -> int:
@@ -62,15 +62,14 @@ class Traffic:
         if atom.operator is Operator.IS_NULL:
             there = self._any(rows)
             return ~there, there
-        truths = [satisfies(atom, value) for value in values]
-        holds = self._any(rows[np.array([truth is True for truth in truths], bool)[numbers]])
-        compares = self._any(rows[np.array([truth is not None for truth in truths], bool)[numbers]])
-        return holds, compares & ~holds
+        holding, comparable = _numbers(atom, values) or _singly(atom, values)
+        holds = self._any(rows[holding[numbers]])
+        return holds, self._any(rows[comparable[numbers]]) & ~holds
 
     def _any(self, rows: npt.NDArray[np.intp]) -> Flags:
         return np.bincount(rows, minlength=len(self.events)) > 0
 
-    def _column(self, name: str) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], list[Value]]:
+    def _column(self, name: str) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Distinct]:
         """(the events that have a value, the value's number) for each value of an attribute; the different values."""
         if name not in self._columns:
             found: dict[tuple[str, Value], int] = {}
@@ -80,5 +79,45 @@ class Traffic:
                 for value in event.values(name)
             ]
             array = np.array(pairs, np.intp).reshape(-1, 2)
-            self._columns[name] = array[:, 0], array[:, 1], [value for _, value in found]
+            self._columns[name] = array[:, 0], array[:, 1], Distinct([value for _, value in found])
         return self._columns[name]
+
+
+class Distinct:
+    """The different values of an attribute; `floats` holds them too where all are numbers that doubles hold exactly."""
+
+    def __init__(self, values: list[Value]) -> None:
+        self.values = values
+        exact = all(_is_exact(value) for value in values)
+        self.floats = np.array(values, np.float64) if exact and values else None
+
+
+def _is_exact(value: object) -> bool:
+    return type(value) is float or (type(value) is int and abs(value) <= EXACT)
+
+
+EXACT = 2**53
+
+_COMPARE = {
+    Operator.EQ: np.equal,
+    Operator.NE: np.not_equal,
+    Operator.LT: np.less,
+    Operator.LE: np.less_equal,
+    Operator.GT: np.greater,
+    Operator.GE: np.greater_equal,
+}
+
+
+def _numbers(atom: Atom, values: Distinct) -> tuple[Flags, Flags] | None:
+    """(which values satisfy an atom, which compare with it), all at once, where that is exact; else None."""
+    compare = _COMPARE.get(atom.operator)
+    literal = atom.value
+    if compare is None or values.floats is None or not isinstance(literal, (int, float)) or not _is_exact(literal):
+        return None
+    return compare(values.floats, literal), np.ones(len(values.floats), bool)
+
+
+def _singly(atom: Atom, values: Distinct) -> tuple[Flags, Flags]:
+    """The same, value by value."""
+    truths = [satisfies(atom, value) for value in values.values]
+    return np.array([truth is True for truth in truths], bool), np.array([truth is not None for truth in truths], bool)
