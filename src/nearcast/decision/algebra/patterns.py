@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
 from nearcast.decision.algebra.intervals import BOTTOM, TOP, Cut
 
-STATES = 20_000
-"""How many states of the joint automaton are visited before giving up; products of patterns can be large."""
+STATES = 40_000
+"""How many states, times patterns, of the joint automaton are visited before giving up: products can be large."""
 
 ANY, ONE = "%", "_"
 _LAST = 0x10FFFF
@@ -49,6 +49,11 @@ def prefix_of(pattern: str) -> tuple[str, bool] | None:
     return None if any(wild for _, wild in plain) else ("".join(character for character, _ in plain), open_ended)
 
 
+def glue(pattern: str) -> str:
+    """A text that matches a pattern, which many texts "contains …" may be put together from."""
+    return "".join(character if not wild else "a" if character == ONE else "" for character, wild in parsed(pattern))
+
+
 def prefixed(text: str) -> tuple[Cut, Cut]:
     """The interval of the texts that begin so."""
     low: Cut = (0, text, 0) if text else BOTTOM
@@ -66,7 +71,8 @@ def shortest(low: Cut, high: Cut, like: Sequence[str], unlike: Sequence[str]) ->
 
     Raises `Undecided` where the joint automaton is too large.
     """
-    walk = _Walk(low, high, [parsed(pattern) for pattern in (*like, *unlike)], len(like))
+    walk = _Walk(low, high, [_Automaton(parsed(pattern)) for pattern in (*like, *unlike)], len(like))
+    most = STATES // (1 + len(walk.patterns))
     seen = {walk.start}
     waiting = deque([(walk.start, "")])
     while waiting:
@@ -76,28 +82,52 @@ def shortest(low: Cut, high: Cut, like: Sequence[str], unlike: Sequence[str]) ->
         for character in walk.alphabet:
             after = walk.step(state, character)
             if after is not None and after not in seen:
-                if len(seen) >= STATES:
+                if len(seen) >= most:
                     raise Undecided
                 seen.add(after)
                 waiting.append((after, text + character))
     return None
 
 
+class _Automaton:
+    """One pattern: from a set of offsets, as bits, and a character to the next set, in a few operations on integers."""
+
+    def __init__(self, items: Items) -> None:
+        self.stay = sum(1 << at for at, item in enumerate(items) if item == (ANY, True))
+        self.end = 1 << len(items)
+        self.one = sum(1 << at for at, item in enumerate(items) if item == (ONE, True))
+        self.plain: dict[str, int] = {}
+        for at, (character, wild) in enumerate(items):
+            if not wild:
+                self.plain[character] = self.plain.get(character, 0) | 1 << at
+        self.start = self._closed(1)
+
+    def step(self, offsets: int, character: str) -> int:
+        """The offsets after one more character."""
+        on = offsets & (self.one | self.plain.get(character, 0))
+        return self._closed((offsets & self.stay) | on << 1)
+
+    def _closed(self, offsets: int) -> int:
+        """With those that are reached without a character: behind each `%`, of which no two stand together."""
+        return offsets | (offsets & self.stay) << 1
+
+
 class _Walk:
     """The joint automaton of two bounds and some patterns, of which the first `wanted` must match, the others not."""
 
-    def __init__(self, low: Cut, high: Cut, patterns: list[Items], wanted: int) -> None:
+    def __init__(self, low: Cut, high: Cut, patterns: list[_Automaton], wanted: int) -> None:
         self.low: str | None = None if low == BOTTOM else low[1]
         self.high: str | None = None if high == TOP else high[1]
         self.patterns, self.wanted = patterns, wanted
-        self.alphabet = _classes({*(self.low or ""), *(self.high or ""), *_plain(patterns)})
-        starts = (_closed(items, 1) for items in patterns)
+        plain = (character for pattern in patterns for character in pattern.plain)
+        self.alphabet = _classes({*(self.low or ""), *(self.high or ""), *plain})
+        starts = (pattern.start for pattern in patterns)
         self.start: State = (0 if self.low else -1, -1 if self.high is None else 0, *starts)
 
     def accepts(self, state: State) -> bool:
         """Whether a text may end here."""
         # A text that ends within the lower bound lies below it; one that ends within the upper bound does too.
-        ends = [bool(bits >> len(items) & 1) for bits, items in zip(state[2:], self.patterns, strict=True)]
+        ends = [bool(bits & pattern.end) for bits, pattern in zip(state[2:], self.patterns, strict=True)]
         return state[0] < 0 and all(ends[: self.wanted]) and not any(ends[self.wanted :])
 
     def step(self, state: State, character: str) -> State | None:
@@ -111,12 +141,8 @@ class _Walk:
             if character > self.high[high] or (character == self.high[high] and high + 1 == len(self.high)):
                 return None
             high = high + 1 if character == self.high[high] else -1
-        sets = tuple(_moved(items, bits, character) for bits, items in zip(state[2:], self.patterns, strict=True))
+        sets = [pattern.step(bits, character) for bits, pattern in zip(state[2:], self.patterns, strict=True)]
         return (low, high, *sets) if all(sets[: self.wanted]) else None
-
-
-def _plain(patterns: Iterable[Items]) -> set[str]:
-    return {character for items in patterns for character, wild in items if not wild}
 
 
 def _classes(told_apart: set[str]) -> list[str]:
@@ -136,22 +162,3 @@ def _between(below: int, above: int) -> str:
     if 0xD800 <= point <= 0xDFFF and above > 0xE000:
         point = 0xE000
     return pleasant or chr(point)
-
-
-def _moved(items: Items, bits: int, character: str) -> int:
-    after = 0
-    for offset, (own, wild) in enumerate(items):
-        if bits >> offset & 1:
-            if wild and own == ANY:
-                after |= 1 << offset
-            elif wild or own == character:
-                after |= 1 << offset + 1
-    return _closed(items, after)
-
-
-def _closed(items: Items, bits: int) -> int:
-    """With the offsets that are reached without a character: behind each `%`."""
-    for offset, item in enumerate(items):
-        if bits >> offset & 1 and item == (ANY, True):
-            bits |= 1 << offset + 1
-    return bits

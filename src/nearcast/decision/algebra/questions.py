@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
-from nearcast.decision.algebra.demands import NOTHING_ASSUMED, Assumed, Choice, Condition, demanded
+from nearcast.decision.algebra.demands import NOTHING_ASSUMED, Assumed, Choice, Condition, Demand, demanded
 from nearcast.decision.algebra.patterns import Undecided
 from nearcast.decision.algebra.search import STEPS, Assumptions
 from nearcast.decision.algebra.witness import Witness, witness
 from nearcast.decision.evaluate import Truth
-from nearcast.model.filter import And, Filter, Not, PlainNot
+from nearcast.model.filter import And, Filter, Not, Or, PlainNot
 
 
 class Relation(StrEnum):
@@ -108,17 +108,47 @@ def _and(one: Truth, other: Truth) -> Truth:
     return None if one is None or other is None else True
 
 
+@dataclass(slots=True)
+class Budget:
+    """How many steps are left: choices looked at, each time they are."""
+
+    left: int = STEPS
+
+    def spend(self, steps: int) -> bool:
+        """Takes some; False if there were not enough."""
+        self.left -= steps
+        return self.left >= 0
+
+
 def find(filter: Filter, assumed: Assumed = NOTHING_ASSUMED, steps: int = STEPS, but: Filter | None = None) -> Finding:
     """Whether a filter can hold, where `but` does not, with an event of which that is so; gives up after so many
     `steps`.
     """
+    budget = Budget(steps)
     try:
-        start = Assumptions().assume(_accepted(filter, assumed))
-        if but is not None and start:
-            start = start.assume(_refused(but, assumed))
-        return _search(filter, but, [start] if start else [], steps)
+        if but is None:
+            return _found(filter, but, Assumptions().assume(_accepted(filter, assumed)), budget)
+        # Part by part: what both have alike needs no search, and each of the rest is a smaller question.
+        known = set(but.children) if isinstance(but, Or) else {but}
+        parts = filter.children if isinstance(filter, Or) else (filter,)
+        asked = [part for part in parts if part not in known]
+        start = Assumptions().assume(_refused(but, assumed)) if asked else None
+        return _first(asked, but, start, assumed, budget) if start else Finding(False)
     except Undecided:
         return Finding(None)
+
+
+def _first(parts: list[Filter], but: Filter, start: Assumptions, assumed: Assumed, budget: Budget) -> Finding:
+    """What is found of the first of some filters that can hold where `but` does not."""
+    unsure = False
+    for part in parts:
+        if not budget.spend(len(start.choices)):
+            return Finding(None)
+        found = _found(part, but, start.assume(_accepted(part, assumed)), budget)
+        if found.possible:
+            return found
+        unsure = unsure or found.possible is None
+    return Finding(None if unsure else False)
 
 
 # The same filters are asked about again and again: each against all others of a table.
@@ -132,8 +162,10 @@ def _refused(filter: Filter, assumed: Assumed) -> Condition:
     return demanded(PlainNot(filter), assumed)
 
 
-def _search(filter: Filter, but: Filter | None, waiting: list[Assumptions], steps: int) -> Finding:
+def _found(filter: Filter, but: Filter | None, start: Assumptions | None, budget: Budget) -> Finding:
+    """Searches from some assumptions on, deepest first."""
     unsure = False
+    waiting = [start] if start else []
     while waiting:
         now = waiting.pop()
         candidate = now.candidate()
@@ -145,15 +177,23 @@ def _search(filter: Filter, but: Filter | None, waiting: list[Assumptions], step
             unsure = True
             continue
         choice = min(unmet or now.choices, key=lambda one: len(one.parts))
-        steps -= len(now.choices) + len(choice.parts)
-        if steps < 0:
+        if not budget.spend(len(now.choices) + len(choice.parts)):
             return Finding(None)
         waiting += _branches(now, choice)
     return Finding(None if unsure else False)
 
 
 def _branches(now: Assumptions, choice: Choice) -> list[Assumptions]:
-    """The assumptions that make one more choice, each in its way; the way to try first comes last."""
-    rest = replace(now, choices=tuple(other for other in now.choices if other is not choice))
-    found = [rest.assume(part) for part in reversed(choice.parts)]
-    return [after for after in found if after]
+    """The assumptions that make one more choice, each in its way; the way to try first comes last.
+
+    Each way excludes those before it, so that no event is looked for twice.
+    """
+    rest: Assumptions | None = replace(now, choices=tuple(other for other in now.choices if other is not choice))
+    found: list[Assumptions] = []
+    for part in choice.parts:
+        after = rest.assume(part) if rest else None
+        if after:
+            found.insert(0, after)
+        if rest and isinstance(part, Demand):
+            rest = rest.assume(replace(part, some=not part.some))
+    return found

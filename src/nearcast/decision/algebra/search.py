@@ -111,14 +111,14 @@ class Assumptions:
 
     def assume(self, condition: Condition) -> Assumptions | None:
         """With one more condition; None if no event can meet them all."""
-        known, riddles, choices = dict(self.known), dict(self.riddles), self.choices
+        known, riddles, choices = dict(self.known), dict(self.riddles), list[Choice]()
         waiting = [condition]
         while waiting:
             match waiting.pop():
                 case Joint(parts):
                     waiting.extend(parts)
                 case Choice() as choice:
-                    choices = (*choices, choice)
+                    choices.append(choice)
                 case Riddle(atom, truths):
                     riddles[atom] = riddles.get(atom, _TRUTHS) & truths
                     if not riddles[atom]:
@@ -128,7 +128,7 @@ class Assumptions:
                     if after is None:
                         return None
                     known[demand.variable] = after
-        return Assumptions(known, riddles, choices)
+        return Assumptions(known, riddles, (*self.choices, *choices) if choices else self.choices)
 
     def candidate(self) -> Candidate | None:
         """Values that would meet what is assumed; None where they cannot be told."""

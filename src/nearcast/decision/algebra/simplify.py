@@ -17,6 +17,7 @@ from nearcast.model.values import Value, kind_of
 MANY = 64
 """Up to so many children of one node are held against each other for what is redundant."""
 
+_LISTS = (Operator.EQ, Operator.IN)
 _RANGES = (Operator.LT, Operator.LE, Operator.GT, Operator.GE)
 
 
@@ -58,8 +59,11 @@ def _in(atom: Atom, values: tuple[Value, ...]) -> Atom:
 
 def _atoms_united(children: list[Filter]) -> list[Filter]:
     """Children of an Or in which atoms about one name that one atom can say have become one."""
+    listed = _lists_united(children)
+    if len(listed) > MANY:
+        return listed
     found: list[Filter] = []
-    waiting = list(reversed(children))
+    waiting = list(reversed(listed))
     while waiting:
         child = waiting.pop()
         for at, known in enumerate(found):
@@ -71,6 +75,24 @@ def _atoms_united(children: list[Filter]) -> list[Filter]:
         else:
             found.append(child)
     return found
+
+
+def _lists_united(children: list[Filter]) -> list[Filter]:
+    """The same of equalities and lists alone, however many there are: those of a name and kinds become one list."""
+    found: dict[object, Filter | list[Atom]] = {}
+    for child in children:
+        if isinstance(child, Atom) and child.operator in _LISTS and isinstance(child.name, (str, Distance)):
+            kept = found.setdefault((child.name, frozenset(child.kinds)), [])
+            assert isinstance(kept, list)
+            kept.append(child)
+        else:
+            found[child] = child
+    return [_list(kept) if isinstance(kept, list) else kept for kept in found.values()]
+
+
+def _list(atoms: list[Atom]) -> Atom:
+    values = [value for atom in atoms for value in _literals(atom)]
+    return atoms[0] if len(atoms) == 1 else _atom(Atom(atoms[0].name, Operator.IN, _ordered(values), atoms[0].where))
 
 
 def united(one: Filter, other: Filter) -> Atom | None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from itertools import product
 
 from nearcast.decision.algebra.grids import MOMENTS, TEXTS
 from nearcast.decision.algebra.intervals import EVERYTHING, Intervals
-from nearcast.decision.algebra.patterns import Undecided, prefix_of, prefixed, shortest
-from nearcast.decision.evaluate import like as expression
+from nearcast.decision.algebra.patterns import Undecided, glue, prefix_of, prefixed, shortest
+from nearcast.decision.evaluate import satisfies
+from nearcast.model.filter import Atom, Operator
 from nearcast.model.values import time_of
 
 PIECES = 512
@@ -105,14 +107,20 @@ class Piece:
         """Whether a text is in this piece."""
         return (
             text in self.span
-            and all(expression(pattern).fullmatch(text) for pattern in self.like)
-            and not any(expression(pattern).fullmatch(text) for pattern in self.unlike)
+            and all(satisfies(_liking(pattern), text) for pattern in self.like)
+            and not any(satisfies(_liking(pattern), text) for pattern in self.unlike)
             and self.moments.allow(text)
         )
 
     def among(self) -> str | None:
         """The same, of a piece whose span is one interval of more."""
-        found = self._shortest()
+        try:
+            found = self._shortest()
+        except Undecided:
+            glued = "".join(glue(pattern) for pattern in sorted(self.like))
+            if self.has(glued):
+                return glued
+            raise
         if found is None or self.moments.allow(found):
             return found
         # Texts that name moments are short, so a long text is one that names none.
@@ -127,6 +135,12 @@ class Piece:
         if not self.like and not self.unlike and not more:
             return str(TEXTS.some(self.span))
         return shortest(*self.span.parts[0], [*sorted(self.like), *more], sorted(self.unlike))
+
+
+@lru_cache(maxsize=4096)
+def _liking(pattern: str) -> Atom:
+    """The pattern as an atom, for the plain evaluator to decide."""
+    return Atom("text", Operator.LIKE, pattern)
 
 
 def _spelled(moments: Intervals) -> Iterator[str]:
