@@ -143,3 +143,12 @@ def test_a_filter_that_never_holds_is_not_forwarded() -> None:
     assert (1, 0) == (table.measures().filters, table.measures().forwarded)
     table.remove("type = 5")
     assert "type = 5" not in table
+
+
+def test_a_neighbour_knows_equal_filters_as_one() -> None:
+    """It is withdrawn when the last of them goes."""
+    table = Table(Merging.NONE)
+    assert 1 == len(table.add("a", said("size > 3")).added)
+    assert () == table.add("b", said("size > 3")).added
+    assert () == table.remove("a").withdrawn
+    assert 1 == len(table.remove("b").withdrawn)

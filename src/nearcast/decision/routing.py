@@ -93,7 +93,8 @@ class Table:
         self._routes: dict[Route, None] = {}
         self._route_of: dict[str, Route] = {}
         self._silent: set[str] = set()
-        self._news: dict[Filter, int] = {}
+        self._copies: dict[Filter, int] = {}
+        self._before: dict[Filter, int] = {}
         self._alike: dict[Structure, dict[Route, None]] = {}
         self._nearly: dict[Shared, dict[Route, None]] = {}
         self._forwarded = np.zeros(len(self.traffic), np.int64)
@@ -134,15 +135,19 @@ class Table:
         self._settle()
         return self._change()
 
-    def _told(self, filter: Filter, by: int) -> None:
-        """Remembers that one more route, or one less, forwards a filter."""
-        self._news[filter] = self._news.get(filter, 0) + by
+    def _count_forwarded(self, route: Route, by: int) -> None:
+        """Counts a route in or out, and remembers how many routes forwarded its filter when this change began."""
+        copies = self._copies.pop(route.filter, 0)
+        self._before.setdefault(route.filter, copies)
+        if copies + by:
+            self._copies[route.filter] = copies + by
+        self._forwarded += by * route.accepts
 
     def _change(self) -> Change:
-        """What has changed since the last one."""
-        added = tuple(filter for filter, by in self._news.items() if by > 0)
-        withdrawn = tuple(filter for filter, by in self._news.items() if by < 0)
-        self._news.clear()
+        """What is different from when this change began."""
+        before, self._before = self._before, {}
+        added = tuple(filter for filter, copies in before.items() if not copies and filter in self._copies)
+        withdrawn = tuple(filter for filter, copies in before.items() if copies and filter not in self._copies)
         return Change(added, withdrawn)
 
     def _route(self, made_of: dict[str, Filter], parts: Clauses, witness: Witness | None) -> Route:
@@ -214,20 +219,18 @@ class Table:
 
     def _enter(self, route: Route) -> None:
         self._routes[route] = None
-        self._told(route.filter, 1)
         self._route_of.update(dict.fromkeys(route.members, route))
         self._alike.setdefault(route.parts.structure, {})[route] = None
         for shared in route.parts.without_one():
             self._nearly.setdefault(shared, {})[route] = None
-        self._forwarded += route.accepts
+        self._count_forwarded(route, 1)
 
     def _leave(self, route: Route) -> None:
         del self._routes[route]
-        self._told(route.filter, -1)
         _discard(self._alike, route.parts.structure, route)
         for shared in route.parts.without_one():
             _discard(self._nearly, shared, route)
-        self._forwarded -= route.accepts
+        self._count_forwarded(route, -1)
 
     def _drop(self, id: str) -> None:
         if id in self._silent:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from itertools import product
 
 from nearcast.decision.algebra.grids import MOMENTS, TEXTS
-from nearcast.decision.algebra.intervals import EVERYTHING, Intervals
+from nearcast.decision.algebra.intervals import BOTTOM, EVERYTHING, TOP, Cut, Intervals, union
 from nearcast.decision.algebra.patterns import Undecided, glue, prefix_of, prefixed, shortest
 from nearcast.decision.evaluate import satisfies
 from nearcast.model.filter import Atom, Operator
@@ -23,6 +23,9 @@ PIECES = 512
 
 _LONG = "_" * 36 + "%"
 """Texts too long to name a moment."""
+
+_SHAPE = "____-__-_____:__:__%"
+"""What every text that names a moment looks like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +117,42 @@ class Piece:
 
     def among(self) -> str | None:
         """The same, of a piece whose span is one interval of more."""
-        try:
-            found = self._shortest()
-        except Undecided:
-            glued = "".join(glue(pattern) for pattern in sorted(self.like))
-            if self.has(glued):
-                return glued
-            raise
-        if found is None or self.moments.allow(found):
-            return found
-        # Texts that name moments are short, so a long text is one that names none.
-        long = self._shortest(_LONG) if self.moments.none else None
-        spelled = (text for text in _spelled(self.moments.named) if self.has(text))
-        found = long or next(spelled, None)
-        if found is None:
-            raise Undecided
+        if not self.moments.none:
+            return self._naming()
+        found = self._shortest()
+        if found is not None and not self.moments.allow(found):
+            # Texts that name moments are short, so a long text is one that names none.
+            found = self._shortest(_LONG) or next(
+                (text for text in _spelled(self.moments.named) if self.has(text)), None
+            )
+            if found is None:
+                raise Undecided
         return found
 
+    def _naming(self) -> str | None:
+        """The same, of a piece whose texts all name moments."""
+        found = next((text for text in _spelled(self.moments.named) if self.has(text)), None)
+        if found is not None:
+            return found
+        for low, high in (self.span & _written(self.moments.named)).parts:
+            near = replace(self, span=Intervals(((low, high),)))._shortest(_SHAPE)
+            if near is not None and not self.has(near):
+                raise Undecided
+            if near is not None:
+                return near
+        return None
+
     def _shortest(self, *more: str) -> str | None:
+        """A shortest text of the span that matches as wanted, and `more` too, whatever it says of time."""
         if not self.like and not self.unlike and not more:
             return str(TEXTS.some(self.span))
-        return shortest(*self.span.parts[0], [*sorted(self.like), *more], sorted(self.unlike))
+        try:
+            return shortest(*self.span.parts[0], [*sorted(self.like), *more], sorted(self.unlike))
+        except Undecided:
+            glued = "".join(glue(pattern) for pattern in sorted(self.like))
+            if not more and self.has(glued):
+                return glued
+            raise
 
 
 @lru_cache(maxsize=4096)
@@ -144,11 +162,33 @@ def _liking(pattern: str) -> Atom:
 
 
 def _spelled(moments: Intervals) -> Iterator[str]:
-    """Some moments of a set, as texts."""
+    """Some moments of a set, as texts of several forms and zones."""
     for part in moments.parts:
         moment: datetime = MOMENTS.within(*part)
-        for text in (moment.isoformat(), moment.isoformat(sep=" ")):
-            yield from (text.replace("+00:00", "Z"), text, text.replace("+00:00", ""))
+        for hours in _ZONES:
+            try:
+                local = moment.astimezone(timezone(timedelta(hours=hours)))
+            except OverflowError:
+                continue
+            for text in (local.isoformat(), local.isoformat(sep=" ")):
+                yield from (text,) if hours else (text.replace("+00:00", "Z"), text, text.replace("+00:00", ""))
+
+
+def _written(moments: Intervals) -> Intervals:
+    """Intervals that hold every text that names one of these moments: in any zone its date is a day off at most."""
+    return union(_days(*part) for part in moments.parts)
+
+
+def _days(low: Cut, high: Cut) -> tuple[Cut, Cut]:
+    first = datetime.min if low == BOTTOM else low[1].replace(tzinfo=None)
+    last = datetime.max if high == TOP else high[1].replace(tzinfo=None)
+    begin = first - _DAY if first - datetime.min > _DAY else datetime.min
+    end = last + 2 * _DAY if datetime.max - last > 2 * _DAY else None
+    return (0, f"{begin:%Y-%m-%d}".zfill(10), 0), (0, f"{end:%Y-%m-%d}".zfill(10) if end else ":", 0)
+
+
+_DAY = timedelta(days=1)
+_ZONES = (0, *range(1, 15), *range(-1, -13, -1))
 
 
 Texts = tuple[Piece, ...]
