@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nearcast.decision.algebra.demands import NOTHING_ASSUMED, Assumed
+from nearcast.decision.algebra.demands import Assumed
 from nearcast.decision.algebra.questions import find
 from nearcast.errors import Fault
 from nearcast.language import cql2
@@ -90,19 +90,28 @@ def never_holding(
         yield from _contradictions(filter)
 
 
-def _contradictions(node: Filter) -> Iterator[Fault]:
-    """The parts that no event can satisfy, the largest ones; and those for which an attribute would have to repeat."""
+def _contradictions(node: Filter, possible: bool = False) -> Iterator[Fault]:
+    """The parts that no event can satisfy, the largest ones; and those for which an attribute would have to repeat.
+
+    `possible`: the part as a whole is known to hold for some event, which says nothing of its alternatives.
+    """
     if isinstance(node, Atom) or _independent(node):
         return
-    for assumed, advice in (
-        (NOTHING_ASSUMED, "its atoms exclude one another"),
-        (Assumed(single=True), "only an event in which an attribute has several values could satisfy all of it"),
-    ):
-        if find(node, assumed, QUICK).possible is False:
-            yield Fault("conditions that can hold together", _shown(node), next(atoms(node)).where, advice)
-            return
+    advice = "" if possible else _exclusion(node)
+    if advice:
+        yield Fault("conditions that can hold together", _shown(node), next(atoms(node)).where, advice)
+        return
     for child in node.children if isinstance(node, (And, Or)) else ():
-        yield from _contradictions(child)
+        yield from _contradictions(child, possible=isinstance(node, And))
+
+
+def _exclusion(node: Filter) -> str:
+    """Why a part can never hold, or only where attributes repeat; empty if it can."""
+    if find(node, Assumed(single=True), QUICK).possible is not False:
+        return ""
+    if find(node, steps=QUICK).possible is False:
+        return "its atoms exclude one another"
+    return "only an event in which an attribute has several values could satisfy all of it"
 
 
 def _independent(node: Filter) -> bool:
@@ -125,7 +134,15 @@ def _reason(atom: Atom, types: frozenset[str] | None) -> str:
         texts = [value for value in values if isinstance(value, str)]
         if texts and not types.intersection(texts):
             return "no channel takes this type"
-    return _clash(atom, values) or ("" if find(atom, steps=QUICK).possible is not False else _why(atom, values))
+    return _clash(atom, values) or (_why(atom, values) if _is_impossible(atom, values) else "")
+
+
+def _is_impossible(atom: Atom, values: tuple[Value, ...]) -> bool:
+    """Whether no event satisfies an atom. Most are not asked: their own literal satisfies them, or one beyond it."""
+    held = atom.operator in (Operator.EQ, Operator.NE, Operator.LE, Operator.GE, Operator.IN, Operator.LIKE)
+    beyond = atom.operator in (Operator.LT, Operator.GT) and kind_of(values[0]) == "number"
+    plain = isinstance(atom.name, str) and (held or beyond)
+    return not plain and find(atom, steps=QUICK).possible is False
 
 
 def _why(atom: Atom, values: tuple[Value, ...]) -> str:
