@@ -148,6 +148,9 @@ EXAMPLES = [
     ("type = 5", "size = 1", "EMPTY", "EMPTY"),
     ("distance(user('a'), this) <= 5", "distance(user('a'), this) <= 10", "SUBSET", "SUBSET"),
     ("distance(user('a'), this) <= 5", "distance(user('a'), this) > 5", "EMPTY", "EMPTY"),
+    ("S_DWITHIN(this, POINT(11 48), 500)", "S_DWITHIN(this, POINT(11 48), 600)", "SUBSET", "SUBSET"),
+    ("S_DWITHIN(this, POINT(11 48), 500)", "S_DWITHIN(this, POINT(12 48), 500)", "UNKNOWN", "UNKNOWN"),
+    ("S_DWITHIN(this, POINT(11 48), 500)", "distance(user('a'), this) > 9", "INTERSECT", "INTERSECT"),
     ("distance(uform(), this) <= 5", "distance(uform(), this) > 5", "UNKNOWN", "UNKNOWN"),
     ("count(uform()) > 3", "count(uform()) >= 4", "EQUAL", "EQUAL"),
 ]

@@ -105,8 +105,9 @@ def _event(witness: Witness) -> dict[str, Any]:
         there = data.get(name)
         shown = str(value) if value != value else value
         data[name] = shown if there is None else [*(there if isinstance(there, list) else [there]), shown]
+    if event.place:
+        data["place"] = [event.place.x, event.place.y]
     if witness.users:
-        data["place"] = [0.0, 0.0]
         data["users"] = {user: [place.x, place.y] for user, place in witness.users}
     return data
 
@@ -117,9 +118,10 @@ def _text(witness: Witness) -> str:
     own = (("id", event.id), ("type", event.type), ("source", event.source))
     told = [(name, value) for name, value in own if value != USUAL[name]]
     parts = [f"{name} = {_literal(value)}" for name, value in (*told, *event.attributes)]
-    parts += [f"{user} at {place.x:g}, {place.y:g}" for user, place in witness.users]
-    return ", ".join([*parts, *(["the event at 0, 0"] if witness.users else [])]) or "any other event"
+    places = [("the event", event.place), *witness.users] if event.place else []
+    parts += [f"{name} at {place.x:.6g}, {place.y:.6g}" for name, place in places if place]
+    return ", ".join(parts) or "any other event"
 
 
 def _literal(value: Value) -> str:
-    return repr(value) if isinstance(value, (str, int, float)) else str(value)
+    return repr(value) if isinstance(value, (str, int, float)) else value.isoformat()

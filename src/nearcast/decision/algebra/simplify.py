@@ -9,13 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
 from nearcast.decision.algebra.patterns import Undecided
-from nearcast.decision.algebra.questions import covers
+from nearcast.decision.algebra.questions import find
 from nearcast.decision.algebra.value_sets import Values, satisfying
 from nearcast.model.filter import And, Atom, Distance, Filter, Not, Operator, Or, PlainNot, atoms
 from nearcast.model.values import Value, kind_of
 
 MANY = 64
 """Up to so many children of one node are held against each other for what is redundant."""
+
+QUICK = 5_000
+"""How many steps one look for what is redundant may take."""
 
 _LISTS = (Operator.EQ, Operator.IN)
 _RANGES = (Operator.LT, Operator.LE, Operator.GT, Operator.GE)
@@ -169,8 +172,12 @@ def redundant(kind: type[And] | type[Or], child: Filter, rest: list[Filter]) -> 
     others = rest[0] if len(rest) == 1 else kind(tuple(rest))
     # TRUE alike, and FALSE alike: of a third value nothing is left to say.
     if kind is And:
-        return bool(covers(child, others) and covers(Not(others), Not(child)))
-    return bool(covers(others, child) and covers(Not(child), Not(others)))
+        return _covers(child, others) and _covers(Not(others), Not(child))
+    return _covers(others, child) and _covers(Not(child), Not(others))
+
+
+def _covers(wide: Filter, narrow: Filter) -> bool:
+    return find(narrow, but=wide, steps=QUICK).possible is False
 
 
 def _size(filter: Filter) -> int:

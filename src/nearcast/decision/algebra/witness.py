@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nearcast.decision.algebra.search import USUAL, Candidate
 from nearcast.decision.evaluate import truth
+from nearcast.decision.location import WGS84
 from nearcast.model.event import Event
 from nearcast.model.filter import Distance, Filter, This, User
 from nearcast.model.place import Place
@@ -33,27 +34,43 @@ def witness(candidate: Candidate, filter: Filter, but: Filter | None = None) -> 
     """The witness that a candidate describes, if the evaluator finds `filter` TRUE of it and `but` not; else None."""
     own = dict(USUAL)
     attributes: list[tuple[str, Value]] = []
-    users: dict[str, Place] = {}
+    apart: dict[Distance, float] = {}
     for variable, values in candidate.values.items():
         name = variable.name
-        if isinstance(name, str):
-            if name in USUAL:
-                own[name] = values[0]
-            else:
-                attributes += [(name, value) for value in values]
-        elif isinstance(name, Distance) and values:
-            users.update(_users(name, float(values[0])))  # type: ignore[arg-type]
-    origin = Place("planar", 0.0, 0.0) if users else None
-    found = Witness(_event(own, attributes, origin), tuple(users.items()))
+        if isinstance(name, str) and name in USUAL:
+            own[name] = values[0]
+        elif isinstance(name, str):
+            attributes += [(name, value) for value in values]
+        elif isinstance(name, Distance) and values and isinstance(values[0], (int, float)):
+            apart[name] = float(values[0])
+    place, users = _places(apart)
+    found = Witness(_event(own, attributes, place), tuple(users.items()))
     refused = but is None or truth(but, found.event, found) is not True
     return found if refused and truth(filter, found.event, found) is True else None
 
 
-def _users(term: Distance, metres: float) -> Iterable[tuple[str, Place]]:
-    """A user that is so far from the event, which stands at the origin."""
-    for here, there in ((term.a, term.b), (term.b, term.a)):
-        if isinstance(here, User) and isinstance(there, This):
-            yield here.name, Place("planar", metres, 0.0)
+def _places(apart: Mapping[Distance, float]) -> tuple[Place | None, dict[str, Place]]:
+    """Where the event and users are, such that distances between them, or to one point, are as wanted."""
+    place = Place("planar", 0.0, 0.0) if apart else None
+    for term, metres in apart.items():
+        point = next((side for side in (term.a, term.b) if isinstance(side, Place)), None)
+        if point and This() in (term.a, term.b):
+            place = _beside(point, metres)
+    users = {
+        here.name: _beside(place, metres)
+        for term, metres in apart.items()
+        for here, there in ((term.a, term.b), (term.b, term.a))
+        if isinstance(here, User) and isinstance(there, This) and place
+    }
+    return place, users
+
+
+def _beside(place: Place, metres: float) -> Place:
+    """A place so far from another one, to the east; up to rounding, which is for the evaluator to judge."""
+    if place.coordinates == "planar":
+        return Place("planar", place.x + metres, place.y)
+    x, y, _ = WGS84.fwd(place.x, place.y, 90.0, metres)
+    return Place("geographic", float(x), float(y))
 
 
 def _event(own: dict[str, Value], attributes: list[tuple[str, Value]], place: Place | None) -> Event:
