@@ -41,12 +41,14 @@ class Merging(StrEnum):
 class Route:
     """A forwarded filter and the filters it stands for: those it is made of, and those that are covered by it.
 
-    `needs`: attributes without which it holds for no event; `flags`: which events of the traffic each clause selects.
+    `carries`: the attributes of its witness; `needs`: those without which it holds for no event; `flags`: which events
+    of the traffic each clause selects.
     """
 
     parts: Clauses
     filter: Filter
     witness: Witness | None
+    carries: frozenset[str]
     needs: frozenset[str]
     flags: dict[object, Flags]
     made_of: dict[str, Filter]
@@ -124,6 +126,7 @@ class Table:
         if possible.possible is False:
             self._silent.add(id)
         else:
+            # Counted before it is placed: what it selects is no waste of a route it may merge into.
             self._count_selected(filter, 1)
             self._place(self._route({id: filter}, clauses(filter), possible.witness))
         self._settle()
@@ -152,7 +155,8 @@ class Table:
 
     def _route(self, made_of: dict[str, Filter], parts: Clauses, witness: Witness | None) -> Route:
         flags = {about: self.traffic.selects(clause) for about, clause in parts.parts}
-        return Route(parts, parts.filter(), witness, frozenset(_needed(parts)), flags, made_of)
+        carries = frozenset(name for name, _ in witness.event.attributes) if witness else frozenset()
+        return Route(parts, parts.filter(), witness, carries, frozenset(_needed(parts)), flags, made_of)
 
     def _place(self, route: Route) -> None:
         """Finds the place of a route that is in no table yet: behind another, before others, merged, or beside."""
@@ -167,6 +171,7 @@ class Table:
             return None
         wider = next(self._covering(route), None)
         if wider:
+            # Nothing to tell: neighbours send already what it wants.
             wider.hides.update(route.members)
             self._route_of.update(dict.fromkeys(route.members, wider))
             return None
@@ -195,10 +200,12 @@ class Table:
         """(a route of the table, what it and this one become merged), the best first."""
         if self.merging in (Merging.PERFECT, Merging.IMPERFECT):
             for shared in route.parts.without_one():
+                # Found by what they share, not by trying all.
                 for other in self._nearly.get(shared, ()):
                     yield from self._together(other, route, perfect=True)
         if self.merging is Merging.IMPERFECT:
             alike = self._alike.get(route.parts.structure, ())
+            # The traffic's flags of clauses tell what a merge would waste; the merged filter is made for the best only.
             ranked = sorted(((self._kept(other, route), other) for other in alike), key=lambda one: -one[0])
             for share, other in ranked:
                 if share < self.precision:
@@ -239,6 +246,7 @@ class Table:
         route = self._route_of.pop(id)
         hidden = route.hides.pop(id, None)
         self._count_selected(hidden or route.made_of[id], -1)
+        # A hidden filter goes unnoticed; one that the route is made of leaves it too wide, so it is made anew.
         if hidden is None:
             del route.made_of[id]
             self._dissolve(route)
@@ -254,6 +262,7 @@ class Table:
         while self._share(self._forwarded) < self.precision:
             wasted = {route: int((route.accepts & (self._selected == 0)).sum()) for route in self._routes}
             worst = max(wasted, key=lambda route: wasted[route])
+            # Cannot be, but a loop that waits for rounding would be worse.
             if not wasted[worst]:
                 return
             self._dissolve(worst)
@@ -282,8 +291,7 @@ def _may_cover(wide: Route, narrow: Route) -> bool:
     found = narrow.witness
     if found is None:
         return True
-    carried = {name for name, _ in found.event.attributes}
-    return wide.needs <= carried and truth(wide.filter, found.event, found) is True
+    return wide.needs <= narrow.carries and truth(wide.filter, found.event, found) is True
 
 
 def _discard(index: dict[Key, dict[Route, None]], key: Key, route: Route) -> None:

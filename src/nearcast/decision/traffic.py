@@ -47,6 +47,7 @@ class Traffic:
 
     def _atom(self, atom: Atom) -> tuple[Flags, Flags]:
         if atom not in self._known:
+            # Rather start anew than keep an order of use: filters of one time share atoms, those of another do not.
             if len(self._known) >= KEPT:
                 self._known.clear()
             self._known[atom] = self._values(atom) if isinstance(atom.name, str) else self._each(atom)
@@ -62,6 +63,7 @@ class Traffic:
         if atom.operator is Operator.IS_NULL:
             there = self._any(rows)
             return ~there, there
+        # Thousands of events have few different values; numbers go through at once where doubles are exact.
         holding, comparable = _numbers(atom, values) or _singly(atom, values)
         holds = self._any(rows[holding[numbers]])
         return holds, self._any(rows[comparable[numbers]]) & ~holds

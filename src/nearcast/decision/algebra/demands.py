@@ -110,10 +110,12 @@ def _united(parts: list[Condition], joint: bool) -> list[Condition]:
             together.setdefault(part.variable, []).append(part.values)
         else:
             rest.append(part)
+    # Some of A and some of B is no demand on their intersection: two values may do it.
     for variable, sets in together.items():
         try:
             rest.append(Demand(variable, united(sets), not joint))
         except Undecided:
+            # Too many patterns for one set: they stay apart, which is as right and only slower.
             rest += [Demand(variable, values, not joint) for values in sets]
     return rest
 
@@ -127,6 +129,7 @@ def _literal(atom: Atom, wanted: Wanted, assumed: Assumed) -> Condition:
         return Demand(variable, variable.domain, not wanted.holds(True))
     try:
         holding, comparable = (values & variable.domain for values in satisfying(atom, variable.whole))
+        # With one value at most, FALSE is simply: a value that compares and does not satisfy.
         if variable.single and wanted in (Wanted.FALSE, Wanted.NOT_FALSE):
             return Demand(variable, comparable - holding, wanted is Wanted.FALSE)
     except Undecided:
@@ -137,6 +140,7 @@ def _literal(atom: Atom, wanted: Wanted, assumed: Assumed) -> Condition:
             return some
         case Wanted.NOT_TRUE:
             return none
+        # No value satisfies, and one at least compares: else it would be UNKNOWN.
         case Wanted.FALSE:
             return join(True, [Demand(variable, comparable, True), none])
     return join(False, [some, Demand(variable, comparable, False)])
@@ -158,15 +162,18 @@ def _variable(atom: Atom, assumed: Assumed) -> Variable | None:
     name = atom.name
     if atom.operator not in _KNOWN:
         return None
+    # By exact type: whatever else an atom may be about is not known here, and is a riddle.
     if type(name) is str:
         return _named(name, assumed)
     if atom.operator is Operator.IS_NULL:
         return None
     if type(name) is Distance:
         # From either end it should be the same, but on the ellipsoid that is true up to rounding only.
+        # Between two single places there is one distance at most; with entities on a side there may be many.
         several = isinstance(name.a, Entities) or isinstance(name.b, Entities)
         return Variable(name, Values(numbers=_from_zero(), nan=True), single=not several)
     if type(name) is Count:
+        # Without a centre there is always a count; around a place that nobody knows there is none.
         alone = name.around is None or name.within is None
         return Variable(name, Values(numbers=_from_zero(whole=True)), single=True, required=alone, whole=True)
     return None

@@ -68,6 +68,7 @@ def next_number(value: float) -> float:
         double = float(value)
     except OverflowError:
         return math.floor(value) + 1
+    # Rounding to a double may go up or down; only above counts.
     if double <= value:
         double = math.nextafter(double, math.inf)
     return min(double, math.floor(value) + 1)
@@ -80,6 +81,7 @@ def _number_within(low: Cut, high: Cut) -> float:
         return -math.inf if high[1] == -math.inf else math.floor(high[1]) - 1
     if low[1] == math.inf:
         return math.inf
+    # For people: 6 rather than 5.000000000000001 as an example of more than 5.
     whole = math.ceil(low[1])
     return whole if (0, whole, 0) < high else low[1]
 
@@ -108,6 +110,7 @@ def _text_within(low: Cut, high: Cut) -> str:
     if low == BOTTOM:
         return "a" if high > (0, "a", 0) else ""
     least = str(low[1])
+    # The text right after 'a' is 'a' and a zero character, which nobody wants to see.
     readable = least[:-1] + "a"
     return readable if least.endswith("\0") and (0, readable, 0) < high else least
 

@@ -44,6 +44,7 @@ class Intervals:
             low, high = max(a[0], b[0]), min(a[1], b[1])
             if low < high:
                 found.append((low, high))
+            # Whichever ends first cannot meet anything further.
             if a[1] < b[1]:
                 a = next(mine, None)
             else:
@@ -65,6 +66,7 @@ def union(parts: Iterable[tuple[Cut, Cut]]) -> Intervals:
     for low, high in sorted(parts):
         if low >= high:
             continue
+        # Touching intervals become one, so that equal sets look equal.
         if found and low <= found[-1][1]:
             found[-1] = (found[-1][0], max(found[-1][1], high))
         else:

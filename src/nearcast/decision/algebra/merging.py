@@ -56,6 +56,7 @@ def clauses(filter: Filter) -> Clauses:
 def _about(filter: Filter) -> object:
     """The attribute and the kinds of values that a clause is about; of several attributes the clause itself."""
     names = {atom.name for atom in atoms(filter)}
+    # Such a clause can only be shared as it is; a disjunction of two of them would not be one clause.
     if len(names) > 1:
         return filter
     return names.pop(), frozenset(kind for atom in atoms(filter) for kind in atom.kinds)
@@ -66,6 +67,7 @@ def merge(first: Filter, second: Filter, perfect: bool = True) -> Filter | None:
 
     Where one covers the other it is that one.
     """
+    # Covering first: a merge of a filter with one it covers would only be longer.
     if covers(first, second):
         return first
     if covers(second, first):
@@ -80,6 +82,8 @@ def merged(first: Clauses, second: Clauses, perfect: bool) -> Clauses | None:
     if first.structure != second.structure:
         return None
     differing = [about for about, clause in first.parts if clause != theirs[about]]
+    # (A and X) or (A and Y) is A and (X or Y), also with three truths and repeated names. With two clauses
+    # differing the disjunctions also accept what mixes them.
     if perfect and len(differing) > 1:
         return None
     return Clauses(

@@ -72,6 +72,7 @@ def shortest(low: Cut, high: Cut, like: Sequence[str], unlike: Sequence[str]) ->
     Raises `Undecided` where the joint automaton is too large.
     """
     walk = _Walk(low, high, [_Automaton(parsed(pattern)) for pattern in (*like, *unlike)], len(like))
+    # The work of a state grows with the patterns, and so would the time without this.
     most = STATES // (1 + len(walk.patterns))
     seen = {walk.start}
     waiting = deque([(walk.start, "")])
@@ -133,15 +134,18 @@ class _Walk:
     def step(self, state: State, character: str) -> State | None:
         """The state after one more character; None if no text that goes on so is wanted."""
         low, high = state[0], state[1]
+        # Still on the lower bound's own characters: below it there is no way back, above it no more to watch.
         if low >= 0 and self.low is not None:
             if character < self.low[low]:
                 return None
             low = low + 1 if character == self.low[low] and low + 1 < len(self.low) else -1
+        # The upper bound is not in the interval: having all its characters is too far already.
         if high >= 0 and self.high is not None:
             if character > self.high[high] or (character == self.high[high] and high + 1 == len(self.high)):
                 return None
             high = high + 1 if character == self.high[high] else -1
         sets = [pattern.step(bits, character) for bits, pattern in zip(state[2:], self.patterns, strict=True)]
+        # A pattern that must match and has no offset left never will; one that must not is welcome to fail.
         return (low, high, *sets) if all(sets[: self.wanted]) else None
 
 
@@ -149,6 +153,7 @@ def _classes(told_apart: set[str]) -> list[str]:
     """One character of each class: those told apart, and one between any two of them; pleasant ones first."""
     found = [character for character in _PLEASANT if character not in told_apart][:1]
     points = [-1, *sorted(ord(character) for character in told_apart), _LAST + 1]
+    # Between two characters that are told apart, one stands for all: they behave alike everywhere.
     for below, above in pairwise(points):
         if below + 1 < above:
             found.append(_between(below, above))

@@ -64,6 +64,7 @@ def compare(first: Filter, second: Filter, assumed: Assumed = NOTHING_ASSUMED) -
 
 
 def _relation(within: Truth, covers: Truth, meet: Truth) -> Relation:
+    # First of all: two filters of which one never holds would be SUBSET too, and nobody means that.
     if meet is False:
         return Relation.EMPTY
     if within and covers:
@@ -132,6 +133,7 @@ def find(filter: Filter, assumed: Assumed = NOTHING_ASSUMED, steps: int = STEPS,
         known = set(but.children) if isinstance(but, Or) else {but}
         parts = filter.children if isinstance(filter, Or) else (filter,)
         asked = [part for part in parts if part not in known]
+        # What `but` excludes is the same for every part, so it is assumed once.
         start = Assumptions().assume(_refused(but, assumed)) if asked else None
         return _first(asked, but, start, assumed, budget) if start else Finding(False)
     except Undecided:
@@ -169,13 +171,16 @@ def _found(filter: Filter, but: Filter | None, start: Assumptions | None, budget
     while waiting:
         now = waiting.pop()
         candidate = now.candidate()
+        # The candidate is made from what is certain; choices that it happens to meet need no branch.
         unmet = [choice for choice in now.choices if not candidate or not candidate.meets(choice)]
         found = witness(candidate, filter, but) if candidate and not unmet else None
         if found:
             return Finding(True, found)
+        # Nothing is left to choose and still the evaluator does not agree: what is not known here decides it.
         if not now.choices:
             unsure = True
             continue
+        # The fewest ways first: that is where contradictions show soonest.
         choice = min(unmet or now.choices, key=lambda one: len(one.parts))
         if not budget.spend(len(now.choices) + len(choice.parts)):
             return Finding(None)
@@ -194,6 +199,7 @@ def _branches(now: Assumptions, choice: Choice) -> list[Assumptions]:
         after = rest.assume(part) if rest else None
         if after:
             found.insert(0, after)
+        # Only a single demand has a negation that is one demand again.
         if rest and isinstance(part, Demand):
             rest = rest.assume(replace(part, some=not part.some))
     return found

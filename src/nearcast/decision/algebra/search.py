@@ -39,7 +39,9 @@ class Known:
             after = replace(self, some=(self.some[0] & demand.values,))
         else:
             after = replace(self, some=(*self.some, demand.values))
+        # A set more that is excluded may empty any of the sets; a set more of which some must be, only itself.
         fresh = after.some[-1:] if demand.some else after.some
+        # Where nothing is demanded of a variable that always has a value, that value must still lie somewhere.
         must = fresh or ((demand.variable.domain,) if demand.variable.required else ())
         return after if all(_possible(values, after.none) for values in must) else None
 
@@ -64,6 +66,7 @@ class Candidate:
             case Demand(variable, values, some):
                 return some == any(value in values for value in self._of(variable))
             case Riddle(atom, truths):
+                # What is left open may turn out as any truth, so all of them have to do.
                 return self.riddles.get(atom, _TRUTHS) <= truths
             case Joint(parts):
                 return all(self.meets(part) for part in parts)
@@ -77,6 +80,7 @@ class Candidate:
 def _chosen(variable: Variable, known: Known) -> tuple[Value, ...]:
     """Values of a variable that meet what is assumed of it. Raises `Undecided`."""
     if not known.some and variable.required:
+        # A readable event rather than one with the least text there is.
         usual = USUAL.get(str(variable.name), 0)
         if usual not in known.none:
             return (usual,)
@@ -89,6 +93,7 @@ def _chosen(variable: Variable, known: Known) -> tuple[Value, ...]:
 
 def _shared(known: Known) -> Value | None:
     """One value that is in every set of which some must be, if it is easily found: a plainer event than several."""
+    # Each set may have a value of its own, for names repeat; but then the example surprises whoever reads it.
     if len(known.some) < 2:
         return None
     try:
@@ -117,6 +122,7 @@ class Assumptions:
             match waiting.pop():
                 case Joint(parts):
                     waiting.extend(parts)
+                # Choices wait: most are met by what the rest demands, and are never branched on.
                 case Choice() as choice:
                     choices.append(choice)
                 case Riddle(atom, truths):

@@ -38,6 +38,7 @@ def joined(kind: type[And] | type[Or], children: Sequence[Filter]) -> Filter:
     """Simple children under one connective, simplified: flat, each once, none redundant."""
     flat = [inner for child in children for inner in (child.children if isinstance(child, kind) else (child,))]
     once = list(dict.fromkeys(flat))
+    # Not under And: two atoms about a name may hold for two of its values.
     if kind is Or:
         once = _atoms_united(once)
     if len(once) <= MANY:
@@ -73,6 +74,7 @@ def _atoms_united(children: list[Filter]) -> list[Filter]:
             whole = united(known, child)
             if whole:
                 del found[at]
+                # What two have become may join with one that was passed over before.
                 waiting.append(whole)
                 break
         else:
@@ -111,6 +113,7 @@ def united(one: Filter, other: Filter) -> Atom | None:
     try:
         holding, comparable = satisfying(one)
         more, compared = satisfying(other)
+        # Of unequal kinds a union would be FALSE where the two are UNKNOWN.
         return _saying(one, other, holding | more) if comparable == compared else None
     except Undecided:
         return None
@@ -120,6 +123,7 @@ def _saying(one: Atom, other: Atom, values: Values) -> Atom | None:
     """An atom about the same name, of the literals of two, that exactly these values satisfy."""
     if {one.operator, other.operator} <= {Operator.EQ, Operator.IN}:
         return _atom(Atom(one.name, Operator.IN, _ordered((*_literals(one), *_literals(other))), one.where))
+    # Equal sets have equal intervals, so a look at the few atoms that could be meant is enough.
     for candidate in (one, other, *_candidates(one, other)):
         if satisfying(candidate)[0] == values:
             return candidate
@@ -154,6 +158,7 @@ def _literals(atom: Atom) -> tuple[Value, ...]:
 def _needed(kind: type[And] | type[Or], children: list[Filter]) -> list[Filter]:
     """The children without those that, given the others, make no difference."""
     kept = list(children)
+    # The longest first: of two that say the same the shorter stays.
     for child in sorted(children, key=_size, reverse=True):
         # What is about other names than all the rest hardly follows from it: that is not worth the asking.
         rest = [other for other in kept if other is not child]

@@ -76,6 +76,7 @@ class Piece:
 
     def outside(self) -> Iterator[Piece]:
         """The pieces of everything else."""
+        # Not (A and B and C) is not A, or not B, or not C: a piece for each.
         if self.span != EVERYTHING:
             yield Piece(~self.span)
         for pattern in sorted(self.like):
@@ -87,6 +88,7 @@ class Piece:
 
     def some(self) -> str | None:
         """A text of this piece, None if there is none. Raises `Undecided`."""
+        # One interval after the other: a text in a later one settles it, though an earlier one is undecided.
         unsure = False
         for low, high in self.span.parts:
             part = replace(self, span=Intervals(((low, high),)))
@@ -131,10 +133,13 @@ class Piece:
 
     def _naming(self) -> str | None:
         """The same, of a piece whose texts all name moments."""
+        # Spelling some moments is cheaper than walking automata, and mostly enough.
         found = next((text for text in _spelled(self.moments.named) if self.has(text)), None)
         if found is not None:
             return found
         for low, high in (self.span & _written(self.moments.named)).parts:
+            # The date's ten characters sort as time does, so moments bound the text; what is left has the right
+            # shape and day, but need not be one of the moments.
             near = replace(self, span=Intervals(((low, high),)))._shortest(_SHAPE)
             if near is not None and not self.has(near):
                 raise Undecided
@@ -149,6 +154,7 @@ class Piece:
         try:
             return shortest(*self.span.parts[0], [*sorted(self.like), *more], sorted(self.unlike))
         except Undecided:
+            # Patterns that ask for parts anywhere are met by the parts one after the other.
             glued = "".join(glue(pattern) for pattern in sorted(self.like))
             if not more and self.has(glued):
                 return glued
@@ -183,6 +189,7 @@ def _days(low: Cut, high: Cut) -> tuple[Cut, Cut]:
     first = datetime.min if low == BOTTOM else low[1].replace(tzinfo=None)
     last = datetime.max if high == TOP else high[1].replace(tzinfo=None)
     begin = first - _DAY if first - datetime.min > _DAY else datetime.min
+    # One day for the zone, one because the interval ends before the last day does.
     end = last + 2 * _DAY if datetime.max - last > 2 * _DAY else None
     return (0, f"{begin:%Y-%m-%d}".zfill(10), 0), (0, f"{end:%Y-%m-%d}".zfill(10) if end else ":", 0)
 
@@ -201,6 +208,7 @@ def joined(pieces: Iterable[Piece]) -> Texts:
     """A union without what is plainly empty; pieces that differ in one respect become one. Raises `Undecided`."""
     spans: dict[tuple[object, ...], Piece] = {}
     for piece in pieces:
+        # Intervals under equal conditions are one interval set; a list of thousands of literals is one piece.
         if piece:
             key = (piece.like, piece.unlike, piece.moments)
             there = spans.get(key)

@@ -62,6 +62,7 @@ class Values:
             self.nan and not other.nan,
             self.booleans - other.booleans,
             self.moments - other.moments,
+            # Complements of texts are dear, and most sets hold none.
             both(self.texts, others(other.texts)) if self.texts and other.texts else self.texts,
         )
 
@@ -117,6 +118,7 @@ def satisfying(atom: Atom, whole: bool = False) -> tuple[Values, Values]:
             return _any_of(atom.value, whole)  # type: ignore[arg-type]
         case Operator.BETWEEN:
             low, high = atom.value  # type: ignore[misc, str-unpack]
+            # Both bounds must compare: of two kinds only a text that names a moment does.
             above, below = _compared(Operator.GE, low, whole), _compared(Operator.LE, high, whole)
             return above[0] & below[0], above[1] & below[1]
         case Operator.LIKE:

@@ -43,6 +43,7 @@ def witness(candidate: Candidate, filter: Filter, but: Filter | None = None) -> 
             attributes += [(name, value) for value in values]
         elif isinstance(name, Distance) and values and isinstance(values[0], (int, float)):
             apart[name] = float(values[0])
+    # Counts, and distances to entities, are left as they come: the evaluator says whether it is a witness anyway.
     place, users = _places(apart)
     found = Witness(_event(own, attributes, place), tuple(users.items()))
     refused = but is None or truth(but, found.event, found) is not True
