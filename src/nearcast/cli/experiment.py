@@ -46,10 +46,12 @@ def command() -> None:
 )
 @click.option(
     "--precision",
-    default=PAPER.precision,
+    "precisions",
+    multiple=True,
+    default=PAPER.precisions,
     show_default=True,
-    type=click.FloatRange(0, 1),
-    help="What merging keeps, in the variant that looks.",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Merge as long as it is kept; may be given several times.",
 )
 @click.option(
     "--operators",
@@ -70,7 +72,7 @@ def merging(
     subscriptions: int,
     replications: int,
     attributes: tuple[int, ...],
-    precision: float,
+    precisions: tuple[float, ...],
     operators: Literal["ranges", "all"],
     seed: int,
     as_json: bool,
@@ -83,7 +85,13 @@ def merging(
     minutes in the paper's size.
     """
     setting = Setting(
-        schemas, subscriptions, replications, tuple(dict.fromkeys(attributes)), precision, operators, seed=seed
+        schemas,
+        subscriptions,
+        replications,
+        tuple(dict.fromkeys(attributes)),
+        tuple(sorted(set(precisions), reverse=True)),
+        operators,
+        seed=seed,
     )
     with progress("filling tables", setting.rounds) as advance:
         summaries = summarized(list(run(setting, advance)))

@@ -11,7 +11,6 @@ WIDTH, HEIGHT = 300, 190
 """Of one panel's drawing, in pixels; around it is room for title and labels."""
 
 LEFT, RIGHT, ABOVE, BELOW = 56, 12, 34, 30
-COLOURS = ("#8c8c8c", "#4e79a7", "#59a14f", "#e15759", "#f2a93b", "#76518f")
 TICKS = 4
 
 
@@ -36,8 +35,8 @@ class Panel:
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
-def chart(title: str, series: Sequence[str], panels: Sequence[Panel], columns: int = 3, note: str = "") -> str:
-    """An SVG document: the panels in rows under a title and a legend, a note beneath."""
+def chart(title: str, series: dict[str, str], panels: Sequence[Panel], columns: int = 3, note: str = "") -> str:
+    """An SVG document: the panels in rows under a title and a legend, a note beneath. `series`: colours by name."""
     wide, high = WIDTH + LEFT + RIGHT, HEIGHT + ABOVE + BELOW
     rows = math.ceil(len(panels) / columns)
     width, height = columns * wide, 60 + rows * high + 30
@@ -49,19 +48,19 @@ def chart(title: str, series: Sequence[str], panels: Sequence[Panel], columns: i
     ]
     for number, panel in enumerate(panels):
         x, y = number % columns * wide + LEFT, 60 + number // columns * high + ABOVE
-        parts += [f'<g transform="translate({x} {y})">', *_panel(panel), "</g>"]
+        parts += [f'<g transform="translate({x} {y})">', *_panel(panel, [*series.values()]), "</g>"]
     return "\n".join([*parts, _text(12, height - 12, note, fill="#555"), "</svg>\n"])
 
 
-def _legend(series: Sequence[str]) -> Iterator[str]:
+def _legend(series: dict[str, str]) -> Iterator[str]:
     x = 12
-    for name, colour in zip(series, COLOURS, strict=False):
+    for name, colour in series.items():
         yield f'<rect x="{x}" y="36" width="12" height="12" fill="{colour}"/>'
         yield _text(x + 17, 47, name)
         x += 34 + 7 * len(name)
 
 
-def _panel(panel: Panel) -> Iterator[str]:
+def _panel(panel: Panel, colours: Sequence[str]) -> Iterator[str]:
     top = panel.highest or _rounded_up(max(bar.height + bar.spread for _, bars in panel.groups for bar in bars))
     yield _text(0, -12, panel.title, size=13)
     for tick in range(TICKS + 1):
@@ -71,14 +70,14 @@ def _panel(panel: Panel) -> Iterator[str]:
     step = WIDTH / len(panel.groups)
     for number, (label, bars) in enumerate(panel.groups):
         yield _text((number + 0.5) * step, HEIGHT + 18, label, anchor="middle")
-        yield from _group(bars, number * step + step * 0.08, step * 0.84, top)
+        yield from _group(bars, colours, number * step + step * 0.08, step * 0.84, top)
         if label in panel.ranges:
             yield from _range(panel.ranges[label], number * step + step * 0.94, top)
 
 
-def _group(bars: Sequence[Bar], left: float, width: float, top: float) -> Iterator[str]:
+def _group(bars: Sequence[Bar], colours: Sequence[str], left: float, width: float, top: float) -> Iterator[str]:
     each = width / len(bars)
-    for number, (bar, colour) in enumerate(zip(bars, COLOURS, strict=False)):
+    for number, (bar, colour) in enumerate(zip(bars, colours, strict=True)):
         x, high = left + number * each, HEIGHT * bar.height / top
         place = f'x="{x:.1f}" y="{HEIGHT - high:.1f}" width="{each * 0.85:.1f}" height="{high:.1f}"'
         yield f'<rect {place} fill="{colour}">'

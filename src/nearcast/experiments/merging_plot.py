@@ -19,11 +19,22 @@ TITLES = {
 
 def plot(setting: Setting, summaries: Sequence[Summary]) -> str:
     """An SVG document: one panel per measure, groups by number of attributes, whiskers of one standard deviation."""
-    variants = list(dict.fromkeys(summary.variant for summary in summaries))
+    names = list(dict.fromkeys(summary.variant for summary in summaries))
     panels = [_panel(name, title, summaries) for name, title in TITLES.items()]
     title = f"{setting.subscriptions} subscriptions to {setting.schemas} schemas, covered and merged"
-    note = f"{setting.replications} replications, operators: {setting.operators}, kept: precision {setting.precision:g}"
-    return chart(title, variants, panels, note=note)
+    note = f"means of {setting.replications} replications, operators: {setting.operators}; kept: at that precision"
+    return chart(title, _colours(names), panels, note=note)
+
+
+COLOURS = {"unmerged": "#8c8c8c", "covered": "#4e79a7", "perfect": "#59a14f", "imperfect": "#b3202c"}
+SHADES = ("#fbd48a", "#f7b35a", "#ee8f2f", "#d76c12", "#b34f05")
+"""Of the precisions that are kept, paler for more."""
+
+
+def _colours(names: Sequence[str]) -> dict[str, str]:
+    kept = [name for name in names if name not in COLOURS]
+    shades = {name: SHADES[min(number, len(SHADES) - 1)] for number, name in enumerate(kept)}
+    return {name: COLOURS.get(name) or shades[name] for name in names}
 
 
 def _panel(name: str, title: str, summaries: Sequence[Summary]) -> Panel:
