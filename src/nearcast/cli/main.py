@@ -100,6 +100,7 @@ def _check_options(context: click.Context, path: Path) -> None:
     command = group.get_command(context, name) if isinstance(group, click.Group) else None
     given = (context.default_map or {}).get(name, {})
     options = {parameter.name for parameter in command.params} if command else set()
+    options |= set(command.commands) if isinstance(command, click.Group) else set()
     unknown = sorted(given.keys() - options)
     if unknown:
         raise SetupError(f"{path}: expected options of `nearcast {name}` in [{name}], got {', '.join(unknown)}")
