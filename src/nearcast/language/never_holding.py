@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from nearcast.errors import Fault
 from nearcast.language import cql2
 from nearcast.language.reading import closest
+from nearcast.model.expression import Call, Constant, parts
+from nearcast.model.expression import users as users_of
 from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Literals, Located, Operator, User, atoms
 from nearcast.model.subscription import Client, Settings, Subscription
 from nearcast.model.values import Value, kind_of, time_of
@@ -51,15 +53,18 @@ def never_holding(
         reason = _reason(atom, types)
         if reason:
             yield Fault("an atom that can hold", cql2.write(atom), atom.where, reason)
+        for name in _named(atom):
+            if users is not None and name not in users:
+                yield Fault("a user that is a client", f"user('{name}')", atom.where, "no client has this id")
         for located in _located(atom):
-            if isinstance(located, User) and users is not None and located.name not in users:
-                yield Fault("a user that is a client", f"user('{located.name}')", atom.where, "no client has this id")
             if isinstance(located, Entities) and located.conditions is not None:
                 yield from never_holding(located.conditions, users, types)
 
 
 def _reason(atom: Atom, types: frozenset[str] | None) -> str:
     """Why an atom can never hold; empty if it can."""
+    if isinstance(atom.name, Call):
+        return _never(atom.name)
     if atom.operator is Operator.IS_NULL:
         own = atom.name in ("id", "type", "source", "specversion")
         return f"every event has {atom.name}" if own else ""
@@ -73,6 +78,16 @@ def _reason(atom: Atom, types: frozenset[str] | None) -> str:
         if texts and not types.intersection(texts):
             return "no channel takes this type"
     return _clash(atom, values)
+
+
+def _never(call: Call) -> str:
+    """Why a computed condition can never hold; empty if it can, or if that takes more than a look."""
+    if call.function == "FALSE":
+        return "FALSE selects nothing"
+    divisions = [part for part in parts(call) if isinstance(part, Call) and part.function in ("/", "DIV", "%")]
+    if call.function != "IS NULL" and any(part.arguments[1] == Constant(0) for part in divisions):
+        return "a division by zero is never known"
+    return ""
 
 
 def _clash(atom: Atom, values: tuple[Value, ...]) -> str:
@@ -112,6 +127,13 @@ def _values(value: Literals) -> tuple[Value, ...]:
     if value is None:
         return ()
     return value if isinstance(value, tuple) else (value,)
+
+
+def _named(atom: Atom) -> tuple[str, ...]:
+    """The users that an atom names."""
+    if isinstance(atom.name, Call):
+        return users_of(atom.name)
+    return tuple(located.name for located in _located(atom) if isinstance(located, User))
 
 
 def _located(atom: Atom) -> Iterator[Located]:
