@@ -148,6 +148,7 @@ class Conditions:
         if syntax.kind == "property" and str(syntax.value).lower() in GEOMETRY:
             return This()
         if syntax.kind == "geometry" and isinstance(syntax.value, dict) and syntax.value.get("type") == "Point":
+            self._expressions.expression(syntax)
             return _point(syntax)
         if syntax.calls("USER"):
             return User(self._expressions.user(syntax))

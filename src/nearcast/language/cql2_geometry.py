@@ -116,7 +116,7 @@ class Geometries:
 
 def literal(geometry: Mapping[str, Any]) -> Shape | Box:
     """The expression of a geometry's GeoJSON. Raises ValueError with what is wrong with it."""
-    if "bbox" in geometry:
+    if "bbox" in geometry and "type" not in geometry:
         return Box(tuple(_finite(number) for number in geometry["bbox"]))
     text = well_known(geometry)
     try:
@@ -128,7 +128,9 @@ def literal(geometry: Mapping[str, Any]) -> Shape | Box:
 
 def well_known(geometry: Mapping[str, Any]) -> str:
     """The well-known text of a GeoJSON geometry, with every digit. Raises ValueError for what is none."""
-    type_ = geometry.get("type")
+    type_ = geometry.get("type") if isinstance(geometry, Mapping) else None
+    if not isinstance(type_, str):
+        raise ValueError("a geometry without a type")
     if type_ == "GeometryCollection":
         members = geometry.get("geometries")
         if not isinstance(members, (list, tuple)):
@@ -138,10 +140,15 @@ def well_known(geometry: Mapping[str, Any]) -> str:
     if type_ not in NESTED or "coordinates" not in geometry:
         raise ValueError(f"{type_!r} is no type of geometry" if type_ not in NESTED else "no coordinates")
     coordinates = geometry["coordinates"]
-    if not coordinates:
+    if _hollow(coordinates):
         return f"{_WORDS[type_]} EMPTY"
     inner = _written(coordinates, NESTED[type_], type_ == "MultiPoint")
     return f"{_WORDS[type_]} {f'({inner})' if type_ == 'Point' else inner}"
+
+
+def _hollow(coordinates: Any) -> bool:
+    """Whether lists hold nothing but lists: an empty geometry, which some write with empty parts."""
+    return isinstance(coordinates, (list, tuple)) and all(_hollow(part) for part in coordinates)
 
 
 def _written(coordinates: Any, depth: int, loose: bool) -> str:
