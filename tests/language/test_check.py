@@ -38,6 +38,9 @@ def never(text: str) -> list[str]:
         ("a count is never below 0", "count(this) = -1"),
         ("every event has type", "type IS NULL"),
         ("type is a text", "count(uform(type = 5)) > 1"),
+        ("FALSE selects nothing", "a = 1 OR FALSE"),
+        ("a division by zero", "a / (1 - 1) > 1"),
+        ("no client has this id", "S_DWITHIN(geom, user('b'), 5)"),
     ],
 )
 def test_what_never_holds(reason: str, text: str) -> None:
@@ -94,6 +97,22 @@ def test_printed_listings_pass(tmp_path: Path) -> None:
     for title in ("Listing 6-1", "Listing 7-3", "Listing 7-6"):
         (tmp_path / f"{title}.xml").write_text(listing(title), encoding="utf-8")
     assert check(sorted(tmp_path.iterdir())).good
+
+
+def test_a_features_geometry_is_an_attribute(tmp_path: Path) -> None:
+    """As `geom`, but for a point, which is the place."""
+    line = {"type": "LineString", "coordinates": [[0, 0], [2, 2]]}
+    point = {"type": "Point", "coordinates": [1, 1]}
+    path = tmp_path / "f.geojson"
+    path.write_bytes(
+        b"\n".join(orjson.dumps({"type": "Feature", "properties": {}, "geometry": one}) for one in (line, point))
+    )
+    first, second = read_features(path)
+    assert isinstance(first, Event)
+    assert isinstance(second, Event)
+    assert (("geom", '{"type":"LineString","coordinates":[[0,0],[2,2]]}'),) == first.attributes
+    assert () == second.attributes
+    assert first.place == second.place == Place("geographic", 1, 1)
 
 
 FEATURE = {

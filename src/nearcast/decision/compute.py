@@ -37,8 +37,8 @@ Truth = bool | None
 Values = Sequence[Any]
 """Of an expression: values of events, days, `Interval`, `Geometry`, tuples (arrays)."""
 
-MAX_CHOICES = 100_000
-"""Choices among the values of repeated names that are looked at; what only a later one would give is UNKNOWN."""
+MAX_CHOICES = 10_000
+"""Choices among the values of repeated names that count: a sender may repeat names as often as it likes."""
 
 
 class Facts(Protocol):

@@ -236,7 +236,7 @@ class _Grammar:
         if self._closes():
             return Syntax("list", None, where, "an empty list")
         parts = self._until_closed("a condition or value")
-        if len(parts) == 1:
+        if len(parts) == 1 and parts[0].kind != "list":
             return replace(parts[0], grouped=True)
         return Syntax("list", None, where, "a list", parts)
 
