@@ -9,6 +9,8 @@ from nearcast.decision.algebra.questions import find
 from nearcast.errors import Fault
 from nearcast.language import cql2
 from nearcast.language.reading import closest
+from nearcast.model.expression import Call, Constant, parts
+from nearcast.model.expression import users as users_of
 from nearcast.model.filter import (
     And,
     Atom,
@@ -79,10 +81,10 @@ def never_holding(
         reason = _reason(atom, types)
         if reason:
             known.append(Fault("an atom that can hold", cql2.write(atom), atom.where, reason))
+        for name in _named(atom):
+            if users is not None and name not in users:
+                known.append(Fault("a user that is a client", f"user('{name}')", atom.where, "no client has this id"))
         for located in _located(atom):
-            if isinstance(located, User) and users is not None and located.name not in users:
-                came = f"user('{located.name}')"
-                known.append(Fault("a user that is a client", came, atom.where, "no client has this id"))
             if isinstance(located, Entities) and located.conditions is not None:
                 known += never_holding(located.conditions, users, types)
     yield from known
@@ -127,6 +129,8 @@ def _shown(node: Filter) -> str:
 
 def _reason(atom: Atom, types: frozenset[str] | None) -> str:
     """Why an atom can never hold, or is hardly meant; empty if it can."""
+    if isinstance(atom.name, Call):
+        return _never(atom.name)
     values = _values(atom.value)
     if atom.operator is Operator.BETWEEN and kind_of(values[0]) != kind_of(values[1]):
         return "its bounds are of two kinds"
@@ -156,6 +160,16 @@ def _why(atom: Atom, values: tuple[Value, ...]) -> str:
     return "no value satisfies it"
 
 
+def _never(call: Call) -> str:
+    """Why a computed condition can never hold; empty if it can, or if that takes more than a look."""
+    if call.function == "FALSE":
+        return "FALSE selects nothing"
+    divisions = [part for part in parts(call) if isinstance(part, Call) and part.function in ("/", "DIV", "%")]
+    if call.function != "IS NULL" and any(part.arguments[1] == Constant(0) for part in divisions):
+        return "a division by zero is never known"
+    return ""
+
+
 def _clash(atom: Atom, values: tuple[Value, ...]) -> str:
     if atom.operator is Operator.IS_NULL:
         return "every event has specversion" if atom.name == "specversion" else ""
@@ -174,6 +188,13 @@ def _values(value: Literals) -> tuple[Value, ...]:
     if value is None:
         return ()
     return value if isinstance(value, tuple) else (value,)
+
+
+def _named(atom: Atom) -> tuple[str, ...]:
+    """The users that an atom names."""
+    if isinstance(atom.name, Call):
+        return users_of(atom.name)
+    return tuple(located.name for located in _located(atom) if isinstance(located, User))
 
 
 def _located(atom: Atom) -> Iterator[Located]:

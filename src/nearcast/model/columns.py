@@ -53,6 +53,8 @@ _VALUES = ("integer", "double", "text", "boolean", "time")
 
 ROLE_LEVEL = pa.struct([("role", pa.string()), ("task", pa.string()), ("level", pa.int8())])
 
+OTHER = pa.struct([("subscription", pa.string()), ("level", pa.int8())])
+
 DELIVERIES = pa.schema(
     [
         ("position", pa.int64()),
@@ -60,11 +62,14 @@ DELIVERIES = pa.schema(
         ("subscription", pa.string()),
         ("level", pa.int8()),
         ("by_role", pa.list_(ROLE_LEVEL)),
+        ("others", pa.list_(OTHER)),
     ]
 )
 """One row per (position of the event, client). `level` is the level as of the event's position; `by_role`, where a
 subscription takes its relevance from roles, the level the event would have under every role and task that selects it,
-so that a change of role is a look-up for what still waits (SEMANTICS §3). Null where no role matters."""
+so that a change of role is a look-up for what still waits (SEMANTICS §3). Null where no role matters. `others` are the
+client's other subscriptions that selected the event, most urgent first: one of them takes over what still waits when
+`subscription` ends. Null where there are none."""
 
 OUTCOMES = pa.schema(
     [
@@ -136,6 +141,7 @@ def _attributes(events: list[Event]) -> pa.ListArray:
 
 def _typed(value: Value) -> Iterator[tuple[str, Value]]:
     """The fields of `ATTRIBUTE` that a value sets."""
+    # Before the integers: in Python a bool is one.
     if isinstance(value, bool):
         yield "boolean", value
     elif isinstance(value, int):
@@ -153,6 +159,7 @@ def _typed(value: Value) -> Iterator[tuple[str, Value]]:
 
 def _scattered(rows: list[int], values: list[Value], count: int, kind: pa.DataType) -> pa.Array:
     """An array with these values in these rows, null elsewhere."""
+    # An index for every row and one `take`: no list of Python values with a None in every other row.
     which = np.full(count, -1, np.int64)
     which[rows] = np.arange(len(rows))
     return pa.array(values, kind).take(pa.array(which, mask=which < 0))
@@ -181,4 +188,5 @@ def _event(row: dict[str, Any]) -> Event:
 
 
 def _value(attribute: dict[str, Any]) -> Value:
+    # Text stands before time: of a text that names a moment the text is what was published.
     return next(attribute[kind] for kind in _VALUES if attribute[kind] is not None)

@@ -16,6 +16,7 @@ _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+
 
 def kind_of(value: Value) -> Kind:
     """The kind within which `value` compares: integers and doubles are one kind, every other type its own."""
+    # Before the numbers: in Python a bool is an integer.
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, (int, float)):
@@ -29,12 +30,14 @@ def time_of(text: str) -> datetime | None:
     JSON has no timestamps: where a text is compared with a timestamp, the text counts as the moment it names. One
     without a zone is taken as UTC, as data sets that have only one zone write it.
     """
+    # The length first: this is asked of every text, and hardly one is a moment.
     found = _DATE_TIME.fullmatch(text) if 19 <= len(text) <= 35 else None
     if not found:
         return None
     try:
         moment = datetime.fromisoformat(_to_microseconds(text.upper()))
         return (moment if found[2] else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    # Of the right form, but a 30th of February; or a moment that in UTC lies beyond the year 9999.
     except (ValueError, OverflowError):
         return None
 
