@@ -5,15 +5,17 @@ Truth is True, False or None (UNKNOWN). Nothing here is fast; every other matche
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from typing import Any, Protocol
 
+from nearcast.decision.compute import truth_of
 from nearcast.decision.location import distance
+from nearcast.decision.patterns import like
 from nearcast.decision.relevance import ABSENT
 from nearcast.model.event import Event
+from nearcast.model.expression import Call
 from nearcast.model.filter import (
     And,
     Atom,
@@ -146,6 +148,8 @@ def atom_truth(atom: Atom, event: Event, around: Surroundings) -> Truth:
         if atom.operator is Operator.IS_NULL:
             return next(values, None) is None
         return _some(satisfies(atom, value) for value in values)
+    if isinstance(atom.name, Call):
+        return truth_of(atom.name, EventFacts(event, around))
     if isinstance(atom.name, Distance):
         return _some(satisfies(atom, metres) for metres in distances(atom.name, event, around))
     number = count(atom.name, event, around)
@@ -196,12 +200,31 @@ def compare(operator: Operator, value: Value, literal: Value) -> Truth:
     return _COMPARE[operator](value, literal) if kind_of(value) == kind_of(literal) else None
 
 
-@lru_cache(maxsize=4096)
-def like(pattern: str) -> re.Pattern[str]:
-    """A LIKE pattern as a regular expression: `%` any text, `_` any one character, a backslash escapes the next."""
-    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
-    wild = {"%": ".*", "_": "."}
-    return re.compile("".join(wild.get(part) or re.escape(part[-1]) for part in parts), re.DOTALL)
+@dataclass(frozen=True, slots=True)
+class EventFacts:
+    """An event and its surroundings, as expressions read them."""
+
+    event: Event
+    around: Surroundings
+
+    @property
+    def place(self) -> Place | None:
+        """Where the event is."""
+        return self.event.place
+
+    def values(self, name: str) -> Sequence[Value]:
+        """Every value of an attribute of the event."""
+        return tuple(self.event.values(name))
+
+    def previous(self, name: str) -> Sequence[Value] | None:
+        """The same of the entity's previous event; None if there was none."""
+        found = (other for other in self.around.entities() if other.entity == self.event.entity)
+        before = next(found, None)
+        return None if before is None else tuple(before.values(name))
+
+    def user(self, name: str) -> Place | None:
+        """Where that client was last known to be."""
+        return self.around.user(name)
 
 
 def distances(term: Distance, event: Event, around: Surroundings) -> Iterator[float]:

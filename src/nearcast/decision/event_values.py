@@ -1,0 +1,57 @@
+"""The values of a few attributes out of columns: what is computed, or remembered, event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.model.values import Value
+
+OWN = ("id", "type", "source", "subject", "time")
+_FIELDS = ("integer", "double", "text", "boolean", "time")
+
+Rows = list[tuple[Value, ...]]
+"""Of each event in turn the values of one attribute, in document order."""
+
+
+def values_of(table: pa.Table, names: Iterable[str]) -> dict[str, Rows]:
+    """The values of these attributes in a table of EVENTS, as `Event.values` gives them."""
+    wanted = list(dict.fromkeys(names))
+    if not wanted:
+        return {}
+    found = _attributes(table, wanted)
+    for name in OWN:
+        if name in found:
+            own = table.column(name).to_pylist()
+            pairs = zip(own, found[name], strict=True)
+            found[name] = [told if value is None else (value,) for value, told in pairs]
+    return found
+
+
+def _attributes(table: pa.Table, names: Sequence[str]) -> dict[str, Rows]:
+    lists = table.column("attributes").combine_chunks()
+    if isinstance(lists, pa.ChunkedArray):
+        lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
+    entries = lists.flatten()
+    lanes = np.repeat(np.arange(len(lists)), lists.value_lengths().fill_null(0).to_numpy())
+    which = pc.index_in(entries.field("name"), value_set=pa.array(names, pa.string()))
+    there = np.flatnonzero(np.asarray(which.is_valid()))
+    chosen = entries.take(pa.array(there))
+    gathered: list[list[list[Value]]] = [[[] for _ in range(len(table))] for _ in names]
+    numbers = which.take(pa.array(there)).to_pylist()
+    for lane, name, value in zip(lanes[there].tolist(), numbers, _typed(chosen), strict=True):
+        gathered[name][lane].append(value)
+    return {name: [tuple(values) for values in rows] for name, rows in zip(names, gathered, strict=True)}
+
+
+def _typed(entries: pa.StructArray) -> list[Value]:
+    """The value of each entry: a text that names a moment has its time beside it, and is the text."""
+    values: list[Value | None] = [None] * len(entries)
+    for field in reversed(_FIELDS):
+        column = entries.field(field)
+        for index in np.flatnonzero(np.asarray(column.is_valid())).tolist():
+            values[index] = column[index].as_py()
+    return values  # type: ignore[return-value]

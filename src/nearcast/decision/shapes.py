@@ -1,0 +1,101 @@
+"""Geometries: from the texts that hold them, and the relations of CQL2 between two of them (OGC 21-065r2, 7.6, 7.7).
+
+Relations are those of simple features on the coordinates as they are, planar, without heights. A geometry that is not
+valid, a polygon that crosses itself, is mended before it is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import shapely
+
+from nearcast.decision.near import within
+from nearcast.model.expression import Box, Shape
+from nearcast.model.place import Place
+
+KEPT = 512
+"""Geometries kept parsed: filters name few, and the events of one batch often share theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """A geometry, and whether its coordinates are metres; None: it is written in the filter, and takes the other's."""
+
+    shape: shapely.Geometry
+    planar: bool | None = None
+
+
+@lru_cache(maxsize=KEPT)
+def written(expression: Shape | Box) -> Geometry:
+    """The geometry of a literal, prepared, for it meets many others."""
+    shape = _mended(shapely.from_wkt(expression.text)) if isinstance(expression, Shape) else _box(expression.bounds)
+    shapely.prepare(shape)
+    return Geometry(shape)
+
+
+def _box(bounds: tuple[float, ...]) -> shapely.Geometry:
+    west, south, east, north = bounds if len(bounds) == 4 else (bounds[0], bounds[1], bounds[3], bounds[4])
+    if west <= east:
+        return _mended(shapely.box(west, south, east, north))
+    return _mended(shapely.MultiPolygon([shapely.box(west, south, 180, north), shapely.box(-180, south, east, north)]))
+
+
+@lru_cache(maxsize=KEPT)
+def told(text: str) -> Geometry | None:
+    """The geometry that an attribute's text holds as GeoJSON; None if it holds none."""
+    if not text.startswith("{"):
+        return None
+    shape = shapely.from_geojson(text, on_invalid="ignore")
+    return None if shape is None else Geometry(_mended(shape), False)
+
+
+def at(place: Place) -> Geometry:
+    """The point where something is."""
+    return Geometry(shapely.Point(place.x, place.y), place.coordinates == "planar")
+
+
+def _mended(shape: shapely.Geometry) -> shapely.Geometry:
+    return shape if shapely.is_valid(shape) else shapely.make_valid(shape)
+
+
+Relation = Callable[..., Any]
+
+SPATIAL: dict[str, Relation] = {
+    "S_INTERSECTS": shapely.intersects,
+    "S_EQUALS": shapely.equals,
+    "S_DISJOINT": shapely.disjoint,
+    "S_TOUCHES": shapely.touches,
+    "S_WITHIN": shapely.within,
+    "S_OVERLAPS": shapely.overlaps,
+    "S_CROSSES": shapely.crosses,
+    "S_CONTAINS": shapely.contains,
+}
+
+_CONVERSE = {"S_WITHIN": "S_CONTAINS", "S_CONTAINS": "S_WITHIN"}
+"""The relations with the sides changed; all others are the same both ways."""
+
+
+def related(function: str, a: Geometry, b: Geometry) -> bool | None:
+    """Whether two geometries are so related; None for the few pairs that cannot be compared."""
+    if a.planar is not None and b.planar is not None and a.planar != b.planar:
+        return None
+    try:
+        # Only a prepared left side is fast.
+        if shapely.is_prepared(b.shape) and not shapely.is_prepared(a.shape):
+            return bool(SPATIAL[_CONVERSE.get(function, function)](b.shape, a.shape))
+        return bool(SPATIAL[function](a.shape, b.shape))
+    except shapely.GEOSException:
+        return None
+
+
+def near(a: Geometry, b: Geometry, metres: float) -> bool | None:
+    """Whether two geometries are within so many metres; None between metres and degrees."""
+    if a.planar is not None and b.planar is not None and a.planar != b.planar:
+        return None
+    if a.planar or b.planar:
+        return metres >= 0 and bool(shapely.distance(a.shape, b.shape) <= metres)
+    return within(a.shape, b.shape, metres)
