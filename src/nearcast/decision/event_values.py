@@ -52,6 +52,8 @@ def _typed(entries: pa.StructArray) -> list[Value]:
     values: list[Value | None] = [None] * len(entries)
     for field in reversed(_FIELDS):
         column = entries.field(field)
-        for index in np.flatnonzero(np.asarray(column.is_valid())).tolist():
-            values[index] = column[index].as_py()
+        for index, value in zip(
+            np.flatnonzero(np.asarray(column.is_valid())).tolist(), column.drop_null().to_pylist(), strict=True
+        ):
+            values[index] = value
     return values  # type: ignore[return-value]

@@ -6,6 +6,7 @@ valid, a polygon that crosses itself, is mended before it is compared.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +14,7 @@ from typing import Any
 
 import shapely
 
+from nearcast.decision.location import LONGEST
 from nearcast.decision.near import within
 from nearcast.model.expression import Box, Shape
 from nearcast.model.place import Place
@@ -58,6 +60,18 @@ def at(place: Place) -> Geometry:
     return Geometry(shapely.Point(place.x, place.y), place.coordinates == "planar")
 
 
+def around(shape: shapely.Geometry) -> tuple[tuple[float, float] | None, float]:
+    """A point in degrees, and the metres from it that no point of a geometry exceeds; None for one that has none.
+
+    A geometry may lie on both sides of the antimeridian: then half the globe is no more than it may take.
+    """
+    if shapely.is_empty(shape):
+        return None, 0.0
+    west, south, east, north = shapely.bounds(shape).tolist()
+    middle = (west + east) / 2, (south + north) / 2
+    return middle, LONGEST * math.hypot(math.radians(east - west) / 2, math.radians(north - south) / 2)
+
+
 def _mended(shape: shapely.Geometry) -> shapely.Geometry:
     return shape if shapely.is_valid(shape) else shapely.make_valid(shape)
 
@@ -75,7 +89,7 @@ SPATIAL: dict[str, Relation] = {
     "S_CONTAINS": shapely.contains,
 }
 
-_CONVERSE = {"S_WITHIN": "S_CONTAINS", "S_CONTAINS": "S_WITHIN"}
+CONVERSE = {"S_WITHIN": "S_CONTAINS", "S_CONTAINS": "S_WITHIN"}
 """The relations with the sides changed; all others are the same both ways."""
 
 
@@ -86,7 +100,7 @@ def related(function: str, a: Geometry, b: Geometry) -> bool | None:
     try:
         # Only a prepared left side is fast.
         if shapely.is_prepared(b.shape) and not shapely.is_prepared(a.shape):
-            return bool(SPATIAL[_CONVERSE.get(function, function)](b.shape, a.shape))
+            return bool(SPATIAL[CONVERSE.get(function, function)](b.shape, a.shape))
         return bool(SPATIAL[function](a.shape, b.shape))
     except shapely.GEOSException:
         return None

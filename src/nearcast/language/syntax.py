@@ -28,7 +28,8 @@ class Syntax:
     height: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "height", 1 + max((part.height for part in self.parts), default=0))
+        below = max(part.height for part in self.parts) if self.parts else 0
+        object.__setattr__(self, "height", 1 + below)
 
     def calls(self, *names: str) -> bool:
         """Whether the node is a call of one of these."""
