@@ -77,6 +77,7 @@ def values_of(expression: Expression, facts: Facts) -> Values:
         case Shape() | Box():
             return (shapes.written(expression),)
         case Array(items):
+            # An array with a hole is not known, as an arithmetic expression with one is not.
             found = [values_of(item, facts) for item in items]
             return (tuple(value for values in found for value in values),) if all(found) else ()
     return _call_values(expression, facts)
@@ -130,6 +131,7 @@ def compare(operator: str, a: Any, b: Any) -> Truth:
     """`a operator b` of two values of one kind, else None. A text that names a moment or a day is that where it meets
     a time; a day and a moment compare by day.
     """
+    # A datetime is a date to Python: this takes both, and texts only where one of them stands beside.
     if isinstance(a, date) or isinstance(b, date):
         left, right = instant_of(a), instant_of(b)
         return None if left is None or right is None else _COMPARE[operator](order(left, right), 0)
@@ -165,6 +167,7 @@ def _accent(mark: str) -> bool:
 @lru_cache(maxsize=4096)
 def _without_case(text: str) -> str:
     """A text with its case folded, in one of the forms that are canonically the same."""
+    # Folding knows letters, not letters with loose marks: decomposed first, both forms fold alike.
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
 
 
@@ -178,6 +181,7 @@ def _name(expression: Expression) -> str:
 
 def _geometries(expression: Expression, facts: Facts) -> list[Geometry]:
     """The geometries that an expression has; the event's own is what it tells as such, else the point where it is."""
+    # Who writes a filter need not know under which of its names an event tells its geometry.
     own = isinstance(expression, Property) and expression.name.lower() in GEOMETRY
     names = dict.fromkeys([_name(expression), "geom", "geometry"]) if own else ()
     listed = [value for name in names for value in facts.values(name)] if own else values_of(expression, facts)
@@ -220,6 +224,7 @@ def _like(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Tru
 
 def _is_null(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
     found = values_of(arguments[0], facts)
+    # An event's own geometry is there too where only its place is told.
     return not (found or _geometries(arguments[0], facts))
 
 

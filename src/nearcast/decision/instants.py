@@ -41,6 +41,7 @@ def instant_of(value: object) -> Instant | None:
 
 def order(a: Instant, b: Instant) -> int:
     """−1, 0 or 1: whether `a` is before, at or after `b`."""
+    # A day has no zone: a moment's day can be told, a day's moment cannot.
     if not (isinstance(a, datetime) and isinstance(b, datetime)):
         a, b = day(a), day(b)
     return (a > b) - (a < b)
@@ -51,6 +52,7 @@ def as_interval(value: object) -> Interval | None:
     if not isinstance(value, Interval):
         instant = instant_of(value)
         return None if instant is None else Interval(instant, instant)
+    # Attributes may say that something ended before it began: no relation holds of that.
     if value.start is not None and value.end is not None and order(value.start, value.end) > 0:
         return None
     return value

@@ -145,6 +145,7 @@ _ARITHMETIC: dict[str, Callable[[Floats, Floats], Any]] = {
     "/": np.divide,
     "%": np.fmod,
 }
+# Not `DIV` and `^`: whether their operands are integers decides how they round.
 
 
 def _numbers(expression: Expression, vectors: Vectors) -> Numbers | None:
@@ -184,6 +185,7 @@ def _related(call: Call, vectors: Vectors) -> Truths | None:
     function = call.function if left else shapes.CONVERSE.get(call.function, call.function)
     points = vectors.points()
     try:
+        # The literal is prepared, and only a prepared left side is fast.
         holds = shapes.SPATIAL[function](shapes.written(literal).shape, shapely.points(points.x, points.y))
     except shapely.GEOSException:
         return None

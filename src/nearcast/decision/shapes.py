@@ -41,6 +41,7 @@ def written(expression: Shape | Box) -> Geometry:
 
 def _box(bounds: tuple[float, ...]) -> shapely.Geometry:
     west, south, east, north = bounds if len(bounds) == 4 else (bounds[0], bounds[1], bounds[3], bounds[4])
+    # GeoJSON and CQL2 alike write a box across the antimeridian so; planar relations need it in two parts.
     if west <= east:
         return _mended(shapely.box(west, south, east, north))
     return _mended(shapely.MultiPolygon([shapely.box(west, south, 180, north), shapely.box(-180, south, east, north)]))
@@ -102,6 +103,7 @@ def related(function: str, a: Geometry, b: Geometry) -> bool | None:
         if shapely.is_prepared(b.shape) and not shapely.is_prepared(a.shape):
             return bool(SPATIAL[CONVERSE.get(function, function)](b.shape, a.shape))
         return bool(SPATIAL[function](a.shape, b.shape))
+    # A few pairs have no relation that GEOS can compute; one event's must not end the batch.
     except shapely.GEOSException:
         return None
 

@@ -46,6 +46,7 @@ class Conditions:
         if not isinstance(expression, Call) or type_of(expression) not in ("boolean", "any"):
             advice = SUPPORTED if syntax.kind == "call" else "for example: size > 10"
             raise fault("a condition", syntax, advice)
+        # A previous value may be a boolean, like an attribute alone.
         if type_of(expression) == "any":
             expression = Call("=", (expression, Constant(True)))
         return self._atom(expression, syntax)
@@ -76,6 +77,7 @@ class Conditions:
         text, pattern = (self._expressions.expression(part) for part in syntax.parts)
         if type_of(text) not in ("text", "any"):
             raise fault(EXAMPLES["text"], syntax.parts[0], "LIKE compares texts")
+        # A pattern is written, so that it is compiled once, not for every event.
         inner = pattern
         while isinstance(inner, Call) and inner.function in ("CASEI", "ACCENTI"):
             inner = inner.arguments[0]

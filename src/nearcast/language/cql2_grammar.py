@@ -80,6 +80,7 @@ class _Grammar:
         return COMPARISON if token.kind == "compare" else 0
 
     def _chain(self, left: Syntax, own: int) -> Syntax:
+        # In a loop, not by recursion: a filter may join thousands of conditions.
         word, found = self._next().word, [left]
         while self._next().is_word(word):
             self._take()
@@ -149,6 +150,7 @@ class _Grammar:
         while self._next().kind == "sign" and self._next().text in "+-":
             signs.append(self._take())
             self._deepen(signs[-1])
+        # A sign belongs to the number behind it: −2^63 is an integer, 2^63 is none.
         number = self._next().kind == "number"
         syntax = self._number(self._take(), signs[-1] if signs else None) if number else self._primary()
         self._depth -= len(signs)
@@ -236,6 +238,7 @@ class _Grammar:
         if self._closes():
             return Syntax("list", None, where, "an empty list")
         parts = self._until_closed("a condition or value")
+        # Around a list, parentheses cannot group: they make a list of one list.
         if len(parts) == 1 and parts[0].kind != "list":
             return replace(parts[0], grouped=True)
         return Syntax("list", None, where, "a list", parts)
@@ -282,6 +285,7 @@ class _Grammar:
 
 def exact(written: str, negative: bool = False) -> int | float | None:
     """The number that is written, exactly; None beyond 64 bits. Up to 2^53 an integral double is that integer."""
+    # Python refuses to read so many digits.
     if len(written) > 4000 and written.isdigit():
         return None
     value: int | float = int(written) if written.isdigit() else float(written)

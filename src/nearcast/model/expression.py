@@ -117,6 +117,7 @@ def users(expression: Expression) -> tuple[str, ...]:
 
 def day_of(text: str) -> date | None:
     """The day that a text `2020-01-31` names; None for any other text."""
+    # Python reads more than RFC 3339 has, weeks and other digits among it.
     if len(text) != 10 or text[4] != "-" or text[7] != "-" or not text.replace("-", "").isascii():
         return None
     try:
