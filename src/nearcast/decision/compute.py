@@ -90,7 +90,7 @@ def _call_values(call: Call, facts: Facts) -> Values:
         results = (calculate(function, a, b) for a, b in _choices(left, right))
         return [result for result in results if result is not None]
     if function in _TEXTS:
-        return [_TEXTS[function](text) for text in values_of(arguments[0], facts) if isinstance(text, str)]
+        return [_folded(function, text) for text in values_of(arguments[0], facts) if isinstance(text, str)]
     if function == "PREVIOUS":
         return facts.previous(_name(arguments[0])) or ()
     if function == "INTERVAL":
@@ -153,7 +153,6 @@ def _ends(expression: Expression, facts: Facts) -> list[datetime | date | None]:
     return [instant for instant in found if instant is not None]
 
 
-@lru_cache(maxsize=4096)
 def _without_accents(text: str) -> str:
     """A text without its accents: decomposed, combining marks dropped, composed again. Japanese sound marks stay."""
     kept = (mark for mark in unicodedata.normalize("NFD", text) if mark in "\u3099\u309a" or not _accent(mark))
@@ -164,7 +163,6 @@ def _accent(mark: str) -> bool:
     return unicodedata.combining(mark) != 0
 
 
-@lru_cache(maxsize=4096)
 def _without_case(text: str) -> str:
     """A text with its case folded, in one of the forms that are canonically the same."""
     # Folding knows letters, not letters with loose marks: decomposed first, both forms fold alike.
@@ -172,6 +170,18 @@ def _without_case(text: str) -> str:
 
 
 _TEXTS: dict[str, Callable[[str], str]] = {"CASEI": _without_case, "ACCENTI": _without_accents}
+
+KEPT = 200
+"""Characters of a text whose outcome is kept: long ones would fill the memory, and seldom come again."""
+
+
+@lru_cache(maxsize=8192)
+def _kept(function: str, text: str) -> str:
+    return _TEXTS[function](text)
+
+
+def _folded(function: str, text: str) -> str:
+    return _kept(function, text) if len(text) <= KEPT else _TEXTS[function](text)
 
 
 def _name(expression: Expression) -> str:

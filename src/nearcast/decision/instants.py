@@ -17,6 +17,9 @@ from nearcast.model.values import time_of
 
 Instant = datetime | date
 
+LONGEST = 35
+"""Characters of a date and time, with nine digits of a second and a zone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -35,7 +38,7 @@ def instant_of_text(text: str) -> Instant | None:
 def instant_of(value: object) -> Instant | None:
     """What of time a value is: a moment, a day, or a text that names one."""
     if isinstance(value, str):
-        return instant_of_text(value)
+        return instant_of_text(value) if len(value) <= LONGEST else None
     return value if isinstance(value, date) else None
 
 

@@ -22,6 +22,9 @@ from nearcast.model.place import Place
 KEPT = 512
 """Geometries kept parsed: filters name few, and the events of one batch often share theirs."""
 
+SMALL = 16 * 1024
+"""Characters of a text that counts as small."""
+
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
@@ -47,13 +50,21 @@ def _box(bounds: tuple[float, ...]) -> shapely.Geometry:
     return _mended(shapely.MultiPolygon([shapely.box(west, south, 180, north), shapely.box(-180, south, east, north)]))
 
 
-@lru_cache(maxsize=KEPT)
 def told(text: str) -> Geometry | None:
     """The geometry that an attribute's text holds as GeoJSON; None if it holds none."""
     if not text.startswith("{"):
         return None
+    # Senders choose how large their geometries are: many small ones are kept, and few large ones.
+    return _small(text) if len(text) <= SMALL else _large(text)
+
+
+def _parsed(text: str) -> Geometry | None:
     shape = shapely.from_geojson(text, on_invalid="ignore")
     return None if shape is None else Geometry(_mended(shape), False)
+
+
+_small = lru_cache(maxsize=KEPT)(_parsed)
+_large = lru_cache(maxsize=8)(_parsed)
 
 
 def at(place: Place) -> Geometry:
