@@ -9,9 +9,8 @@ import orjson
 import shapely
 
 from nearcast.errors import DefinitionError, Fault, Mark
-from nearcast.language.cql2_grammar import MAX_HEIGHT
 from nearcast.language.nodes import Node, from_data, from_yaml
-from nearcast.language.syntax import Syntax
+from nearcast.language.syntax import MAX_HEIGHT, Syntax
 from nearcast.model.expression import Array, Box, Call, Constant, Expression, Property, Shape
 from nearcast.model.filter import (
     And,

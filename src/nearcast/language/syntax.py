@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from nearcast.errors import Mark
+from nearcast.errors import Fault, Mark
 
 Kind = Literal["call", "list", "property", "text", "number", "boolean", "null", "geometry"]
+
+
+MAX_HEIGHT = 50
+"""Depth of an arithmetic expression; each operator of a chain makes it one deeper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +38,8 @@ class Syntax:
     def calls(self, *names: str) -> bool:
         """Whether the node is a call of one of these."""
         return self.kind == "call" and self.value in names
+
+
+def too_deep(where: Mark) -> Fault:
+    """The fault of an expression that is deeper than any may be."""
+    return Fault(f"an expression at most {MAX_HEIGHT} deep", "a deeper one", where)
