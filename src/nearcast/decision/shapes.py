@@ -16,7 +16,7 @@ import shapely
 
 from nearcast.decision.location import LONGEST
 from nearcast.decision.near import within
-from nearcast.model.expression import Box, Shape
+from nearcast.model.expression import MENDED, Box, Shape
 from nearcast.model.place import Place
 
 KEPT = 512
@@ -60,7 +60,9 @@ def told(text: str) -> Geometry | None:
 
 def _parsed(text: str) -> Geometry | None:
     shape = shapely.from_geojson(text, on_invalid="ignore")
-    return None if shape is None else Geometry(_mended(shape), False)
+    if shape is None or (shapely.get_num_coordinates(shape) > MENDED and not shapely.is_valid(shape)):
+        return None
+    return Geometry(_mended(shape), False)
 
 
 _small = lru_cache(maxsize=KEPT)(_parsed)
@@ -85,7 +87,10 @@ def around(shape: shapely.Geometry) -> tuple[tuple[float, float] | None, float]:
 
 
 def _mended(shape: shapely.Geometry) -> shapely.Geometry:
-    return shape if shapely.is_valid(shape) else shapely.make_valid(shape)
+    if shapely.is_valid(shape):
+        return shape
+    # Not by linework, the default: a hundred crossing edges take it half a second, and the cube of more.
+    return shapely.make_valid(shape, method="structure", keep_collapsed=True)
 
 
 Relation = Callable[..., Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 import shapely
 
-from nearcast.model.expression import Box, Shape
+from nearcast.model.expression import MENDED, Box, Shape
 
 GEOMETRIES = {
     "POINT": "Point",
@@ -32,9 +32,11 @@ def literal(geometry: Mapping[str, Any]) -> Shape | Box:
         return Box(tuple(_finite(number) for number in geometry["bbox"]))
     text = well_known(geometry)
     try:
-        shapely.from_wkt(text)
+        shape = shapely.from_wkt(text)
     except shapely.GEOSException as error:
         raise ValueError(str(error).rpartition("Exception: ")[2]) from None
+    if shapely.get_num_coordinates(shape) > MENDED and not shapely.is_valid(shape):
+        raise ValueError(f"one that crosses itself, with more than {MENDED:,} corners")
     return Shape(text)
 
 

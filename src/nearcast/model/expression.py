@@ -16,6 +16,9 @@ from nearcast.model.values import Value
 GEOMETRY = frozenset({"geom", "geometry", "this"})
 """Names of the event's own geometry, in lower case: what it tells as such, else the point where it is."""
 
+MENDED = 1_000
+"""Corners up to which a geometry that is not valid is mended: that takes time with the square of them."""
+
 PREVIOUS = frozenset({"PREVIOUS", "CHANGED"})
 """Functions of an attribute of the entity's previous event."""
 
