@@ -8,7 +8,7 @@ from datetime import date, datetime
 
 import shapely
 
-from nearcast.decision.instants import Interval, instant_of_text
+from nearcast.decision.instants import Interval, instant_of
 from nearcast.decision.shapes import Geometry
 from nearcast.model.expression import day
 
@@ -52,7 +52,7 @@ def _key(element: object, timed: bool, sides: tuple[str, str]) -> Iterator[Hasha
             yield ("number", object()) if isinstance(element, float) and math.isnan(element) else ("number", element)
         case str():
             yield "text", element
-            instant = instant_of_text(element) if timed else None
+            instant = instant_of(element) if timed else None
             if instant is not None:
                 yield from _key(instant, timed, sides)
         case datetime():

@@ -77,6 +77,7 @@ def values_of(expression: Expression, facts: Facts) -> Values:
         case Shape() | Box():
             return (shapes.written(expression),)
         case Array(items):
+            # An array with a hole is not known, as an arithmetic expression with one is not.
             found = [values_of(item, facts) for item in items]
             return (tuple(value for values in found for value in values),) if all(found) else ()
     return _call_values(expression, facts)
@@ -89,7 +90,7 @@ def _call_values(call: Call, facts: Facts) -> Values:
         results = (calculate(function, a, b) for a, b in _choices(left, right))
         return [result for result in results if result is not None]
     if function in _TEXTS:
-        return [_TEXTS[function](text) for text in values_of(arguments[0], facts) if isinstance(text, str)]
+        return [_folded(function, text) for text in values_of(arguments[0], facts) if isinstance(text, str)]
     if function == "PREVIOUS":
         return facts.previous(_name(arguments[0])) or ()
     if function == "INTERVAL":
@@ -130,6 +131,7 @@ def compare(operator: str, a: Any, b: Any) -> Truth:
     """`a operator b` of two values of one kind, else None. A text that names a moment or a day is that where it meets
     a time; a day and a moment compare by day.
     """
+    # A datetime is a date to Python: this takes both, and texts only where one of them stands beside.
     if isinstance(a, date) or isinstance(b, date):
         left, right = instant_of(a), instant_of(b)
         return None if left is None or right is None else _COMPARE[operator](order(left, right), 0)
@@ -151,7 +153,6 @@ def _ends(expression: Expression, facts: Facts) -> list[datetime | date | None]:
     return [instant for instant in found if instant is not None]
 
 
-@lru_cache(maxsize=4096)
 def _without_accents(text: str) -> str:
     """A text without its accents: decomposed, combining marks dropped, composed again. Japanese sound marks stay."""
     kept = (mark for mark in unicodedata.normalize("NFD", text) if mark in "\u3099\u309a" or not _accent(mark))
@@ -162,13 +163,25 @@ def _accent(mark: str) -> bool:
     return unicodedata.combining(mark) != 0
 
 
-@lru_cache(maxsize=4096)
 def _without_case(text: str) -> str:
     """A text with its case folded, in one of the forms that are canonically the same."""
+    # Folding knows letters, not letters with loose marks: decomposed first, both forms fold alike.
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
 
 
 _TEXTS: dict[str, Callable[[str], str]] = {"CASEI": _without_case, "ACCENTI": _without_accents}
+
+KEPT = 200
+"""Characters of a text whose outcome is kept: long ones would fill the memory, and seldom come again."""
+
+
+@lru_cache(maxsize=8192)
+def _kept(function: str, text: str) -> str:
+    return _TEXTS[function](text)
+
+
+def _folded(function: str, text: str) -> str:
+    return _kept(function, text) if len(text) <= KEPT else _TEXTS[function](text)
 
 
 def _name(expression: Expression) -> str:
@@ -178,6 +191,7 @@ def _name(expression: Expression) -> str:
 
 def _geometries(expression: Expression, facts: Facts) -> list[Geometry]:
     """The geometries that an expression has; the event's own is what it tells as such, else the point where it is."""
+    # Who writes a filter need not know under which of its names an event tells its geometry.
     own = isinstance(expression, Property) and expression.name.lower() in GEOMETRY
     names = dict.fromkeys([_name(expression), "geom", "geometry"]) if own else ()
     listed = [value for name in names for value in facts.values(name)] if own else values_of(expression, facts)
@@ -220,6 +234,7 @@ def _like(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Tru
 
 def _is_null(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
     found = values_of(arguments[0], facts)
+    # An event's own geometry is there too where only its place is told.
     return not (found or _geometries(arguments[0], facts))
 
 

@@ -50,8 +50,11 @@ def _attributes(table: pa.Table, names: Sequence[str]) -> dict[str, Rows]:
 def _typed(entries: pa.StructArray) -> list[Value]:
     """The value of each entry: a text that names a moment has its time beside it, and is the text."""
     values: list[Value | None] = [None] * len(entries)
+    # The text comes after its time and replaces it.
     for field in reversed(_FIELDS):
         column = entries.field(field)
-        for index in np.flatnonzero(np.asarray(column.is_valid())).tolist():
-            values[index] = column[index].as_py()
+        for index, value in zip(
+            np.flatnonzero(np.asarray(column.is_valid())).tolist(), column.drop_null().to_pylist(), strict=True
+        ):
+            values[index] = value
     return values  # type: ignore[return-value]

@@ -17,6 +17,9 @@ from nearcast.model.values import time_of
 
 Instant = datetime | date
 
+LONGEST = 35
+"""Characters of a date and time, with nine digits of a second and a zone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -35,12 +38,13 @@ def instant_of_text(text: str) -> Instant | None:
 def instant_of(value: object) -> Instant | None:
     """What of time a value is: a moment, a day, or a text that names one."""
     if isinstance(value, str):
-        return instant_of_text(value)
+        return instant_of_text(value) if len(value) <= LONGEST else None
     return value if isinstance(value, date) else None
 
 
 def order(a: Instant, b: Instant) -> int:
     """−1, 0 or 1: whether `a` is before, at or after `b`."""
+    # A day has no zone: a moment's day can be told, a day's moment cannot.
     if not (isinstance(a, datetime) and isinstance(b, datetime)):
         a, b = day(a), day(b)
     return (a > b) - (a < b)
@@ -51,6 +55,7 @@ def as_interval(value: object) -> Interval | None:
     if not isinstance(value, Interval):
         instant = instant_of(value)
         return None if instant is None else Interval(instant, instant)
+    # Attributes may say that something ended before it began: no relation holds of that.
     if value.start is not None and value.end is not None and order(value.start, value.end) > 0:
         return None
     return value

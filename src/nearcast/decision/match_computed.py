@@ -1,22 +1,23 @@
-"""The rows of computed atoms in a chunk: expressions over distinct values, by the plain evaluator's own functions.
+"""The rows of computed atoms in a chunk: whole columns at once where that is easy, else by the plain evaluator.
 
 What an expression reads of an event — a few attributes, its place, its predecessor's attributes — is its key: equal
-keys have equal truth, so every distinct key is decided once per batch's chunk.
+keys have equal truth, so every distinct key of a chunk is decided once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from nearcast.decision.compute import Truth, truth_of
+from nearcast.decision.compute import truth_of
 from nearcast.decision.event_values import Rows as ValueRows
 from nearcast.decision.event_values import values_of
 from nearcast.decision.match_points import pack
 from nearcast.decision.match_rows import Rows, words
+from nearcast.decision.match_vectors import OPEN, Truths, Vectors, truths_of
 from nearcast.decision.repository import entities
 from nearcast.decision.timeline import Surrounding
 from nearcast.model.expression import GEOMETRY, Call, attributes, remembered, users
@@ -38,15 +39,49 @@ class _Reads:
     place: bool
 
 
-@dataclass(slots=True)
-class _Lane:
-    """One event of a chunk, as expressions read it."""
+class ComputedAtoms:
+    """Computed atoms compiled: what each of them reads."""
 
-    lane: int
+    def __init__(self, atoms: Sequence[Atom]) -> None:
+        self.atoms = list(atoms)
+        self._calls = [atom.name for atom in self.atoms if isinstance(atom.name, Call)]
+        self._reads = [_reads(call) for call in self._calls]
+
+    def rows(self, events: pa.Table, around: Surrounding) -> tuple[Rows, Rows]:
+        """Truth and comparable rows, shape (atoms, words) each, of a chunk of a table of EVENTS."""
+        truths = np.empty((len(self.atoms), len(events)), np.int8)
+        chunk = self._chunk(events, around)
+        vectors = Vectors(chunk.own, chunk.places, len(events))
+        for number, (call, reads) in enumerate(zip(self._calls, self._reads, strict=True)):
+            truths[number] = truths_of(call, vectors)
+            _decide(call, reads, chunk, truths[number])
+        width = words(len(events))
+        return pack(truths == 1, width), pack(truths >= 0, width)
+
+    def _chunk(self, events: pa.Table, around: Surrounding) -> _Chunk:
+        """The chunk's events, as far as the atoms read them."""
+        positions = events.column("position").to_pylist()
+        asked = {name for reads in self._reads for name in reads.remembered}
+        about = entities(events).to_pylist() if asked else []
+        clients = {name for reads in self._reads for name in reads.users}
+        return _Chunk(
+            values_of(events, [name for reads in self._reads for name in reads.attributes]),
+            {name: _before(around, name, about, positions) for name in asked},
+            {name: [around.users.at(name, position) for position in positions] for name in clients},
+            _places(events) if any(reads.place for reads in self._reads) else [],
+        )
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """The events of a chunk as expressions read them: the facts of one of them at a time, that of `lane`."""
+
     own: Mapping[str, ValueRows]
     before: Mapping[str, Sequence[tuple[Value, ...] | None]]
     clients: Mapping[str, Sequence[Place | None]]
     places: Sequence[Place | None]
+    lane: int = 0
+    _typed: dict[str, list[Hashable]] = field(default_factory=dict)
 
     @property
     def place(self) -> Place | None:
@@ -65,43 +100,43 @@ class _Lane:
         """Where that client was last known to be."""
         return self.clients[name][self.lane]
 
+    def keys(self, reads: _Reads) -> Iterable[Hashable]:
+        """For each event all that a truth depends on."""
+        sides: list[Sequence[Hashable]] = [self._keys(name, self.own[name]) for name in reads.attributes]
+        sides += [self._keys(f"previous {name}", self.before[name]) for name in reads.remembered]
+        sides += [self.clients[name] for name in reads.users]
+        sides += [self.places] if reads.place else []
+        # An expression of literals alone is decided once.
+        return zip(*sides, strict=True) if sides else iter(())
 
-class ComputedAtoms:
-    """Computed atoms compiled: what each of them reads."""
+    def _keys(self, name: str, rows: Sequence[tuple[Value, ...] | None]) -> list[Hashable]:
+        """Values with their types, for Python holds 1 and True to be equal."""
+        if name not in self._typed:
+            self._typed[name] = [None if row is None else (row, tuple(map(type, row))) for row in rows]
+        return self._typed[name]
 
-    def __init__(self, atoms: Sequence[Atom]) -> None:
-        self.atoms = list(atoms)
-        self._calls = [atom.name for atom in self.atoms if isinstance(atom.name, Call)]
-        self._reads = [_reads(call) for call in self._calls]
 
-    def rows(self, events: pa.Table, around: Surrounding) -> tuple[Rows, Rows]:
-        """Truth and comparable rows, shape (atoms, words) each, of a chunk of a table of EVENTS."""
-        holds, comparable = np.zeros((2, len(self.atoms), len(events)), np.bool_)
-        lane = self._lane(events, around)
-        for number, (call, reads) in enumerate(zip(self._calls, self._reads, strict=True)):
-            truths = list(_truths(call, reads, lane, len(events)))
-            holds[number] = [truth is True for truth in truths]
-            comparable[number] = [truth is not None for truth in truths]
-        width = words(len(events))
-        return pack(holds, width), pack(comparable, width)
+def _decide(call: Call, reads: _Reads, chunk: _Chunk, truths: Truths) -> None:
+    """Fills in what is open, event by event, each distinct key once."""
+    lanes = np.flatnonzero(truths == OPEN).tolist()
+    if not lanes:
+        return
+    keys = list(chunk.keys(reads)) or [()] * len(truths)
+    known: dict[Hashable, int] = {}
+    for lane in lanes:
+        key = keys[lane]
+        if key not in known:
+            chunk.lane = lane
+            truth = truth_of(call, chunk)
+            known[key] = -1 if truth is None else int(truth)
+        truths[lane] = known[key]
 
-    def _lane(self, events: pa.Table, around: Surrounding) -> _Lane:
-        """The chunk's events, as far as the atoms read them."""
-        positions = events.column("position").to_pylist()
-        asked = {name for reads in self._reads for name in reads.remembered}
-        about = entities(events).to_pylist() if asked else []
-        clients = {name for reads in self._reads for name in reads.users}
-        return _Lane(
-            0,
-            values_of(events, [name for reads in self._reads for name in reads.attributes]),
-            {
-                name: [around.previous[name].at(*pair) for pair in zip(about, positions, strict=True)]
-                for name in asked
-                if name in around.previous
-            },
-            {name: [around.users.at(name, position) for position in positions] for name in clients},
-            _places(events) if any(reads.place for reads in self._reads) else [],
-        )
+
+def _before(
+    around: Surrounding, name: str, about: Sequence[str], positions: Sequence[int]
+) -> list[tuple[Value, ...] | None]:
+    track = around.previous.get(name)
+    return [track.at(*pair) if track else None for pair in zip(about, positions, strict=True)]
 
 
 def _reads(call: Call) -> _Reads:
@@ -114,21 +149,3 @@ def _reads(call: Call) -> _Reads:
 def _places(events: pa.Table) -> list[Place | None]:
     columns = (events.column(name).to_pylist() for name in ("coordinates", "x", "y", "z"))
     return [None if kind is None else Place(kind, x, y, z) for kind, x, y, z in zip(*columns, strict=True)]
-
-
-def _truths(call: Call, reads: _Reads, lane: _Lane, count: int) -> Iterator[Truth]:
-    """The truth of a predicate for every event of the chunk."""
-    known: dict[Hashable, Truth] = {}
-    for lane.lane in range(count):
-        key = _key(reads, lane)
-        if key not in known:
-            known[key] = truth_of(call, lane)
-        yield known[key]
-
-
-def _key(reads: _Reads, lane: _Lane) -> Hashable:
-    """All that the truth depends on; with types, for Python holds 1 and True to be equal."""
-    own = [lane.values(name) for name in reads.attributes]
-    before = [lane.previous(name) for name in reads.remembered]
-    typed = [None if values is None else tuple((type(value), value) for value in values) for values in (*own, *before)]
-    return (*typed, *(lane.user(name) for name in reads.users), lane.place if reads.place else None)

@@ -107,10 +107,12 @@ def _near(a: Pieces, b: Pieces, metres: float) -> bool:
     """Whether some pair of pieces is near, by halving the pairs that are not decided."""
     left, right = _candidates(a, b, metres)
     while len(left.x1):
+        # The middles are points of both geometries, so one such pair proves it.
         distances = geodesic(*left.middle(), *right.middle())
         if (distances <= metres).any():
             return True
         reach = left.radius() + right.radius()
+        # By the triangle inequality no point of a pair is nearer than this.
         open_ = np.flatnonzero((distances - reach <= metres) & (reach > TOLERANCE))
         chosen = open_[_nearest(distances[open_])]
         left, right = _halved(left.take(chosen), right.take(chosen))
@@ -121,6 +123,7 @@ def _candidates(a: Pieces, b: Pieces, metres: float) -> tuple[Pieces, Pieces]:
     """The pairs that may be near, by chords of the unit sphere, which are never longer than the arcs above them."""
     mine, theirs = unit_vectors(*a.middle()), unit_vectors(*b.middle()).T
     own, other = a.radius(), b.radius()
+    # Large geometries meet block by block, so that memory stays bounded.
     rows = max(1, BLOCK // len(other))
     found: list[tuple[Floats, Numbers, Numbers]] = []
     for first in range(0, len(own), rows):
@@ -143,6 +146,7 @@ def _nearest(distances: Floats) -> Numbers:
 
 def _halved(a: Pieces, b: Pieces) -> tuple[Pieces, Pieces]:
     """The pairs with the longer piece of each in halves."""
+    # Halving the shorter one would hardly make the reach of the pair less.
     longer = a.radius() >= b.radius()
     mine, theirs = np.flatnonzero(longer), np.flatnonzero(~longer)
     return (

@@ -19,6 +19,7 @@ def like(pattern: str) -> re.Pattern[str]:
             pieces.append("")
         else:
             pieces[-1] += "." if part == "_" else re.escape(part[-1])
+    # The last piece is tied to the end, so it alone is not taken where it is found first.
     first, *middle, last = pieces if len(pieces) > 1 else [*pieces, ""]
     found = "".join(f"(?>.*?{piece})" for piece in middle if piece)
     return re.compile(f"{first}{found}.*{last}" if len(pieces) > 1 else first, re.DOTALL)

@@ -31,6 +31,7 @@ class Remembered:
     ) -> dict[str, Track[str, tuple[Value, ...]]]:
         """The values over a batch, of the entities in it; `repository` lacks the batch yet."""
         self._values = {name: self._values[name] for name in names if name in self._values}
+        # A name that a new filter asks for was not followed so far: the repository has it all.
         new = [name for name in names if name not in self._values]
         if new:
             self._values |= _newest(new, repository.newest())
@@ -40,6 +41,7 @@ class Remembered:
         tracks = {}
         for name, rows in values_of(events, names).items():
             known = self._values[name]
+            # Workers get what their batch can ask for, not what all entities ever told.
             tracks[name] = Track({entity: known[entity] for entity in set(about) if entity in known})
             for entity, position, values in zip(about, positions, rows, strict=True):
                 tracks[name].set(entity, position, values)

@@ -6,6 +6,7 @@ valid, a polygon that crosses itself, is mended before it is compared.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,12 +14,16 @@ from typing import Any
 
 import shapely
 
+from nearcast.decision.location import LONGEST
 from nearcast.decision.near import within
-from nearcast.model.expression import Box, Shape
+from nearcast.model.expression import MENDED, Box, Shape
 from nearcast.model.place import Place
 
 KEPT = 512
 """Geometries kept parsed: filters name few, and the events of one batch often share theirs."""
+
+SMALL = 16 * 1024
+"""Characters of a text that counts as small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +44,29 @@ def written(expression: Shape | Box) -> Geometry:
 
 def _box(bounds: tuple[float, ...]) -> shapely.Geometry:
     west, south, east, north = bounds if len(bounds) == 4 else (bounds[0], bounds[1], bounds[3], bounds[4])
+    # GeoJSON and CQL2 alike write a box across the antimeridian so; planar relations need it in two parts.
     if west <= east:
         return _mended(shapely.box(west, south, east, north))
     return _mended(shapely.MultiPolygon([shapely.box(west, south, 180, north), shapely.box(-180, south, east, north)]))
 
 
-@lru_cache(maxsize=KEPT)
 def told(text: str) -> Geometry | None:
     """The geometry that an attribute's text holds as GeoJSON; None if it holds none."""
     if not text.startswith("{"):
         return None
+    # Senders choose how large their geometries are: many small ones are kept, and few large ones.
+    return _small(text) if len(text) <= SMALL else _large(text)
+
+
+def _parsed(text: str) -> Geometry | None:
     shape = shapely.from_geojson(text, on_invalid="ignore")
-    return None if shape is None else Geometry(_mended(shape), False)
+    if shape is None or (shapely.get_num_coordinates(shape) > MENDED and not shapely.is_valid(shape)):
+        return None
+    return Geometry(_mended(shape), False)
+
+
+_small = lru_cache(maxsize=KEPT)(_parsed)
+_large = lru_cache(maxsize=8)(_parsed)
 
 
 def at(place: Place) -> Geometry:
@@ -58,8 +74,23 @@ def at(place: Place) -> Geometry:
     return Geometry(shapely.Point(place.x, place.y), place.coordinates == "planar")
 
 
+def around(shape: shapely.Geometry) -> tuple[tuple[float, float] | None, float]:
+    """A point in degrees, and the metres from it that no point of a geometry exceeds; None for one that has none.
+
+    A geometry may lie on both sides of the antimeridian: then half the globe is no more than it may take.
+    """
+    if shapely.is_empty(shape):
+        return None, 0.0
+    west, south, east, north = shapely.bounds(shape).tolist()
+    middle = (west + east) / 2, (south + north) / 2
+    return middle, LONGEST * math.hypot(math.radians(east - west) / 2, math.radians(north - south) / 2)
+
+
 def _mended(shape: shapely.Geometry) -> shapely.Geometry:
-    return shape if shapely.is_valid(shape) else shapely.make_valid(shape)
+    if shapely.is_valid(shape):
+        return shape
+    # Not by linework, the default: a hundred crossing edges take it half a second, and the cube of more.
+    return shapely.make_valid(shape, method="structure", keep_collapsed=True)
 
 
 Relation = Callable[..., Any]
@@ -75,7 +106,7 @@ SPATIAL: dict[str, Relation] = {
     "S_CONTAINS": shapely.contains,
 }
 
-_CONVERSE = {"S_WITHIN": "S_CONTAINS", "S_CONTAINS": "S_WITHIN"}
+CONVERSE = {"S_WITHIN": "S_CONTAINS", "S_CONTAINS": "S_WITHIN"}
 """The relations with the sides changed; all others are the same both ways."""
 
 
@@ -86,8 +117,9 @@ def related(function: str, a: Geometry, b: Geometry) -> bool | None:
     try:
         # Only a prepared left side is fast.
         if shapely.is_prepared(b.shape) and not shapely.is_prepared(a.shape):
-            return bool(SPATIAL[_CONVERSE.get(function, function)](b.shape, a.shape))
+            return bool(SPATIAL[CONVERSE.get(function, function)](b.shape, a.shape))
         return bool(SPATIAL[function](a.shape, b.shape))
+    # A few pairs have no relation that GEOS can compute; one event's must not end the batch.
     except shapely.GEOSException:
         return None
 

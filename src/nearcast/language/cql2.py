@@ -1,5 +1,7 @@
 """Filters in CQL2 (OGC 21-065r2), text and JSON, all conformance classes: what is read becomes our filters and atoms.
 
+The package `cql2` parses text.
+
 Beyond the standard there are the location terms distance, count, user and uform (SEMANTICS §4), S_DWITHIN, and CHANGED
 and PREVIOUS of an attribute. Text and JSON are read into one syntax, which is checked and given its meaning: an
 unknown function, a wrong number of arguments or types that clash are faults with line and column.
@@ -9,8 +11,8 @@ from __future__ import annotations
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2_conditions import Conditions
-from nearcast.language.cql2_grammar import read_text
 from nearcast.language.cql2_json import read_json, read_node, write_json
+from nearcast.language.cql2_reading import read_text
 from nearcast.language.cql2_text import write
 from nearcast.language.marks import Locate, starting_at
 from nearcast.language.nodes import Node

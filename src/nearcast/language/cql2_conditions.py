@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
+from nearcast.errors import Mark
 from nearcast.language.cql2_expressions import SUPPORTED, Expressions, fault
 from nearcast.language.cql2_types import EXAMPLES, SCALARS, type_of
 from nearcast.language.syntax import Syntax
@@ -46,6 +46,7 @@ class Conditions:
         if not isinstance(expression, Call) or type_of(expression) not in ("boolean", "any"):
             advice = SUPPORTED if syntax.kind == "call" else "for example: size > 10"
             raise fault("a condition", syntax, advice)
+        # A previous value may be a boolean, like an attribute alone.
         if type_of(expression) == "any":
             expression = Call("=", (expression, Constant(True)))
         return self._atom(expression, syntax)
@@ -76,6 +77,7 @@ class Conditions:
         text, pattern = (self._expressions.expression(part) for part in syntax.parts)
         if type_of(text) not in ("text", "any"):
             raise fault(EXAMPLES["text"], syntax.parts[0], "LIKE compares texts")
+        # A pattern is written, so that it is compiled once, not for every event.
         inner = pattern
         while isinstance(inner, Call) and inner.function in ("CASEI", "ACCENTI"):
             inner = inner.arguments[0]
@@ -96,8 +98,7 @@ class Conditions:
 
     def _atom(self, predicate: Call, syntax: Syntax) -> Atom:
         """The atom of a predicate: of one attribute and literals, the plain one, which matching is fastest at."""
-        found = _plain(predicate)
-        return replace(found, where=syntax.where) if found else Atom(predicate, Operator.EQ, True, syntax.where)
+        return _plain(predicate, syntax.where) or Atom(predicate, Operator.EQ, True, syntax.where)
 
     def _measured(self, syntax: Syntax) -> Atom | None:
         """The atom of a comparison with a distance or a count; None if it is about neither."""
@@ -182,7 +183,7 @@ def _hyphen_advice(syntax: Syntax) -> str:
     return f'if {name} is one name, write it in double quotes: "{name}"'
 
 
-def _plain(predicate: Call) -> Atom | None:
+def _plain(predicate: Call, where: Mark) -> Atom | None:
     """The atom (name, operator, value) that a predicate is, if it is one."""
     function = predicate.function
     if function not in (*COMPARISONS, *FORMS):
@@ -194,12 +195,12 @@ def _plain(predicate: Call) -> Atom | None:
     if not isinstance(first, Property):
         return None
     if function == "IS NULL":
-        return None if first.name in ("geom", "geometry") else Atom(first.name, Operator.IS_NULL, None)
+        return None if first.name in ("geom", "geometry") else Atom(first.name, Operator.IS_NULL, None, where)
     values = [value for value in map(_value, rest) if value is not None]
     if len(values) < len(rest):
         return None
     several = function in ("IN", "BETWEEN")
-    return Atom(first.name, Operator(function), tuple(values) if several else values[0])
+    return Atom(first.name, Operator(function), tuple(values) if several else values[0], where)
 
 
 def _value(expression: Expression) -> Value | None:

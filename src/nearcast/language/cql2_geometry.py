@@ -1,16 +1,14 @@
-"""Geometries of CQL2: well-known text to GeoJSON and back, checked where they are written."""
+"""Geometries of CQL2: from GeoJSON to well-known text, checked."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import shapely
 
-from nearcast.errors import Fault
-from nearcast.language.tokens import Token
-from nearcast.model.expression import Box, Shape
+from nearcast.model.expression import MENDED, Box, Shape
 
 GEOMETRIES = {
     "POINT": "Point",
@@ -25,93 +23,7 @@ GEOMETRIES = {
 NESTED = {"Point": 0, "LineString": 1, "MultiPoint": 1, "Polygon": 2, "MultiLineString": 2, "MultiPolygon": 3}
 """How many lists lie around the positions of each type's coordinates."""
 
-MAX_COLLECTIONS = 10
-
 _WORDS = {type_: word for word, type_ in GEOMETRIES.items()}
-
-
-class Geometries:
-    """Reads geometries from tokens, of which `take` gives the next and `look` shows it."""
-
-    def __init__(self, take: Callable[[], Token], look: Callable[[], Token], fault: Callable[[str], Fault]) -> None:
-        self._take = take
-        self._look = look
-        self._fault = fault
-        self._depth = 0
-
-    def read(self) -> dict[str, Any]:
-        """The GeoJSON of the geometry that begins with the next token, its keyword; a box is `{"bbox": […]}`."""
-        type_ = GEOMETRIES[self._take().word]
-        if type_ == "BBOX":
-            return {"bbox": self._box()}
-        if self._look().word in ("Z", "M", "ZM"):
-            self._take()
-        if self._look().word == "EMPTY":
-            self._take()
-            return {"type": type_, "geometries" if type_ == "GeometryCollection" else "coordinates": []}
-        if type_ == "GeometryCollection":
-            return {"type": type_, "geometries": self._several(self._member)}
-        if type_ == "Point":
-            return {"type": type_, "coordinates": self._several(self._position, 1)[0]}
-        # The points of a MULTIPOINT may stand in parentheses of their own.
-        return {"type": type_, "coordinates": self._coordinates(NESTED[type_], type_ == "MultiPoint")}
-
-    def _box(self) -> list[float]:
-        numbers = self._several(self._number)
-        if len(numbers) not in (4, 6):
-            raise self._fault("BBOX(west, south, east, north) or with heights: 4 or 6 numbers")
-        return numbers
-
-    def _member(self) -> dict[str, Any]:
-        if self._look().word not in GEOMETRIES or self._look().word == "BBOX":
-            raise self._fault("a geometry")
-        self._depth += 1
-        if self._depth > MAX_COLLECTIONS:
-            raise self._fault(f"collections at most {MAX_COLLECTIONS} deep")
-        member = self.read()
-        self._depth -= 1
-        return member
-
-    def _coordinates(self, depth: int, loose: bool) -> list[Any]:
-        if self._look().word == "EMPTY":
-            self._take()
-            return []
-        if depth > 1:
-            return self._several(lambda: self._coordinates(depth - 1, False))
-        return self._several(self._loose if loose else self._position)
-
-    def _loose(self) -> list[float]:
-        return self._several(self._position, 1)[0] if self._look().kind == "open" else self._position()
-
-    def _several(self, part: Callable[[], Any], most: int = 1_000_000) -> list[Any]:
-        """What stands in parentheses, with commas between."""
-        if self._look().kind != "open":
-            raise self._fault("(")
-        self._take()
-        found = [part()]
-        while self._look().kind == "comma" and len(found) < most:
-            self._take()
-            found.append(part())
-        if self._look().kind != "close":
-            raise self._fault("a comma or )" if most > 1 else ")")
-        self._take()
-        return found
-
-    def _position(self) -> list[float]:
-        numbers = [self._number(), self._number()]
-        while self._look().kind in ("number", "sign") and len(numbers) < 4:
-            numbers.append(self._number())
-        return numbers
-
-    def _number(self) -> float:
-        sign = self._take().text if self._look().kind == "sign" and self._look().text in "+-" else ""
-        if self._look().kind != "number":
-            raise self._fault("a number")
-        number = float(sign + self._look().text)
-        if not math.isfinite(number):
-            raise self._fault("a coordinate that is a finite number")
-        self._take()
-        return number
 
 
 def literal(geometry: Mapping[str, Any]) -> Shape | Box:
@@ -120,9 +32,11 @@ def literal(geometry: Mapping[str, Any]) -> Shape | Box:
         return Box(tuple(_finite(number) for number in geometry["bbox"]))
     text = well_known(geometry)
     try:
-        shapely.from_wkt(text)
+        shape = shapely.from_wkt(text)
     except shapely.GEOSException as error:
         raise ValueError(str(error).rpartition("Exception: ")[2]) from None
+    if shapely.get_num_coordinates(shape) > MENDED and not shapely.is_valid(shape):
+        raise ValueError(f"one that crosses itself, with more than {MENDED:,} corners")
     return Shape(text)
 
 
@@ -132,18 +46,30 @@ def well_known(geometry: Mapping[str, Any]) -> str:
     if not isinstance(type_, str):
         raise ValueError("a geometry without a type")
     if type_ == "GeometryCollection":
-        members = geometry.get("geometries")
-        if not isinstance(members, (list, tuple)):
-            raise ValueError("a collection without geometries")
-        inner = ", ".join(well_known(member) for member in members)
-        return f"GEOMETRYCOLLECTION ({inner})" if members else "GEOMETRYCOLLECTION EMPTY"
+        inner = ", ".join(_members(geometry))
+        return f"GEOMETRYCOLLECTION ({inner})" if inner else "GEOMETRYCOLLECTION EMPTY"
     if type_ not in NESTED or "coordinates" not in geometry:
         raise ValueError(f"{type_!r} is no type of geometry" if type_ not in NESTED else "no coordinates")
     coordinates = geometry["coordinates"]
     if _hollow(coordinates):
         return f"{_WORDS[type_]} EMPTY"
+    if type_ in ("MultiLineString", "MultiPolygon") and isinstance(coordinates, (list, tuple)):
+        # CQL2 text has no empty parts, and they are nowhere.
+        coordinates = [part for part in coordinates if not _hollow(part)]
     inner = _written(coordinates, NESTED[type_], type_ == "MultiPoint")
     return f"{_WORDS[type_]} {f'({inner})' if type_ == 'Point' else inner}"
+
+
+def _members(collection: Mapping[str, Any]) -> Iterator[str]:
+    """The geometries in a collection, and in those within it: CQL2 text has neither these nor empty ones."""
+    members = collection.get("geometries")
+    if not isinstance(members, (list, tuple)):
+        raise ValueError("a collection without geometries")
+    for member in members:
+        if isinstance(member, Mapping) and member.get("type") == "GeometryCollection":
+            yield from _members(member)
+        elif not (text := well_known(member)).endswith("EMPTY"):
+            yield text
 
 
 def _hollow(coordinates: Any) -> bool:

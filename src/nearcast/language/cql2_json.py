@@ -9,9 +9,8 @@ import orjson
 import shapely
 
 from nearcast.errors import DefinitionError, Fault, Mark
-from nearcast.language.cql2_grammar import MAX_HEIGHT
 from nearcast.language.nodes import Node, from_data, from_yaml
-from nearcast.language.syntax import Syntax
+from nearcast.language.syntax import MAX_HEIGHT, Syntax
 from nearcast.model.expression import Array, Box, Call, Constant, Expression, Property, Shape
 from nearcast.model.filter import (
     And,
@@ -78,6 +77,7 @@ def read_node(node: Node, height: int = 1) -> Syntax:
 
 
 def _exact(value: int | float, node: Node) -> int | float:
+    # As in text: 150.0 and 150 are one atom.
     if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
         return int(value)
     if value != value or value in (float("inf"), float("-inf")):
@@ -117,6 +117,7 @@ def _call(node: Node, value: dict[str, Node], height: int) -> Syntax:
     name = _READ.get(written, written.upper())
     args = value["args"]
     listed = _items(args, "args")
+    # JSON has a list within the arguments, text has parentheses: the syntax has neither.
     if name == "IN" and len(listed) == 2:
         listed = [listed[0], *_items(listed[1], "the values of in")]
     parts = tuple(read_node(item, height + 1) for item in listed)

@@ -163,6 +163,7 @@ def _end(node: Expression) -> str:
 def _operator(call: Call, own: int) -> str:
     """An operator between or around its arguments; chains of equal binding go from left to right."""
     function, arguments = call.function, call.arguments
+    # Arithmetic goes from left to right, so its left side needs no parentheses at equal binding; comparisons do not.
     first = expression(arguments[0], own if own <= 4 else own - 1)
     match function:
         case "NOT":

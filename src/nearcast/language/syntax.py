@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from nearcast.errors import Mark
+from nearcast.errors import Fault, Mark
 
 Kind = Literal["call", "list", "property", "text", "number", "boolean", "null", "geometry"]
+
+
+MAX_HEIGHT = 50
+"""Depth of an arithmetic expression; each operator of a chain makes it one deeper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +32,14 @@ class Syntax:
     height: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "height", 1 + max((part.height for part in self.parts), default=0))
+        below = max(part.height for part in self.parts) if self.parts else 0
+        object.__setattr__(self, "height", 1 + below)
 
     def calls(self, *names: str) -> bool:
         """Whether the node is a call of one of these."""
         return self.kind == "call" and self.value in names
+
+
+def too_deep(where: Mark) -> Fault:
+    """The fault of an expression that is deeper than any may be."""
+    return Fault(f"an expression at most {MAX_HEIGHT} deep", "a deeper one", where)

@@ -16,6 +16,9 @@ from nearcast.model.values import Value
 GEOMETRY = frozenset({"geom", "geometry", "this"})
 """Names of the event's own geometry, in lower case: what it tells as such, else the point where it is."""
 
+MENDED = 1_000
+"""Corners up to which a geometry that is not valid is mended: that takes time with the square of them."""
+
 PREVIOUS = frozenset({"PREVIOUS", "CHANGED"})
 """Functions of an attribute of the entity's previous event."""
 
@@ -117,6 +120,7 @@ def users(expression: Expression) -> tuple[str, ...]:
 
 def day_of(text: str) -> date | None:
     """The day that a text `2020-01-31` names; None for any other text."""
+    # Python reads more than RFC 3339 has, weeks and other digits among it.
     if len(text) != 10 or text[4] != "-" or text[7] != "-" or not text.replace("-", "").isascii():
         return None
     try:
