@@ -17,12 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.model.values import Kind, Value
+from nearcast.model.values import EXACT, Kind, Value
 
 Codes = npt.NDArray[np.int64]
-EXACT = 2**53
-"""Integers up to here are doubles without loss."""
-
 OWN = ("id", "type", "source", "subject", "time")
 _FIELDS: dict[Kind, tuple[str, ...]] = {
     "number": ("integer", "double"),

@@ -21,14 +21,12 @@ from nearcast.decision.location import Floats, geodesic, surely_beyond, unit_vec
 from nearcast.decision.match_points import Flags
 from nearcast.model.expression import COMPARISONS, GEOMETRY, Box, Call, Constant, Expression, Property, Shape
 from nearcast.model.place import Place
-from nearcast.model.values import Value
+from nearcast.model.values import EXACT, Value, is_exact
 
 Truths = npt.NDArray[np.int8]
 """Of each lane 1 TRUE, 0 FALSE, −1 UNKNOWN, or `OPEN`: not decided."""
 
 OPEN = 2
-EXACT = 2.0**53
-"""Doubles up to here hold every integer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +100,7 @@ def truths_of(call: Call, vectors: Vectors) -> Truths:
 
 def _exact(value: Value) -> bool:
     """Whether a value is a number that a double holds; a NaN is no number to compute with."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return value == value if isinstance(value, float) else -EXACT <= value <= EXACT
+    return is_exact(value) and value == value
 
 
 def _decided(holds: Flags, known: Flags, sure: Flags) -> Truths:

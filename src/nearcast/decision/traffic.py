@@ -10,7 +10,7 @@ import numpy.typing as npt
 from nearcast.decision.evaluate import NOTHING, atom_truth, satisfies
 from nearcast.model.event import Event
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, PlainNot
-from nearcast.model.values import Value, kind_of
+from nearcast.model.values import Value, is_exact, kind_of
 
 Flags = npt.NDArray[np.bool_]
 """One flag per event."""
@@ -90,15 +90,9 @@ class Distinct:
 
     def __init__(self, values: list[Value]) -> None:
         self.values = values
-        exact = all(_is_exact(value) for value in values)
+        exact = all(is_exact(value) for value in values)
         self.floats = np.array(values, np.float64) if exact and values else None
 
-
-def _is_exact(value: object) -> bool:
-    return type(value) is float or (type(value) is int and abs(value) <= EXACT)
-
-
-EXACT = 2**53
 
 _COMPARE = {
     Operator.EQ: np.equal,
@@ -114,7 +108,7 @@ def _numbers(atom: Atom, values: Distinct) -> tuple[Flags, Flags] | None:
     """(which values satisfy an atom, which compare with it), all at once, where that is exact; else None."""
     compare = _COMPARE.get(atom.operator)
     literal = atom.value
-    if compare is None or values.floats is None or not isinstance(literal, (int, float)) or not _is_exact(literal):
+    if compare is None or values.floats is None or not isinstance(literal, (int, float)) or not is_exact(literal):
         return None
     return compare(values.floats, literal), np.ones(len(values.floats), bool)
 

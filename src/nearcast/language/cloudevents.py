@@ -16,7 +16,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -28,7 +28,7 @@ from nearcast.language.places import GEOMETRY_NAMES, is_geometry, place_of
 from nearcast.model.event import CONTROL_PREFIX, Event
 from nearcast.model.place import Place
 from nearcast.model.subscription import Channel
-from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, time_of
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, time_of, time_text
 
 MAX_BYTES = 1024 * 1024
 MAX_ATTRIBUTES = 1_000
@@ -369,7 +369,7 @@ def _written(value: Value) -> Any:
     geometry = _shape(value)
     if geometry is not None:
         return geometry
-    return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
+    return time_text(value) if isinstance(value, datetime) else value
 
 
 def _kind(value: object) -> str:

@@ -24,7 +24,7 @@ from nearcast.model.expression import (
     Shape,
     day_of,
 )
-from nearcast.model.values import time_of
+from nearcast.model.values import narrowed, time_of
 
 SUPPORTED = f"there are {', '.join(sorted((*FUNCTIONS, *OTHERS)))}"
 CONDITIONS = frozenset({*COMPARISONS, "IN", "BETWEEN", "LIKE", "IS NULL", "AND", "OR", "NOT"})
@@ -127,8 +127,7 @@ class Expressions:
             # Computed once for all events; what has no result stays, and is never known.
             result = calculate(str(syntax.value), a.value, b.value)  # type: ignore[arg-type]
             if result is not None:
-                whole = isinstance(result, float) and result.is_integer() and abs(result) <= 2**53
-                return Constant(int(result) if whole else result)
+                return Constant(narrowed(result))
         return Call(str(syntax.value), (a, b))
 
     def _instant(self, syntax: Syntax) -> Constant:

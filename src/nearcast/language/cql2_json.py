@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any
 
 import orjson
@@ -27,7 +27,7 @@ from nearcast.model.filter import (
     User,
 )
 from nearcast.model.place import Place
-from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, narrowed, time_text
 
 _READ = {"isNull": "IS NULL"}
 _WRITTEN = {
@@ -78,8 +78,7 @@ def read_node(node: Node, height: int = 1) -> Syntax:
 
 def _exact(value: int | float, node: Node) -> int | float:
     # As in text: 150.0 and 150 are one atom.
-    if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
-        return int(value)
+    value = narrowed(value)
     if value != value or value in (float("inf"), float("-inf")):
         raise Fault("a finite number", str(value), node.where)
     if isinstance(value, int) and not INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM:
@@ -179,7 +178,7 @@ def _atom(atom: Atom) -> Any:
 
 def _value(value: Value | date | None) -> Any:
     if isinstance(value, datetime):
-        return {"timestamp": value.astimezone(UTC).isoformat().replace("+00:00", "Z")}
+        return {"timestamp": time_text(value)}
     return {"date": value.isoformat()} if isinstance(value, date) else value
 
 

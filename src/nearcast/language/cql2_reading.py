@@ -14,7 +14,7 @@ from nearcast.language.cql2_shown import show
 from nearcast.language.marks import Locate
 from nearcast.language.syntax import MAX_HEIGHT, Syntax, too_deep
 from nearcast.language.tokens import Token, tokenize
-from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, narrowed
 
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "^", "div"})
 
@@ -184,9 +184,7 @@ def exact(written: str, negative: bool = False) -> int | float | None:
     if len(written) > 4000 and written.isdigit():
         return None
     value: int | float = int(written) if written.isdigit() else float(written)
-    value = -value if negative else value
-    if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
-        value = int(value)
+    value = narrowed(-value if negative else value)
     if isinstance(value, float):
         return value if abs(value) != float("inf") else None
     return value if INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM else None

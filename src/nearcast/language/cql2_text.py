@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 
 from nearcast.errors import DefinitionError, Fault
 from nearcast.language.cql2_geometry import GEOMETRIES
@@ -24,7 +24,7 @@ from nearcast.model.filter import (
     User,
 )
 from nearcast.model.place import Place
-from nearcast.model.values import Value
+from nearcast.model.values import Value, time_text
 
 
 def write(filter: Filter) -> str:
@@ -99,7 +99,7 @@ def literal(value: Value | date) -> str:
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, datetime):
-        return f"TIMESTAMP('{value.astimezone(UTC).isoformat().replace('+00:00', 'Z')}')"
+        return f"TIMESTAMP('{time_text(value)}')"
     if isinstance(value, date):
         return f"DATE('{value.isoformat()}')"
     if not math.isfinite(value):

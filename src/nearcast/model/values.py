@@ -11,6 +11,9 @@ Kind = Literal["number", "text", "boolean", "time"]
 
 INTEGER_MINIMUM, INTEGER_MAXIMUM = -(2**63), 2**63 - 1
 
+EXACT = 2**53
+"""Doubles hold every integer up to here."""
+
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)?")
 
 
@@ -22,6 +25,22 @@ def kind_of(value: Value) -> Kind:
     if isinstance(value, (int, float)):
         return "number"
     return "text" if isinstance(value, str) else "time"
+
+
+def is_exact(value: object) -> bool:
+    """Whether a value is a number that a double holds without loss."""
+    # By exact type: in Python a bool is an integer.
+    return type(value) is float or (type(value) is int and -EXACT <= value <= EXACT)
+
+
+def narrowed(value: int | float) -> int | float:
+    """The integer that a double up to `EXACT` is, if it is one: 150.0 and 150 are then one literal."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) <= EXACT else value
+
+
+def time_text(moment: datetime) -> str:
+    """A moment as RFC 3339 text in UTC, with as many digits as it has: `time_of` inverts it."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def time_of(text: str) -> datetime | None:
