@@ -17,6 +17,7 @@ from nearcast.decision import arrays, shapes
 from nearcast.decision.instants import TEMPORAL, Interval, as_interval, instant_of, order
 from nearcast.decision.patterns import like
 from nearcast.decision.shapes import Geometry
+from nearcast.decision.truths import COMPARE, Truth, both, joined, negated, some
 from nearcast.model.arithmetic import calculate
 from nearcast.model.expression import (
     ARITHMETIC,
@@ -33,7 +34,6 @@ from nearcast.model.expression import (
 from nearcast.model.place import Place
 from nearcast.model.values import Value, kind_of
 
-Truth = bool | None
 Values = Sequence[Any]
 """Of an expression: values of events, days, `Interval`, `Geometry`, tuples (arrays)."""
 
@@ -63,7 +63,7 @@ def truth_of(call: Call, facts: Facts) -> Truth:
     function, arguments = call.function, call.arguments
     if function in COMPARISONS:
         left, right = (values_of(argument, facts) for argument in arguments)
-        return _some(compare(function, a, b) for a, b in _choices(left, right))
+        return some(compare(function, a, b) for a, b in _choices(left, right))
     return _PREDICATES[function](function, arguments, facts)
 
 
@@ -107,26 +107,6 @@ def _choices(*sides: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
     return islice(product(*sides), MAX_CHOICES)
 
 
-def _some(truths: Iterable[Truth]) -> Truth:
-    """TRUE if some is, FALSE if some is known, else UNKNOWN."""
-    result: Truth = None
-    for truth in truths:
-        if truth:
-            return True
-        result = result if truth is None else False
-    return result
-
-
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "=": lambda a, b: a == b,
-    "<>": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
-
-
 def compare(operator: str, a: Any, b: Any) -> Truth:
     """`a operator b` of two values of one kind, else None. A text that names a moment or a day is that where it meets
     a time; a day and a moment compare by day.
@@ -134,10 +114,10 @@ def compare(operator: str, a: Any, b: Any) -> Truth:
     # A datetime is a date to Python: this takes both, and texts only where one of them stands beside.
     if isinstance(a, date) or isinstance(b, date):
         left, right = instant_of(a), instant_of(b)
-        return None if left is None or right is None else _COMPARE[operator](order(left, right), 0)
+        return None if left is None or right is None else COMPARE[operator](order(left, right), 0)
     if isinstance(a, (Geometry, Interval, tuple)) or isinstance(b, (Geometry, Interval, tuple)):
         return None
-    return _COMPARE[operator](a, b) if kind_of(a) == kind_of(b) else None
+    return COMPARE[operator](a, b) if kind_of(a) == kind_of(b) else None
 
 
 def _numbers(expression: Expression, facts: Facts) -> list[int | float]:
@@ -210,26 +190,19 @@ def _array(expression: Expression, facts: Facts) -> Values | None:
 
 def _between(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
     value, low, high = (values_of(argument, facts) for argument in arguments)
-    return _some(_both(compare(">=", a, b), compare("<=", a, c)) for a, b, c in _choices(value, low, high))
-
-
-def _both(a: Truth, b: Truth) -> Truth:
-    """As a BETWEEN of literals is: UNKNOWN where either end does not compare."""
-    return None if a is None or b is None else a and b
+    return some(both(compare(">=", a, b), compare("<=", a, c)) for a, b, c in _choices(value, low, high))
 
 
 def _in(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
     value, *options = (values_of(argument, facts) for argument in arguments)
     listed = [option for found in options for option in found]
-    return _some(compare("=", a, b) for a, b in _choices(value, listed))
+    return some(compare("=", a, b) for a, b in _choices(value, listed))
 
 
 def _like(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
     texts, patterns = (values_of(argument, facts) for argument in arguments)
     pairs = _choices(texts, patterns)
-    return _some(
-        like(pattern).fullmatch(text) is not None if isinstance(text, str) else None for text, pattern in pairs
-    )
+    return some(like(pattern).fullmatch(text) is not None if isinstance(text, str) else None for text, pattern in pairs)
 
 
 def _is_null(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
@@ -239,36 +212,32 @@ def _is_null(function: str, arguments: tuple[Expression, ...], facts: Facts) -> 
 
 
 def _not(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
-    truth = _truth(arguments[0], facts)
-    return None if truth is None else not truth
+    return negated(_truth(arguments[0], facts))
 
 
 def _joined(decisive: bool, function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
-    truths = [_truth(argument, facts) for argument in arguments]
-    if decisive in truths:
-        return decisive
-    return None if None in truths else not decisive
+    return joined(decisive, [_truth(argument, facts) for argument in arguments])
 
 
 def _truth(expression: Expression, facts: Facts) -> Truth:
-    return _some(value if isinstance(value, bool) else None for value in values_of(expression, facts))
+    return some(value if isinstance(value, bool) else None for value in values_of(expression, facts))
 
 
 def _spatial(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
     sides = [_geometries(argument, facts) for argument in arguments]
-    return _some(shapes.related(function, a, b) for a, b in _choices(*sides))
+    return some(shapes.related(function, a, b) for a, b in _choices(*sides))
 
 
 def _near(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
     a, b = (_geometries(argument, facts) for argument in arguments[:2])
     limits = _numbers(arguments[2], facts)
-    return _some(shapes.near(left, right, metres) for left, right, metres in _choices(a, b, limits))
+    return some(shapes.near(left, right, metres) for left, right, metres in _choices(a, b, limits))
 
 
 def _temporal(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
     sides = [[as_interval(value) for value in values_of(argument, facts)] for argument in arguments]
     relation = TEMPORAL[function]
-    return _some(relation(a, b) if a and b else None for a, b in _choices(*sides))
+    return some(relation(a, b) if a and b else None for a, b in _choices(*sides))
 
 
 def _array_relation(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:

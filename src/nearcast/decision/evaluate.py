@@ -5,15 +5,16 @@ Truth is True, False or None (UNKNOWN). Nothing here is fast; every other matche
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
 from nearcast.decision.compute import truth_of
 from nearcast.decision.location import distance
 from nearcast.decision.patterns import like
 from nearcast.decision.relevance import ABSENT
+from nearcast.decision.truths import COMPARE, Truth, both, joined, negated, some
 from nearcast.model.event import Event
 from nearcast.model.expression import Call
 from nearcast.model.filter import (
@@ -34,8 +35,6 @@ from nearcast.model.filter import (
 )
 from nearcast.model.place import Place
 from nearcast.model.values import Value, kind_of, time_of
-
-Truth = bool | None
 
 
 class Surroundings(Protocol):
@@ -131,14 +130,8 @@ def truth(node: Filter, event: Event, around: Surroundings) -> Truth:
         return atom_truth(node, event, around)
     if isinstance(node, (Not, PlainNot)):
         inner = truth(node.child, event, around)
-        if isinstance(node, PlainNot):
-            return inner is not True
-        return None if inner is None else not inner
-    parts = [truth(child, event, around) for child in node.children]
-    decisive = isinstance(node, Or)
-    if decisive in parts:
-        return decisive
-    return None if None in parts else not decisive
+        return inner is not True if isinstance(node, PlainNot) else negated(inner)
+    return joined(isinstance(node, Or), [truth(child, event, around) for child in node.children])
 
 
 def atom_truth(atom: Atom, event: Event, around: Surroundings) -> Truth:
@@ -147,18 +140,13 @@ def atom_truth(atom: Atom, event: Event, around: Surroundings) -> Truth:
         values = event.values(atom.name)
         if atom.operator is Operator.IS_NULL:
             return next(values, None) is None
-        return _some(satisfies(atom, value) for value in values)
+        return some(satisfies(atom, value) for value in values)
     if isinstance(atom.name, Call):
         return truth_of(atom.name, EventFacts(event, around))
     if isinstance(atom.name, Distance):
-        return _some(satisfies(atom, metres) for metres in distances(atom.name, event, around))
+        return some(satisfies(atom, metres) for metres in distances(atom.name, event, around))
     number = count(atom.name, event, around)
     return None if number is None else satisfies(atom, number)
-
-
-def _some(truths: Iterable[Truth]) -> Truth:
-    known = [truth for truth in truths if truth is not None]
-    return any(known) if known else None
 
 
 def satisfies(atom: Atom, value: Value) -> Truth:
@@ -166,25 +154,14 @@ def satisfies(atom: Atom, value: Value) -> Truth:
     match atom.operator:
         case Operator.IN:
             literals: tuple[Value, ...] = atom.value  # type: ignore[assignment]
-            return _some(compare(Operator.EQ, value, literal) for literal in literals)
+            return some(compare(Operator.EQ, value, literal) for literal in literals)
         case Operator.BETWEEN:
             low, high = atom.value  # type: ignore[misc, str-unpack]
-            both = compare(Operator.GE, value, low), compare(Operator.LE, value, high)
-            return None if None in both else all(both)
+            return both(compare(Operator.GE, value, low), compare(Operator.LE, value, high))
         case Operator.LIKE:
             return bool(like(str(atom.value)).fullmatch(value)) if isinstance(value, str) else None
         case _:
             return compare(atom.operator, value, atom.value)  # type: ignore[arg-type]
-
-
-_COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
-    Operator.EQ: lambda a, b: a == b,
-    Operator.NE: lambda a, b: a != b,
-    Operator.LT: lambda a, b: a < b,
-    Operator.LE: lambda a, b: a <= b,
-    Operator.GT: lambda a, b: a > b,
-    Operator.GE: lambda a, b: a >= b,
-}
 
 
 def compare(operator: Operator, value: Value, literal: Value) -> Truth:
@@ -197,7 +174,7 @@ def compare(operator: Operator, value: Value, literal: Value) -> Truth:
         if moment is None:
             return None
         value = moment
-    return _COMPARE[operator](value, literal) if kind_of(value) == kind_of(literal) else None
+    return COMPARE[operator](value, literal) if kind_of(value) == kind_of(literal) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from nearcast.decision.evaluate import (
     UNDER_NOT,
     UNDER_PLAIN_NOT,
     EventFacts,
-    Truth,
     Wanted,
     atom_truths,
     count,
@@ -25,6 +24,7 @@ from nearcast.decision.evaluate import (
 )
 from nearcast.decision.registry import Registry
 from nearcast.decision.relevance import ABSENT, Classes, by_role, classes_of, role_relevance
+from nearcast.decision.truths import Truth
 from nearcast.model.event import Event
 from nearcast.model.expression import GEOMETRY, Call, attributes, remembered, users
 from nearcast.model.filter import And, Atom, Count, Distance, Filter, Located, Not, PlainNot, This, User

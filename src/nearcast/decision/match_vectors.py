@@ -6,7 +6,6 @@ functions not spoken here. They are decided one by one, so that every outcome is
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from nearcast.decision import shapes
 from nearcast.decision.event_values import Rows
 from nearcast.decision.location import Floats, geodesic, surely_beyond, unit_vectors
 from nearcast.decision.match_points import Flags
+from nearcast.decision.truths import COMPARE
 from nearcast.model.expression import COMPARISONS, GEOMETRY, Box, Call, Constant, Expression, Property, Shape
 from nearcast.model.place import Place
 from nearcast.model.values import EXACT, Value, is_exact
@@ -107,21 +107,11 @@ def _decided(holds: Flags, known: Flags, sure: Flags) -> Truths:
     return np.where(sure, np.where(known, holds, -1), OPEN).astype(np.int8)
 
 
-_COMPARE: dict[str, Callable[[Floats, Floats], Flags]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-
-
 def _compared(call: Call, vectors: Vectors) -> Truths | None:
     a, b = (_numbers(argument, vectors) for argument in call.arguments)
     if a is None or b is None:
         return None
-    return _decided(_COMPARE[call.function](a.values, b.values), a.known & b.known, a.sure & b.sure)
+    return _decided(COMPARE[call.function](a.values, b.values), a.known & b.known, a.sure & b.sure)
 
 
 def _between(call: Call, vectors: Vectors) -> Truths | None:

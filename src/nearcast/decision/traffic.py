@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.evaluate import NOTHING, atom_truth, satisfies
+from nearcast.decision.truths import COMPARE
 from nearcast.model.event import Event
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, PlainNot
 from nearcast.model.values import Value, is_exact, kind_of
@@ -94,19 +95,9 @@ class Distinct:
         self.floats = np.array(values, np.float64) if exact and values else None
 
 
-_COMPARE = {
-    Operator.EQ: np.equal,
-    Operator.NE: np.not_equal,
-    Operator.LT: np.less,
-    Operator.LE: np.less_equal,
-    Operator.GT: np.greater,
-    Operator.GE: np.greater_equal,
-}
-
-
 def _numbers(atom: Atom, values: Distinct) -> tuple[Flags, Flags] | None:
     """(which values satisfy an atom, which compare with it), all at once, where that is exact; else None."""
-    compare = _COMPARE.get(atom.operator)
+    compare = COMPARE.get(atom.operator)
     literal = atom.value
     if compare is None or values.floats is None or not isinstance(literal, (int, float)) or not is_exact(literal):
         return None

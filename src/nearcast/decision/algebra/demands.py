@@ -14,8 +14,9 @@ from nearcast.decision.algebra.grids import INTEGERS, NUMBERS
 from nearcast.decision.algebra.intervals import Intervals
 from nearcast.decision.algebra.patterns import Undecided
 from nearcast.decision.algebra.value_sets import ALL_VALUES, TEXT_VALUES, Values, satisfying, united
-from nearcast.decision.evaluate import Truth, Wanted
+from nearcast.decision.evaluate import Wanted
 from nearcast.decision.normal_form import Every, Form, Literal, plain_form
+from nearcast.decision.truths import Truth
 from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Operator
 
 OWN = ("id", "type", "source")

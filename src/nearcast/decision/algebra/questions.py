@@ -13,7 +13,7 @@ from nearcast.decision.algebra.demands import NOTHING_ASSUMED, Assumed, Choice, 
 from nearcast.decision.algebra.patterns import Undecided
 from nearcast.decision.algebra.search import STEPS, Assumptions
 from nearcast.decision.algebra.witness import Witness, witness
-from nearcast.decision.evaluate import Truth
+from nearcast.decision.truths import Truth, joined, negated
 from nearcast.model.filter import And, Filter, Not, Or, PlainNot
 
 
@@ -58,7 +58,7 @@ def compare(first: Filter, second: Filter, assumed: Assumed = NOTHING_ASSUMED) -
     only_first = find(first, assumed, but=second)
     only_second = find(second, assumed, but=first)
     both = find(And((first, second)), assumed)
-    within, covers, meet = _no(only_first.possible), _no(only_second.possible), both.possible
+    within, covers, meet = negated(only_first.possible), negated(only_second.possible), both.possible
     relation = _relation(within, covers, meet)
     return Comparison(relation, within, covers, meet, only_first.witness, only_second.witness, both.witness)
 
@@ -78,13 +78,9 @@ def _relation(within: Truth, covers: Truth, meet: Truth) -> Relation:
     return Relation.INTERSECT if known else Relation.UNKNOWN
 
 
-def _no(possible: Truth) -> Truth:
-    return None if possible is None else not possible
-
-
 def covers(wide: Filter, narrow: Filter, assumed: Assumed = NOTHING_ASSUMED) -> Truth:
     """Whether every event that `narrow` accepts is accepted by `wide`."""
-    return _no(find(narrow, assumed, but=wide).possible)
+    return negated(find(narrow, assumed, but=wide).possible)
 
 
 def intersects(first: Filter, second: Filter, assumed: Assumed = NOTHING_ASSUMED) -> Truth:
@@ -94,19 +90,13 @@ def intersects(first: Filter, second: Filter, assumed: Assumed = NOTHING_ASSUMED
 
 def equivalent(first: Filter, second: Filter, assumed: Assumed = NOTHING_ASSUMED) -> Truth:
     """Whether both accept the same events."""
-    return _and(covers(first, second, assumed), covers(second, first, assumed))
+    return joined(False, (covers(first, second, assumed), covers(second, first, assumed)))
 
 
 def same_truth(first: Filter, second: Filter, assumed: Assumed = NOTHING_ASSUMED) -> Truth:
     """Whether both are TRUE of the same events and FALSE of the same events: then one can stand for the other."""
     accepted = equivalent(first, second, assumed)
-    return accepted if not accepted else _and(accepted, equivalent(Not(first), Not(second), assumed))
-
-
-def _and(one: Truth, other: Truth) -> Truth:
-    if one is False or other is False:
-        return False
-    return None if one is None or other is None else True
+    return accepted if not accepted else joined(False, (accepted, equivalent(Not(first), Not(second), assumed)))
 
 
 @dataclass(slots=True)

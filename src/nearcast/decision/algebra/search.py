@@ -14,7 +14,7 @@ from operator import and_
 from nearcast.decision.algebra.demands import Choice, Condition, Demand, Joint, Riddle, Variable
 from nearcast.decision.algebra.patterns import Undecided
 from nearcast.decision.algebra.value_sets import NO_VALUES, Values
-from nearcast.decision.evaluate import Truth
+from nearcast.decision.truths import Truth
 from nearcast.model.filter import Atom
 from nearcast.model.values import Value, kind_of
 
