@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.model.columns import VALUE_FIELDS, entries_of
+from nearcast.model.event import OWN
 from nearcast.model.values import Value
-
-OWN = ("id", "type", "source", "subject", "time")
-_FIELDS = ("integer", "double", "text", "boolean", "time")
 
 Rows = list[tuple[Value, ...]]
 """Of each event in turn the values of one attribute, in document order."""
@@ -32,11 +31,7 @@ def values_of(table: pa.Table, names: Iterable[str]) -> dict[str, Rows]:
 
 
 def _attributes(table: pa.Table, names: Sequence[str]) -> dict[str, Rows]:
-    lists = table.column("attributes").combine_chunks()
-    if isinstance(lists, pa.ChunkedArray):
-        lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
-    entries = lists.flatten()
-    lanes = np.repeat(np.arange(len(lists)), lists.value_lengths().fill_null(0).to_numpy())
+    entries, lanes = entries_of(table)
     which = pc.index_in(entries.field("name"), value_set=pa.array(names, pa.string()))
     there = np.flatnonzero(np.asarray(which.is_valid()))
     chosen = entries.take(pa.array(there))
@@ -51,7 +46,7 @@ def _typed(entries: pa.StructArray) -> list[Value]:
     """The value of each entry: a text that names a moment has its time beside it, and is the text."""
     values: list[Value | None] = [None] * len(entries)
     # The text comes after its time and replaces it.
-    for field in reversed(_FIELDS):
+    for field in reversed(VALUE_FIELDS):
         column = entries.field(field)
         for index, value in zip(
             np.flatnonzero(np.asarray(column.is_valid())).tolist(), column.drop_null().to_pylist(), strict=True

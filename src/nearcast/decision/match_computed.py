@@ -20,6 +20,7 @@ from nearcast.decision.match_rows import Rows, words
 from nearcast.decision.match_vectors import OPEN, Truths, Vectors, truths_of
 from nearcast.decision.repository import entities
 from nearcast.decision.timeline import Surrounding
+from nearcast.model.columns import places_of
 from nearcast.model.expression import GEOMETRY, Call, attributes, remembered, users
 from nearcast.model.filter import Atom
 from nearcast.model.place import Place
@@ -68,7 +69,7 @@ class ComputedAtoms:
             values_of(events, [name for reads in self._reads for name in reads.attributes]),
             {name: _before(around, name, about, positions) for name in asked},
             {name: [around.users.at(name, position) for position in positions] for name in clients},
-            _places(events) if any(reads.place for reads in self._reads) else [],
+            places_of(events) if any(reads.place for reads in self._reads) else [],
         )
 
 
@@ -144,8 +145,3 @@ def _reads(call: Call) -> _Reads:
     own = any(name.lower() in GEOMETRY for name in names)
     read = (*names, *SHAPES) if own else names
     return _Reads(tuple(dict.fromkeys(read)), remembered(call), users(call), own)
-
-
-def _places(events: pa.Table) -> list[Place | None]:
-    columns = (events.column(name).to_pylist() for name in ("coordinates", "x", "y", "z"))
-    return [None if kind is None else Place(kind, x, y, z) for kind, x, y, z in zip(*columns, strict=True)]

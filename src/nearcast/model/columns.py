@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.model.event import Event
@@ -49,7 +50,8 @@ EVENTS = pa.schema(
     ]
 )
 
-_VALUES = ("integer", "double", "text", "boolean", "time")
+VALUE_FIELDS = ("integer", "double", "text", "boolean", "time")
+"""The fields of `ATTRIBUTE` that hold values, `text` before the `time` that it may have beside it."""
 
 ROLE_LEVEL = pa.struct([("role", pa.string()), ("task", pa.string()), ("level", pa.int8())])
 
@@ -125,7 +127,7 @@ def to_table(events: Iterable[Event]) -> pa.Table:
 def _attributes(events: list[Event]) -> pa.ListArray:
     """All attributes as one list column: each kind of value is gathered apart and put where it belongs at the end."""
     names: list[str] = []
-    found: dict[str, tuple[list[int], list[Value]]] = {kind: ([], []) for kind in _VALUES}
+    found: dict[str, tuple[list[int], list[Value]]] = {kind: ([], []) for kind in VALUE_FIELDS}
     for event in events:
         for name, value in event.attributes:
             for kind, typed in _typed(value):
@@ -133,7 +135,7 @@ def _attributes(events: list[Event]) -> pa.ListArray:
                 found[kind][1].append(typed)
             names.append(name)
     columns = [pa.array(names, pa.string())]
-    columns += [_scattered(*found[kind], len(names), ATTRIBUTE.field(kind).type) for kind in _VALUES]
+    columns += [_scattered(*found[kind], len(names), ATTRIBUTE.field(kind).type) for kind in VALUE_FIELDS]
     offsets = np.cumsum([0, *(len(event.attributes) for event in events)])
     entries = pa.StructArray.from_arrays(columns, fields=list(ATTRIBUTE))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), entries).cast(EVENTS.field("attributes").type)
@@ -170,6 +172,21 @@ def to_events(table: pa.Table) -> list[Event]:
     return [_event(row) for row in table.to_pylist()]
 
 
+def entries_of(table: pa.Table) -> tuple[pa.StructArray, npt.NDArray[np.int64]]:
+    """All attributes of a table of `EVENTS` one after the other, and of each its event's number in the table."""
+    lists = table.column("attributes").combine_chunks()
+    # Of a table with no chunk, or with too much for one, there are chunks still.
+    if isinstance(lists, pa.ChunkedArray):
+        lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
+    return lists.flatten(), np.repeat(np.arange(len(lists)), lists.value_lengths().fill_null(0).to_numpy())
+
+
+def places_of(table: pa.Table) -> list[Place | None]:
+    """Where each event of a table of `EVENTS` is."""
+    columns = (table.column(name).to_pylist() for name in ("coordinates", "x", "y", "z"))
+    return [None if kind is None else Place(kind, x, y, z) for kind, x, y, z in zip(*columns, strict=True)]
+
+
 def _event(row: dict[str, Any]) -> Event:
     place = None if row["coordinates"] is None else Place(row["coordinates"], row["x"], row["y"], row["z"])
     return Event(
@@ -189,4 +206,4 @@ def _event(row: dict[str, Any]) -> Event:
 
 def _value(attribute: dict[str, Any]) -> Value:
     # Text stands before time: of a text that names a moment the text is what was published.
-    return next(attribute[kind] for kind in _VALUES if attribute[kind] is not None)
+    return next(attribute[kind] for kind in VALUE_FIELDS if attribute[kind] is not None)

@@ -6,18 +6,16 @@ are walked together over few classes, breadth first: the first text found is a s
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import pairwise
 
 from nearcast.decision.algebra.intervals import BOTTOM, TOP, Cut
+from nearcast.decision.patterns import ANY, ONE, Items, items_of
 
 STATES = 40_000
 """How many states, times patterns, of the joint automaton are visited before giving up: products can be large."""
 
-ANY, ONE = "%", "_"
 _LAST = 0x10FFFF
 _PLEASANT = "axAX0- "
 
@@ -26,24 +24,9 @@ class Undecided(Exception):
     """Nothing was found and nothing was proven within the stated budget, or it lies beyond what is decidable here."""
 
 
-Items = tuple[tuple[str, bool], ...]
-"""A pattern: (character, whether it is a wildcard)."""
-
-
-@lru_cache(maxsize=4096)
-def parsed(pattern: str) -> Items:
-    """A LIKE pattern's items: a backslash makes the next character plain; a `%` after a `%` adds nothing."""
-    found: list[tuple[str, bool]] = []
-    for part in re.findall(r"\\.|.", pattern, re.DOTALL):
-        item = (part[-1], part in (ANY, ONE))
-        if item != (ANY, True) or found[-1:] != [item]:
-            found.append(item)
-    return tuple(found)
-
-
 def prefix_of(pattern: str) -> tuple[str, bool] | None:
     """(text, whether anything may follow) where a pattern has no other wildcard than one `%` at its end; else None."""
-    items = parsed(pattern)
+    items = items_of(pattern)
     open_ended = items[-1:] == ((ANY, True),)
     plain = items[:-1] if open_ended else items
     return None if any(wild for _, wild in plain) else ("".join(character for character, _ in plain), open_ended)
@@ -51,7 +34,7 @@ def prefix_of(pattern: str) -> tuple[str, bool] | None:
 
 def glue(pattern: str) -> str:
     """A text that matches a pattern, which many texts "contains …" may be put together from."""
-    return "".join(character if not wild else "a" if character == ONE else "" for character, wild in parsed(pattern))
+    return "".join(character if not wild else "a" if character == ONE else "" for character, wild in items_of(pattern))
 
 
 def prefixed(text: str) -> tuple[Cut, Cut]:
@@ -71,7 +54,7 @@ def shortest(low: Cut, high: Cut, like: Sequence[str], unlike: Sequence[str]) ->
 
     Raises `Undecided` where the joint automaton is too large.
     """
-    walk = _Walk(low, high, [_Automaton(parsed(pattern)) for pattern in (*like, *unlike)], len(like))
+    walk = _Walk(low, high, [_Automaton(items_of(pattern)) for pattern in (*like, *unlike)], len(like))
     # The work of a state grows with the patterns, and so would the time without this.
     most = STATES // (1 + len(walk.patterns))
     seen = {walk.start}

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from functools import lru_cache
 from itertools import product
 
 from nearcast.decision.algebra.grids import MOMENTS, TEXTS
 from nearcast.decision.algebra.intervals import BOTTOM, EVERYTHING, TOP, Cut, Intervals, union
 from nearcast.decision.algebra.patterns import Undecided, glue, prefix_of, prefixed, shortest
-from nearcast.decision.evaluate import satisfies
-from nearcast.model.filter import Atom, Operator
+from nearcast.decision.patterns import like
 from nearcast.model.values import time_of
 
 PIECES = 512
@@ -112,8 +110,8 @@ class Piece:
         """Whether a text is in this piece."""
         return (
             text in self.span
-            and all(satisfies(_liking(pattern), text) for pattern in self.like)
-            and not any(satisfies(_liking(pattern), text) for pattern in self.unlike)
+            and all(like(pattern).fullmatch(text) for pattern in self.like)
+            and not any(like(pattern).fullmatch(text) for pattern in self.unlike)
             and self.moments.allow(text)
         )
 
@@ -159,12 +157,6 @@ class Piece:
             if not more and self.has(glued):
                 return glued
             raise
-
-
-@lru_cache(maxsize=4096)
-def _liking(pattern: str) -> Atom:
-    """The pattern as an atom, for the plain evaluator to decide."""
-    return Atom("text", Operator.LIKE, pattern)
 
 
 def _spelled(moments: Intervals) -> Iterator[str]:
