@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,14 @@ def live_rows(journal: SqliteJournal) -> list[Row]:
     """The deliveries that the live pipeline is to write, at every role's level."""
     [*tables] = (decide(batch, batch.events) for batch in Known().advance(journal.read("events", 0, 100_000), changes))
     return pa.concat_tables(tables).to_pylist()
+
+
+def until_decided(journal: SqliteJournal, through: int) -> None:
+    """Waits until the deliveries cover this position, at most three minutes: a machine may have much else to do."""
+    end = time.monotonic() + 180
+    while journal.end("deliveries") < through:
+        assert time.monotonic() < end, "the pipeline did not get there"
+        time.sleep(0.02)
 
 
 def rows(decided: Iterable[tuple[Batch, pa.Table]]) -> list[Row]:

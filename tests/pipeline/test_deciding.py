@@ -16,7 +16,7 @@ from nearcast.pipeline.history import replay
 from nearcast.pipeline.live import Config, Decider
 from nearcast.pipeline.metrics import Metrics
 from nearcast.pipeline.query import start
-from tests.pipeline.histories import documents, in_this_process, live_rows, rows, with_roles, written
+from tests.pipeline.histories import documents, in_this_process, live_rows, rows, until_decided, with_roles, written
 
 pytestmark = pytest.mark.spark
 
@@ -61,7 +61,7 @@ def test_the_live_query_writes_the_same_deliveries(
     """However the stream is cut, in the driver and on the executors: each delivery once, in the order of positions."""
     decider = Decider(spark, journal, Config(Path(journal.path), tmp_path, spread=spread), Metrics())
     running = start(spark, journal.path, decider, limit=limit)
-    until_decided(journal)
+    until_decided(journal, journal.end("events"))
     running.stop()
     assert live_rows(journal) == journal.read("deliveries", 0, ALL).to_pylist()
 
@@ -73,15 +73,7 @@ def test_a_query_that_begins_again_too_early_changes_nothing(
     config = Config(Path(journal.path), tmp_path)
     for limit in (50, 30):
         running = start(spark, journal.path, Decider(spark, journal, config, Metrics()), limit=limit)
-        until_decided(journal)
+        until_decided(journal, journal.end("events"))
         time.sleep(0.5)
         running.stop()
     assert live_rows(journal) == journal.read("deliveries", 0, ALL).to_pylist()
-
-
-def until_decided(journal: SqliteJournal) -> None:
-    """Waits until the deliveries cover all events, at most three minutes."""
-    end = time.monotonic() + 180
-    while journal.end("deliveries") < journal.end("events"):
-        assert time.monotonic() < end, "the query did not get there"
-        time.sleep(0.02)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nearcast.journal.sqlite import SqliteJournal
-from tests.pipeline.histories import documents, live_rows, with_roles, written
+from tests.pipeline.histories import documents, live_rows, until_decided, with_roles, written
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
@@ -37,14 +36,6 @@ def pipeline(journal: str, folder: Path, renewed_after: int) -> Iterator[subproc
     finally:
         process.kill()
         process.communicate()
-
-
-def until_decided(journal: SqliteJournal, through: int) -> None:
-    """Waits until the deliveries cover this position, at most three minutes."""
-    end = time.monotonic() + 180
-    while journal.end("deliveries") < through:
-        assert time.monotonic() < end, "the pipeline did not get there"
-        time.sleep(0.02)
 
 
 def test_renewed_queries_and_a_killed_pipeline_leave_nothing_out(tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ def _show(found: Comparison) -> None:
 
 
 def _notes(filters: tuple[Filter, Filter], assumed: Assumed, found: Comparison, unrepeated: Comparison) -> None:
-    for filter, name in zip(filters, ("FIRST", "SECOND"), strict=True):
+    # Where both accept an event, neither accepts none.
+    for filter, name in () if found.meet else zip(filters, ("FIRST", "SECOND"), strict=True):
         if find(filter, assumed).possible is False:
             complain("note", f"{name} accepts no event at all")
     if None in (found.within, found.covers) and found.relation in (Relation.SUBSET, Relation.SUPERSET):

@@ -136,10 +136,7 @@ def _others(rest: _Rows, best: _Rows, subscriptions: pa.Array) -> pa.Array:
         [subscriptions.take(pa.array(rest.order[once])), pa.array(rest.level[once].astype(np.int8))],
         fields=list(OTHER),
     )
-    counts = np.bincount(mine[once], minlength=len(best))
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    lists = pa.ListArray.from_arrays(pa.array(offsets), entries, mask=pa.array(counts == 0))
-    return lists.cast(DELIVERIES.field("others").type)
+    return _lists("others", entries, mine[once], np.bincount(mine[once], minlength=len(best)) > 0)
 
 
 def _levels_by_role(batch: Batch, rows: _Rows, best: _Rows) -> pa.Array:
@@ -168,7 +165,11 @@ def _levels_by_role(batch: Batch, rows: _Rows, best: _Rows) -> pa.Array:
         ],
         fields=list(ROLE_LEVEL),
     )
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(best)))]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), entries, mask=pa.array(~matters)).cast(
-        DELIVERIES.field("by_role").type
-    )
+    return _lists("by_role", entries, row, matters)
+
+
+def _lists(field: str, entries: pa.StructArray, row: Integers, there: npt.NDArray[np.bool_]) -> pa.Array:
+    """A list column of DELIVERIES: the entries of each row, rows ascending; null where a row has no list."""
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(there)))]).astype(np.int32)
+    lists = pa.ListArray.from_arrays(pa.array(offsets), entries, mask=pa.array(~there))
+    return lists.cast(DELIVERIES.field(field).type)

@@ -23,6 +23,7 @@ from nearcast.model.expression import (
     ARITHMETIC,
     COMPARISONS,
     GEOMETRY,
+    TOLD_GEOMETRY,
     Array,
     Box,
     Call,
@@ -173,7 +174,7 @@ def _geometries(expression: Expression, facts: Facts) -> list[Geometry]:
     """The geometries that an expression has; the event's own is what it tells as such, else the point where it is."""
     # Who writes a filter need not know under which of its names an event tells its geometry.
     own = isinstance(expression, Property) and expression.name.lower() in GEOMETRY
-    names = dict.fromkeys([_name(expression), "geom", "geometry"]) if own else ()
+    names = dict.fromkeys([_name(expression), *TOLD_GEOMETRY]) if own else ()
     listed = [value for name in names for value in facts.values(name)] if own else values_of(expression, facts)
     found = [shapes.told(value) if isinstance(value, str) else value for value in listed]
     there = [value for value in found if isinstance(value, Geometry)]

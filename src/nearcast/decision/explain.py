@@ -26,7 +26,7 @@ from nearcast.decision.registry import Registry
 from nearcast.decision.relevance import ABSENT, Classes, by_role, classes_of, role_relevance
 from nearcast.decision.truths import Truth
 from nearcast.model.event import Event
-from nearcast.model.expression import GEOMETRY, Call, attributes, remembered, users
+from nearcast.model.expression import GEOMETRY, TOLD_GEOMETRY, Call, attributes, remembered, users
 from nearcast.model.filter import And, Atom, Count, Distance, Filter, Located, Not, PlainNot, This, User
 from nearcast.model.place import Place
 from nearcast.model.subscription import Client, Subscription
@@ -218,7 +218,7 @@ def _best(findings: list[SubscriptionFinding]) -> SubscriptionFinding | None:
 def _finding(atom: Atom, truth: Truth, scene: Scene) -> AtomFinding:
     values = tuple(_values(atom, scene))
     read = tuple(_readings(atom.name, scene)) if isinstance(atom.name, Call) else ()
-    unknown = _unknown(atom, values, scene) if truth is None else ""
+    unknown = _unknown(atom, values, read, scene) if truth is None else ""
     return AtomFinding(atom, ABSENT, truth, values, unknown, read=read)
 
 
@@ -228,7 +228,7 @@ def _readings(call: Call, scene: Scene) -> Iterator[Reading]:
     for name in attributes(call):
         values = facts.values(name)
         if name.lower() in GEOMETRY and not values:
-            values = (*facts.values("geom"), *facts.values("geometry"), *_point(facts.place))[:1]
+            values = (*(value for own in TOLD_GEOMETRY for value in facts.values(own)), *_point(facts.place))[:1]
         yield Reading(name, tuple(values))
     for name in remembered(call):
         before = facts.previous(name)
@@ -253,10 +253,10 @@ def _values(atom: Atom, scene: Scene) -> Iterable[Value]:
     return () if number is None else (number,)
 
 
-def _unknown(atom: Atom, values: tuple[Value, ...], scene: Scene) -> str:
+def _unknown(atom: Atom, values: tuple[Value, ...], read: tuple[Reading, ...], scene: Scene) -> str:
     """Why the truth of an atom is UNKNOWN."""
     if isinstance(atom.name, Call):
-        return _undefined(atom.name, scene)
+        return _undefined(read, scene)
     if values:
         return "the value and the literal are of types that do not compare"
     if isinstance(atom.name, str):
@@ -266,12 +266,10 @@ def _unknown(atom: Atom, values: tuple[Value, ...], scene: Scene) -> str:
     return " and ".join(lacking) or "one place is planar, the other geographic"
 
 
-def _undefined(call: Call, scene: Scene) -> str:
+def _undefined(read: tuple[Reading, ...], scene: Scene) -> str:
     """Why a computed atom is UNKNOWN: what it lacks, or that it had all and nothing came of it."""
-    lacking = [f"there was no {one.name}" for one in _readings(call, scene) if one.values == ()]
-    lacking += [f"there was no event before it of {scene.event.entity}"] * any(
-        one.values is None for one in _readings(call, scene)
-    )
+    lacking = [f"there was no {one.name}" for one in read if one.values == ()]
+    lacking += [f"there was no event before it of {scene.event.entity}"] * any(one.values is None for one in read)
     return " and ".join(lacking) or "the values are of types that do not compare, or the arithmetic has no result"
 
 

@@ -21,13 +21,10 @@ from nearcast.decision.match_vectors import OPEN, Truths, Vectors, truths_of
 from nearcast.decision.repository import entities
 from nearcast.decision.timeline import Surrounding
 from nearcast.model.columns import places_of
-from nearcast.model.expression import GEOMETRY, Call, attributes, remembered, users
+from nearcast.model.expression import GEOMETRY, TOLD_GEOMETRY, Call, attributes, remembered, users
 from nearcast.model.filter import Atom
 from nearcast.model.place import Place
 from nearcast.model.values import Value
-
-SHAPES = ("geom", "geometry")
-"""The attributes that may hold the event's own geometry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,5 +140,5 @@ def _before(
 def _reads(call: Call) -> _Reads:
     names = attributes(call)
     own = any(name.lower() in GEOMETRY for name in names)
-    read = (*names, *SHAPES) if own else names
+    read = (*names, *TOLD_GEOMETRY) if own else names
     return _Reads(tuple(dict.fromkeys(read)), remembered(call), users(call), own)

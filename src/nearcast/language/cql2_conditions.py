@@ -9,7 +9,7 @@ from nearcast.language.cql2_expressions import SUPPORTED, Expressions, fault
 from nearcast.language.cql2_types import EXAMPLES, SCALARS, type_of
 from nearcast.language.syntax import Syntax
 from nearcast.language.trees import all_of, any_of
-from nearcast.model.expression import COMPARISONS, GEOMETRY, Call, Constant, Expression, Property
+from nearcast.model.expression import COMPARISONS, GEOMETRY, TOLD_GEOMETRY, Call, Constant, Expression, Property
 from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Located, Not, Operator, This, User
 from nearcast.model.place import Place
 from nearcast.model.values import Value
@@ -148,7 +148,7 @@ class Conditions:
         """Something with a position: user('name'), uform(conditions), this, geom, or a point."""
         if syntax.kind == "property" and str(syntax.value).lower() in GEOMETRY:
             return This()
-        if syntax.kind == "geometry" and isinstance(syntax.value, dict) and syntax.value.get("type") == "Point":
+        if _is_point(syntax):
             self._expressions.expression(syntax)
             return _point(syntax)
         if syntax.calls("USER"):
@@ -162,8 +162,11 @@ class Conditions:
 def _is_position(syntax: Syntax) -> bool:
     if syntax.kind == "property":
         return str(syntax.value).lower() == "this"
-    point = syntax.kind == "geometry" and isinstance(syntax.value, dict) and syntax.value.get("type") == "Point"
-    return point or syntax.calls("USER", "UFORM")
+    return _is_point(syntax) or syntax.calls("USER", "UFORM")
+
+
+def _is_point(syntax: Syntax) -> bool:
+    return syntax.kind == "geometry" and isinstance(syntax.value, dict) and syntax.value.get("type") == "Point"
 
 
 def _point(syntax: Syntax) -> Place:
@@ -195,7 +198,7 @@ def _plain(predicate: Call, where: Mark) -> Atom | None:
     if not isinstance(first, Property):
         return None
     if function == "IS NULL":
-        return None if first.name in ("geom", "geometry") else Atom(first.name, Operator.IS_NULL, None, where)
+        return None if first.name in TOLD_GEOMETRY else Atom(first.name, Operator.IS_NULL, None, where)
     values = [value for value in map(_value, rest) if value is not None]
     if len(values) < len(rest):
         return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime
 
+from nearcast.decision.instants import Interval, as_interval
 from nearcast.errors import Fault
 from nearcast.language import cql2_geometry
 from nearcast.language.cql2_types import EXAMPLES, FUNCTIONS, OTHERS, Type, type_of
@@ -143,8 +143,9 @@ class Expressions:
     def _interval(self, syntax: Syntax) -> Call:
         ends = self.arguments(syntax, (2,), "INTERVAL(start, end)")
         start, end = (self._end(part) for part in ends)
-        if isinstance(start, Constant) and isinstance(end, Constant) and _after(start.value, end.value):
-            raise fault("an interval that ends after it starts", ends[1])
+        match start, end:
+            case Constant(first), Constant(last) if as_interval(Interval(first, last)) is None:  # type: ignore[arg-type]
+                raise fault("an interval that ends after it starts", ends[1])
         return Call("INTERVAL", (start, end))
 
     def _end(self, syntax: Syntax) -> Expression:
@@ -155,15 +156,6 @@ class Expressions:
                 raise fault("a day, a date and time, or '..'", syntax, "for example: INTERVAL('2020-01-31', '..')")
             return Constant(found)
         return self._argument(syntax, ("instant",))
-
-
-def _after(start: object, end: object) -> bool:
-    if isinstance(start, datetime) and isinstance(end, datetime):
-        return start > end
-    if not (isinstance(start, date) and isinstance(end, date)):
-        return False
-    start, end = (one.date() if isinstance(one, datetime) else one for one in (start, end))
-    return start > end
 
 
 def _geometry(syntax: Syntax) -> Shape | Box:

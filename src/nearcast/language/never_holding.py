@@ -18,7 +18,6 @@ from nearcast.model.filter import (
     Distance,
     Entities,
     Filter,
-    Literals,
     Located,
     Operator,
     Or,
@@ -131,7 +130,7 @@ def _reason(atom: Atom, types: frozenset[str] | None) -> str:
     """Why an atom can never hold, or is hardly meant; empty if it can."""
     if isinstance(atom.name, Call):
         return _never(atom.name)
-    values = _values(atom.value)
+    values = atom.literals
     if atom.operator is Operator.BETWEEN and kind_of(values[0]) != kind_of(values[1]):
         return "its bounds are of two kinds"
     if atom.name == "type" and types is not None and atom.operator in (Operator.EQ, Operator.IN):
@@ -182,12 +181,6 @@ def _clash(atom: Atom, values: tuple[Value, ...]) -> str:
 
 def _names_moment(value: Value) -> bool:
     return isinstance(value, str) and time_of(value) is not None
-
-
-def _values(value: Literals) -> tuple[Value, ...]:
-    if value is None:
-        return ()
-    return value if isinstance(value, tuple) else (value,)
 
 
 def _named(atom: Atom) -> tuple[str, ...]:

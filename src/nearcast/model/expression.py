@@ -13,7 +13,10 @@ from datetime import date, datetime
 
 from nearcast.model.values import Value
 
-GEOMETRY = frozenset({"geom", "geometry", "this"})
+TOLD_GEOMETRY = ("geom", "geometry")
+"""Attributes under which an event may tell its own geometry."""
+
+GEOMETRY = frozenset({*TOLD_GEOMETRY, "this"})
 """Names of the event's own geometry, in lower case: what it tells as such, else the point where it is."""
 
 MENDED = 1_000
@@ -85,9 +88,14 @@ Expression = Property | Constant | Shape | Box | Array | Call
 def parts(expression: Expression) -> Iterator[Expression]:
     """An expression and every one within it, in the order of the text."""
     yield expression
-    inner = expression.arguments if isinstance(expression, Call) else ()
-    for part in expression.items if isinstance(expression, Array) else inner:
+    for part in _inner(expression):
         yield from parts(part)
+
+
+def _inner(expression: Expression) -> tuple[Expression, ...]:
+    if isinstance(expression, Array):
+        return expression.items
+    return expression.arguments if isinstance(expression, Call) else ()
 
 
 def attributes(expression: Expression) -> tuple[str, ...]:
@@ -100,8 +108,7 @@ def _own(expression: Expression) -> Iterator[Expression]:
     if isinstance(expression, Call) and expression.function == "PREVIOUS":
         return
     yield expression
-    inner = expression.arguments if isinstance(expression, Call) else ()
-    for part in expression.items if isinstance(expression, Array) else inner:
+    for part in _inner(expression):
         yield from _own(part)
 
 

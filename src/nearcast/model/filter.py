@@ -87,9 +87,15 @@ class Atom:
     kinds: tuple[Kind, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        literals = self.value if isinstance(self.value, tuple) else () if self.value is None else (self.value,)
         # A frozen value lets its fields be set in no other way.
-        object.__setattr__(self, "kinds", tuple(kind_of(literal) for literal in literals))
+        object.__setattr__(self, "kinds", tuple(kind_of(literal) for literal in self.literals))
+
+    @property
+    def literals(self) -> tuple[Value, ...]:
+        """Every literal of `value`."""
+        if isinstance(self.value, tuple):
+            return self.value
+        return () if self.value is None else (self.value,)
 
 
 @dataclass(frozen=True, slots=True)

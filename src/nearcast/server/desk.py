@@ -125,7 +125,7 @@ class Desk:
     def _delivery(self, row: Decided, now: float) -> Delivery:
         subscription = self.registry.subscriptions.get(row.subscription)
         event = row.event or Sendable(row.position, b"null", "", now)
-        lives = subscription.time_to_live if subscription else None
+        accepted = event.accepted or now
         return Delivery(
             position=row.position,
             subscription=row.subscription,
@@ -134,9 +134,9 @@ class Desk:
             by_role=row.by_role,
             others=row.others,
             size=len(event.payload),
-            accepted=event.accepted or now,
+            accepted=accepted,
             queued=now,
-            expires=None if lives is None else (event.accepted or now) + lives,
+            expires=_expires(subscription, accepted),
             conflate=subscription is not None and subscription.conflate,
         )
 
@@ -163,10 +163,9 @@ class Desk:
         for number, (name, level) in enumerate(delivery.others, 1):
             other = self.registry.subscriptions.get(name)
             if other and session.client.id in other.clients:
-                lives = other.time_to_live
                 delivery.subscription, delivery.level, delivery.by_role = name, level, None
                 delivery.others = delivery.others[number:]
-                delivery.expires = None if lives is None else delivery.accepted + lives
+                delivery.expires = _expires(other, delivery.accepted)
                 # It came out of turn: it neither replaces nor is replaced by what waits there.
                 delivery.conflate = False
                 return priority_of(delivery)
@@ -317,6 +316,12 @@ class Desk:
     def oldest(self) -> int | None:
         """The first delivery that is outstanding in some session; None if none is."""
         return min((position for session in self.sessions.values() for position in _outstanding(session)), default=None)
+
+
+def _expires(subscription: Subscription | None, accepted: float) -> float | None:
+    """When an event accepted then has lived its time, seconds since 1970; None: it lives on."""
+    lives = subscription.time_to_live if subscription else None
+    return None if lives is None else accepted + lives
 
 
 def _outstanding(session: Session) -> Iterator[int]:

@@ -96,7 +96,7 @@ def _lists_united(children: list[Filter]) -> list[Filter]:
 
 
 def _list(atoms: list[Atom]) -> Atom:
-    values = [value for atom in atoms for value in _literals(atom)]
+    values = [value for atom in atoms for value in atom.literals]
     return atoms[0] if len(atoms) == 1 else _atom(Atom(atoms[0].name, Operator.IN, _ordered(values), atoms[0].where))
 
 
@@ -122,7 +122,7 @@ def united(one: Filter, other: Filter) -> Atom | None:
 def _saying(one: Atom, other: Atom, values: Values) -> Atom | None:
     """An atom about the same name, of the literals of two, that exactly these values satisfy."""
     if {one.operator, other.operator} <= {Operator.EQ, Operator.IN}:
-        return _atom(Atom(one.name, Operator.IN, _ordered((*_literals(one), *_literals(other))), one.where))
+        return _atom(Atom(one.name, Operator.IN, _ordered((*one.literals, *other.literals)), one.where))
     # Equal sets have equal intervals, so a look at the few atoms that could be meant is enough.
     for candidate in (one, other, *_candidates(one, other)):
         if satisfying(candidate)[0] == values:
@@ -131,7 +131,7 @@ def _saying(one: Atom, other: Atom, values: Values) -> Atom | None:
 
 
 def _candidates(one: Atom, other: Atom) -> Iterator[Atom]:
-    bounds = [value for atom in (one, other) if _is_range(atom) for value in _literals(atom)]
+    bounds = [value for atom in (one, other) if _is_range(atom) for value in atom.literals]
     for value in bounds:
         for operator in _RANGES:
             yield Atom(one.name, operator, value, one.where)
@@ -147,12 +147,6 @@ def _ordered(values: Iterable[Value]) -> tuple[Value, ...]:
 
 def _is_range(atom: Atom) -> bool:
     return atom.operator in (*_RANGES, Operator.BETWEEN, Operator.EQ)
-
-
-def _literals(atom: Atom) -> tuple[Value, ...]:
-    if isinstance(atom.value, tuple):
-        return atom.value
-    return () if atom.value is None else (atom.value,)
 
 
 def _needed(kind: type[And] | type[Or], children: list[Filter]) -> list[Filter]:
@@ -187,7 +181,7 @@ def _covers(wide: Filter, narrow: Filter) -> bool:
 
 def _size(filter: Filter) -> int:
     if isinstance(filter, Atom):
-        return 1 + len(_literals(filter))
+        return 1 + len(filter.literals)
     if isinstance(filter, (Not, PlainNot)):
         return 1 + _size(filter.child)
     return sum(_size(child) for child in filter.children)
