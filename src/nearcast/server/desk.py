@@ -29,6 +29,7 @@ from nearcast.server.outcomes import Outcome
 from nearcast.server.payloads import Sendable
 from nearcast.server.reader import Decided
 from nearcast.server.sessions import TAKEN_OVER, Connection, Session
+from nearcast.server.tenures import Tenures
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class Desk:
     def __init__(self, outcomes: Blocks[Outcome], metrics: Metrics, waiting_limit: int) -> None:
         self.outcomes, self.metrics, self.waiting_limit = outcomes, metrics, waiting_limit
         self.registry = Registry()
+        self.tenures = Tenures()
         self.sessions: dict[str, Session] = {}
         self.past: Counter[str] = Counter()
         """What sessions that are no more had queued and settled; together with the others it balances."""
@@ -147,8 +149,7 @@ class Desk:
         self.metrics.of(priority).deliveries.inc()
         ended = session.waiting.insert(delivery, priority, now)
         # Queued first and ended then, so that it has an outcome as every delivery has.
-        subscription = self.registry.subscriptions.get(delivery.subscription)
-        if subscription is None or session.client.id not in subscription.clients:
+        if not self.tenures.holds(delivery.subscription, session.client.id, delivery.position):
             self._end(session, delivery.subscription, now)
         if ended:
             self.settle(session, ended)
@@ -161,11 +162,10 @@ class Desk:
 
     def _take_over(self, session: Session, priority_of: PriorityOf, delivery: Delivery) -> int | None:
         for number, (name, level) in enumerate(delivery.others, 1):
-            other = self.registry.subscriptions.get(name)
-            if other and session.client.id in other.clients:
+            if self.tenures.holds(name, session.client.id, delivery.position):
                 delivery.subscription, delivery.level, delivery.by_role = name, level, None
                 delivery.others = delivery.others[number:]
-                delivery.expires = _expires(other, delivery.accepted)
+                delivery.expires = _expires(self.registry.subscriptions.get(name), delivery.accepted)
                 # It came out of turn: it neither replaces nor is replaced by what waits there.
                 delivery.conflate = False
                 return priority_of(delivery)

@@ -110,6 +110,7 @@ class Service:
         try:
             for change in checked_changes(event, registry.settings):
                 registry.apply(change)
+                self.desk.tenures.note(change, event.position)
                 self._note_bandwidth(event, change)
         except DefinitionError as error:
             self.metrics.errors.labels("control").inc()
@@ -156,6 +157,8 @@ class Service:
             log.warning("control event skipped position=%d error=%r", event.position, str(error))
             return
         for change in changes:
+            # First: what waits may be taken over by those who are in their subscriptions still.
+            self.desk.tenures.note(change, event.position)
             self.desk.apply(change)
             self._note_bandwidth(event, change)
             if isinstance(change, ClientRemoval):
