@@ -45,6 +45,10 @@ CONTROL_TYPES = (
     "nearcast.subscription",
     "nearcast.subscription.removed",
     "nearcast.settings",
+    "nearcast.situation.defined",
+    "nearcast.situation.removed",
+    "nearcast.action.defined",
+    "nearcast.action.removed",
 )
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What some editors write before the first line."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from nearcast.model.context import Matrix
 from nearcast.model.place import Place
+from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import Settings, Subscription
 
 
@@ -50,4 +51,42 @@ class SettingsChange:
     settings: Settings
 
 
-Change = ClientChange | ClientRemoval | SubscriptionChange | SubscriptionRemoval | SettingsChange
+@dataclass(frozen=True, slots=True)
+class SituationChange:
+    """Type `nearcast.situation.defined`: adds a situation rule, or replaces the one with the same id."""
+
+    situation: Situation
+
+
+@dataclass(frozen=True, slots=True)
+class SituationRemoval:
+    """Type `nearcast.situation.removed`: ends a situation rule, and the situations that it concluded."""
+
+    situation: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActionChange:
+    """Type `nearcast.action.defined`: adds an action, or replaces the one with the same id."""
+
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRemoval:
+    """Type `nearcast.action.removed`: ends an action."""
+
+    action: str
+
+
+Change = (
+    ClientChange
+    | ClientRemoval
+    | SubscriptionChange
+    | SubscriptionRemoval
+    | SettingsChange
+    | SituationChange
+    | SituationRemoval
+    | ActionChange
+    | ActionRemoval
+)
