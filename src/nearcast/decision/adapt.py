@@ -23,8 +23,9 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Candidates side by side: event's position, client, order of the subscription, role, level."""
+    """Candidates side by side: event's lane and position, client, order of the subscription, role, level."""
 
+    lane: Integers
     position: Integers
     client: Integers
     order: Integers
@@ -39,13 +40,13 @@ class _Rows:
         return len(self.position)
 
 
-def adapt(batch: Batch, positions: Positions, pairs: Pairs, alternatives: bool = True) -> pa.Table:
-    """The DELIVERIES of pairs whose lanes have these positions, by position, then client.
+def adapt(batch: Batch, events: pa.Table, pairs: Pairs, alternatives: bool = True) -> pa.Table:
+    """The DELIVERIES of pairs with these events, in the order of the events, then by client.
 
     Without `alternatives` (levels under other roles, other subscriptions) null is in their place: history has no use
     for them.
     """
-    rows = _heard(batch.assignments, positions, pairs)
+    rows = _heard(batch.assignments, events.column("position").to_numpy(), pairs)
     present = rows.take((rows.role == ANY_ROLE) | (rows.role == _roles(batch, rows)))
     best, rest = _most_urgent(present)
     clients, subscriptions = (
@@ -65,6 +66,7 @@ def adapt(batch: Batch, positions: Positions, pairs: Pairs, alternatives: bool =
             pa.array(best.level.astype(np.int8)),
             levels,
             others,
+            events.column("part").take(pa.array(best.lane)),
         ],
         schema=DELIVERIES,
     )
@@ -76,10 +78,12 @@ def _heard(assignments: Assignments, positions: Positions, pairs: Pairs) -> _Row
     count = last - first
     pair = np.repeat(np.arange(len(count)), count)
     row = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
-    position = positions[pairs.lanes[pair]]
+    lane = pairs.lanes[pair]
+    position = positions[lane]
     here = (assignments.after[row] < position) & (position <= assignments.through[row])
     pair, row = pair[here], row[here]
     return _Rows(
+        lane[here],
         position[here],
         assignments.client[row],
         assignments.order[row],
@@ -107,14 +111,14 @@ def as_of(track: Track[str, int], names: list[str], key: Integers, position: Int
 
 
 def _most_urgent(rows: _Rows) -> tuple[_Rows, _Rows]:
-    """Of each (position, client) the row of the greatest level, among equals that of the first order; and the others.
+    """Of each (lane, client) the row of the greatest level, among equals that of the first order; and the others.
 
-    Both by position, then client; the others then by falling level.
+    Both by lane, then client; the others then by falling level.
     """
     if not len(rows):
         return rows, rows
     # One key instead of two, and where nobody hears an event twice, as is common, nothing else to sort by.
-    key = (rows.position - rows.position[0]) * (int(rows.client.max()) + 1) + rows.client
+    key = rows.lane * (int(rows.client.max()) + 1) + rows.client
     sorting = np.argsort(key)
     if (np.diff(key[sorting]) == 0).any():
         sorting = np.lexsort((rows.order, -rows.level, key))
@@ -128,7 +132,7 @@ def _others(rest: _Rows, best: _Rows, subscriptions: pa.Array) -> pa.Array:
     A subscription with several groups under one role counts once, with the greatest level.
     """
     width = int(best.client.max()) + 1
-    mine = np.searchsorted(best.position * width + best.client, rest.position * width + rest.client)
+    mine = np.searchsorted(best.lane * width + best.client, rest.lane * width + rest.client)
     own = np.stack([mine, rest.order], axis=1)
     _, once = np.unique(own, axis=0, return_index=True)
     once = np.sort(once[rest.order[once] != best.order[mine[once]]])
@@ -146,10 +150,10 @@ def _levels_by_role(batch: Batch, rows: _Rows, best: _Rows) -> pa.Array:
     """
     roles = [*batch.settings.roles.vectors, ("", "")]
     width = len(batch.assignments.clients)
-    keys = best.position * width + best.client
-    which = np.searchsorted(keys, rows.position * width + rows.client)
+    keys = best.lane * width + best.client
+    which = np.searchsorted(keys, rows.lane * width + rows.client)
     which = np.minimum(which, len(keys) - 1)
-    mine = keys[which] == rows.position * width + rows.client
+    mine = keys[which] == rows.lane * width + rows.client
     table = np.full((len(best), len(roles)), -1, np.int64)
     for number in range(len(roles)):
         chosen = mine & ((rows.role == ANY_ROLE) | (rows.role == number))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.decision.context import priority_row
+from nearcast.decision.derived import At, Deriving, Stretch, woven
 from nearcast.decision.interests import Assignments, Windows, assign, groups_of, role_number
 from nearcast.decision.match import Index, location_conditions
 from nearcast.decision.members import Following
@@ -31,9 +33,6 @@ from nearcast.model.subscription import Client, Settings
 
 Parse = Callable[[Event, Settings], list[Change]]
 """Reads a control event; raises EventError where it cannot be taken."""
-
-At = tuple[int, Change]
-"""A change and the position of the event that makes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,10 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events of the world, ascending by position, and all that deciding them takes. Settings do not change in it."""
+    """Events of the world and what was derived from them, by position and part, and all that deciding them takes.
+
+    Settings do not change in it.
+    """
 
     events: pa.Table
     settings: Settings
@@ -97,11 +99,21 @@ class Compiled:
 class Known:
     """What is known as of `position`: the registry, the repository, and what is compiled from them."""
 
-    def __init__(self, registry: Registry | None = None, repository: pa.Table | None = None, position: int = 0) -> None:
+    def __init__(
+        self,
+        registry: Registry | None = None,
+        repository: pa.Table | None = None,
+        position: int = 0,
+        stages: Sequence[Deriving] | None = None,
+    ) -> None:
         self.registry = registry or Registry()
         self.repository = Repository(repository)
         self.position = position
         self.refusals: list[Refusal] = []
+        # Stages that come with what they keep know the registry already; others hear of it with the first batch.
+        self._unheard = [(position, change) for change in self.registry.changes()] if stages is None else []
+        self.stages: Sequence[Deriving] = derived_stages() if stages is None else stages
+        self._times: dict[int, datetime | None] = {}
         self._following = Following()
         self._remembered = Remembered()
         self._clients = self._all_clients()
@@ -133,7 +145,9 @@ class Known:
 
     def _changes(self, control: pa.Table, parse: Parse) -> Iterator[At]:
         settings = self.registry.settings
+        self._times = {}
         for event in to_events(control):
+            self._times[event.position] = event.time or event.accepted
             try:
                 found = parse(event, settings)
             except EventError as error:
@@ -171,12 +185,21 @@ class Known:
             self._compiled = self._compile(windows)
         assert self._compiled is not None
         compiled = self._compiled
+        events = self._derive(events, changes)
         members = self._following.advance(compiled.terms, compiled.conditions, events, self.repository)
         previous = self._remembered.advance(compiled.remembered, events, self.repository)
         self.repository.add(events)
         self._clients = clients.after()
         around = Surrounding(clients.places, members, previous)
         return Batch(events, self.registry.settings, compiled.index, compiled.assignments, around, clients)
+
+    def _derive(self, events: pa.Table, changes: Sequence[At]) -> pa.Table:
+        """The events with what follows from them; each stage sees what those before it derived."""
+        heard, self._unheard = [*self._unheard, *changes], []
+        for stage in self.stages:
+            stretch = Stretch(heard, self._times, events, self.registry, self.repository)
+            events = woven(events, stage.advance(stretch))
+        return events
 
     def _lasts(self, change: Change) -> bool:
         """Whether what is compiled stays right after this change."""
@@ -193,3 +216,8 @@ class Known:
         remembered = list(dict.fromkeys(name for names in asked for name in names))
         assignments = assign(interests, windows.clients, groups, settings)
         return Compiled(Index(list(groups)), assignments, terms, conditions, remembered)
+
+
+def derived_stages() -> Sequence[Deriving]:
+    """The stages that derive events, in their order, as a journal begins with them."""
+    return ()
