@@ -20,6 +20,9 @@ from nearcast.model.situation import ACTION_TYPE, Action, Effect, Publish, Run, 
 
 SOURCE = "nearcast:actions"
 
+EFFECTS: dict[type[Effect], str] = {Webhook: "webhook", Run: "run"}
+"""How the events of actions tell what is to be run."""
+
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
@@ -45,15 +48,9 @@ def _event(action: Action, effect: Effect, found: Happening, data: Mapping[str, 
     if isinstance(effect, Publish):
         told = filled(json.loads(effect.data), values_of(action, data, place))
         return derived(effect.type, SOURCE, id, found.situation, told, cause, place)
-    told = {"action": action.id, **_called(effect), "situation": dict(data)}
+    # What is called stands in the definition alone: an event is for whoever may hear it.
+    told = {"action": action.id, "effect": EFFECTS[type(effect)], "situation": dict(data)}
     return derived(ACTION_TYPE, SOURCE, id, found.situation, told, cause, place)
-
-
-def _called(effect: Webhook | Run) -> dict[str, Any]:
-    """How an effect is run; the secret's name alone, never the secret."""
-    if isinstance(effect, Webhook):
-        return {"webhook": {"url": effect.url, "secret": effect.secret}}
-    return {"run": {"name": effect.name, "arguments": json.loads(effect.arguments)}}
 
 
 def values_of(action: Action, data: Mapping[str, Any], place: Place | None) -> dict[str, str]:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from nearcast.decision.context import priority_row
 from nearcast.decision.derived import At, Deriving, Stretch, woven
+from nearcast.decision.infer.stage import Inferring
 from nearcast.decision.interests import Assignments, Windows, assign, groups_of, role_number
 from nearcast.decision.match import Index, location_conditions
 from nearcast.decision.members import Following
@@ -136,7 +137,7 @@ class Known:
                 start = 0 if done == 0 else int(np.searchsorted(positions, changes[done - 1][0]))
                 if rows[0] > start or number > done:
                     yield self._batch(world.slice(start, rows[0] - start), changes[done:number])
-                self._change_settings(change)
+                self._change_settings(position, change)
                 done = number + 1
         start = 0 if done == 0 else int(np.searchsorted(positions, changes[done - 1][0]))
         yield self._batch(world.slice(start), changes[done:])
@@ -158,8 +159,9 @@ class Known:
                     settings = change.settings
                 yield event.position, change
 
-    def _change_settings(self, change: SettingsChange) -> None:
+    def _change_settings(self, position: int, change: SettingsChange) -> None:
         self.registry.apply(change)
+        self._unheard.append((position, change))
         self._clients = self._all_clients()
         self._compiled = None
 
@@ -220,4 +222,4 @@ class Known:
 
 def derived_stages() -> Sequence[Deriving]:
     """The stages that derive events, in their order, as a journal begins with them."""
-    return ()
+    return (Inferring(),)

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from nearcast.decision.derived import Stretch
 from nearcast.decision.infer.stage import Inferring
+from nearcast.decision.registry import Registry
+from nearcast.decision.repository import Repository
 from nearcast.errors import Mark
 from nearcast.language.cql2 import parse
 from nearcast.model.changes import Change, SettingsChange, SituationChange
@@ -77,9 +80,14 @@ def table_of(events: Sequence[Event], after: int = 0) -> Any:
     return to_table(placed)
 
 
+def advanced(stage: Inferring, changes: Sequence[tuple[int, Change]], events: Any) -> list[Event]:
+    """What a stage derives from a table of events and changes."""
+    return stage.advance(Stretch(changes, {}, events, Registry(), Repository()))
+
+
 def inferred(rules: Iterable[Situation], events: Sequence[Event], stage: Inferring | None = None) -> list[Event]:
     """What a stage derives from events under rules."""
-    return (stage or Inferring()).advance(defined(rules), table_of(events))
+    return advanced(stage or Inferring(), defined(rules), table_of(events))
 
 
 def data_of(event: Event) -> dict[str, Any]:

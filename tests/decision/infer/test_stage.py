@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.decision.infer.reference import PlainScene
 from nearcast.decision.infer.stage import Inferring
 from nearcast.model.changes import SettingsChange, SituationChange, SituationRemoval
 from nearcast.model.event import Event
+from nearcast.model.place import Place
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
-from tests.decision.infer.scenes import FIRE, ONTOLOGY, data_of, defined, ends, inferred, phases, rule, table_of, told
+from tests.decision.infer.scenes import (
+    FIRE,
+    ONTOLOGY,
+    advanced,
+    data_of,
+    defined,
+    ends,
+    inferred,
+    phases,
+    rule,
+    table_of,
+    told,
+)
 
 CONDITIONS = (
     "Temperature > 80 AND Humidity < 10",
@@ -72,12 +87,12 @@ def outcome(events: list[Event]) -> list[tuple[int, object]]:
 def test_batches_do_not_matter(found: list[Situation], events: list[Event], cuts: list[int]) -> None:
     """Events cut into any tables give the same, also by a stage that was put away and taken up again."""
     stage = Inferring()
-    told_ = stage.advance(defined(found), table_of([]))
+    told_ = advanced(stage, defined(found), table_of([]))
     bounds = [0, *sorted(min(cut, len(events)) for cut in cuts), len(events)]
     table = table_of(events)
     for first, last in pairwise(bounds):
         stage = pickle.loads(pickle.dumps(stage))
-        told_ += stage.advance([], table.slice(first, last - first))
+        told_ += advanced(stage, [], table.slice(first, last - first))
     assert outcome(inferred(found, events)) == outcome(told_)
 
 
@@ -122,11 +137,41 @@ def shown(event: Event) -> dict[str, object]:
     return data
 
 
+def plainly(found: list[Situation], events: list[Event]) -> list[Event]:
+    """What the plain reference derives."""
+    return inferred(found, events, Inferring(PlainScene))
+
+
+@given(rules, traces)
+@settings(max_examples=100, deadline=None)
+def test_indexes_change_nothing(found: list[Situation], events: list[Event]) -> None:
+    """What is found in cells is what looking at everything finds."""
+    assert outcome(plainly(found, events)) == outcome(inferred(found, events))
+
+
+def somewhere(event: Event, longitude: float, latitude: float) -> Event:
+    """The same event, as many metres away from there as it was from the planar origin, about."""
+    if event.place is None:
+        return event
+    degrees = longitude + event.place.x / 111_320
+    return replace(event, place=Place("geographic", degrees - 360 if degrees > 180 else degrees, latitude))
+
+
+@given(rules, traces, st.sampled_from([(0, 0), (179.9995, 5), (-0.0003, 89.9999), (11.5, -48.1)]))
+@settings(max_examples=100, deadline=None)
+def test_indexes_change_nothing_anywhere_on_earth(
+    found: list[Situation], events: list[Event], where: tuple[float, float]
+) -> None:
+    """Nor at the antimeridian and the poles."""
+    there = [somewhere(event, *where) for event in events]
+    assert outcome(plainly(found, there)) == outcome(inferred(found, there))
+
+
 def test_a_rule_sees_what_comes_after_it() -> None:
     """Like a subscription, a rule is about the events behind its own position."""
     stage = Inferring()
     changes = [(0, SettingsChange(Settings(ontology=ONTOLOGY))), (1, SituationChange(FIRE))]
-    found = stage.advance(changes, table_of([told(0, "a", Temperature=90), told(1, "b", Humidity=5)]))
+    found = advanced(stage, changes, table_of([told(0, "a", Temperature=90), told(1, "b", Humidity=5)]))
     assert [] == phases(found)
 
 
@@ -134,7 +179,7 @@ def test_a_rule_that_is_removed_ends_its_situations() -> None:
     """Who hears of a situation hears of its end, whyever it ends."""
     stage = Inferring()
     events = table_of([told(0, "a", Temperature=90, Humidity=5)])
-    found = stage.advance([*defined([FIRE]), (5, SituationRemoval("fire"))], events)
+    found = advanced(stage, [*defined([FIRE]), (5, SituationRemoval("fire"))], events)
     assert [(1, "fire", "begin"), (5, "fire", "end")] == phases(found)
     assert [(5, "removed")] == ends(found)
 

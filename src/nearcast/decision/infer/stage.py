@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.decision.actions import action_events, lone_situation
+from nearcast.decision.derived import Stretch
 from nearcast.decision.infer.areas import Areas
-from nearcast.decision.infer.engine import REMOVED, Engine, Happening
+from nearcast.decision.infer.engine import REMOVED, Engine, Happening, Scene
 from nearcast.decision.infer.extract import Extraction, Told
 from nearcast.decision.infer.lanes import Lane, Observed
 from nearcast.decision.infer.names import names_of, rule_cycle, standing_on
 from nearcast.decision.infer.plan import SECOND, Defined, Plan, plan
-from nearcast.decision.infer.reference import PlainScene
-from nearcast.decision.infer.tell import Cause, moment_of, situation_data, situation_event
+from nearcast.decision.infer.scene import IndexedScene
+from nearcast.decision.infer.tell import Cause, situation_data, situation_event
 from nearcast.decision.repository import entities
 from nearcast.model.changes import (
     ActionChange,
@@ -40,39 +42,40 @@ from nearcast.model.situation import Action, Situation
 
 log = logging.getLogger(__name__)
 
-At = tuple[int, Change]
-"""A change and the position of the event that makes it."""
-
 
 class Inferring:
     """Situations as of a position of the journal: rules, readings, what is running. Its state can be pickled.
 
-    `refused` counts readings that are none, by class and reason; and rules that stand on themselves.
+    `scene` makes the scenes that situations run in. `refused` counts readings that are none, by class and reason, and
+    rules that stand on themselves.
     """
 
-    def __init__(self, ontology: Ontology | None = None) -> None:
+    def __init__(self, scene: Callable[[Plan], Scene] = IndexedScene) -> None:
+        self._scene = scene
         self.refused: Counter[tuple[str, str]] = Counter()
         self.provided: set[str] = set()
-        self._ontology = ontology or Ontology()
+        self._ontology = Ontology()
         self._rules: dict[str, Defined] = {}
         self._actions: dict[str, Action] = {}
         self._hidden_after: dict[str, tuple[Action, int]] = {}
         self._leaving: dict[str, Defined] = {}
         self._lanes: dict[int, Lane] = {}
         self._time = 0
+        self._change_times: Mapping[int, datetime | None] = {}
         self._number = (0, 0)
         self._prepare()
 
-    def advance(self, changes: Sequence[At], events: pa.Table) -> list[Event]:
-        """Folds a table of EVENTS, ascending by position, and the changes between them; gives the derived events.
+    def advance(self, stretch: Stretch) -> list[Event]:
+        """Folds events and the changes between them; gives the derived events.
 
         An event is decided under the changes before its position. Derived events have the position of what caused
         them, and come in the order in which they are caused.
         """
         found: list[Event] = []
+        events, self._change_times = stretch.events, stretch.times
         positions = events.column("position").to_numpy()
         done = 0
-        for position, change in changes:
+        for position, change in stretch.changes:
             if isinstance(change, (SettingsChange, SituationChange, SituationRemoval, ActionChange, ActionRemoval)):
                 cut = int(np.searchsorted(positions, position))
                 found += self._fold(events.slice(done, cut - done))
@@ -194,8 +197,7 @@ class Inferring:
         self._prepare()
         hidden = {one.rule.id: one for one in self._hidden(position)}
         plans = dict(lane_plans(self._ontology, [*self._rules.values(), *hidden.values()]))
-        moment = moment_of(self._time) if self._time else None
-        cause = Cause(position, moment, None)
+        cause = Cause(position, self._change_times.get(position), None)
         for lateness in sorted(self._lanes.keys() | plans.keys()):
             lane = self._lane(lateness)
             happenings = lane.engine.replan(plans.get(lateness) or plan(self._ontology, ()), position)
@@ -206,7 +208,7 @@ class Inferring:
 
     def _lane(self, lateness: int) -> Lane:
         if lateness not in self._lanes:
-            self._lanes[lateness] = Lane(lateness, Engine(PlainScene(plan(self._ontology, ()))), self._areas)
+            self._lanes[lateness] = Lane(lateness, Engine(self._scene(plan(self._ontology, ()))), self._areas)
         self._lanes[lateness].areas = self._areas
         return self._lanes[lateness]
 

@@ -104,10 +104,10 @@ class View:
         return tuple(reading.value for reading in self.readings(name, rule))
 
     def readings(self, name: str, rule: Rule) -> list[Reading]:
-        """The fresh readings of a class that count for a rule here, newest first."""
+        """The fresh readings of a class that count for a rule here."""
         key = (id(rule), name)
         if key not in self._found:
-            self._found[key] = sorted(self._gather(name, rule), key=_age)
+            self._found[key] = list(self._gather(name, rule))
         return self._found[key]
 
     def _gather(self, name: str, rule: Rule) -> Iterator[Reading]:
@@ -185,11 +185,9 @@ def _age(reading: Reading) -> tuple[int, str, str]:
 
 def _one(name: str, readings: Sequence[Reading], kept: set[tuple[str, str]]) -> Iterator[Ground]:
     """The reading of the entity on which the condition rested before, else the newest."""
-    for reading in readings:
-        if (name, reading.entity) in kept:
-            yield Ground(name, reading)
-            return
-    yield from (Ground(name, reading) for reading in readings[:1])
+    ordered = sorted(readings, key=_age)
+    before = [reading for reading in ordered if (name, reading.entity) in kept]
+    yield from (Ground(name, reading) for reading in (before or ordered)[:1])
 
 
 @dataclass(frozen=True, slots=True)
