@@ -6,8 +6,9 @@ evaluated once (Agent §6.1.2). For every event the outcome is that of the plain
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +20,12 @@ from nearcast.decision.match_columns import encode
 from nearcast.decision.match_distance import DistanceAtoms, Paths, anchor_of
 from nearcast.decision.match_entities import walked_rows
 from nearcast.decision.match_graph import Graph
-from nearcast.decision.match_points import Points, event_points
+from nearcast.decision.match_points import Points, event_points, pack
 from nearcast.decision.match_rows import LANES, Numbers, Rows, bits, words
 from nearcast.decision.match_tests import AtomTests
 from nearcast.decision.normal_form import Literal, plain_form, threshold_forms
 from nearcast.decision.timeline import Positions, Surrounding
-from nearcast.model.filter import Atom, Entities, Filter, atoms
+from nearcast.model.filter import Atom, Entities, Filter, Not, PlainNot, atoms
 
 Group = tuple[Filter, tuple[int, ...]]
 """A filter, and the class of each of its atoms in document order."""
@@ -32,25 +33,39 @@ Group = tuple[Filter, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """What matched: for each pair the event's lane in the table, the group's number, the level; by lane, then group."""
+    """What matched: for each pair the event's lane in the table, the group's number, the level."""
 
     lanes: npt.NDArray[np.int64]
     groups: npt.NDArray[np.int64]
     levels: npt.NDArray[np.int8]
 
 
+MANY = 200
+"""Groups from which on the engine is used: below, rows of bits do, and nothing has to be compiled."""
+
+
 class Index:
     """Compiled groups. Groups are numbered in their order; the index itself never changes and may be pickled.
 
-    `conditions` are filters of location terms whose lanes `selected` gives.
+    Many groups are matched by the engine; rows of bits remain for few, for what the engine does not take, and for
+    the literals that it knows nothing of. Groups whose filters go too deep for either are `left_out`: they select
+    nothing and take nothing else down. `conditions` are filters of location terms whose lanes `selected` gives.
     """
 
-    def __init__(self, groups: Sequence[Group], conditions: Sequence[Filter] = ()) -> None:
+    def __init__(self, groups: Sequence[Group], conditions: Sequence[Filter] = (), many: int = MANY) -> None:
+        self._many = _Many(groups) if len(groups) >= many else None
+        left: Iterable[int] = self._many.refused if self._many else range(len(groups))
         graph = Graph()
         self._roots: list[tuple[int, int, int]] = []
         self._next: list[int] = []
-        for number, (filter, classes) in enumerate(groups):
-            nodes = [(graph.add(form), level) for level, form in threshold_forms(filter, classes).items()]
+        self.left_out: list[int] = []
+        for number in left:
+            filter, classes = groups[number]
+            try:
+                nodes = [(graph.add(form), level) for level, form in threshold_forms(filter, classes).items()]
+            except RecursionError:
+                self.left_out.append(number)
+                continue
             self._roots += [(node, number, level) for node, level in nodes]
             self._next += [node for node, _ in nodes[1:]] + [-1] * (len(nodes) > 0)
         self._conditions = [graph.add(plain_form(condition)) for condition in conditions]
@@ -67,15 +82,21 @@ class Index:
         self._layers = graph.layers()
 
     def match(self, table: pa.Table, around: Surrounding) -> Pairs:
-        """The pairs of a table of EVENTS, ascending by position, with all groups."""
-        found = list(self._match_chunks(table, around))
+        """The pairs of a table of EVENTS, ascending by position, with all groups, in no particular order."""
+        found: list[tuple[npt.NDArray[Any], ...]] = list(self._match_chunks(table, around))
+        if self._many:
+            found.append(self._many.match(table, around))
         lanes, groups, levels = (np.concatenate(parts) for parts in zip(*found, strict=True)) if found else _NO_PAIRS
         return Pairs(lanes, groups, levels)
 
     def selected(self, table: pa.Table) -> list[npt.NDArray[np.bool_]]:
         """For each condition, which events of the table satisfy it; conditions know no surroundings."""
+        return self.held(table, Surrounding())
+
+    def held(self, table: pa.Table, around: Surrounding) -> list[npt.NDArray[np.bool_]]:
+        """The same with surroundings, as of each event's position."""
         flags = [np.zeros(len(table), np.bool_) for _ in self._conditions]
-        for first, lanes, rows, where in self._chunks(table, Surrounding()):
+        for first, lanes, rows, where in self._chunks(table, around):
             for flag, node in zip(flags, self._conditions, strict=True):
                 unpacked = np.unpackbits(rows[where[node]].view(np.uint8), bitorder="little")
                 flag[first : first + lanes] = unpacked[:lanes]
@@ -144,6 +165,33 @@ class Index:
             where[chosen] = np.arange(size, size + len(held))
             size += len(held)
         return np.concatenate(sections), where
+
+
+class _Many:
+    """Groups matched by the engine, with an index of the literals that the engine must be told of."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        # Compiled code takes a second to import, and few need it.
+        from nearcast.decision.match_engine import Engine
+
+        self._engine = Engine(groups)
+        self.refused = self._engine.refused
+        self._literals = Index(())
+
+    def match(self, table: pa.Table, around: Surrounding) -> tuple[Numbers, Numbers, npt.NDArray[np.int8]]:
+        """Lanes, groups and levels of the pairs."""
+        batch = self._engine.encode(table)
+        if self._engine.prepare(batch):
+            self._literals = Index((), [_as_wanted(atom, wanted) for atom, wanted in self._engine.literals])
+        held = self._literals.held(table, around)
+        flags = np.array(held, np.bool_).reshape(len(held), batch.lanes)
+        lanes, groups, levels = self._engine.pairs(batch, pack(flags, words(batch.lanes) or 1))
+        return lanes, groups, levels
+
+
+def _as_wanted(atom: Atom, wanted: int) -> Filter:
+    """A filter that is TRUE where an atom has the truth that is wanted of it."""
+    return (atom, Not(atom), PlainNot(atom), PlainNot(Not(atom)))[wanted]
 
 
 _NO_PAIRS = (np.array([], np.int64), np.array([], np.int64), np.array([], np.int8))
