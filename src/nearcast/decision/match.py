@@ -35,8 +35,8 @@ Group = tuple[Filter, tuple[int, ...]]
 class Pairs:
     """What matched: for each pair the event's lane in the table, the group's number, the level."""
 
-    lanes: npt.NDArray[np.int64]
-    groups: npt.NDArray[np.int64]
+    lanes: npt.NDArray[np.signedinteger]
+    groups: npt.NDArray[np.signedinteger]
     levels: npt.NDArray[np.int8]
 
 
@@ -178,7 +178,9 @@ class _Many:
         self.refused = self._engine.refused
         self._literals = Index(())
 
-    def match(self, table: pa.Table, around: Surrounding) -> tuple[Numbers, Numbers, npt.NDArray[np.int8]]:
+    def match(
+        self, table: pa.Table, around: Surrounding
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int8]]:
         """Lanes, groups and levels of the pairs."""
         batch = self._engine.encode(table)
         if self._engine.prepare(batch):

@@ -135,6 +135,11 @@ class Coded:
     starts: Integers
     values: Codes
 
+    @property
+    def complete(self) -> npt.NDArray[np.bool_]:
+        """The columns in which every lane has a value."""
+        return np.asarray((self.codes[:, : self.lanes] != missing(self.codes.dtype)).all(axis=1))
+
 
 def coded(table: pa.Table, columns: Mapping[Key, Classes], codes: np.dtype[Any], padding: int) -> Coded:
     """The events of a table of EVENTS as codes of these columns."""

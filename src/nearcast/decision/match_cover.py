@@ -18,7 +18,7 @@ from nearcast.decision.match_trees import EVERY, FALSE, LEAF, NOT_TRUE, TRUE
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-ENTRY = 0.0015
+ENTRY = 0.0008
 """What one more range to look at costs, in shares of all events."""
 
 NEVER = 1e9

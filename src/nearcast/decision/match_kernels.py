@@ -14,6 +14,7 @@ import numpy.typing as npt
 from nearcast.decision.match_flat import DEEPEST
 from nearcast.decision.match_lanes import compiled, count, lowest, within64
 from nearcast.decision.match_programs import (
+    CHECK,
     COLUMN_SHIFT,
     FORM_SHIFT,
     IN_POINTS,
@@ -23,8 +24,6 @@ from nearcast.decision.match_programs import (
     LOAD,
     MEET,
     OUTSIDE_SHIFT,
-    PLAIN_OR_MISSING,
-    POP_JOIN,
     POP_MEET,
     PUSH,
     TEST_SHIFT,
@@ -35,29 +34,6 @@ Integers = npt.NDArray[np.int64]
 Short = npt.NDArray[np.int32]
 
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-
-
-class Repeated(NamedTuple):
-    """The columns in which lanes have several values: see `match_codes.Coded`; `mark` is the code of such a lane."""
-
-    which: Integers
-    starts: Integers
-    values: Any
-    mark: int
-
-
-class Events(NamedTuple):
-    """A block of events sorted by a column: lane `order[r]` is r-th, those with code v are `start[v]` … `start[v + 1]`.
-
-    `codes` are the columns in this order, one behind the other, `stride` apart. `rows` are those of opaque literals,
-    by lane.
-    """
-
-    start: Short
-    order: Short
-    codes: Any
-    stride: int
-    rows: npt.NDArray[np.uint64]
 
 
 class Entries(NamedTuple):
@@ -71,80 +47,25 @@ class Entries(NamedTuple):
     tail: Short
 
 
-@compiled
-def sort(codes: Any, column: int, first: int, lanes: int, size: int, needed: Short, events: Any, repeated: Any) -> int:
-    """Sorts the lanes from `first` on by a column's codes below `size`, and the needed columns with them.
+class Names(NamedTuple):
+    """What is emitted for a form: `names[first[form]]` and the `extra[form]` names behind it."""
 
-    Returns how many there are: lanes without a value are left out, lanes with several stand under each.
-    """
-    start, order, own = events.start, events.order, codes[column]
-    for code in range(size + 2):
-        start[code] = 0
-    for lane in range(first, first + lanes):
-        if own[lane] < size:
-            start[own[lane] + 1] += 1
-    if repeated is not None:
-        _count_repeated(column, first, lanes, start, repeated)
-    for code in range(size + 1):
-        start[code + 1] += start[code]
-    total = start[size]
-    # Each count moves on as its lanes are placed, and is then what the next one was: all are shifted back by one.
-    for lane in range(first, first + lanes):
-        code = own[lane]
-        if code < size:
-            order[start[code]] = lane - first
-            start[code] += 1
-    if repeated is not None:
-        _place_repeated(column, first, lanes, start, order, repeated)
-    for code in range(size, 0, -1):
-        start[code] = start[code - 1]
-    start[0] = 0
-    for which in needed:
-        base, source = which * events.stride, codes[which]
-        for rank in range(total):
-            events.codes[base + rank] = source[first + order[rank]]
-    return total
+    names: Short
+    first: Integers
+    extra: Integers
 
 
-@compiled
-def _count_repeated(column: int, first: int, lanes: int, start: Short, repeated: Any) -> None:
-    which = repeated.which[column]
-    if which >= 0:
-        for lane in range(first, first + lanes):
-            begin, end = repeated.starts[which, lane], repeated.starts[which, lane + 1]
-            if end - begin > 1:
-                for index in range(begin, end):
-                    start[repeated.values[index] + 1] += 1
+class Pairs(NamedTuple):
+    """Room for pairs, side by side."""
 
-
-@compiled
-def _place_repeated(column: int, first: int, lanes: int, start: Short, order: Short, repeated: Any) -> None:
-    which = repeated.which[column]
-    if which >= 0:
-        for lane in range(first, first + lanes):
-            begin, end = repeated.starts[which, lane], repeated.starts[which, lane + 1]
-            if end - begin > 1:
-                for index in range(begin, end):
-                    order[start[repeated.values[index]]] = lane - first
-                    start[repeated.values[index]] += 1
-
-
-@compiled
-def as_they_are(codes: Any, first: int, lanes: int, needed: Short, events: Any) -> None:
-    """The lanes from `first` on in their own order, for entries that look at all events."""
-    for lane in range(lanes):
-        events.order[lane] = lane
-    for which in needed:
-        base, source = which * events.stride, codes[which]
-        for lane in range(lanes):
-            events.codes[base + lane] = source[first + lane]
-    events.start[0], events.start[1] = 0, lanes
+    lanes: Short
+    names: Short
 
 
 @compiled
 def run_straight(
     tests: int, entries: Any, begin: int, end: int, code: Any, points: Any, events: Any, first: int, repeated: Any,
-    lanes: Short, forms: Short, at: int,
+    names: Any, pairs: Any, at: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Runs entries whose programs are so many tests, all of which must hold.
 
@@ -155,9 +76,10 @@ def run_straight(
         low, high = events.start[entries.low[entry]], events.start[entries.high[entry]]
         if low == high:
             continue
-        if at + (high - low) > len(lanes):
-            return entry, at
         form, program = entries.form[entry], entries.first[entry]
+        own, extra = names.first[form], names.extra[form]
+        if at + (high - low) * (extra + 1) > len(pairs.lanes):
+            return entry, at
         last = program + tests
         if repeated is not None:
             last += entries.tail[entry]
@@ -173,118 +95,141 @@ def run_straight(
                 if repeated is not None:
                     held = _mended(held, mask, code[instruction], points, lane, events, first, repeated)
                 mask &= held
-            while mask != 0:
-                lanes[at] = first + events.order[lane + lowest(mask)]
-                forms[at] = form
-                at += 1
-                mask &= mask - np.uint64(1)
+            if mask != 0:
+                for name in names.names[own : own + extra + 1]:
+                    left = mask
+                    while left != 0:
+                        pairs.lanes[at] = first + events.order[lane + lowest(left)]
+                        pairs.names[at] = name
+                        at += 1
+                        left &= left - np.uint64(1)
     return end, at
 
 
 @compiled
 def run_trees(
     entries: Any, begin: int, end: int, code: Any, points: Any, events: Any, first: int, repeated: Any,
-    lanes: Short, forms: Short, at: int,
+    names: Any, pairs: Any, at: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Runs entries whose programs keep a stack of masks; returns as `run_straight` does."""
+    kind, codes = events.codes.dtype.type, events.codes
     stack = np.empty(DEEPEST, np.uint64)
     for entry in range(begin, end):
         low, high = events.start[entries.low[entry]], events.start[entries.high[entry]]
         if low == high:
             continue
-        if at + (high - low) > len(lanes):
-            return entry, at
         form, program, last = entries.form[entry], entries.first[entry], entries.last[entry]
+        own, extra = names.first[form], names.extra[form]
+        if at + (high - low) * (extra + 1) > len(pairs.lanes):
+            return entry, at
         if repeated is not None:
             last += entries.tail[entry]
         for lane in range(low, high, 64):
-            all_ = ALL
+            there = ALL
             if high - lane < 64:
-                all_ = ALL >> np.uint64(64 - (high - lane))
-            mask, depth = all_, 0
+                there = ALL >> np.uint64(64 - (high - lane))
+            mask, depth = there, 0
             for instruction in range(program, last):
-                word = code[instruction, 0]
+                word, bound, span = code[instruction, 0], code[instruction, 1], code[instruction, 2]
                 operation = word & 7
                 if operation <= JOIN:
-                    live = all_
-                    if operation == MEET:
-                        live &= mask
-                    elif operation == JOIN:
-                        live &= ~mask
-                    held = _held(code[instruction], live, points, lane, events, first)
+                    base = np.int64(word >> COLUMN_SHIFT) * events.stride + lane
+                    # What most tests are stands here; the rest is called.
+                    if word >> TEST_SHIFT & 11 == IN_RANGE:
+                        held = within64(codes, base, kind(bound), kind(span))
+                        held ^= np.uint64(0) - np.uint64(word >> FORM_SHIFT & 1)
+                    else:
+                        live = there
+                        if operation == MEET:
+                            live = there & mask
+                        elif operation == JOIN:
+                            live = there & ~mask
+                        if word >> TEST_SHIFT & 3 == IN_POINTS:
+                            held = _among(bound, span, live, points, base, codes)
+                        elif word >> TEST_SHIFT & 3 == IN_RANGE:
+                            held = within64(codes, base, kind(bound), kind(span))
+                        else:
+                            held = _in_row(events.rows[bound], live, events.order[lane:], first)
+                        form = word >> FORM_SHIFT & 3
+                        held ^= np.uint64(0) - np.uint64((form + 1) >> 1 & 1)
+                        if form >= INVERTED_PRESENT and not events.complete[word >> COLUMN_SHIFT]:
+                            present = within64(codes, base, kind(0), kind(-1))
+                            held = held & present if form == INVERTED_PRESENT else held | ~present
                     if repeated is not None:
-                        held = _mended(held, live, code[instruction], points, lane, events, first, repeated)
+                        held = _mended(held, there, code[instruction], points, lane, events, first, repeated)
                     if operation == LOAD:
                         mask = held
                     elif operation == MEET:
                         mask &= held
                     else:
                         mask |= held
+                elif operation == CHECK:
+                    if mask & there == 0:
+                        break
                 elif operation == PUSH:
                     stack[depth] = mask
                     depth += 1
-                elif operation == POP_MEET:
+                else:
                     depth -= 1
-                    mask &= stack[depth]
-                elif operation == POP_JOIN:
-                    depth -= 1
-                    mask |= stack[depth]
-                elif mask & all_ == 0:
-                    break
-            mask &= all_
-            while mask != 0:
-                lanes[at] = first + events.order[lane + lowest(mask)]
-                forms[at] = form
-                at += 1
-                mask &= mask - np.uint64(1)
+                    mask = mask & stack[depth] if operation == POP_MEET else mask | stack[depth]
+            mask &= there
+            if mask != 0:
+                for name in names.names[own : own + extra + 1]:
+                    left = mask
+                    while left != 0:
+                        pairs.lanes[at] = first + events.order[lane + lowest(left)]
+                        pairs.names[at] = name
+                        at += 1
+                        left &= left - np.uint64(1)
     return end, at
 
 
 @compiled
-def _held(instruction: Any, live: Any, points: Any, lane: int, events: Any, first: int) -> Any:
-    """The lanes for which a test holds; of those that are not live nothing is said."""
-    kind = events.codes.dtype.type
-    word, low, span = instruction[0], instruction[1], instruction[2]
-    base = np.int64(word >> COLUMN_SHIFT) * events.stride + lane
-    test = word >> TEST_SHIFT & 3
-    if test == IN_RANGE:
-        held = within64(events.codes, base, kind(low), kind(span))
-    elif test == IN_POINTS:
-        held = _among(low, span, live, points, base, events)
-    else:
-        held = np.uint64(0)
-        while live != 0:
-            bit = lowest(live)
-            own = first + events.order[lane + bit]
-            held |= (events.rows[low, own >> 6] >> np.uint64(own & 63) & np.uint64(1)) << np.uint64(bit)
-            live &= live - np.uint64(1)
-        return held
-    form = word >> FORM_SHIFT & 3
-    if form >= INVERTED_PRESENT:
-        absent = ~within64(events.codes, base, kind(0), kind(-1))
-        return held | absent if form == PLAIN_OR_MISSING else ~(held | absent)
-    return held ^ (np.uint64(0) - np.uint64(form))
+def _emit(
+    mask: Any, order: Any, lane: int, first: int, names: Short, own: int, extra: int,
+    lanes: Short, emitted: Short, at: int,
+) -> int:  # fmt: skip
+    """Writes the pairs of the lanes in a mask, for each name; returns where pairs end."""
+    for which in range(own, own + extra + 1):
+        left, name = mask, names[which]
+        while left != 0:
+            lanes[at] = first + order[lane + lowest(left)]
+            emitted[at] = name
+            at += 1
+            left &= left - np.uint64(1)
+    return at
 
 
 @compiled
-def _among(low: int, span: int, live: Any, points: Any, base: int, events: Any) -> Any:
+def _in_row(row: Any, live: Any, order: Any, first: int) -> Any:
+    """The live lanes whose bits are set in the row of an opaque literal."""
+    held = np.uint64(0)
+    while live != 0:
+        bit = lowest(live)
+        own = first + np.int64(order[bit])
+        held |= (row[own >> 6] >> np.uint64(own & 63) & np.uint64(1)) << np.uint64(bit)
+        live &= live - np.uint64(1)
+    return held
+
+
+@compiled
+def _among(low: int, span: int, live: Any, points: Any, base: int, codes: Any) -> Any:
     """The lanes whose codes are among `span` points: lane by lane where few are live, else point by point."""
-    kind = events.codes.dtype.type
+    kind = codes.dtype.type
     held = np.uint64(0)
     if count(live) * (1 + (span >> 6)) < span:
         while live != 0:
             bit = lowest(live)
-            code = events.codes[base + bit]
+            code = codes[base + bit]
             for point in range(low, low + span, 64):
                 found = within64(points, point, code, kind(1))
                 if low + span - point < 64:
                     found &= (np.uint64(1) << np.uint64(low + span - point)) - np.uint64(1)
-                if found != 0:
-                    held |= np.uint64(1) << np.uint64(bit)
+                held |= np.uint64(found != 0) << np.uint64(bit)
             live &= live - np.uint64(1)
     else:
         for point in range(low, low + span):
-            held |= within64(events.codes, base, points[point], kind(1))
+            held |= within64(codes, base, points[point], kind(1))
     return held
 
 
@@ -304,7 +249,7 @@ def _mended(
     outside, wanted = word >> OUTSIDE_SHIFT & 1, word >> WANTED_SHIFT & 3
     while marked != 0:
         bit = lowest(marked)
-        own = first + events.order[lane + bit]
+        own = first + np.int64(events.order[lane + bit])
         found = False
         for index in range(repeated.starts[which, own], repeated.starts[which, own + 1]):
             code = repeated.values[index]
