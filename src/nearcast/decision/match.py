@@ -185,10 +185,11 @@ class _Many:
         batch = self._engine.encode(table)
         if self._engine.prepare(batch):
             self._literals = Index((), [_as_wanted(atom, wanted) for atom, wanted in self._engine.literals])
+        if not self._engine.literals:
+            return self._engine.pairs(batch)
         held = self._literals.held(table, around)
         flags = np.array(held, np.bool_).reshape(len(held), batch.lanes)
-        lanes, groups, levels = self._engine.pairs(batch, pack(flags, words(batch.lanes) or 1))
-        return lanes, groups, levels
+        return self._engine.pairs(batch, pack(flags, words(batch.lanes) or 1))
 
 
 def _as_wanted(atom: Atom, wanted: int) -> Filter:

@@ -82,6 +82,8 @@ def _attribute_parts(table: pa.Table, keys: set[tuple[str, Kind]]) -> Iterator[t
     lanes = np.repeat(np.arange(len(lists)), lists.value_lengths().fill_null(0).to_numpy())
     coded = pc.index_in(entries.field("name"), value_set=pa.array(names, pa.string()))
     which = coded.fill_null(-1).to_numpy(zero_copy_only=False)
+    # NumPy sorts numbers of 16 bits digit by digit, several times as fast as wider ones.
+    which = which.astype(np.int16) if len(names) < 2**15 else which
     order = np.argsort(which, kind="stable")
     starts = np.searchsorted(which[order], np.arange(len(names) + 1))
     for index, name in enumerate(names):
