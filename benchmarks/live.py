@@ -138,6 +138,7 @@ async def _traffic(load: Load, url: str, seconds: float, metrics: int) -> tuple[
         before = await _stage_seconds(metrics)
         await traffic.publish(seconds, uuid.uuid4().hex)
         after = await _stage_seconds(metrics)
+        # What is on its way is counted too.
         await asyncio.sleep(3.0)
         for task in tasks:
             task.cancel()
@@ -167,6 +168,7 @@ def _outcome(
     waits: dict[int, list[float]] = {}
     stages: dict[str, list[float]] = {name: [] for name, _ in STAGES}
     for client, delivery, arrived in traffic.arrivals:
+        # None: of the warm-up, which is not measured.
         published = traffic.published.get(delivery.event["id"])
         if published is None:
             continue

@@ -146,6 +146,7 @@ class Traffic:
                 self.events += count
                 if self.keep:
                     self.published.update(dict.fromkeys((event["id"] for event in batch), time.time()))
+                # Not awaited: a server that falls behind must not slow the load that it is measured by.
                 task = asyncio.create_task(publisher.publish(batch))
                 sending.add(task)
                 task.add_done_callback(sending.discard)

@@ -83,9 +83,17 @@ def test_data_for_machines(data: Path) -> None:
     assert ("ann", "big", 2, 0, []) == tuple(
         ann[key] for key in ("client", "subscription", "level", "priority", "why_not")
     )
-    assert [{"atom": "size >= 10", "class": 2, "truth": True, "values": [12], "unknown": None, "blocked": False}] == (
-        ann["subscriptions"][0]["atoms"]
-    )
+    assert [
+        {
+            "atom": "size >= 10",
+            "class": 2,
+            "truth": True,
+            "values": [12],
+            "read": None,
+            "unknown": None,
+            "blocked": False,
+        }
+    ] == (ann["subscriptions"][0]["atoms"])
     assert ("acknowledged", "waiting") == (ann["delivery"]["outcome"], bob["delivery"]["outcome"])
 
 

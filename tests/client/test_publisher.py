@@ -86,3 +86,10 @@ def test_pauses_grow_to_a_bound() -> None:
 def test_the_library_exports_these() -> None:
     """The public surface."""
     assert ["Client", "Delivery", "Published", "Publisher"] == client.__all__
+
+
+@pytest.mark.parametrize("response", [httpx.Response(404, text="<html>"), httpx.Response(404, json={"detail": "no"})])
+def test_another_server_is_told_from_an_access_server(response: httpx.Response) -> None:
+    """What it answers is shown, instead of an error about its form."""
+    with pytest.raises(SessionError, match="expected an access server at http://test, got status 404"):
+        asyncio.run(publisher(lambda request: response).publish([event(1)]))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
 
 from hypothesis import strategies as st
 
+from nearcast.decision.arrays import ARRAYS
+from nearcast.decision.instants import TEMPORAL
+from nearcast.decision.shapes import SPATIAL
 from nearcast.model.event import Event
+from nearcast.model.expression import ARITHMETIC, COMPARISONS, Array, Box, Call, Constant, Expression, Property, Shape
 from nearcast.model.filter import And, Atom, Count, Distance, Entities, Filter, Not, Operator, Or, PlainNot, This, User
 from nearcast.model.place import Place
 
@@ -90,7 +95,69 @@ def location_atoms(draw: st.DrawFn) -> Atom:
     return Atom(term, operator, draw(st.one_of(limits, st.integers(0, 3))))
 
 
-filters = trees(st.one_of(attribute_atoms(), attribute_atoms(), location_atoms()))
+SHAPES = ("geom", "geometry", "area", "this")
+shapes = st.sampled_from(
+    [
+        '{"type":"LineString","coordinates":[[0,0],[1,1]]}',
+        '{"type":"Polygon","coordinates":[[[0,0],[2,0],[2,2],[0,2],[0,0]]]}',
+        '{"type":"MultiPoint","coordinates":[[1,1],[179.9999,0]]}',
+        '{"type":"Polygon","coordinates":[[[0,0],[1,1],[1,0],[0,1],[0,0]]]}',
+        '{"type":"Polygon","coordinates":[[[0,0]]]}',
+        '{"type":"nonsense"}',
+    ]
+)
+days = st.sampled_from([date(2026, 1, 1), date(2025, 12, 31), date(2026, 1, 2)])
+properties = st.sampled_from([*NAMES, "day"]).map(Property)
+previous = properties.map(lambda name: Call("PREVIOUS", (name,)))
+operands = st.one_of(properties, previous, st.builds(Constant, st.one_of(literals, days)))
+
+
+@st.composite
+def calls(draw: st.DrawFn, functions: Sequence[str], *arguments: st.SearchStrategy[Expression]) -> Call:
+    """Calls of one of these functions of such arguments."""
+    return Call(draw(st.sampled_from(functions)), tuple(draw(argument) for argument in arguments))
+
+
+scalars = st.recursive(
+    operands,
+    lambda inner: st.one_of(calls(ARITHMETIC, inner, inner), calls(["CASEI", "ACCENTI"], inner)),
+    max_leaves=3,
+)
+spatial = st.one_of(
+    st.sampled_from(SHAPES).map(Property),
+    st.sampled_from(USERS).map(lambda name: Call("USER", (Constant(name),))),
+    st.sampled_from(["POINT (1 1)", "LINESTRING (0 2, 2 0)", "POLYGON ((0 0, 2 0, 2 2, 0 2, 0 0))"]).map(Shape),
+    st.sampled_from([(0.0, 0.0, 1.0, 1.0), (179.0, -1.0, -179.0, 1.0)]).map(Box),
+)
+ends = st.one_of(operands, st.just(Constant(None)))
+temporal = st.one_of(operands, calls(["INTERVAL"], ends, ends))
+lists = st.one_of(properties, previous, st.lists(operands, max_size=3).map(lambda items: Array(tuple(items))))
+patterns = st.sampled_from(["%", "a%", "%B%", "é"]).map(Constant)
+predicates = st.one_of(
+    calls(COMPARISONS, scalars, scalars),
+    calls(["BETWEEN"], scalars, scalars, scalars),
+    calls(["IN"], scalars, scalars, scalars),
+    calls(["LIKE"], scalars, st.one_of(patterns, calls(["CASEI"], patterns))),
+    calls(["IS NULL"], st.one_of(scalars, spatial)),
+    calls([*SPATIAL], spatial, spatial),
+    calls(["S_DWITHIN"], spatial, spatial, st.one_of(scalars, st.builds(Constant, limits))),
+    calls([*TEMPORAL], temporal, temporal),
+    calls([*ARRAYS], lists, lists),
+    calls(["CHANGED"], properties),
+    calls(["TRUE", "FALSE"]),
+)
+
+
+@st.composite
+def computed_atoms(draw: st.DrawFn) -> Atom:
+    """An atom about an expression, now and then one that holds conditions within."""
+    function = draw(st.sampled_from(["", "", "", "NOT", "AND", "OR"]))
+    first = draw(predicates)
+    rest = () if function == "NOT" else (draw(predicates),)
+    return Atom(Call(function, (first, *rest)) if function else first, Operator.EQ, True)
+
+
+filters = trees(st.one_of(attribute_atoms(), attribute_atoms(), location_atoms(), computed_atoms()))
 
 
 @st.composite
@@ -98,7 +165,9 @@ def events(draw: st.DrawFn) -> Event:
     """An event with missing, repeated and mixed attributes."""
     subject, time = draw(st.sampled_from([None, "a", "b", "e1", "e2"])), draw(st.one_of(st.none(), times))
     own = [name for name, value in (("subject", subject), ("time", time)) if value is None]
-    names = st.sampled_from([*NAMES[4:], *own])
+    told = st.tuples(st.sampled_from([*NAMES[4:], *own]), values)
+    shaped = st.tuples(st.sampled_from(SHAPES[:3]), shapes)
+    dated = st.tuples(st.just("day"), days.map(date.isoformat))
     return Event(
         id=draw(texts),
         type=draw(st.sampled_from(["a", "b", "unit"])),
@@ -106,5 +175,5 @@ def events(draw: st.DrawFn) -> Event:
         subject=subject,
         time=time,
         place=draw(st.one_of(st.none(), places)),
-        attributes=tuple(draw(st.lists(st.tuples(names, values), max_size=5))),
+        attributes=tuple(draw(st.lists(st.one_of(told, told, shaped, dated), max_size=5))),
     )

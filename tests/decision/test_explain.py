@@ -71,7 +71,7 @@ def atoms_of(text: str, told: Event, *history: Event | Change) -> tuple[AtomFind
 def test_an_explanation_tells_what_is_decided(history: list[Event | Change], data: st.DataObject) -> None:
     """The same subscription, level and priority for every event and client of any history, and a reason where none."""
     story = [SettingsChange(data.draw(all_settings())), ANN, *history]
-    decided = plainly(story)
+    decided = {key: outcome[:3] for key, outcome in plainly(story).items()}
     stretch = data.draw(st.sampled_from([1, 4, 100]))
     for position, item in enumerate(story, 1):
         if not isinstance(item, Event):
@@ -174,6 +174,36 @@ def test_why_an_atom_kept_the_subscription_from_selecting() -> None:
     history = [ANN, subscribed("s", "size <= 100 AND kind = 'x'"), event(("size", 101))]
     expected = "subscription s: size <= 100 was false: the value was 101; kind = 'x' was unknown: the event has no kind"
     assert [expected] == reasons(*history)
+
+
+@pytest.mark.parametrize(
+    ("truth", "said", "text"),
+    [
+        (True, "a was 1, b were 2, 3", "a < b"),
+        (False, "a was 1, PREVIOUS(a) was 1", "CHANGED(a)"),
+        (None, "the values are of types that do not compare, or the arithmetic has no result: a was 1", "a / 0 > 1"),
+        (None, "there was no c: a was 1, c was not there", "a + c = 2"),
+        (None, "there was no c", "CASEI(c) = 'x'"),
+        (True, "geom was 'POINT (5.0 6.0)'", "S_WITHIN(geom, BBOX(0, 0, 9, 9))"),
+        (
+            None,
+            "there was no user('bob'): geom was 'POINT (5.0 6.0)', user('bob') was not there",
+            "S_DWITHIN(geom, user('bob'), 5)",
+        ),
+        (True, "it is the same for every event", "1 = 1"),
+    ],
+)
+def test_a_computed_atom_shows_what_it_read(truth: bool | None, said: str, text: str) -> None:
+    """Every attribute by its name, of the previous event too, and positions."""
+    place = Place("geographic", 5.0, 6.0)
+    (found,) = atoms_of(text, event(("a", 1), ("b", 2), ("b", 3), place=place), event(("a", 1)))
+    assert (truth, said) == (found.truth, observed(found))
+
+
+def test_a_computed_atom_without_a_previous_event() -> None:
+    """It says of which entity there was none."""
+    (found,) = atoms_of("CHANGED(a)", event(("a", 1)))
+    assert "there was no event before it of s: a was 1, PREVIOUS(a) was not there" == observed(found)
 
 
 def test_why_relevance_0_kept_it_from_selecting() -> None:

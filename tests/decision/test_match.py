@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from nearcast.decision.evaluate import level_of, truth
 from nearcast.decision.match import Index, location_conditions
+from nearcast.decision.remembered import asked_of_previous
 from nearcast.decision.timeline import Member, Members, Surrounding, Track
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.filter import Atom, Filter, Operator, atoms
 from nearcast.model.place import Place
+from nearcast.model.values import Value
 from tests.decision.filters import USERS, events, filters, places
 
 
@@ -43,7 +45,11 @@ def surrounding(users: Track[str, Place], history: list[Event], filter: Filter) 
             inside = term.conditions is None or truth(term.conditions, event, AsOf(Track(), [], 0)) is True
             members.changes.append((event.position, event.entity, Member(event.place) if inside else None))
         entities[term] = members
-    return Surrounding(users, entities)
+    previous: dict[str, Track[str, tuple[Value, ...]]] = {name: Track() for name in asked_of_previous(filter)}
+    for name, track in previous.items():
+        for event in history:
+            track.set(event.entity, event.position, tuple(event.values(name)))
+    return Surrounding(users, entities, previous)
 
 
 users = st.dictionaries(st.sampled_from(USERS[:2]), places).flatmap(

@@ -136,6 +136,25 @@ def test_unsubscribing_ends_what_waits_for_it_only() -> None:
     assert ([3], 0) == (drained(waiting), waiting.balance())
 
 
+def test_what_another_subscription_takes_over_waits_on_there() -> None:
+    """In the queue of its priority there, with the time to live that it has there; the others end."""
+    waiting = Waiting()
+    for position, others in ((1, (("kept", 0),)), (2, ())):
+        waiting.insert(delivery(position, subscription="gone", others=others, expires=5.0), 0, 0.0)
+    waiting.insert(delivery(3, subscription="kept"), 1, 0.0)
+
+    def take_over(one: Delivery) -> int | None:
+        if not one.others:
+            return None
+        one.subscription, one.expires = "kept", 9.0
+        return 2
+
+    assert [2] == [one.delivery.position for one in waiting.unsubscribe("gone", 1.0, take_over)]
+    assert ([], {1: 1, 2: 1}) == (waiting.expire(5.0), waiting.by_priority())
+    assert [1] == [one.delivery.position for one in waiting.expire(9.0)]
+    assert ([3], 0) == (drained(waiting), waiting.balance())
+
+
 def test_the_level_follows_the_present_role_or_the_default() -> None:
     """A role and task with a vector that is not listed are not selected; those without a vector count as ("", "")."""
     roles = Roles({("leader", "attack"): {}, ("scout", "attack"): {}}, default=("leader", "attack"))

@@ -99,8 +99,11 @@ class AsOf:
         return self._newest.values()
 
 
-def plainly(history: Sequence[Event | Change]) -> dict[tuple[int, str], tuple[str, int, int]]:
-    """(position, client) to (subscription, level, priority), one event after the other."""
+Found = dict[tuple[int, str], tuple[str, int, int, list[tuple[str, int]]]]
+
+
+def plainly(history: Sequence[Event | Change]) -> Found:
+    """(position, client) to (subscription, level, priority, other subscriptions), one event after the other."""
     registry, newest, found = Registry(), dict[str, Event](), {}
     for position, item in enumerate(history, 1):
         if not isinstance(item, Event):
@@ -109,13 +112,11 @@ def plainly(history: Sequence[Event | Change]) -> dict[tuple[int, str], tuple[st
                     registry.apply(change)
             continue
         for name, client in registry.clients.items():
-            best: tuple[str, int] | None = None
-            for subscription in registry.subscriptions.values():
-                level = _level(registry, subscription, name, item, newest)
-                if level is not None and (best is None or level > best[1]):
-                    best = subscription.id, level
-            if best:
-                found[position, name] = (*best, priority(registry.settings, client, best[1]))
+            levels = [(one.id, _level(registry, one, name, item, newest)) for one in registry.subscriptions.values()]
+            selected = [(id, level) for id, level in levels if level is not None]
+            if selected:
+                best, *others = sorted(selected, key=lambda each: -each[1])
+                found[position, name] = (*best, priority(registry.settings, client, best[1]), others)
         newest[item.entity] = item
     return found
 
@@ -142,7 +143,7 @@ def as_table(history: Sequence[Event | Change]) -> pa.Table:
     )
 
 
-def in_batches(table: pa.Table, cuts: Sequence[int], part: int) -> dict[tuple[int, str], tuple[str, int, int]]:
+def in_batches(table: pa.Table, cuts: Sequence[int], part: int) -> Found:
     """What the stages give for these batch cuts, each batch decided in parts of so many events."""
     known, found = Known(), {}
     for first, last in zip([0, *cuts], [*cuts, len(table)], strict=True):
@@ -151,7 +152,8 @@ def in_batches(table: pa.Table, cuts: Sequence[int], part: int) -> dict[tuple[in
                 deliveries = decide(batch, batch.events.slice(start, part))
                 rows = zip(deliveries.to_pylist(), priorities(batch, deliveries).tolist(), strict=True)
                 for row, urgency in rows:
-                    found[row["position"], row["client"]] = row["subscription"], row["level"], urgency
+                    others = [(other["subscription"], other["level"]) for other in row["others"] or ()]
+                    found[row["position"], row["client"]] = row["subscription"], row["level"], urgency, others
     return found
 
 

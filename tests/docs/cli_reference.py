@@ -14,11 +14,11 @@ def main() -> None:
     """Replaces what each `$ nearcast … --help` shows."""
 
     def block(match: re.Match[str]) -> str:
-        return f"```console\n$ nearcast {match[1] or ''}--help\n{help_of((match[1] or '').strip())}\n```"
+        return f"```console\n$ nearcast {match[1]}--help\n{help_of(match[1].strip())}\n```"
 
     text = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(
-        re.sub(r"```console\n\$ nearcast (\w+ )?--help\n.*?```", block, text, flags=re.DOTALL), encoding="utf-8"
+        re.sub(r"```console\n\$ nearcast ((?:\w+ )*)--help\n.*?```", block, text, flags=re.DOTALL), encoding="utf-8"
     )
 
 

@@ -53,33 +53,40 @@ def test_every_example_of_the_definitions_reference_loads(tmp_path: Path) -> Non
     assert len(list(tmp_path.iterdir())) > 10
 
 
-@pytest.mark.parametrize("name", ["", *COMMANDS])
+@pytest.mark.parametrize("name", ["", *COMMANDS, "experiment merging"])
 def test_the_reference_of_commands_shows_the_help_as_it_is(name: str) -> None:
     """Each command's block is its help; `python -m tests.docs.cli_reference` writes them anew."""
     shown = {command: text for block in blocks(DOCS / "reference-cli.md") for command, text in commands(block)}
     assert help_of(name) == shown[" ".join(filter(None, ["nearcast", name, "--help"]))].strip()
 
 
+def named(words: list[str]) -> click.Command:
+    """The command that the first words name: in a group of commands the second word names one of them."""
+    command: click.Command | None = nearcast
+    for word in words:
+        if isinstance(command, click.Group) and not word.startswith("-"):
+            command = command.get_command(click.Context(command), word)
+    assert command, words
+    return command
+
+
 def help_of(name: str) -> str:
     """The help of a command, or of `nearcast` itself."""
-    command = nearcast.get_command(click.Context(nearcast), name) if name else None
-    if command:
+    if name:
         # Click remembers the help option from wherever a command was first called, a test that calls it alone perhaps.
-        command._help_option = None
-    asked = CliRunner().invoke(nearcast, [*filter(None, [name]), "--help"], prog_name="nearcast", terminal_width=WIDTH)
+        named(name.split())._help_option = None
+    asked = CliRunner().invoke(nearcast, [*name.split(), "--help"], prog_name="nearcast", terminal_width=WIDTH)
     return "\n".join(line.rstrip() for line in asked.output.strip().splitlines())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_of_a_page_has_the_options_it_is_given(page: Path) -> None:
     """Each `nearcast …` in a console block names a subcommand and options that there are."""
-    context = click.Context(nearcast)
     for block in blocks(page):
         for text, _ in commands(block) if block.kind == "console" else ():
             for words in re.findall(r"(?:^|[;&|(=] *)nearcast ((?:[^;&|'\"]|'[^']*'|\"[^\"]*\")*)", text):
-                name, *rest = shlex.split(words.rstrip(") "))
-                command = nearcast.get_command(context, name) if not name.startswith("-") else nearcast
-                assert command, text
+                rest = shlex.split(words.rstrip(") "))
+                command = named(rest)
                 known = {option for one in command.params for option in one.opts} | {"--help", "--version"}
                 given = {word.partition("=")[0] for word in rest if word.startswith("--")}
                 assert set() == given - known, text

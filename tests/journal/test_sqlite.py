@@ -155,3 +155,13 @@ def test_a_table_of_several_chunks_is_kept_whole(sqlite: SqliteJournal) -> None:
     """How a table is chunked makes no difference."""
     sqlite.append("events", pa.concat_tables([events("ab"), events("c"), events("")]))
     assert ["a", "b", "c"] == ids(sqlite.read("events", 0, 9))
+
+
+def test_a_damaged_block_is_told_as_a_fault_of_the_journal(sqlite: SqliteJournal, file: Path) -> None:
+    """With the file and what to do, as any other failure of the medium: whoever retries or reports knows how."""
+    sqlite.append("events", events("ab"))
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("UPDATE blocks SET rows = x'00ff00ff'")
+        connection.commit()
+    with pytest.raises(JournalError, match=r"journal .*damaged; restore a copy"):
+        sqlite.read("events", 0, 9)

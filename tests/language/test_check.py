@@ -37,7 +37,16 @@ def never(text: str) -> list[str]:
         ("a distance is never below 0", "distance(this, user('a')) < 0"),
         ("a count is never below 0", "count(this) = -1"),
         ("every event has type", "type IS NULL"),
+        ("every event has specversion", "specversion IS NULL"),
         ("type is a text", "count(uform(type = 5)) > 1"),
+        ("no value satisfies it", "a < ''"),
+        ("its atoms exclude one another", "type = 'unit' AND (id LIKE 'a%' AND id LIKE '%b' AND id < 'a')"),
+        ("its atoms exclude one another", "a = 1 OR (b IS NULL AND b > 3)"),
+        ("its atoms exclude one another", "distance(this, user('a')) < 1 AND distance(this, user('a')) > 2"),
+        ("only an event in which an attribute has several values", "a > 5 AND a < 3"),
+        ("FALSE selects nothing", "a = 1 OR FALSE"),
+        ("a division by zero", "a / (1 - 1) > 1"),
+        ("no client has this id", "S_DWITHIN(geom, user('b'), 5)"),
     ],
 )
 def test_what_never_holds(reason: str, text: str) -> None:
@@ -54,6 +63,8 @@ def test_what_never_holds(reason: str, text: str) -> None:
         "type IN ('unit', 'x') OR type <> 'x' OR type LIKE 'x'",
         "distance(this, user('a')) <= 0 OR count(this) > -1 OR distance(this, this) <> -1",
         "subject IS NULL",
+        "a > 3 AND a < 5 AND (b = 1 OR b = 2)",
+        "NOT a > 3 AND a <> 5",
     ],
 )
 def test_what_may_hold(text: str) -> None:
@@ -94,6 +105,22 @@ def test_printed_listings_pass(tmp_path: Path) -> None:
     for title in ("Listing 6-1", "Listing 7-3", "Listing 7-6"):
         (tmp_path / f"{title}.xml").write_text(listing(title), encoding="utf-8")
     assert check(sorted(tmp_path.iterdir())).good
+
+
+def test_a_features_geometry_is_an_attribute(tmp_path: Path) -> None:
+    """As `geom`, but for a point, which is the place."""
+    line = {"type": "LineString", "coordinates": [[0, 0], [2, 2]]}
+    point = {"type": "Point", "coordinates": [1, 1]}
+    path = tmp_path / "f.geojson"
+    path.write_bytes(
+        b"\n".join(orjson.dumps({"type": "Feature", "properties": {}, "geometry": one}) for one in (line, point))
+    )
+    first, second = read_features(path)
+    assert isinstance(first, Event)
+    assert isinstance(second, Event)
+    assert (("geom", '{"type":"LineString","coordinates":[[0,0],[2,2]]}'),) == first.attributes
+    assert () == second.attributes
+    assert first.place == second.place == Place("geographic", 1, 1)
 
 
 FEATURE = {

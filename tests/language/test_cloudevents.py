@@ -90,7 +90,27 @@ def test_places(place: Place | None, data: dict[str, Any]) -> None:
     assert place == read_event(document(data=data), HERE).place
 
 
-def test_a_geometry_is_no_attribute() -> None:
+POLYGON = {"type": "Polygon", "coordinates": [[[0, 0], [2, 0], [2, 2], [0, 0]]]}
+
+
+def test_a_geometry_is_one_attribute() -> None:
+    """Its JSON as text, under whatever name; a point at its own name is the place alone."""
+    text = '{"type":"Polygon","coordinates":[[[0,0],[2,0],[2,2],[0,0]]]}'
+    assert {"geometry": [text], "unit.area": [text]} == told(geometry=POLYGON, unit={"area": POLYGON})
+    assert {"home": ['{"type":"Point","coordinates":[1,2]}']} == told(home={"type": "Point", "coordinates": [1, 2]})
+    assert {"areas": [text, text]} == told(areas=[POLYGON, POLYGON])
+
+
+def test_an_event_with_a_geometry_is_written_and_read_again() -> None:
+    """Made of its fields, the geometry is GeoJSON again, and tells the place."""
+    document = {"specversion": "1.0", "id": "1", "type": "t", "source": "s", "data": {"geometry": POLYGON, "a": 1}}
+    event = read_event(document, HERE)
+    again = write_event(replace(event, payload=b""))
+    assert document == again
+    assert event.place == read_event(again, HERE).place == Place("geographic", 1.0, 1.0)
+
+
+def test_a_point_is_no_attribute() -> None:
     """What became the place is not told again as attributes."""
     assert told(geometry={"type": "Point", "coordinates": [1, 2]}, size=1) == {"size": [1]}
 

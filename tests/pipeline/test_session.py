@@ -103,3 +103,16 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path, monkeypatch: pyte
     assert {held, young, other, fresh} == set(tmp_path.iterdir())
     for lock in locks[1:]:
         os.close(lock)
+
+
+def test_a_launcher_is_not_kept_where_others_may_put_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a home the cache is among the temporary files: a folder that is not this user's own is refused."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert tmp_path / f"nearcast-{os.getuid()}" == java._cache()
+    (tmp_path / f"nearcast-{os.getuid()}").rmdir()
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / f"nearcast-{os.getuid()}").symlink_to(tmp_path / "theirs")
+    with pytest.raises(SetupError, match="this user's own folder"):
+        java._cache()

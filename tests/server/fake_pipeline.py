@@ -36,13 +36,15 @@ class FakePipeline:
         self.through = end
 
     def _rows(self, event: Event) -> Iterator[dict[str, Any]]:
-        best: dict[str, dict[str, Any]] = {}
+        found: dict[str, list[dict[str, Any]]] = {}
         for subscription in self.registry.subscriptions.values():
             for id in subscription.clients:
                 row = self._row(event, subscription, self.registry.clients.get(id, Client(id)))
-                if row and (id not in best or row["level"] > best[id]["level"]):
-                    best[id] = row
-        return iter(best.values())
+                if row:
+                    found.setdefault(id, []).append(row)
+        for rows in found.values():
+            best, *others = sorted(rows, key=lambda row: -row["level"])
+            yield best | {"others": [{name: row[name] for name in ("subscription", "level")} for row in others]}
 
     def _row(self, event: Event, subscription: Subscription, client: Client) -> dict[str, Any] | None:
         roles = self.registry.settings.roles

@@ -146,6 +146,17 @@ def test_without_tokens_pages_of_other_sites_are_kept_out() -> None:
     run(test)
 
 
+def test_a_host_that_names_none_is_refused() -> None:
+    """As a page of another site, not as an error of the server."""
+
+    async def test() -> None:
+        async with running() as server:
+            for headers in ({"Host": "[::1"}, {"Origin": "http://[::1"}):
+                assert 401 == (await server.http.get("/clients", headers=headers)).status_code
+
+    run(test)
+
+
 def test_an_unknown_client_is_told() -> None:
     """A typing error should not wait for ever."""
 

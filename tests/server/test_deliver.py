@@ -239,6 +239,25 @@ def test_ended_subscriptions_and_removed_clients_get_nothing_more() -> None:
     run(test)
 
 
+def test_what_another_subscription_selected_too_is_not_lost_with_the_first() -> None:
+    """It waits on for the other one; when that ends as well, it ends."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            await server.http.put("/subscriptions/more", json={"client": "a", "filter": "type = 'unit'"})
+            [position] = await server.publish(unit("1"))
+            await until(lambda: len(waiting(server).waiting) == 1)
+            first = waiting(server).waiting[position].subscription
+            await server.http.delete(f"/subscriptions/{first}")
+            await until(lambda: waiting(server).waiting[position].subscription != first)
+            assert {"more", "all-a"} == {first, waiting(server).waiting[position].subscription}
+            await server.http.delete(f"/subscriptions/{waiting(server).waiting[position].subscription}")
+            await until(lambda: outcomes(server) == {position: "unsubscribed"})
+
+    run(test)
+
+
 def test_a_new_connection_takes_the_session_over() -> None:
     """The old one is closed with a code, and the new one gets what is not acknowledged, as second attempts."""
 

@@ -101,6 +101,18 @@ def test_a_dry_request_only_checks() -> None:
     run(test)
 
 
+def test_dry_settings_are_answered_as_they_would_be() -> None:
+    """As with clients and subscriptions: not as they are."""
+
+    async def test() -> None:
+        async with running() as server:
+            answer = await server.http.put("/settings?dry=true", json={"levels": 5})
+            assert (0, 5) == (answer.json()["position"], answer.json()["document"]["levels"])
+            assert 3 == (await server.http.get("/settings")).json()["levels"]
+
+    run(test)
+
+
 def test_settings_are_replaced() -> None:
     """Levels, awareness and roles as in a definition file."""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from nearcast.journal.memory import MemoryJournal
+from nearcast.errors import JournalError
+from nearcast.journal.memory import Abort, MemoryJournal
 from nearcast.language import control
 from nearcast.model.changes import ClientChange
 from nearcast.model.columns import DELIVERIES, to_table
@@ -80,3 +83,57 @@ def test_the_memory_for_payloads_is_bounded() -> None:
     assert payloads.kept(300) and not payloads.kept(1)
     assert {1, 150, 299} == payloads.load([299, 1, 150]).keys()
     assert not payloads.load([1_000])
+
+
+def test_what_was_read_of_one_log_is_not_lost_when_the_other_cannot_be_read() -> None:
+    """The journal fails once, after the events were read: the control events among them come with the next try."""
+    journal = journal_of(6)
+    reader = Reader(journal, Payloads(journal, 1_000_000), lambda news: None)
+    journal._faults.append(Abort("deliveries", 1, "read"))
+    with pytest.raises(JournalError):
+        reader.read()
+    news = reader.read()
+    assert news
+    assert [3, 6] == [event.position for event in news.controls]
+    assert [1, 2, 4, 5] == [one.position for one in news.decided]
+
+
+def test_deliveries_whose_events_cannot_be_read_just_now_come_later() -> None:
+    """Their payloads were not in memory, and the journal failed once."""
+    journal = journal_of(6)
+    reader = Reader(journal, Payloads(journal, 0), lambda news: None)
+    reader.events = 6
+    journal._faults.append(Abort("events", 1, "read"))
+    with pytest.raises(JournalError):
+        reader.read()
+    news = reader.read()
+    assert news and [1, 2, 4, 5] == [one.position for one in news.decided]
+
+
+def test_a_reader_goes_on_after_any_error_and_says_that_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that died would leave a server that looks healthy and delivers nothing."""
+    monkeypatch.setattr("nearcast.server.reader.RETRY_SECONDS", 0.01)
+    journal = journal_of(6)
+    failing: list[bool] = []
+    taken = threading.Event()
+
+    def take(news: News) -> None:
+        failing.append(reader.failing)
+        reader.stop()
+        taken.set()
+
+    reader = Reader(journal, Payloads(journal, 1_000_000), take)
+    answers = iter([ValueError("an error that nobody foresaw")])
+    read = reader.read
+
+    def faulty() -> News | None:
+        for error in answers:
+            failing.append(reader.failing)
+            raise error
+        failing.append(reader.failing)
+        return read()
+
+    monkeypatch.setattr(reader, "read", faulty)
+    reader.start(0, 0)
+    assert taken.wait(5)
+    assert [False, True, False] == failing

@@ -21,7 +21,7 @@ from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.server.outcomes import Mark, Watermark, unsettled
 from nearcast.server.payloads import Payloads
-from tests.server.conftest import received, run, running, unit, until
+from tests.server.conftest import Running, received, run, running, unit, until
 from tests.server.fake_pipeline import FakePipeline
 
 PROGRAM = """
@@ -192,6 +192,34 @@ def test_a_restarted_server_takes_up_what_is_not_settled() -> None:
             assert positions[10 - rest :] == [one.position for one in await received(client, rest)]
 
     run(test)
+
+
+def test_what_a_subscription_selected_before_it_ended_is_not_that_of_its_namesake() -> None:
+    """Another one took it over, and still has it after a restart that finds a new subscription of the old name."""
+
+    async def test() -> None:
+        journal = MemoryJournal()
+        urgent = {"client": "a", "filter": "type = 'unit'", "relevance": 1}
+        async with running(journal) as server:
+            await server.declare("a", relevance=0.3)
+            await server.http.put("/subscriptions/urgent", json=urgent)
+            [first] = await server.publish(unit("1"))
+            await until(lambda: first in server.service.desk.session("a").waiting.waiting)
+            await server.http.delete("/subscriptions/urgent")
+            await server.http.put("/subscriptions/urgent", json=urgent)
+            [second] = await server.publish(unit("2"))
+            await until(lambda: second in server.service.desk.session("a").waiting.waiting)
+            before = chosen(server)
+        async with running(journal) as server:
+            assert {first: ("all-a", 0), second: ("urgent", 2)} == before == chosen(server)
+
+    run(test)
+
+
+def chosen(server: Running) -> dict[int, tuple[str, int]]:
+    """The subscription and level of what waits for the client a."""
+    found = server.service.desk.session("a").waiting.waiting
+    return {position: (one.subscription, one.level) for position, one in found.items()}
 
 
 def test_a_client_library_forgets_what_is_settled_and_drops_what_comes_again() -> None:

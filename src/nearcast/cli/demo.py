@@ -104,6 +104,7 @@ def _told(events: Path, files: list[Path]) -> Story:
 
 def _perform(story: Story, data: Path, speed: float, as_json: bool) -> dict[str, Any]:
     """Runs the system, performs the story, shows it; the summary."""
+    # With --json standard output belongs to the one object.
     console = Console(stderr=as_json)
     journal = SqliteJournal(journal_path(data))
     define(journal, definitions.load(story.definitions))

@@ -123,6 +123,7 @@ def _atom_data(found: AtomFinding) -> dict[str, Any]:
         "class": found.relevance,
         "truth": found.truth,
         "values": found.values,
+        "read": {one.name: one.values for one in found.read} or None,
         "unknown": found.unknown or None,
         "blocked": found.blocked,
     }

@@ -70,6 +70,7 @@ def _receivers(name: str, source: Path, seed: int, count: int) -> tuple[dict[str
 
 def _links(name: str, source: Path, traces: Path, clients: list[str], seed: int) -> Iterator[Document]:
     """The changes of the clients' bandwidths over the time of the events."""
+    # The data are read once more for this: links need the first and the last time before the first event.
     times: list[datetime] = [time_of(event) for event in _events(name, source)]
     start = min(times)
     return links.readings(links.traces(traces), clients, start, (max(times) - start).total_seconds(), seed=seed)

@@ -1,6 +1,7 @@
 """The command `nearcast`: its subcommands, and how errors reach a person.
 
-Exit codes: 0 done; 1 asked and answered no (`match` found nothing, `check` found faults); 2 it could not be done.
+Exit codes: 0 done; 1 asked and answered no (`match` found nothing, `check` found faults, `compare`
+found no relation); 2 it could not be done.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ COMMANDS = {
     "check": "Check definitions, thesis XML and event files; every fault with its place.",
     "explain": "Explain why an event reached a client, or did not.",
     "match": "Print the ids of the events that a filter selects, like grep.",
+    "compare": "Say how the events that two filters accept relate.",
     "replay": "Decide a history: who would have got what, at which priority.",
     "import": "Turn a public data set into events, and make up receivers for them.",
+    "experiment": "Run a published setting again, and show its figures beside ours.",
     "server": "Run the access server alone.",
     "pipeline": "Run the pipeline alone.",
 }
@@ -97,6 +100,7 @@ def _check_options(context: click.Context, path: Path) -> None:
     command = group.get_command(context, name) if isinstance(group, click.Group) else None
     given = (context.default_map or {}).get(name, {})
     options = {parameter.name for parameter in command.params} if command else set()
+    options |= set(command.commands) if isinstance(command, click.Group) else set()
     unknown = sorted(given.keys() - options)
     if unknown:
         raise SetupError(f"{path}: expected options of `nearcast {name}` in [{name}], got {', '.join(unknown)}")

@@ -14,6 +14,7 @@ from nearcast.decision.match import Index
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2 import parse
 from nearcast.language.history import read_tables
+from nearcast.model.expression import Call, remembered, users
 from nearcast.model.filter import Atom, Filter, This, atoms
 from nearcast.model.place import Place
 
@@ -25,7 +26,7 @@ from nearcast.model.place import Place
 @click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the matching events as they came, one a line.")
 def command(filter_text: str, files: tuple[Path, ...], count: bool, engine: str, as_json: bool) -> None:
-    """Print the ids of the events that FILTER, a CQL2 text, selects.
+    """Print the ids of the events that FILTER, CQL2 text or JSON, selects.
 
     FILES hold CloudEvents, one a line (.jsonl, also gzipped), or GeoJSON features (.geojson, .json: properties by name,
     the geometry as geom). Exits with 1 if no event matches.
@@ -47,15 +48,19 @@ def command(filter_text: str, files: tuple[Path, ...], count: bool, engine: str,
 def _refuse_surroundings(filter: Filter) -> None:
     """A single filter over files has no users and no repository: terms about them could only ever be unknown."""
     for atom in atoms(filter):
-        if not isinstance(atom.name, str) and not _self_contained(atom):
-            raise DefinitionError(
-                Fault(
-                    "a filter about the event alone",
-                    "a location term about users or entities",
-                    atom.where,
-                    "use `nearcast replay` with definitions",
-                )
-            )
+        asks = _asks(atom)
+        if asks:
+            advice = "use `nearcast replay` with definitions"
+            raise DefinitionError(Fault("a filter about the event alone", asks, atom.where, advice))
+
+
+def _asks(atom: Atom) -> str:
+    """What an atom asks for besides the event; empty if nothing."""
+    if isinstance(atom.name, Call):
+        if remembered(atom.name):
+            return "a condition about the previous event"
+        return "a position of a user" if users(atom.name) else ""
+    return "" if isinstance(atom.name, str) or _self_contained(atom) else "a location term about users or entities"
 
 
 def _self_contained(atom: Atom) -> bool:

@@ -57,6 +57,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], No
     """A bar on standard error, while it is a terminal; gives a function that advances it."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
+    # In a file or a pipe a bar would be clutter.
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from nearcast.cli.options import data_option, journal_path, state_path
+from nearcast.cli.supervise import end_with_supervisor
 from nearcast.pipeline.live import Config, run
 
 
@@ -17,6 +18,7 @@ from nearcast.pipeline.live import Config, run
 @click.option("--metrics-port", type=int, help="Answer /metrics on this port of the loopback.")
 def command(data: Path, master: str | None, metrics_port: int | None) -> None:
     """Run the pipeline: read the journal on and on, decide every event, write the deliveries."""
+    end_with_supervisor()
     # What a batch raises is raised again by `run`; Spark's bridge would print it a second time, and a stop as an error.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     data.mkdir(parents=True, exist_ok=True)

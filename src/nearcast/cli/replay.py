@@ -91,6 +91,7 @@ def _journal(
     files: tuple[Path, ...], settings: Settings, letters: DeadLetters, engine: str, folder: Path
 ) -> tuple[Journal, str]:
     """The events in a journal, and the engine to take."""
+    # Spark reads the journal in its workers, from a file; and `auto` knows only afterwards whether it is Spark.
     journal: Journal = MemoryJournal() if engine == "local" else SqliteJournal(folder / "journal")
     repeated = 0
     with progress("reading") as advance:

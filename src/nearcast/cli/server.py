@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from nearcast.cli.options import data_option, journal_path
+from nearcast.cli.supervise import end_with_supervisor
 from nearcast.server.access import tokens_from
 from nearcast.server.app import serve
 from nearcast.server.config import ServerConfig
@@ -22,6 +23,7 @@ def command(data: Path, host: str, port: int) -> None:
 
     NEARCAST_TOKENS holds tokens, each name:token:rights, separated by spaces; rights are publish, receive and manage.
     """
+    end_with_supervisor()
     data.mkdir(parents=True, exist_ok=True)
     tokens = tokens_from(os.environ.get("NEARCAST_TOKENS", ""))
     config = ServerConfig(journal_path(data), host, port, tokens)

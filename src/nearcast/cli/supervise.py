@@ -1,10 +1,16 @@
-"""Running the parts of a system as processes: a part that dies is started again, and that is said."""
+"""Running the parts of a system as processes: a part that dies is started again, and that is said.
+
+A part holds one end of a pipe whose other end only its supervisor has: however the supervisor ends, the pipe does too,
+and the part ends itself (`end_with_supervisor`). So a supervisor that is killed leaves nothing behind.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,13 +26,15 @@ CANNOT = 2
 
 STOP_SECONDS = 20.0
 LOOK = 0.2
+SUPERVISED = "NEARCAST_SUPERVISED"
+"""Set in the environment of a part: its standard input is the pipe of its supervisor."""
 
 
 @dataclass
 class Part:
     """A part of the system: its name, the arguments of `nearcast` that run it, and its process while it runs.
 
-    `module` is what is run with them, instead of `nearcast`.
+    `module` is what is run with them, instead of `nearcast`; `held` are descriptors of files that it keeps open too.
     """
 
     name: str
@@ -36,14 +44,21 @@ class Part:
     restarts: int = 0
     longest_pause: float = LONGEST_PAUSE
     module: str = "nearcast.cli.main"
+    held: tuple[int, ...] = ()
     _started: float = 0.0
-    _pause: float = FIRST_PAUSE
+    _pause: float = 0.0
     _due: float = field(default=0.0)
 
     def start(self, now: float) -> None:
         """Starts the process. A session of its own: a signal from the terminal reaches the supervisor alone."""
-        command = [sys.executable, "-m", self.module, *self.arguments]
-        self.process = subprocess.Popen(command, env=self.environment, start_new_session=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", self.module, *self.arguments],
+            env={**(os.environ if self.environment is None else self.environment), SUPERVISED: "1"},
+            # Nothing is ever written: that it ends is the message. No other part inherits the end that is kept here.
+            stdin=subprocess.PIPE,
+            pass_fds=self.held,
+            start_new_session=True,
+        )
         self._started = now
 
     def look(self, now: float) -> None:
@@ -57,8 +72,10 @@ class Part:
             return
         if code == CANNOT and self.restarts == 0 and now - self._started < SETTLED:
             raise SetupError(f"the {self.name} cannot run; what it said above tells why")
-        self._pause = FIRST_PAUSE if now - self._started > SETTLED else min(2 * self._pause, self.longest_pause)
+        first = now - self._started > SETTLED or not self._pause
+        self._pause = min(FIRST_PAUSE if first else 2 * self._pause, self.longest_pause)
         self.restarts += 1
+        _let_go(self.process)
         self.process, self._due = None, now + self._pause
         complain("warning", f"the {self.name} died ({_reason(code)}); starting it again in {self._pause:.1f} s")
 
@@ -77,6 +94,13 @@ class Part:
             complain("warning", f"the {self.name} did not end in {seconds:.0f} s; killing it")
             self.process.kill()
             self.process.wait()
+        _let_go(self.process)
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    """Closes the pipe of a process that has ended."""
+    if process.stdin:
+        process.stdin.close()
 
 
 def _reason(code: int) -> str:
@@ -107,7 +131,25 @@ class Supervisor:
 
     def stop(self) -> None:
         """Ends every part."""
+        # All are asked before one is waited for: they end side by side.
         for part in self.parts:
             part.stop()
         for part in self.parts:
             part.wait(STOP_SECONDS)
+
+
+def end_with_supervisor() -> None:
+    """Lets this process, if it is a part, end as on SIGTERM when its supervisor is no more."""
+    if os.environ.get(SUPERVISED):
+        threading.Thread(target=_end_with, args=(sys.stdin.fileno(),), name="nearcast-supervised", daemon=True).start()
+
+
+def _end_with(pipe: int) -> None:
+    # Not through sys.stdin: Python's exit would wait for the lock that a read from there holds.
+    while os.read(pipe, 1):
+        pass
+    complain("warning", "the supervisor is no more; ending")
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(STOP_SECONDS)
+    # Nobody else is left to end a part that does not end.
+    os.kill(os.getpid(), signal.SIGKILL)

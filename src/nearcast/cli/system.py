@@ -8,7 +8,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -16,7 +16,7 @@ from typing import IO, Any
 import httpx
 
 from nearcast.cli.options import journal_path, state_path
-from nearcast.cli.supervise import Part, Supervisor
+from nearcast.cli.supervise import STOP_SECONDS, Part, Supervisor
 from nearcast.decision.registry import Registry
 from nearcast.errors import EventError, SetupError
 from nearcast.journal.seam import Journal
@@ -65,35 +65,52 @@ def registry_of(journal: Journal) -> Registry:
 def _there(registry: Registry, change: Change) -> bool:
     after = registry.copy()
     after.apply(change)
+    # Compared as a whole: a change that says again what holds already must not become an event.
     same = after == registry
     registry.apply(change)
     return same
 
 
 @contextmanager
-def running(data: Path, host: str, port: int, master: str | None, metrics_port: int | None) -> Iterator[Supervisor]:
-    """Server and pipeline of a data folder as supervised processes, ended when the block ends."""
-    lock = _locked(data)
-    ready_file(state_path(data)).unlink(missing_ok=True)
-    if _answers(f"http://{host}:{port}"):
-        raise SetupError(f"expected {host}:{port} to be free, got another access server there; choose another --port")
-    where = ["--data", str(data)]
-    pipeline = ["pipeline", *where]
-    pipeline += ["--master", master] if master else []
-    pipeline += ["--metrics-port", str(metrics_port)] if metrics_port is not None else []
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    server = ["server", *where, "--host", host, "--port", str(port)]
-    supervisor = Supervisor([Part("server", server, environment), Part("pipeline", pipeline, environment)])
-    try:
-        supervisor.start()
-        yield supervisor
-    finally:
-        supervisor.stop()
-        lock.close()
+def running(
+    data: Path,
+    host: str,
+    port: int,
+    master: str | None,
+    metrics_port: int | None,
+    begin: Callable[[], None] = lambda: None,
+) -> Iterator[Supervisor]:
+    """Server and pipeline of a data folder as supervised processes, ended when the block ends.
+
+    `begin` is called before they start, when the folder is this process's own.
+    """
+    with _locked(data) as lock:
+        # One that was killed may have left it: the new pipeline would count as ready at once.
+        ready_file(state_path(data)).unlink(missing_ok=True)
+        if _answers(f"http://{host}:{port}"):
+            raise SetupError(
+                f"expected {host}:{port} to be free, got another access server there; choose another --port"
+            )
+        begin()
+        where = ["--data", str(data)]
+        pipeline = ["pipeline", *where]
+        pipeline += ["--master", master] if master else []
+        pipeline += ["--metrics-port", str(metrics_port)] if metrics_port is not None else []
+        server = ["server", *where, "--host", host, "--port", str(port)]
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        # The parts hold the folder too: if this process is killed, it is free only when they have ended.
+        held = (lock.fileno(),)
+        parts = [Part("server", server, environment, held=held), Part("pipeline", pipeline, environment, held=held)]
+        supervisor = Supervisor(parts)
+        try:
+            supervisor.start()
+            yield supervisor
+        finally:
+            supervisor.stop()
 
 
 def _locked(data: Path) -> IO[bytes]:
-    """Holds the data folder for this process alone, until the file is closed or the process ends. Raises SetupError."""
+    """Holds the data folder until the file is closed here and in every process that got it. Raises SetupError."""
     file = (data / "lock").open("wb")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -101,6 +118,7 @@ def _locked(data: Path) -> IO[bytes]:
         file.close()
         raise SetupError(
             f"expected a free data folder, got {data}, on which another nearcast runs; end it, or name another folder"
+            f" (if it was killed, its parts end within {STOP_SECONDS:.0f} s: try again then)"
         ) from None
     return file
 
@@ -110,21 +128,20 @@ def wait_until_ready(supervisor: Supervisor, url: str, data: Path, stopped: Call
 
     Raises SetupError after `READY_SECONDS`.
     """
-    journal = SqliteJournal(journal_path(data))
-    until = time.monotonic() + READY_SECONDS
-    wanted = journal.end("events")
+    with closing(SqliteJournal(journal_path(data))) as journal:
+        until = time.monotonic() + READY_SECONDS
+        wanted = journal.end("events")
 
-    def ready() -> bool:
-        """Whether the wait is over."""
-        if time.monotonic() > until:
-            raise SetupError(
-                f"expected server and pipeline within {READY_SECONDS:.0f} s, got no answer; their output tells why"
-            )
-        reading = ready_file(state_path(data)).exists() and journal.end("deliveries") >= wanted
-        return stopped() or (reading and _answers(url))
+        def ready() -> bool:
+            """Whether the wait is over."""
+            if time.monotonic() > until:
+                raise SetupError(
+                    f"expected server and pipeline within {READY_SECONDS:.0f} s, got no answer; their output tells why"
+                )
+            reading = ready_file(state_path(data)).exists() and journal.end("deliveries") >= wanted
+            return stopped() or (reading and _answers(url))
 
-    supervisor.watch(ready)
-    journal.close()
+        supervisor.watch(ready)
 
 
 def _answers(url: str) -> bool:

@@ -68,6 +68,7 @@ async def _tail(
     token: str | None,
     as_json: bool,
 ) -> None:
+    # The client would try on and on; that there is no server is to be said at once.
     fetch(url, "/health", None)
     name = client or f"tail-{uuid.uuid4().hex[:8]}"
     async with _subscribed(name, client is None, filter_text, url, token), Client(url, name, token) as receiving:
@@ -77,6 +78,7 @@ async def _tail(
         left = count
         async for delivery in receiving.deliveries():
             _show(delivery, as_json)
+            # Before the count is looked at: the last one is taken, too.
             await receiving.acknowledge(delivery.position)
             left = None if left is None else left - 1
             if left == 0:
@@ -115,6 +117,7 @@ def _show(delivery: Delivery, as_json: bool) -> None:
     if as_json:
         names = ("position", "priority", "subscription", "level", "attempt", "event")
         print_json({name: getattr(delivery, name) for name in names})
+        # Into a pipe too each delivery is to go now, not with the next 8 KiB.
         sys.stdout.flush()
         return
     event = delivery.event

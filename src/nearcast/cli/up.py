@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import click
@@ -37,15 +39,18 @@ def command(files: tuple[Path, ...], data: Path, host: str, port: int, master: s
     for warning in found.warnings if found else ():
         complain("warning", warning)
     data.mkdir(parents=True, exist_ok=True)
-    if found:
-        journal = SqliteJournal(journal_path(data))
-        complain("note", f"{counted(define(journal, found), 'definition')} changed")
-        journal.close()
     asked: list[int] = []
+    # Before the parts are there: a signal has to end them too, and in an orderly way.
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
-    with running(data, host, port, master, metrics_port) as supervisor:
+    begin = partial(_begin, data, found) if found else lambda: None
+    with running(data, host, port, master, metrics_port, begin) as supervisor:
         wait_until_ready(supervisor, f"http://{host}:{port}", data, lambda: bool(asked))
         if not asked:
             click.echo(f"ready: http://{host}:{port} (API at /docs), data in {data}; end with Ctrl-C", err=True)
         supervisor.watch(lambda: bool(asked))
+
+
+def _begin(data: Path, found: definitions.Definitions) -> None:
+    with closing(SqliteJournal(journal_path(data))) as journal:
+        complain("note", f"{counted(define(journal, found), 'definition')} changed")

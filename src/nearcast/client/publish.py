@@ -62,6 +62,7 @@ class Publisher:
         while True:
             try:
                 response = await self._http.post("/events", content=batch, headers={"Content-Type": BATCHED})
+                # These say that it may work in a moment: of the server, or of a proxy before it.
                 if response.status_code not in (500, 502, 503, 504):
                     return _answer(response)
                 reason = f"status {response.status_code}"
@@ -72,6 +73,7 @@ class Publisher:
                     f"expected to publish within {self.patience} seconds, got {reason}; is the server up?"
                 )
             log.info("publishing again reason=%s pause=%.2f", reason, pause)
+            # By chance, so that many publishers do not come back at the same moment.
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -87,8 +89,19 @@ class Publisher:
 
 
 def _answer(response: httpx.Response) -> dict[str, Any]:
-    """What the server answered for each event. Raises AccessError, RightError, or the Fault of the whole request."""
-    answer: dict[str, Any] = response.json()
+    """What the server answered for each event. Raises AccessError, RightError, or the Fault of the whole request.
+
+    Raises SessionError where what answers is no access server.
+    """
+    try:
+        answer: Any = response.json()
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict) or not ("positions" in answer or "expected" in answer):
+        raise SessionError(
+            f"expected an access server at {response.request.url.copy_with(path='')}, got status"
+            f" {response.status_code}: {response.text[:100]!r}; is the address right?"
+        )
     if response.status_code in (401, 403):
         raise (AccessError if response.status_code == 401 else RightError)(answer["came"])
     if "positions" not in answer:

@@ -119,6 +119,7 @@ class Client:
     async def _send_soon(self) -> None:
         """Sends the acknowledgements of a few milliseconds at once."""
         await asyncio.sleep(GATHER_SECONDS)
+        # What is acknowledged from now on starts a round of its own: the list of this one is taken next.
         self._sending = None
         await self._send_acknowledgements()
 
@@ -170,6 +171,7 @@ class Client:
                     self.url,
                     additional_headers=self._headers,
                     max_size=MESSAGE_BYTES,
+                    # Unbounded: else an application that is slow would keep pings and confirmations from being read.
                     max_queue=None,
                     compression=None,
                     close_timeout=CLOSE_SECONDS,
@@ -185,6 +187,7 @@ class Client:
                 reason = repr(error)
             finally:
                 self._connection = None
+            # It was a connection that worked: the next attempt may be quick again.
             if self._greeted.is_set():
                 pauses = _pauses()
             self._greeted.clear()
@@ -208,6 +211,7 @@ class Client:
             elif "ping" in message:
                 await self._send({"pong": message["ping"]})
             elif "hello" in message:
+                # Not before the greeting: what is said until then might go to a server that refuses.
                 self._connection = connection
                 await self._resume()
             elif "notice" in message:
@@ -217,6 +221,7 @@ class Client:
         position = message["delivery"]
         if position in self._seen:
             self.duplicates += 1
+            # The acknowledgement was lost, or not there yet when the server sent it again.
             if self._seen[position]:
                 await self.acknowledge(position)
             return
@@ -235,6 +240,7 @@ class Client:
     async def _resume(self) -> None:
         """Says again what a new connection, or a new server, may not know."""
         self.connections += 1
+        # All that is unsent is among them: it is acknowledged, and not known to be settled.
         self._unsent = [position for position, acknowledged in self._seen.items() if acknowledged]
         await self._send_acknowledgements()
         if self._said:

@@ -16,7 +16,7 @@ from nearcast.decision.interests import ANY_ROLE, Assignments
 from nearcast.decision.known import Batch
 from nearcast.decision.match import Pairs
 from nearcast.decision.timeline import Positions, Track
-from nearcast.model.columns import DELIVERIES, ROLE_LEVEL
+from nearcast.model.columns import DELIVERIES, OTHER, ROLE_LEVEL
 
 Integers = npt.NDArray[np.int64]
 
@@ -39,20 +39,24 @@ class _Rows:
         return len(self.position)
 
 
-def adapt(batch: Batch, positions: Positions, pairs: Pairs, by_role: bool = True) -> pa.Table:
+def adapt(batch: Batch, positions: Positions, pairs: Pairs, alternatives: bool = True) -> pa.Table:
     """The DELIVERIES of pairs whose lanes have these positions, by position, then client.
 
-    Without `by_role` the levels under other roles are left out: history needs them not.
+    Without `alternatives` (levels under other roles, other subscriptions) null is in their place: history has no use
+    for them.
     """
     rows = _heard(batch.assignments, positions, pairs)
     present = rows.take((rows.role == ANY_ROLE) | (rows.role == _roles(batch, rows)))
-    best = _most_urgent(present)
+    best, rest = _most_urgent(present)
     clients, subscriptions = (
         pa.array(names, pa.string()) for names in (batch.assignments.clients, batch.assignments.subscriptions)
     )
     levels = pa.nulls(len(best), DELIVERIES.field("by_role").type)
-    if by_role and len(best) and (rows.role != ANY_ROLE).any():
+    if alternatives and len(best) and (rows.role != ANY_ROLE).any():
         levels = _levels_by_role(batch, rows, best)
+    others = pa.nulls(len(best), DELIVERIES.field("others").type)
+    if alternatives and len(rest):
+        others = _others(rest, best, subscriptions)
     return pa.table(
         [
             pa.array(best.position),
@@ -60,6 +64,7 @@ def adapt(batch: Batch, positions: Positions, pairs: Pairs, by_role: bool = True
             subscriptions.take(pa.array(best.order)),
             pa.array(best.level.astype(np.int8)),
             levels,
+            others,
         ],
         schema=DELIVERIES,
     )
@@ -101,16 +106,37 @@ def as_of(track: Track[str, int], names: list[str], key: Integers, position: Int
     return values
 
 
-def _most_urgent(rows: _Rows) -> _Rows:
-    """Of each (position, client) the row of the greatest level, among equals that of the first order."""
+def _most_urgent(rows: _Rows) -> tuple[_Rows, _Rows]:
+    """Of each (position, client) the row of the greatest level, among equals that of the first order; and the others.
+
+    Both by position, then client; the others then by falling level.
+    """
     if not len(rows):
-        return rows
+        return rows, rows
     # One key instead of two, and where nobody hears an event twice, as is common, nothing else to sort by.
     key = (rows.position - rows.position[0]) * (int(rows.client.max()) + 1) + rows.client
     sorting = np.argsort(key)
     if (np.diff(key[sorting]) == 0).any():
         sorting = np.lexsort((rows.order, -rows.level, key))
-    return rows.take(sorting[np.diff(key[sorting], prepend=-1) > 0])
+    first = np.diff(key[sorting], prepend=-1) > 0
+    return rows.take(sorting[first]), rows.take(sorting[~first])
+
+
+def _others(rest: _Rows, best: _Rows, subscriptions: pa.Array) -> pa.Array:
+    """For each row of `best` the client's other subscriptions that selected the event, each with its level.
+
+    A subscription with several groups under one role counts once, with the greatest level.
+    """
+    width = int(best.client.max()) + 1
+    mine = np.searchsorted(best.position * width + best.client, rest.position * width + rest.client)
+    own = np.stack([mine, rest.order], axis=1)
+    _, once = np.unique(own, axis=0, return_index=True)
+    once = np.sort(once[rest.order[once] != best.order[mine[once]]])
+    entries = pa.StructArray.from_arrays(
+        [subscriptions.take(pa.array(rest.order[once])), pa.array(rest.level[once].astype(np.int8))],
+        fields=list(OTHER),
+    )
+    return _lists("others", entries, mine[once], np.bincount(mine[once], minlength=len(best)) > 0)
 
 
 def _levels_by_role(batch: Batch, rows: _Rows, best: _Rows) -> pa.Array:
@@ -139,7 +165,11 @@ def _levels_by_role(batch: Batch, rows: _Rows, best: _Rows) -> pa.Array:
         ],
         fields=list(ROLE_LEVEL),
     )
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(best)))]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), entries, mask=pa.array(~matters)).cast(
-        DELIVERIES.field("by_role").type
-    )
+    return _lists("by_role", entries, row, matters)
+
+
+def _lists(field: str, entries: pa.StructArray, row: Integers, there: npt.NDArray[np.bool_]) -> pa.Array:
+    """A list column of DELIVERIES: the entries of each row, rows ascending; null where a row has no list."""
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(there)))]).astype(np.int32)
+    lists = pa.ListArray.from_arrays(pa.array(offsets), entries, mask=pa.array(~there))
+    return lists.cast(DELIVERIES.field(field).type)

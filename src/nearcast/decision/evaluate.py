@@ -5,15 +5,18 @@ Truth is True, False or None (UNKNOWN). Nothing here is fast; every other matche
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
+from nearcast.decision.compute import truth_of
 from nearcast.decision.location import distance
+from nearcast.decision.patterns import like
 from nearcast.decision.relevance import ABSENT
+from nearcast.decision.truths import COMPARE, Truth, both, joined, negated, some
 from nearcast.model.event import Event
+from nearcast.model.expression import Call
 from nearcast.model.filter import (
     And,
     Atom,
@@ -32,8 +35,6 @@ from nearcast.model.filter import (
 )
 from nearcast.model.place import Place
 from nearcast.model.values import Value, kind_of, time_of
-
-Truth = bool | None
 
 
 class Surroundings(Protocol):
@@ -129,14 +130,8 @@ def truth(node: Filter, event: Event, around: Surroundings) -> Truth:
         return atom_truth(node, event, around)
     if isinstance(node, (Not, PlainNot)):
         inner = truth(node.child, event, around)
-        if isinstance(node, PlainNot):
-            return inner is not True
-        return None if inner is None else not inner
-    parts = [truth(child, event, around) for child in node.children]
-    decisive = isinstance(node, Or)
-    if decisive in parts:
-        return decisive
-    return None if None in parts else not decisive
+        return inner is not True if isinstance(node, PlainNot) else negated(inner)
+    return joined(isinstance(node, Or), [truth(child, event, around) for child in node.children])
 
 
 def atom_truth(atom: Atom, event: Event, around: Surroundings) -> Truth:
@@ -145,16 +140,13 @@ def atom_truth(atom: Atom, event: Event, around: Surroundings) -> Truth:
         values = event.values(atom.name)
         if atom.operator is Operator.IS_NULL:
             return next(values, None) is None
-        return _some(satisfies(atom, value) for value in values)
+        return some(satisfies(atom, value) for value in values)
+    if isinstance(atom.name, Call):
+        return truth_of(atom.name, EventFacts(event, around))
     if isinstance(atom.name, Distance):
-        return _some(satisfies(atom, metres) for metres in distances(atom.name, event, around))
+        return some(satisfies(atom, metres) for metres in distances(atom.name, event, around))
     number = count(atom.name, event, around)
     return None if number is None else satisfies(atom, number)
-
-
-def _some(truths: Iterable[Truth]) -> Truth:
-    known = [truth for truth in truths if truth is not None]
-    return any(known) if known else None
 
 
 def satisfies(atom: Atom, value: Value) -> Truth:
@@ -162,25 +154,14 @@ def satisfies(atom: Atom, value: Value) -> Truth:
     match atom.operator:
         case Operator.IN:
             literals: tuple[Value, ...] = atom.value  # type: ignore[assignment]
-            return _some(compare(Operator.EQ, value, literal) for literal in literals)
+            return some(compare(Operator.EQ, value, literal) for literal in literals)
         case Operator.BETWEEN:
             low, high = atom.value  # type: ignore[misc, str-unpack]
-            both = compare(Operator.GE, value, low), compare(Operator.LE, value, high)
-            return None if None in both else all(both)
+            return both(compare(Operator.GE, value, low), compare(Operator.LE, value, high))
         case Operator.LIKE:
             return bool(like(str(atom.value)).fullmatch(value)) if isinstance(value, str) else None
         case _:
             return compare(atom.operator, value, atom.value)  # type: ignore[arg-type]
-
-
-_COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
-    Operator.EQ: lambda a, b: a == b,
-    Operator.NE: lambda a, b: a != b,
-    Operator.LT: lambda a, b: a < b,
-    Operator.LE: lambda a, b: a <= b,
-    Operator.GT: lambda a, b: a > b,
-    Operator.GE: lambda a, b: a >= b,
-}
 
 
 def compare(operator: Operator, value: Value, literal: Value) -> Truth:
@@ -193,15 +174,34 @@ def compare(operator: Operator, value: Value, literal: Value) -> Truth:
         if moment is None:
             return None
         value = moment
-    return _COMPARE[operator](value, literal) if kind_of(value) == kind_of(literal) else None
+    return COMPARE[operator](value, literal) if kind_of(value) == kind_of(literal) else None
 
 
-@lru_cache(maxsize=4096)
-def like(pattern: str) -> re.Pattern[str]:
-    """A LIKE pattern as a regular expression: `%` any text, `_` any one character, a backslash escapes the next."""
-    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
-    wild = {"%": ".*", "_": "."}
-    return re.compile("".join(wild.get(part) or re.escape(part[-1]) for part in parts), re.DOTALL)
+@dataclass(frozen=True, slots=True)
+class EventFacts:
+    """An event and its surroundings, as expressions read them."""
+
+    event: Event
+    around: Surroundings
+
+    @property
+    def place(self) -> Place | None:
+        """Where the event is."""
+        return self.event.place
+
+    def values(self, name: str) -> Sequence[Value]:
+        """Every value of an attribute of the event."""
+        return tuple(self.event.values(name))
+
+    def previous(self, name: str) -> Sequence[Value] | None:
+        """The same of the entity's previous event; None if there was none."""
+        found = (other for other in self.around.entities() if other.entity == self.event.entity)
+        before = next(found, None)
+        return None if before is None else tuple(before.values(name))
+
+    def user(self, name: str) -> Place | None:
+        """Where that client was last known to be."""
+        return self.around.user(name)
 
 
 def distances(term: Distance, event: Event, around: Surroundings) -> Iterator[float]:

@@ -13,7 +13,7 @@ from nearcast.decision.context import awareness_class, context_class, priority_r
 from nearcast.decision.evaluate import (
     UNDER_NOT,
     UNDER_PLAIN_NOT,
-    Truth,
+    EventFacts,
     Wanted,
     atom_truths,
     count,
@@ -24,7 +24,9 @@ from nearcast.decision.evaluate import (
 )
 from nearcast.decision.registry import Registry
 from nearcast.decision.relevance import ABSENT, Classes, by_role, classes_of, role_relevance
+from nearcast.decision.truths import Truth
 from nearcast.model.event import Event
+from nearcast.model.expression import GEOMETRY, TOLD_GEOMETRY, Call, attributes, remembered, users
 from nearcast.model.filter import And, Atom, Count, Distance, Filter, Located, Not, PlainNot, This, User
 from nearcast.model.place import Place
 from nearcast.model.subscription import Client, Subscription
@@ -35,11 +37,20 @@ SHOWN_PAIRS = 3
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """What a computed atom read: an attribute, the previous event's, a position; None: there was none to read of."""
+
+    name: str
+    values: tuple[Value, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class AtomFinding:
     """One atom: its relevance class (−1: not in the tree), its truth (None: UNKNOWN), and what made it so.
 
-    `values` are the attribute's values, the nearest distances in metres, or the count; `unknown` says why the truth is
-    UNKNOWN. `blocked`: with another truth of it, and of those blocked with it, the subscription would have selected.
+    `values` are the attribute's values, the nearest distances in metres, or the count; `read`, of a computed atom, what
+    it read, each by its name; `unknown` says why the truth is UNKNOWN. `blocked`: with another truth of it, and of
+    those blocked with it, the subscription would have selected.
     """
 
     atom: Atom
@@ -48,6 +59,7 @@ class AtomFinding:
     values: tuple[Value, ...]
     unknown: str = ""
     blocked: bool = False
+    read: tuple[Reading, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +187,7 @@ def _in_tree(
         kept = iter([index for index, own in enumerate(classes) if own != ABSENT])
         blocked = set(_blocked(present[0], Wanted.TRUE, kept, [atom.truth for atom in found]) or ())
     return tuple(
-        AtomFinding(one.atom, own, one.truth, one.values, one.unknown, index in blocked)
+        AtomFinding(one.atom, own, one.truth, one.values, one.unknown, index in blocked, one.read)
         for index, (one, own) in enumerate(zip(found, classes, strict=True))
     )
 
@@ -205,11 +217,34 @@ def _best(findings: list[SubscriptionFinding]) -> SubscriptionFinding | None:
 
 def _finding(atom: Atom, truth: Truth, scene: Scene) -> AtomFinding:
     values = tuple(_values(atom, scene))
-    unknown = _unknown(atom, values, scene) if truth is None else ""
-    return AtomFinding(atom, ABSENT, truth, values, unknown)
+    read = tuple(_readings(atom.name, scene)) if isinstance(atom.name, Call) else ()
+    unknown = _unknown(atom, values, read, scene) if truth is None else ""
+    return AtomFinding(atom, ABSENT, truth, values, unknown, read=read)
+
+
+def _readings(call: Call, scene: Scene) -> Iterator[Reading]:
+    """Everything that a computed atom reads, as it found it."""
+    facts = EventFacts(scene.event, scene)
+    for name in attributes(call):
+        values = facts.values(name)
+        if name.lower() in GEOMETRY and not values:
+            values = (*(value for own in TOLD_GEOMETRY for value in facts.values(own)), *_point(facts.place))[:1]
+        yield Reading(name, tuple(values))
+    for name in remembered(call):
+        before = facts.previous(name)
+        yield Reading(f"PREVIOUS({name})", None if before is None else tuple(before))
+    for user in users(call):
+        yield Reading(f"user('{user}')", tuple(_point(facts.user(user))))
+
+
+def _point(place: Place | None) -> Iterator[str]:
+    if place is not None:
+        yield f"POINT ({place.x} {place.y})"
 
 
 def _values(atom: Atom, scene: Scene) -> Iterable[Value]:
+    if isinstance(atom.name, Call):
+        return ()
     if isinstance(atom.name, str):
         return scene.event.values(atom.name)
     if isinstance(atom.name, Distance):
@@ -218,8 +253,10 @@ def _values(atom: Atom, scene: Scene) -> Iterable[Value]:
     return () if number is None else (number,)
 
 
-def _unknown(atom: Atom, values: tuple[Value, ...], scene: Scene) -> str:
+def _unknown(atom: Atom, values: tuple[Value, ...], read: tuple[Reading, ...], scene: Scene) -> str:
     """Why the truth of an atom is UNKNOWN."""
+    if isinstance(atom.name, Call):
+        return _undefined(read, scene)
     if values:
         return "the value and the literal are of types that do not compare"
     if isinstance(atom.name, str):
@@ -227,6 +264,13 @@ def _unknown(atom: Atom, values: tuple[Value, ...], scene: Scene) -> str:
     sides = (atom.name.around,) if isinstance(atom.name, Count) else (atom.name.a, atom.name.b)
     lacking = [_nowhere(side) for side in sides if side and not any(located(side, scene.event, scene))]
     return " and ".join(lacking) or "one place is planar, the other geographic"
+
+
+def _undefined(read: tuple[Reading, ...], scene: Scene) -> str:
+    """Why a computed atom is UNKNOWN: what it lacks, or that it had all and nothing came of it."""
+    lacking = [f"there was no {one.name}" for one in read if one.values == ()]
+    lacking += [f"there was no event before it of {scene.event.entity}"] * any(one.values is None for one in read)
+    return " and ".join(lacking) or "the values are of types that do not compare, or the arithmetic has no result"
 
 
 def _nowhere(side: Located) -> str:

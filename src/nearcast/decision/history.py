@@ -14,4 +14,4 @@ def replay(known: Known, stretches: Iterator[pa.Table], parse: Parse) -> Iterato
     """Each batch of these tables of EVENTS, ascending by position, with its DELIVERIES."""
     for table in stretches:
         for batch in known.advance(table, parse):
-            yield batch, decide(batch, batch.events, by_role=False)
+            yield batch, decide(batch, batch.events, alternatives=False)

@@ -18,6 +18,7 @@ from nearcast.decision.interests import Assignments, Windows, assign, groups_of,
 from nearcast.decision.match import Index, location_conditions
 from nearcast.decision.members import Following
 from nearcast.decision.registry import Registry
+from nearcast.decision.remembered import Remembered, asked_of_previous
 from nearcast.decision.repository import Repository
 from nearcast.decision.timeline import Surrounding, Track
 from nearcast.errors import EventError
@@ -90,6 +91,7 @@ class Compiled:
     assignments: Assignments
     terms: list[Entities]
     conditions: Index
+    remembered: list[str]
 
 
 class Known:
@@ -101,6 +103,7 @@ class Known:
         self.position = position
         self.refusals: list[Refusal] = []
         self._following = Following()
+        self._remembered = Remembered()
         self._clients = self._all_clients()
         self._compiled: Compiled | None = None
 
@@ -169,9 +172,10 @@ class Known:
         assert self._compiled is not None
         compiled = self._compiled
         members = self._following.advance(compiled.terms, compiled.conditions, events, self.repository)
+        previous = self._remembered.advance(compiled.remembered, events, self.repository)
         self.repository.add(events)
         self._clients = clients.after()
-        around = Surrounding(clients.places, members)
+        around = Surrounding(clients.places, members, previous)
         return Batch(events, self.registry.settings, compiled.index, compiled.assignments, around, clients)
 
     def _lasts(self, change: Change) -> bool:
@@ -185,4 +189,7 @@ class Known:
         found = (location_conditions(interest.subscription.filter) for interest in interests)
         terms = list(dict.fromkeys(term for some in found for term in some))
         conditions = Index((), [term.conditions for term in terms if term.conditions is not None])
-        return Compiled(Index(list(groups)), assign(interests, windows.clients, groups, settings), terms, conditions)
+        asked = (asked_of_previous(interest.subscription.filter) for interest in interests)
+        remembered = list(dict.fromkeys(name for names in asked for name in names))
+        assignments = assign(interests, windows.clients, groups, settings)
+        return Compiled(Index(list(groups)), assignments, terms, conditions, remembered)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from nearcast.decision.evaluate import Wanted
 from nearcast.decision.match_atoms import ChunkAtoms, place
 from nearcast.decision.match_columns import encode
+from nearcast.decision.match_computed import ComputedAtoms
 from nearcast.decision.match_distance import DistanceAtoms, Paths, anchor_of
 from nearcast.decision.match_entities import walked_rows
 from nearcast.decision.match_graph import Graph
@@ -25,6 +26,7 @@ from nearcast.decision.match_rows import LANES, Numbers, Rows, bits, words
 from nearcast.decision.match_tests import AtomTests
 from nearcast.decision.normal_form import Literal, plain_form, threshold_forms
 from nearcast.decision.timeline import Positions, Surrounding
+from nearcast.model.expression import Call
 from nearcast.model.filter import Atom, Entities, Filter, Not, PlainNot, atoms
 
 Group = tuple[Filter, tuple[int, ...]]
@@ -73,8 +75,9 @@ class Index:
         distinct = list(dict.fromkeys(literal.atom for literal in literals))
         plain = [atom for atom in distinct if isinstance(atom.name, str)]
         self._tests = AtomTests(plain)
-        self._location = [atom for atom in distinct if not isinstance(atom.name, str)]
-        numbers = {atom: number for number, atom in enumerate([*plain, *self._location])}
+        self._location = [atom for atom in distinct if not isinstance(atom.name, (str, Call))]
+        self._computed = ComputedAtoms([atom for atom in distinct if isinstance(atom.name, Call)])
+        numbers = {atom: number for number, atom in enumerate([*plain, *self._location, *self._computed.atoms])}
         self._measured = np.array([anchor_of(atom) is not None for atom in self._location], np.bool_)
         self._distances = DistanceAtoms([atom for atom in self._location if anchor_of(atom)])
         self._atom = np.array([numbers[literal.atom] for literal in literals], np.intp)
@@ -134,6 +137,10 @@ class Index:
                 here, there = positions[first : first + lanes], points.lanes(first, first + lanes)
                 located = self._locate(chunk, around, paths, here, there)
                 true, comparable = np.concatenate([[true, comparable], located], axis=1)
+            if self._computed.atoms:
+                found = [chunk.append(rows) for rows in self._computed.rows(table.slice(first, lanes), around)]
+                own = np.arange(len(self._computed.atoms))
+                true, comparable = np.concatenate([[true, comparable], [own + at for at in found]], axis=1)
             rows, literal_rows = self._literals(chunk.rows(), true, comparable)
             yield first, lanes, *self._layers.evaluate(rows, literal_rows)
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.decision.evaluate import like
 from nearcast.decision.match_columns import Codes, Column
 from nearcast.decision.match_rows import ALL, ChunkColumn, Numbers, Rows, chunk_column
 from nearcast.decision.match_tests import AtomTests, ColumnTests, Key
+from nearcast.decision.patterns import like
 from nearcast.model.filter import Operator
 from nearcast.model.values import Value
 

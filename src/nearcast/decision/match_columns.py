@@ -17,13 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.model.values import Kind, Value
+from nearcast.model.columns import entries_of
+from nearcast.model.event import OWN
+from nearcast.model.values import EXACT, Kind, Value
 
 Codes = npt.NDArray[np.int64]
-EXACT = 2**53
-"""Integers up to here are doubles without loss."""
-
-OWN = ("id", "type", "source", "subject", "time")
 _FIELDS: dict[Kind, tuple[str, ...]] = {
     "number": ("integer", "double"),
     "text": ("text",),
@@ -75,11 +73,7 @@ def encode(table: pa.Table, wanted: Iterable[tuple[str, Kind]]) -> dict[tuple[st
 def _attribute_parts(table: pa.Table, keys: set[tuple[str, Kind]]) -> Iterator[tuple[tuple[str, Kind], Part]]:
     """What the attributes give for columns. A name of the event's own is among them where the event has it not."""
     names = sorted({name for name, _ in keys})
-    lists = table.column("attributes").combine_chunks()
-    if isinstance(lists, pa.ChunkedArray):
-        lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
-    entries = lists.flatten()
-    lanes = np.repeat(np.arange(len(lists)), lists.value_lengths().fill_null(0).to_numpy())
+    entries, lanes = entries_of(table)
     coded = pc.index_in(entries.field("name"), value_set=pa.array(names, pa.string()))
     which = coded.fill_null(-1).to_numpy(zero_copy_only=False)
     # NumPy sorts numbers of 16 bits digit by digit, several times as fast as wider ones.

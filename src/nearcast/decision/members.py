@@ -11,8 +11,8 @@ import pyarrow as pa
 from nearcast.decision.match import Index
 from nearcast.decision.repository import Repository, entities
 from nearcast.decision.timeline import Member, Members
+from nearcast.model.columns import places_of
 from nearcast.model.filter import Entities
-from nearcast.model.place import Place
 
 Flags = npt.NDArray[np.bool_]
 
@@ -47,9 +47,9 @@ def _selected(index: Index, terms: Sequence[Entities], events: pa.Table) -> dict
 
 def _rows(events: pa.Table) -> Iterator[tuple[int, str, Member]]:
     """Position, entity and place of every event."""
-    columns = (events.column(name).to_pylist() for name in ("position", "coordinates", "x", "y", "z"))
-    for entity, position, kind, x, y, z in zip(entities(events).to_pylist(), *columns, strict=True):
-        yield position, entity, Member(None if kind is None else Place(kind, x, y, z))
+    positions = events.column("position").to_pylist()
+    for position, entity, place in zip(positions, entities(events).to_pylist(), places_of(events), strict=True):
+        yield position, entity, Member(place)
 
 
 def _members(events: pa.Table, inside: Flags) -> Iterator[tuple[str, Member]]:

@@ -33,7 +33,8 @@ LIMIT = 100_000
 class Delivery:
     """One delivery that is outstanding: an event by its position, for one client.
 
-    `size` is in bytes; `accepted` (of the event), `queued`, `expires` and `sent` are seconds since 1970. `turn` orders
+    `others` are the client's other subscriptions that selected the event, and their levels, most urgent first. `size`
+    is in bytes; `accepted` (of the event), `queued`, `expires` and `sent` are seconds since 1970. `turn` orders
     within a priority: the position, or that of the event whose turn it took. `Waiting` keeps the last four.
     """
 
@@ -42,6 +43,7 @@ class Delivery:
     entity: str
     level: int
     by_role: RoleLevels | None = None
+    others: tuple[tuple[str, int], ...] = ()
     size: int = 0
     accepted: float = 0.0
     queued: float = 0.0
@@ -80,6 +82,15 @@ def present_level(level: int, by_role: RoleLevels | None, client: Client, roles:
 
 PriorityOf = Callable[[Delivery], int]
 """The present priority of a delivery: its present level, looked up in the client's matrix; −1 withholds it."""
+
+TakeOver = Callable[[Delivery], int | None]
+"""Gives a delivery, whose subscription has ended, to another that selected its event: subscription, level and time to
+live change. Its new priority; None, and nothing changed, if there is no other."""
+
+
+def _nobody(delivery: Delivery) -> None:
+    return None
+
 
 SPARE = 64
 """Heap entries of deliveries that are gone are tolerated up to the number of those that are there plus this."""
@@ -197,7 +208,8 @@ class Waiting:
         ended = []
         while self._expiries and self._expiries[0][0] <= now:
             delivery = self.waiting.get(heapq.heappop(self._expiries)[1])
-            if delivery:
+            # One that another subscription has taken over may live longer than it was to.
+            if delivery and delivery.expires is not None and delivery.expires <= now:
                 ended.append(self._settle(delivery, "expired", now))
         return ended
 
@@ -212,10 +224,24 @@ class Waiting:
         self._counts = Counter(delivery.priority for delivery in self.waiting.values())
         self._rebuild()
 
-    def unsubscribe(self, subscription: str, now: float) -> list[Settled]:
-        """Ends what waits for a subscription that is no more; what is in flight may still be acknowledged."""
+    def unsubscribe(self, subscription: str, now: float, take_over: TakeOver = _nobody) -> list[Settled]:
+        """Ends what waits for a subscription that is no more; what is in flight may still be acknowledged.
+
+        A delivery that `take_over` gives to another subscription waits on, in the queue of its priority there.
+        """
         gone = [delivery for delivery in self.waiting.values() if delivery.subscription == subscription]
-        return [self._settle(delivery, "unsubscribed", now) for delivery in gone]
+        return [settled for delivery in gone for settled in self._hand_over(delivery, now, take_over)]
+
+    def _hand_over(self, delivery: Delivery, now: float, take_over: TakeOver) -> list[Settled]:
+        key = (delivery.subscription, delivery.entity)
+        priority = take_over(delivery)
+        if priority is None:
+            return [self._settle(delivery, "unsubscribed", now)]
+        if self._conflatable.get(key) == delivery.position:
+            del self._conflatable[key]
+        self._take_out(delivery)
+        self._enqueue(delivery, priority)
+        return []
 
     def clear(self, now: float) -> list[Settled]:
         """Ends everything, when the client itself is removed."""

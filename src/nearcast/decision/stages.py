@@ -17,12 +17,12 @@ from nearcast.decision.timeline import Track
 from nearcast.model.columns import DELIVERIES
 
 
-def decide(batch: Batch, events: pa.Table, by_role: bool = True) -> pa.Table:
+def decide(batch: Batch, events: pa.Table, alternatives: bool = True) -> pa.Table:
     """The DELIVERIES of some of a batch's events, given in any parts."""
     if not len(events):
         return DELIVERIES.empty_table()
     pairs = batch.index.match(events, batch.around)
-    return adapt(batch, events.column("position").to_numpy(), pairs, by_role)
+    return adapt(batch, events.column("position").to_numpy(), pairs, alternatives)
 
 
 def priorities(batch: Batch, deliveries: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from nearcast.model.filter import Entities
 from nearcast.model.place import Place
+from nearcast.model.values import Value
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -107,10 +108,14 @@ class Members:
 
 @dataclass(slots=True)
 class Surrounding:
-    """Where things are over a batch: users, and the entities that each location term asks for."""
+    """Where things are over a batch: users, and the entities that each location term asks for.
+
+    `previous` has, for each attribute that a filter asks of the previous event, the values by entity.
+    """
 
     users: Track[str, Place | None] = field(default_factory=Track)
     entities: Mapping[Entities, Members] = field(default_factory=dict)
+    previous: Mapping[str, Track[str, tuple[Value, ...]]] = field(default_factory=dict)
 
 
 def as_positions(values: Sequence[int]) -> Positions:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nearcast.decision.explain import AtomFinding, Explanation, SubscriptionFinding
+from nearcast.decision.explain import AtomFinding, Explanation, Reading, SubscriptionFinding
 from nearcast.decision.past import Past
 from nearcast.decision.relevance import ABSENT
+from nearcast.model.expression import Call
 from nearcast.model.filter import Atom, Count, Distance
 from nearcast.model.matrices import WITHHELD
+from nearcast.model.values import Value
+
+SHOWN = 120
+"""Of a value's text so many characters are shown."""
 
 Write = Callable[[Atom], str]
 
@@ -56,14 +61,31 @@ def _blocked(found: AtomFinding, write: Write) -> str:
 
 def observed(found: AtomFinding) -> str:
     """What made an atom's truth, as text: "the value was 101"."""
+    if found.read and not (found.unknown and all(one.values == () for one in found.read)):
+        read = ", ".join(_read(one) for one in found.read)
+        return f"{found.unknown}: {read}" if found.unknown else read
     if found.unknown:
         return found.unknown
     if isinstance(found.atom.name, Distance):
         return "the nearest were " + ", ".join(f"{metres:,.1f} m" for metres in found.values)
     if isinstance(found.atom.name, Count):
         return f"the count was {found.values[0]}"
-    written = ", ".join(repr(value) if isinstance(value, str) else str(value) for value in found.values)
+    if isinstance(found.atom.name, Call):
+        return "it is the same for every event"
+    written = _written(found.values)
     return f"the value{'s were' if len(found.values) > 1 else ' was'} {written}" if written else "there was no value"
+
+
+def _read(found: Reading) -> str:
+    if not found.values:
+        return f"{found.name} was not there"
+    return f"{found.name} {'were' if len(found.values) > 1 else 'was'} {_written(found.values)}"
+
+
+def _written(values: tuple[Value, ...]) -> str:
+    """Values as text; of a long one, such as a geometry, the beginning."""
+    texts = [repr(value) if isinstance(value, str) else str(value) for value in values]
+    return ", ".join(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…" for text in texts)
 
 
 def _other_times(name: str, past: Past) -> list[str]:

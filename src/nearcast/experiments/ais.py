@@ -102,6 +102,7 @@ def _travelled(lon: float, lat: float, course: float, metres: float) -> tuple[fl
 
 def _reports(path: Path) -> Iterator[Document]:
     with gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
+        # Line 1 has the names of the columns.
         for number, row in enumerate(csv.DictReader(lines), start=2):
             yield document("vessel", SOURCE, f"line-{number}", f"{row['BaseDateTime']}Z", _data(row), row["MMSI"])
 

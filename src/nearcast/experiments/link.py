@@ -42,6 +42,7 @@ class Link:
     async def open(self) -> str:
         """Begins to listen on the loopback; the address to connect to instead of the server's."""
         listening = socket.create_server(("127.0.0.1", 0))
+        # The connections that it accepts take over these sizes.
         _narrow(listening)
         self._server = await asyncio.start_server(self._connect, sock=listening, limit=PIECE)
         return f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -92,9 +93,11 @@ class Link:
         with suppress(ConnectionError):
             while piece := await reader.read(PIECE):
                 await self._alive.wait()
+                # The link is one: a piece begins when the one before it is through, of whichever connection.
                 start = max(loop.time(), self._free[way])
                 self._free[way] = start + len(piece) * 8 / (max(self._bandwidth, 0.001) * 1000)
                 await asyncio.sleep(self._free[way] - loop.time())
+                # The link may have died while the piece was on its way.
                 await self._alive.wait()
                 writer.write(piece)
                 self.passed += len(piece)

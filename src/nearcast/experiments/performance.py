@@ -110,6 +110,7 @@ class Performance:
                 continue
             else:
                 documents.append(step.document)
+        # Before the request: a delivery may arrive sooner than its answer.
         now = time.monotonic()
         self.published.update(((document["source"], document["id"]), now) for document in documents)
         if documents:

@@ -67,6 +67,7 @@ class MemoryJournal(Journal):
     def append(self, log: str, rows: pa.Table) -> list[int]:
         """See `Journal.append`."""
         rows = checked(log, rows)
+        # The markers act outside the lock: what stalls one call does not stall the others.
         with self._marked("append", log, self._ends[log] + len(rows)), self._lock:
             if log != "events":
                 first = self._ends[log] + 1
@@ -100,6 +101,7 @@ class MemoryJournal(Journal):
         """See `Journal.read`."""
         through = min(after + limit, self.end(log))
         with self._marked("read", log, through), self._lock:
+            # Joined once and kept: else every read would copy the log again.
             self._parts[log] = [joined(log, self._parts[log])]
             return within(self._parts[log][0], after, through)
 
@@ -130,6 +132,7 @@ class MemoryJournal(Journal):
             for f in self._faults
             if not isinstance(f, End) and f.log == log and f.at <= reached and f.call in (None, call)
         ]
+        # Taken out before they act: after the crash the same call has to succeed.
         self._faults = [fault for fault in self._faults if fault not in due]
         for fault in due:
             if isinstance(fault, Pause):

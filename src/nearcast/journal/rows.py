@@ -34,6 +34,7 @@ def schema_of(log: str) -> pa.Schema:
 def numbered(rows: pa.Table, after: int) -> pa.Table:
     """The rows with the positions `after + 1`, `after + 2`, …"""
     positions = pa.array(np.arange(after + 1, after + 1 + len(rows), dtype=np.int64))
+    # In every log the position is the first column.
     return rows.set_column(0, rows.schema.field(0), positions)
 
 
@@ -43,6 +44,7 @@ def ascending(log: str, rows: pa.Table, through: int) -> pa.Table:
     if rows["position"].null_count:
         raise JournalError(f"expected a position in every row that covers the log {log!r}, got none in some")
     positions = positions_of(rows)
+    # Equal positions may follow each other: an event is delivered to many.
     if len(rows) and (positions[0] < 1 or positions[-1] > through or (np.diff(positions) < 0).any()):
         came = f"positions from {positions[0]} to {positions[-1]}, not all in order or in range"
         raise JournalError(f"expected positions of the log {log!r} that ascend within 1 to {through}, got {came}")

@@ -61,6 +61,7 @@ class Journal(ABC):
                 time.sleep(WAIT)
                 continue
             rows = self.read(log, after, end - after)
+            # By the end, not by the last row: a stretch that was covered may hold none.
             after = end
             if len(rows):
                 yield rows

@@ -67,6 +67,7 @@ class SqliteJournal(Journal):
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = fspath(path)
+        # Taking from a deque and giving back are atomic: threads share it without a lock.
         self._idle: deque[sqlite3.Connection] = deque()
         with self._reading() as connection:
             _prepare(connection, self.path)
@@ -81,6 +82,7 @@ class SqliteJournal(Journal):
         if not len(rows):
             return []
         with self._writing() as connection:
+            # Within the transaction: nobody else can give the same positions meanwhile.
             after = _end(connection, log)
             if log == "events":
                 fresh, positions = _register(connection, rows, after)
@@ -100,10 +102,12 @@ class SqliteJournal(Journal):
     def read(self, log: str, after: int, limit: int) -> pa.Table:
         """See `Journal.read`."""
         schema = schema_of(log)
+        # By number too: deliveries of one event may fill several blocks, which then end at the same position.
         query = "SELECT size, rows FROM blocks WHERE log = ? AND last > ? AND first <= ? ORDER BY last, number"
         with self._reading() as connection:
             blocks = connection.execute(query, (log, after, after + limit)).fetchall()
-        return within(joined(log, [_decoded(schema, *block) for block in blocks]), after, after + limit)
+            parts = [_decoded(schema, *block) for block in blocks]
+        return within(joined(log, parts), after, after + limit)
 
     def end(self, log: str) -> int:
         """See `Journal.end`."""
@@ -153,6 +157,7 @@ class SqliteJournal(Journal):
             return self._connect()
 
     def _connect(self) -> sqlite3.Connection:
+        # Transactions are begun by hand; and a connection goes from thread to thread, but is with one at a time.
         connection = sqlite3.connect(self.path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
@@ -163,9 +168,11 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
     """Makes the tables in a new file; refuses a file of another program or of a newer format before touching it."""
     if _is_journal(connection, path):
         return
+    # Before the transaction: within one SQLite leaves this mode as it is.
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
     try:
+        # Looked at again now that nobody else writes: another process may have made the tables meanwhile.
         if not _is_journal(connection, path):
             for statement in TABLES.split(";"):
                 connection.execute(statement)
@@ -236,6 +243,7 @@ def _write(connection: sqlite3.Connection, log: str, rows: pa.Table, end: int) -
 
 def _cut(rows: pa.Table) -> Iterator[pa.Table]:
     """The rows in pieces small enough for a block, none empty."""
+    # A single row that is larger than a block has to be one.
     if len(rows) > 1 and (len(rows) > BLOCK_ROWS or rows.nbytes > BLOCK_BYTES):
         yield from _cut(rows.slice(0, len(rows) // 2))
         yield from _cut(rows.slice(len(rows) // 2))
@@ -245,6 +253,7 @@ def _cut(rows: pa.Table) -> Iterator[pa.Table]:
 
 def _put(connection: sqlite3.Connection, log: str, rows: pa.Table, tier: int) -> None:
     positions = positions_of(rows)
+    # A batch without its schema, which is known by the log: in a block of few rows that would be the larger part.
     [batch] = rows.combine_chunks().to_batches()
     raw = batch.serialize()
     connection.execute(
@@ -257,6 +266,7 @@ def _merge(connection: sqlite3.Connection, log: str, tier: int) -> None:
     """Merges the newest `MERGE` blocks of a log if all are of this tier and small."""
     query = "SELECT number, tier, size FROM blocks WHERE log = ? ORDER BY last DESC, number DESC LIMIT ?"
     newest = connection.execute(query, (log, MERGE)).fetchall()
+    # Only a run of the newest: so blocks stay ranges of positions one after the other, which are read in order.
     if [of for _, of, _ in newest] != [tier] * MERGE or sum(size for *_, size in newest) > BLOCK_BYTES:
         return
     numbers = ", ".join(str(number) for number, *_ in newest)
@@ -267,8 +277,12 @@ def _merge(connection: sqlite3.Connection, log: str, tier: int) -> None:
 
 
 def _decoded(schema: pa.Schema, size: int, block: bytes) -> pa.Table:
-    raw = pa.decompress(block, size, CODEC)
-    return pa.Table.from_batches([pa.ipc.read_record_batch(raw, schema)])
+    try:
+        raw = pa.decompress(block, size, CODEC)
+        return pa.Table.from_batches([pa.ipc.read_record_batch(raw, schema)])
+    except (pa.ArrowException, OSError) as error:
+        # Raised as SQLite's own error for a damaged file, so that it is told in the same way, with the file's name.
+        raise sqlite3.DatabaseError(f"malformed block: {error}") from error
 
 
 def _end(connection: sqlite3.Connection, log: str) -> int:

@@ -3,7 +3,8 @@
 Attributes: the CloudEvent's own (but id, type, source, subject, time, which are fields of `Event`) by their names, then
 the data: nested objects become dotted names, a list its name several times, null is absent, data that is no object is
 the attribute `data`. A data name that the CloudEvent itself has, or that is one of those five fields, is `data.NAME`.
-A GeoJSON geometry is the event's place and no attribute. Control events keep their data in the payload alone.
+A GeoJSON geometry is one attribute, its JSON as text; under `geometry` or `geom` it is the event's place too, and a
+point there is nothing else. Control events keep their data in the payload alone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -27,7 +28,7 @@ from nearcast.language.places import GEOMETRY_NAMES, is_geometry, place_of
 from nearcast.model.event import CONTROL_PREFIX, Event
 from nearcast.model.place import Place
 from nearcast.model.subscription import Channel
-from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, time_of
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, time_of, time_text
 
 MAX_BYTES = 1024 * 1024
 MAX_ATTRIBUTES = 1_000
@@ -245,7 +246,7 @@ def attributes_of(data: Mapping[str, Any], own: Mapping[str, Any], where: Mark) 
             name = f"data.{name}"
         if kind is str or kind is float or kind is bool:
             attributes.append((name, value))
-        elif name not in GEOMETRY_NAMES or not is_geometry(value):
+        elif name not in GEOMETRY_NAMES or not is_geometry(value) or value["type"] != "Point":
             _add(name, value, attributes, 2, where)
     return attributes
 
@@ -260,6 +261,8 @@ def _add(name: str, value: Any, attributes: list[tuple[str, Value]], depth: int,
         attributes.append((name, value))
     elif depth > MAX_NESTING:
         raise Fault(f"data at most {MAX_NESTING} deep", "deeper data", where)
+    elif kind is dict and is_geometry(value):
+        attributes.append((name, orjson.dumps(value).decode()))
     elif kind is dict:
         for key, child in value.items():
             _add(f"{name}.{key}", child, attributes, depth + 1, where)
@@ -336,7 +339,9 @@ def _refuse(digits: str, text: bytes, where: Mark) -> NoReturn:
 
 def _data_of(event: Event, document: Mapping[str, Any]) -> dict[str, Any]:
     data: dict[str, Any] = {}
-    if event.place is not None:
+    # A geometry tells where it is.
+    shaped = any(name in GEOMETRY_NAMES and _shape(value) for name, value in event.attributes)
+    if event.place is not None and not shaped:
         names = ("x", "y", "z") if event.place.coordinates == "planar" else ("lon", "lat", "alt")
         data.update(zip(names, (event.place.x, event.place.y, event.place.z), strict=True))
     listed: dict[str, list[Any]] = {}
@@ -349,8 +354,22 @@ def _data_of(event: Event, document: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if value is not None}
 
 
+def _shape(value: Value) -> Any:
+    """The GeoJSON geometry that an attribute's text holds; None if it holds none."""
+    if not isinstance(value, str) or not value.startswith("{"):
+        return None
+    try:
+        geometry = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return None
+    return geometry if is_geometry(geometry) else None
+
+
 def _written(value: Value) -> Any:
-    return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
+    geometry = _shape(value)
+    if geometry is not None:
+        return geometry
+    return time_text(value) if isinstance(value, datetime) else value
 
 
 def _kind(value: object) -> str:

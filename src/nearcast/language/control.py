@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -25,6 +25,7 @@ from nearcast.model.changes import (
 )
 from nearcast.model.event import Event
 from nearcast.model.subscription import Settings
+from nearcast.model.values import time_text
 
 CLIENT, CLIENT_REMOVED, SUBSCRIPTION, SUBSCRIPTION_REMOVED, SETTINGS = CONTROL_TYPES
 
@@ -59,7 +60,7 @@ def to_event(change: Change, id: str, source: str, time: datetime | None = None)
     if subject is not None:
         document["subject"] = subject
     if time is not None:
-        document["time"] = time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        document["time"] = time_text(time)
     document["data"] = data
     return Event(
         id=id,

@@ -1,277 +1,212 @@
-"""From the parser's tree to atoms: what a condition means, and a located fault for what has no meaning here."""
+"""From syntax to filters: conditions and their atoms, and a located fault for what has no meaning here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from datetime import datetime
 
-from nearcast.errors import Fault
-from nearcast.language.marks import Locate
-from nearcast.language.tokens import Token
+from nearcast.errors import Mark
+from nearcast.language.cql2_expressions import SUPPORTED, Expressions, fault
+from nearcast.language.cql2_types import EXAMPLES, SCALARS, type_of
+from nearcast.language.syntax import Syntax
 from nearcast.language.trees import all_of, any_of
-from nearcast.model.filter import (
-    Atom,
-    Count,
-    Distance,
-    Entities,
-    Filter,
-    Literals,
-    Located,
-    Not,
-    Operator,
-    This,
-    User,
-)
+from nearcast.model.expression import COMPARISONS, GEOMETRY, TOLD_GEOMETRY, Call, Constant, Expression, Property
+from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Located, Not, Operator, This, User
 from nearcast.model.place import Place
-from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, time_of
+from nearcast.model.values import Value
 
-Tree = Any
-"""A node of the parser's JSON: a dict, list, number or text."""
-
-COMPARISONS = {operator.value: operator for operator in list(Operator)[:6]}
-FLIPPED = {
-    Operator.LT: Operator.GT,
-    Operator.LE: Operator.GE,
-    Operator.GT: Operator.LT,
-    Operator.GE: Operator.LE,
-}
-SUPPORTED = "supported are distance, count, S_DWITHIN, user, uform, POINT and TIMESTAMP"
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+FORMS = ("IN", "BETWEEN", "LIKE", "IS NULL")
+PLACES = "user('name'), uform(conditions), this, geom or POINT(lon lat)"
 
 
-class Translation:
-    """Translates one parsed text; `tokens` are those whose indices its tree carries."""
+class Conditions:
+    """Gives conditions their meaning; `inner`: they are those of a location term, about other events."""
 
-    def __init__(self, tokens: list[Token], locate: Locate) -> None:
-        self._tokens = tokens
-        self._locate = locate
+    def __init__(self, inner: bool = False) -> None:
+        self._expressions = Expressions(inner, self._expression)
 
-    def condition(self, tree: Tree) -> Filter:
-        """The filter that a tree means where a condition is expected."""
-        operator = tree.get("op") if isinstance(tree, dict) else None
-        if operator == "and":
-            return all_of([self.condition(child) for child in tree["args"]])
-        if operator == "or":
-            return any_of([self.condition(child) for child in tree["args"]])
-        if operator == "not":
-            return Not(self.condition(tree["args"][0]))
-        if operator in COMPARISONS:
-            return self._comparison(COMPARISONS[operator], tree)
-        if operator in ("in", "between", "like", "isNull"):
-            return self._form(operator, tree)
-        if isinstance(tree, dict) and "property" in tree:
-            return Atom(self._name(tree), Operator.EQ, True, self._locate(self._token(tree).start))
-        if self._function(tree) == "S_DWITHIN":
-            return self._within(tree)
-        raise self._fault("a condition", tree, SUPPORTED if self._function(tree) else "for example: size > 10")
+    def condition(self, syntax: Syntax) -> Filter:
+        """The filter that is meant where a condition is expected. Raises `Fault`."""
+        if syntax.calls("AND", "OR"):
+            join = all_of if syntax.value == "AND" else any_of
+            return join([self.condition(part) for part in syntax.parts])
+        if syntax.calls("NOT"):
+            return Not(self.condition(syntax.parts[0]))
+        if syntax.kind == "property":
+            return Atom(str(syntax.value), Operator.EQ, True, syntax.where)
+        if syntax.kind == "boolean":
+            return Atom(Call("TRUE" if syntax.value else "FALSE"), Operator.EQ, True, syntax.where)
+        if syntax.calls(*COMPARISONS, *FORMS):
+            return self._measured(syntax) or self._atom(self._predicate(syntax), syntax)
+        if syntax.calls("S_DWITHIN"):
+            found = self._within(syntax)
+            if found:
+                return found
+        expression = self._expressions.expression(syntax)
+        if not isinstance(expression, Call) or type_of(expression) not in ("boolean", "any"):
+            advice = SUPPORTED if syntax.kind == "call" else "for example: size > 10"
+            raise fault("a condition", syntax, advice)
+        # A previous value may be a boolean, like an attribute alone.
+        if type_of(expression) == "any":
+            expression = Call("=", (expression, Constant(True)))
+        return self._atom(expression, syntax)
 
-    def _comparison(self, operator: Operator, tree: Tree) -> Filter:
-        left, right = tree["args"]
-        # A literal may stand left: the comparison turns round, not the atom.
-        if self._is_literal(left) and not self._is_literal(right):
-            left, right, operator = right, left, FLIPPED.get(operator, operator)
-        return self._atom(self._subject(left), operator, self._literal(right), tree, right)
+    def _expression(self, syntax: Syntax) -> Expression:
+        """A condition as a value: TRUE, FALSE, or nothing where it is UNKNOWN."""
+        if syntax.calls("AND", "OR", "NOT"):
+            return Call(str(syntax.value), tuple(self._truth(part) for part in syntax.parts))
+        return self._predicate(syntax)
 
-    def _form(self, operator: str, tree: Tree) -> Filter:
-        left, *rest = tree["args"]
-        subject = self._subject(left)
-        if operator == "isNull":
-            return self._atom(subject, Operator.IS_NULL, None, tree, left)
-        if operator == "like":
-            pattern = self._literal(rest[0])
-            if not isinstance(pattern, str):
-                raise self._fault("a pattern in single quotes", rest[0], "for example: name LIKE 'north%'")
-            return self._atom(subject, Operator.LIKE, pattern, tree, rest[0])
-        values = rest[0] if operator == "in" else rest
-        form = Operator.IN if operator == "in" else Operator.BETWEEN
-        return self._atom(subject, form, tuple(self._literal(value) for value in values), tree, values)
+    def _truth(self, syntax: Syntax) -> Expression:
+        found = self._expressions.expression(syntax)
+        if type_of(found) not in ("boolean", "any"):
+            raise fault("a condition", syntax)
+        return found
 
-    def _atom(
-        self, subject: str | Distance | Count, operator: Operator, value: Literals, tree: Tree, right: Tree
-    ) -> Atom:
-        if not isinstance(subject, str):
-            self._check_measure(subject, operator, value, right)
-        return Atom(subject, operator, value, self._locate(self._first(tree)))
+    def _predicate(self, syntax: Syntax) -> Call:
+        """A comparison, or one of the forms that are one atom each."""
+        operator = str(syntax.value)
+        if operator == "LIKE":
+            return self._like(syntax)
+        found = [self._expressions.expression(part) for part in syntax.parts]
+        if operator != "IS NULL":
+            self._check_comparable(syntax, found)
+        return Call(operator, tuple(found))
 
-    def _check_measure(self, subject: Distance | Count, operator: Operator, value: Literals, right: Tree) -> None:
-        """A distance or a count compares with numbers only."""
-        what = "distance" if isinstance(subject, Distance) else "count"
-        if operator in (Operator.LIKE, Operator.IS_NULL):
-            raise self._fault(
-                f"a comparison of a {what} with a number", right, f"{operator} does not apply to a {what}"
-            )
-        values = value if isinstance(value, tuple) else (value,)
-        if any(isinstance(one, bool) or not isinstance(one, (int, float)) for one in values):
-            raise self._fault(f"a number to compare the {what} with", right, f"for example: {what}(…) <= 150")
+    def _like(self, syntax: Syntax) -> Call:
+        text, pattern = (self._expressions.expression(part) for part in syntax.parts)
+        if type_of(text) not in ("text", "any"):
+            raise fault(EXAMPLES["text"], syntax.parts[0], "LIKE compares texts")
+        # A pattern is written, so that it is compiled once, not for every event.
+        inner = pattern
+        while isinstance(inner, Call) and inner.function in ("CASEI", "ACCENTI"):
+            inner = inner.arguments[0]
+        if not isinstance(inner, Constant) or not isinstance(inner.value, str):
+            raise fault("a pattern in single quotes", syntax.parts[1], "for example: name LIKE 'north%'")
+        return Call("LIKE", (text, pattern))
 
-    def _subject(self, tree: Tree) -> str | Distance | Count:
-        """What an atom is about: an attribute or a location term."""
-        if isinstance(tree, dict) and "property" in tree:
-            return self._name(tree)
-        function = self._function(tree)
-        if function == "DISTANCE":
-            a, b = self._arguments(tree, (2,), "distance(a, b)")
-            return Distance(self._located(a), self._located(b))
-        if function == "COUNT":
-            of, *rest = self._arguments(tree, (1, 3), "count(a) or count(a, b, metres)")
-            around = self._located(rest[0]) if rest else None
-            return Count(self._located(of), around, self._metres(rest[1]) if rest else None)
-        if self._is_literal(tree):
-            raise self._fault(
-                "an attribute on one side of the comparison", tree, "two literals tell nothing of an event"
-            )
-        raise self._fault("an attribute, distance(…) or count(…)", tree, SUPPORTED)
+    def _check_comparable(self, syntax: Syntax, found: list[Expression]) -> None:
+        """Every side must be of a kind that compares, and all of one kind as far as that is known."""
+        first = type_of(found[0])
+        for part, expression in zip(syntax.parts, found, strict=True):
+            own = type_of(expression)
+            if own != "any" and own not in SCALARS:
+                advice = {"geometry": "use S_EQUALS", "array": "use A_EQUALS", "interval": "use T_EQUALS"}.get(own, "")
+                raise fault("a number, text, time or boolean to compare", part, advice)
+            if "any" not in (own, first) and own != first:
+                raise fault(f"{EXAMPLES[first]} to compare with {syntax.parts[0].came}", part, _hyphen_advice(syntax))
 
-    def _within(self, tree: Tree) -> Filter:
-        """S_DWITHIN(a, b, metres) is distance(a, b) <= metres."""
-        a, b, metres = self._arguments(tree, (3,), "S_DWITHIN(a, b, metres)")
-        subject = Distance(self._located(a), self._located(b))
-        return Atom(subject, Operator.LE, self._metres(metres), self._locate(self._first(tree)))
+    def _atom(self, predicate: Call, syntax: Syntax) -> Atom:
+        """The atom of a predicate: of one attribute and literals, the plain one, which matching is fastest at."""
+        return _plain(predicate, syntax.where) or Atom(predicate, Operator.EQ, True, syntax.where)
 
-    def _located(self, tree: Tree) -> Located:
-        """Something with a place: user('name'), uform(conditions), this, geom, or a point."""
-        if isinstance(tree, dict) and "property" in tree and self._name(tree).lower() in ("this", "geom"):
+    def _measured(self, syntax: Syntax) -> Atom | None:
+        """The atom of a comparison with a distance or a count; None if it is about neither."""
+        subject, *values = syntax.parts
+        operator = str(syntax.value)
+        if operator in COMPARISONS and values[0].calls("DISTANCE", "COUNT"):
+            subject, values, operator = values[0], [subject], FLIPPED.get(operator, operator)
+        if not subject.calls("DISTANCE", "COUNT"):
+            return None
+        what = str(subject.value).lower()
+        if operator in ("LIKE", "IS NULL"):
+            advice = f"{operator} does not apply to a {what}"
+            raise fault(f"a comparison of a {what} with a number", syntax, advice)
+        numbers = tuple(self._limit(value, what) for value in values)
+        measure = self._distance(subject) if what == "distance" else self._count(subject)
+        return Atom(measure, Operator(operator), numbers if operator in FORMS else numbers[0], syntax.where)
+
+    def _limit(self, syntax: Syntax, what: str) -> int | float:
+        found = self._expressions.number(syntax)
+        if found is None:
+            raise fault(f"a number to compare the {what} with", syntax, f"for example: {what}(…) <= 150")
+        return found
+
+    def _distance(self, syntax: Syntax) -> Distance:
+        a, b = self._expressions.arguments(syntax, (2,), "distance(a, b)")
+        return Distance(self._located(a), self._located(b))
+
+    def _count(self, syntax: Syntax) -> Count:
+        of, *rest = self._expressions.arguments(syntax, (1, 3), "count(a) or count(a, b, metres)")
+        around = self._located(rest[0]) if rest else None
+        return Count(self._located(of), around, self._metres(rest[1]) if rest else None)
+
+    def _within(self, syntax: Syntax) -> Atom | None:
+        """S_DWITHIN(a, b, metres) between positions is distance(a, b) <= metres; None for geometries in general."""
+        a, b, metres = self._expressions.arguments(syntax, (3,), "S_DWITHIN(a, b, metres)")
+        if not (_is_position(a) and _is_position(b)):
+            return None
+        return Atom(Distance(self._located(a), self._located(b)), Operator.LE, self._metres(metres), syntax.where)
+
+    def _metres(self, syntax: Syntax) -> int | float:
+        found = self._expressions.number(syntax)
+        if found is None or found < 0:
+            raise fault("a distance in metres, 0 or more", syntax)
+        return found
+
+    def _located(self, syntax: Syntax) -> Located:
+        """Something with a position: user('name'), uform(conditions), this, geom, or a point."""
+        if syntax.kind == "property" and str(syntax.value).lower() in GEOMETRY:
             return This()
-        if isinstance(tree, dict) and tree.get("type") == "Point":
-            return self._point(tree)
-        function = self._function(tree)
-        if function == "USER":
-            (name,) = self._arguments(tree, (1,), "user('name')")
-            return User(self._text(name, "a client's id in single quotes"))
-        if function == "UFORM":
-            conditions = self._arguments(tree, (0, 1), "uform(conditions)")
-            return Entities(self.condition(conditions[0]) if conditions else None)
-        raise self._fault("user('name'), uform(conditions), this, geom or POINT(lon lat)", tree)
-
-    def _point(self, tree: Tree) -> Place:
-        numbers = [float(self._number(value)) for value in tree["coordinates"]]
-        if not (-180 <= numbers[0] <= 180 and -90 <= numbers[1] <= 90):
-            raise self._fault("POINT(longitude latitude) in degrees", tree, "longitude comes first, at most 180 and 90")
-        return Place("geographic", *numbers[:3])
-
-    def _metres(self, tree: Tree) -> float:
-        value = self._literal(tree) if self._is_literal(tree) else None
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-            raise self._fault("a distance in metres, 0 or more", tree)
-        return value
-
-    def _text(self, tree: Tree, expected: str) -> str:
-        value = self._literal(tree) if self._is_literal(tree) else None
-        if not isinstance(value, str):
-            raise self._fault(expected, tree)
-        return value
-
-    def _arguments(self, tree: Tree, sizes: tuple[int, ...], form: str) -> list[Tree]:
-        arguments: list[Tree] = tree["args"]
-        if len(arguments) not in sizes:
-            raise self._fault(form, tree, f"it was given {len(arguments)} arguments")
-        return arguments
-
-    def _is_literal(self, tree: Tree) -> bool:
-        return isinstance(tree, (str, float, int)) or self._function(tree) == "TIMESTAMP"
-
-    def _literal(self, tree: Tree) -> Value:
-        """The exact value that a literal was written as."""
-        if isinstance(tree, (float, int)):
-            return self._number(tree)
-        if isinstance(tree, str):
-            return self._quoted_or_constant(tree)
-        if self._function(tree) == "TIMESTAMP":
-            return self._moment(tree)
-        if isinstance(tree, dict) and "property" in tree:
-            raise self._fault(
-                "a literal", tree, "an attribute is compared with a literal; a text stands in single quotes"
-            )
-        raise self._fault("a number, a text in single quotes, TRUE, FALSE or TIMESTAMP('…')", tree)
-
-    def _quoted_or_constant(self, tree: str) -> Value:
-        token = self._tokens[int(tree)]
-        if token.kind == "text":
-            return token.text[1:-1].replace("''", "'")
-        if token.word == "NULL":
-            raise self._fault("a literal", tree, "absence is asked for with IS NULL")
-        return token.word == "TRUE"
-
-    def _number(self, tree: float) -> int | float:
-        """The exact number; the parser has folded its sign, so ±i is the i-th token with that sign."""
-        written = self._tokens[round(abs(tree))].text
-        value = int(written) if written.isdigit() else float(written)
-        value = -value if tree < 0 else value
-        # Up to 2^53 an integral double is that integer, so 150.0 and 150 are one atom.
-        if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
-            value = int(value)
-        if value in (float("inf"), float("-inf")) or (
-            isinstance(value, int) and not INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM
-        ):
-            raise self._fault("a number within 64 bits", tree, "integers reach from -2^63 to 2^63 - 1")
-        return value
-
-    def _moment(self, tree: Tree) -> Value:
-        (text,) = self._arguments(tree, (1,), "TIMESTAMP('2020-01-31T12:00:00Z')")
-        moment = time_of(self._text(text, "a date and time in single quotes"))
-        if moment is None:
-            raise self._fault("a date and time with a zone", text, "for example: TIMESTAMP('2020-01-31T12:00:00Z')")
-        return moment
-
-    def _name(self, tree: Tree) -> str:
-        token = self._token(tree)
-        if token.kind != "name":
-            raise Fault(
-                "an attribute", f"the word {token.text}", self._locate(token.start), "write it in double quotes"
-            )
-        quoted = token.text.startswith('"')
-        name = token.text[1:-1].replace('""', '"') if quoted else token.text
-        if not name:
-            raise Fault("the name of an attribute", '""', self._locate(token.start))
-        return name
-
-    def _function(self, tree: Tree) -> str | None:
-        """The name in capitals, if the tree is a call of a function."""
-        operator = tree.get("op", "") if isinstance(tree, dict) else ""
-        return self._tokens[int(operator[1:])].word if operator[:1] == "f" and operator[1:].isdigit() else None
-
-    def _token(self, tree: Tree) -> Token:
-        key = tree["property"]
-        if key.isdigit():
-            return self._tokens[int(key)]
-        # Keywords are shown as they are, and the parser takes some for names.
-        return next(token for token in self._tokens if token.text == key)
-
-    def _first(self, tree: Tree) -> int:
-        """The offset at which a tree's text begins."""
-        keys: list[int] = []
-        _collect(tree, keys.append)
-        return self._tokens[min(keys)].start if keys else 0
-
-    def _fault(self, expected: str, tree: Tree, advice: str = "") -> Fault:
-        return Fault(expected, self._came(tree), self._locate(self._first(tree)), advice)
-
-    def _came(self, tree: Tree) -> str:
-        function = self._function(tree)
-        if function:
-            return f"the function {function.lower()}" if function != "S_DWITHIN" else "the function S_DWITHIN"
-        if isinstance(tree, dict) and "property" in tree:
-            return f"the attribute {self._token(tree).text}"
-        if isinstance(tree, dict):
-            return "a geometry" if "op" not in tree else f"a condition with {tree['op']}"
-        if isinstance(tree, list):
-            return "a list" if len(tree) != 1 else self._came(tree[0])
-        sign = "-" if isinstance(tree, (float, int)) and tree < 0 else ""
-        return sign + self._tokens[round(abs(float(tree)))].text
+        if _is_point(syntax):
+            self._expressions.expression(syntax)
+            return _point(syntax)
+        if syntax.calls("USER"):
+            return User(self._expressions.user(syntax))
+        if syntax.calls("UFORM"):
+            conditions = self._expressions.arguments(syntax, (0, 1), "uform(conditions)")
+            return Entities(Conditions(inner=True).condition(conditions[0]) if conditions else None)
+        raise fault(PLACES, syntax)
 
 
-def _collect(tree: Tree, add: Callable[[int], None]) -> None:
-    """Gives every token index within a tree to `add`."""
-    if isinstance(tree, dict):
-        operator = tree.get("op", "")
-        if operator[:1] == "f" and operator[1:].isdigit():
-            add(int(operator[1:]))
-        for key, child in tree.items():
-            if key not in ("op", "type"):
-                _collect(child, add)
-    elif isinstance(tree, list):
-        for child in tree:
-            _collect(child, add)
-    elif isinstance(tree, (int, float)):
-        add(round(abs(tree)))
-    elif tree.isdigit():
-        add(int(tree))
+def _is_position(syntax: Syntax) -> bool:
+    if syntax.kind == "property":
+        return str(syntax.value).lower() == "this"
+    return _is_point(syntax) or syntax.calls("USER", "UFORM")
+
+
+def _is_point(syntax: Syntax) -> bool:
+    return syntax.kind == "geometry" and isinstance(syntax.value, dict) and syntax.value.get("type") == "Point"
+
+
+def _point(syntax: Syntax) -> Place:
+    numbers: list[float] = list(syntax.value["coordinates"]) if isinstance(syntax.value, dict) else []
+    if not (len(numbers) >= 2 and -180 <= numbers[0] <= 180 and -90 <= numbers[1] <= 90):
+        advice = "longitude comes first, at most 180 and 90"
+        raise fault("POINT(longitude latitude) in degrees", syntax, advice)
+    return Place("geographic", *(float(number) for number in numbers[:3]))
+
+
+def _hyphen_advice(syntax: Syntax) -> str:
+    """`alert-level = 'red'` reads as a subtraction of two names: almost always it is one name that needs quotes."""
+    left = syntax.parts[0]
+    if not left.calls("-") or any(part.kind not in ("property", "number") for part in left.parts):
+        return ""
+    name = f"{left.parts[0].value}-{left.parts[1].value}"
+    return f'if {name} is one name, write it in double quotes: "{name}"'
+
+
+def _plain(predicate: Call, where: Mark) -> Atom | None:
+    """The atom (name, operator, value) that a predicate is, if it is one."""
+    function = predicate.function
+    if function not in (*COMPARISONS, *FORMS):
+        return None
+    first, rest = predicate.arguments[0], predicate.arguments[1:]
+    if function in COMPARISONS and isinstance(first, Constant):
+        # A literal may stand left: the comparison turns round, not the atom.
+        first, rest, function = rest[0], (first,), FLIPPED.get(function, function)
+    if not isinstance(first, Property):
+        return None
+    if function == "IS NULL":
+        return None if first.name in TOLD_GEOMETRY else Atom(first.name, Operator.IS_NULL, None, where)
+    values = [value for value in map(_value, rest) if value is not None]
+    if len(values) < len(rest):
+        return None
+    several = function in ("IN", "BETWEEN")
+    return Atom(first.name, Operator(function), tuple(values) if several else values[0], where)
+
+
+def _value(expression: Expression) -> Value | None:
+    """The literal of an atom that an expression is; a day is none, for events have days as texts only."""
+    found = expression.value if isinstance(expression, Constant) else None
+    return found if isinstance(found, (bool, int, float, str, datetime)) else None

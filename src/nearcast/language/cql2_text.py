@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import date, datetime
 
 from nearcast.errors import DefinitionError, Fault
+from nearcast.language.cql2_geometry import GEOMETRIES
 from nearcast.language.tokens import KEYWORDS, NAME
+from nearcast.model.expression import COMPARISONS, Array, Box, Call, Constant, Expression, Property, Shape
 from nearcast.model.filter import (
     And,
     Atom,
@@ -22,7 +24,7 @@ from nearcast.model.filter import (
     User,
 )
 from nearcast.model.place import Place
-from nearcast.model.values import Value
+from nearcast.model.values import Value, time_text
 
 
 def write(filter: Filter) -> str:
@@ -44,6 +46,8 @@ def write(filter: Filter) -> str:
 
 
 def _atom(atom: Atom) -> str:
+    if isinstance(atom.name, Call):
+        return _call(atom.name, 0)
     subject = name(atom.name) if isinstance(atom.name, str) else _measure(atom.name)
     if atom.operator is Operator.IS_NULL or atom.value is None:
         return f"{subject} IS NULL"
@@ -84,18 +88,92 @@ def _point(place: Place) -> str:
 
 def name(text: str) -> str:
     """An attribute's name, in double quotes where CQL2 needs them."""
-    plain = NAME.fullmatch(text) and text.upper() not in KEYWORDS
+    plain = NAME.fullmatch(text) and text.upper() not in KEYWORDS and text.upper() not in GEOMETRIES
     return text if plain else '"' + text.replace('"', '""') + '"'
 
 
-def literal(value: Value) -> str:
+def literal(value: Value | date) -> str:
     """A literal as CQL2 writes it."""
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, datetime):
-        return f"TIMESTAMP('{value.astimezone(UTC).isoformat().replace('+00:00', 'Z')}')"
+        return f"TIMESTAMP('{time_text(value)}')"
+    if isinstance(value, date):
+        return f"DATE('{value.isoformat()}')"
     if not math.isfinite(value):
         raise DefinitionError(Fault("a finite number", str(value)))
     return repr(value)
+
+
+BINDING = {
+    "OR": 1,
+    "AND": 2,
+    "NOT": 3,
+    **dict.fromkeys((*COMPARISONS, "IN", "BETWEEN", "LIKE", "IS NULL"), 4),
+    **dict.fromkeys(("+", "-"), 5),
+    **dict.fromkeys(("*", "/", "%", "DIV"), 6),
+    "^": 7,
+}
+"""How tight operators bind: what binds less stands in parentheses."""
+
+
+def expression(node: Expression, binding: int = 0) -> str:
+    """The CQL2 text of an expression where operators up to `binding` stand in parentheses."""
+    match node:
+        case Property(written):
+            return name(written)
+        case Constant(value):
+            return "'..'" if value is None else literal(value)
+        case Shape(text):
+            return text
+        case Box(bounds):
+            return f"BBOX({', '.join(literal(number) for number in bounds)})"
+        case Array(items):
+            return f"({', '.join(expression(item) for item in items)})"
+    return _call(node, binding)
+
+
+def _call(call: Call, binding: int) -> str:
+    own = BINDING.get(call.function)
+    if own is None:
+        return _function(call)
+    written = _operator(call, own)
+    return f"({written})" if own <= binding else written
+
+
+def _function(call: Call) -> str:
+    if call.function in ("TRUE", "FALSE"):
+        return call.function
+    if call.function == "INTERVAL":
+        return f"INTERVAL({', '.join(_end(argument) for argument in call.arguments)})"
+    if call.function == "USER":
+        return f"user({expression(call.arguments[0])})"
+    return f"{call.function}({', '.join(expression(argument) for argument in call.arguments)})"
+
+
+def _end(node: Expression) -> str:
+    """An end of an interval, where a day or moment stands as text."""
+    if isinstance(node, Constant) and isinstance(node.value, date):
+        return literal(node.value).partition("(")[2].removesuffix(")")
+    return expression(node)
+
+
+def _operator(call: Call, own: int) -> str:
+    """An operator between or around its arguments; chains of equal binding go from left to right."""
+    function, arguments = call.function, call.arguments
+    # Arithmetic goes from left to right, so its left side needs no parentheses at equal binding; comparisons do not.
+    first = expression(arguments[0], own if own <= 4 else own - 1)
+    match function:
+        case "NOT":
+            return f"NOT {expression(arguments[0], own - 1)}"
+        case "IS NULL":
+            return f"{first} IS NULL"
+        case "IN":
+            return f"{first} IN ({', '.join(expression(argument) for argument in arguments[1:])})"
+        case "BETWEEN":
+            return f"{first} BETWEEN {expression(arguments[1], own)} AND {expression(arguments[2], own)}"
+        case "AND" | "OR":
+            return f" {function} ".join(expression(argument, own) for argument in arguments)
+    return f"{first} {function.lower() if function == 'DIV' else function} {expression(arguments[1], own)}"

@@ -1,8 +1,8 @@
 """Events from GeoJSON: a FeatureCollection, or one feature a line, for matching files that are no CloudEvents.
 
-A feature's properties are attributes by their names, its geometry is the place (`geom`), its id the event's id, else
-its ordinal in the file. Properties named type, source, subject and time are the event's own if they are fit for it;
-without them the type is `feature` and the source the file.
+A feature's properties are attributes by their names, its geometry is the place and, if more than a point, `geom`; its
+id is the event's id, else its ordinal. Properties named type, source, subject and time are the event's own if they are
+fit for it; without them the type is `feature` and the source the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import orjson
 
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.language.cloudevents import KEPT_BYTES, DeadLetter, attributes_of, loads, whole_lines
-from nearcast.language.places import is_geometry, place_of_geometry
+from nearcast.language.places import geometry_text, is_geometry, place_of_geometry
 from nearcast.model.event import Event
 from nearcast.model.values import time_of
 
@@ -53,6 +53,8 @@ def _event(feature: dict[str, Any], properties: dict[str, Any], where: Mark, ord
     taken: dict[str, Any] = own | {"id": str(ordinal if id is None else id)} | ({"time": written} if time else {})
     told = {name: value for name, value in properties.items() if taken.get(name) != value}
     geometry: Any = feature.get("geometry")
+    shaped = is_geometry(geometry)
+    shape = (("geom", text),) if shaped and (text := geometry_text(geometry)) else ()
     return Event(
         id=taken["id"],
         type=own["type"],
@@ -60,8 +62,8 @@ def _event(feature: dict[str, Any], properties: dict[str, Any], where: Mark, ord
         subject=own.get("subject"),
         time=time,
         # The geometry alone says where a feature is, whatever its properties are named.
-        place=place_of_geometry(geometry, where) if is_geometry(geometry) else None,
-        attributes=tuple(attributes_of(told, taken, where)),
+        place=place_of_geometry(geometry, where) if shaped else None,
+        attributes=(*shape, *attributes_of(told, taken, where)),
         payload=orjson.dumps(feature),
     )
 

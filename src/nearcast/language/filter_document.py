@@ -1,6 +1,6 @@
-"""Filters within documents: CQL2 text, or a tree of any, all, not, unless, whose leaves are CQL2 text.
+"""Filters within documents: CQL2 text or JSON, or a tree of any, all, not, unless, whose leaves are CQL2.
 
-A leaf `{when: TEXT, relevance: R}` gives its atoms a relevance, one number for all of them or a list. `unless` is the
+A leaf `{when: CQL2, relevance: R}` gives its atoms a relevance, one number for all of them or a list. `unless` is the
 thesis' plain negation, which CQL2 text cannot say.
 """
 
@@ -83,8 +83,10 @@ def _weighted(node: Node, levels: int, reader: Reader, depth: int) -> Weighted |
     if isinstance(node.value, str):
         return _leaf(node, None, levels, reader)
     if not isinstance(node.value, dict):
-        reader.fault("a filter: CQL2 text, or a mapping with any, all, not, unless or when", node)
+        reader.fault("a filter: CQL2 text, or a mapping with op, any, all, not, unless or when", node)
         return None
+    if "op" in node.value:
+        return _leaf(node, None, levels, reader)
     if "when" in node.value:
         fields = reader.fields(node, ("when",), ("relevance",), "a leaf")
         return _leaf(fields["when"], fields.get("relevance"), levels, reader) if "when" in fields else None
@@ -118,11 +120,15 @@ def _branch(word: str, node: Node, levels: int, reader: Reader, depth: int) -> W
 
 
 def _leaf(node: Node, relevance: Node | None, levels: int, reader: Reader) -> Weighted | None:
-    text = reader.text(node, "a filter")
-    if text is None:
+    text = None if isinstance(node.value, dict) else reader.text(node, "a filter")
+    if text is None and not isinstance(node.value, dict):
         return None
     try:
-        filter = cql2.parse(text, node.where, node.locate or (lambda offset: node.where))
+        filter = (
+            cql2.parse_node(node)
+            if text is None
+            else cql2.parse(text, node.where, node.locate or (lambda offset: node.where))
+        )
     except DefinitionError as error:
         reader.take(error)
         return None

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import orjson
+
 from nearcast.errors import Fault, Mark
 from nearcast.model.place import Place
 
@@ -69,6 +71,11 @@ def is_geometry(value: object) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
         return False
     return value["type"] in GEOMETRIES and ("coordinates" in value or "geometries" in value)
+
+
+def geometry_text(geometry: Mapping[str, Any]) -> str | None:
+    """A GeoJSON geometry as the text that an attribute holds; None for a point, which is told by the place alone."""
+    return None if geometry["type"] == "Point" else orjson.dumps(geometry).decode()
 
 
 def place_of_geometry(geometry: Mapping[str, Any], where: Mark) -> Place | None:

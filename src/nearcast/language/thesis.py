@@ -29,7 +29,7 @@ from nearcast.model.filter import (
     atoms,
 )
 from nearcast.model.subscription import ANY_SUBSCRIPTION, Roles
-from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, narrowed
 
 OPERATORS = {
     "": Operator.EQ,
@@ -291,4 +291,4 @@ def value_of(text: str, where: Mark) -> Value:
     exact = isinstance(value, int) and INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM
     if not (exact or (isinstance(value, float) and math.isfinite(value))):
         raise Fault("a number within 64 bits", text, where)
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53 else value
+    return narrowed(value)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.model.event import Event
@@ -49,9 +50,12 @@ EVENTS = pa.schema(
     ]
 )
 
-_VALUES = ("integer", "double", "text", "boolean", "time")
+VALUE_FIELDS = ("integer", "double", "text", "boolean", "time")
+"""The fields of `ATTRIBUTE` that hold values, `text` before the `time` that it may have beside it."""
 
 ROLE_LEVEL = pa.struct([("role", pa.string()), ("task", pa.string()), ("level", pa.int8())])
+
+OTHER = pa.struct([("subscription", pa.string()), ("level", pa.int8())])
 
 DELIVERIES = pa.schema(
     [
@@ -60,11 +64,14 @@ DELIVERIES = pa.schema(
         ("subscription", pa.string()),
         ("level", pa.int8()),
         ("by_role", pa.list_(ROLE_LEVEL)),
+        ("others", pa.list_(OTHER)),
     ]
 )
 """One row per (position of the event, client). `level` is the level as of the event's position; `by_role`, where a
 subscription takes its relevance from roles, the level the event would have under every role and task that selects it,
-so that a change of role is a look-up for what still waits (SEMANTICS §3). Null where no role matters."""
+so that a change of role is a look-up for what still waits (SEMANTICS §3). Null where no role matters. `others` are the
+client's other subscriptions that selected the event, most urgent first: one of them takes over what still waits when
+`subscription` ends. Null where there are none."""
 
 OUTCOMES = pa.schema(
     [
@@ -120,7 +127,7 @@ def to_table(events: Iterable[Event]) -> pa.Table:
 def _attributes(events: list[Event]) -> pa.ListArray:
     """All attributes as one list column: each kind of value is gathered apart and put where it belongs at the end."""
     names: list[str] = []
-    found: dict[str, tuple[list[int], list[Value]]] = {kind: ([], []) for kind in _VALUES}
+    found: dict[str, tuple[list[int], list[Value]]] = {kind: ([], []) for kind in VALUE_FIELDS}
     for event in events:
         for name, value in event.attributes:
             for kind, typed in _typed(value):
@@ -128,7 +135,7 @@ def _attributes(events: list[Event]) -> pa.ListArray:
                 found[kind][1].append(typed)
             names.append(name)
     columns = [pa.array(names, pa.string())]
-    columns += [_scattered(*found[kind], len(names), ATTRIBUTE.field(kind).type) for kind in _VALUES]
+    columns += [_scattered(*found[kind], len(names), ATTRIBUTE.field(kind).type) for kind in VALUE_FIELDS]
     offsets = np.cumsum([0, *(len(event.attributes) for event in events)])
     entries = pa.StructArray.from_arrays(columns, fields=list(ATTRIBUTE))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), entries).cast(EVENTS.field("attributes").type)
@@ -136,6 +143,7 @@ def _attributes(events: list[Event]) -> pa.ListArray:
 
 def _typed(value: Value) -> Iterator[tuple[str, Value]]:
     """The fields of `ATTRIBUTE` that a value sets."""
+    # Before the integers: in Python a bool is one.
     if isinstance(value, bool):
         yield "boolean", value
     elif isinstance(value, int):
@@ -153,6 +161,7 @@ def _typed(value: Value) -> Iterator[tuple[str, Value]]:
 
 def _scattered(rows: list[int], values: list[Value], count: int, kind: pa.DataType) -> pa.Array:
     """An array with these values in these rows, null elsewhere."""
+    # An index for every row and one `take`: no list of Python values with a None in every other row.
     which = np.full(count, -1, np.int64)
     which[rows] = np.arange(len(rows))
     return pa.array(values, kind).take(pa.array(which, mask=which < 0))
@@ -161,6 +170,21 @@ def _scattered(rows: list[int], values: list[Value], count: int, kind: pa.DataTy
 def to_events(table: pa.Table) -> list[Event]:
     """The events of a table of `EVENTS`: the inverse of `to_table`."""
     return [_event(row) for row in table.to_pylist()]
+
+
+def entries_of(table: pa.Table) -> tuple[pa.StructArray, npt.NDArray[np.int64]]:
+    """All attributes of a table of `EVENTS` one after the other, and of each its event's number in the table."""
+    lists = table.column("attributes").combine_chunks()
+    # Of a table with no chunk, or with too much for one, there are chunks still.
+    if isinstance(lists, pa.ChunkedArray):
+        lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
+    return lists.flatten(), np.repeat(np.arange(len(lists)), lists.value_lengths().fill_null(0).to_numpy())
+
+
+def places_of(table: pa.Table) -> list[Place | None]:
+    """Where each event of a table of `EVENTS` is."""
+    columns = (table.column(name).to_pylist() for name in ("coordinates", "x", "y", "z"))
+    return [None if kind is None else Place(kind, x, y, z) for kind, x, y, z in zip(*columns, strict=True)]
 
 
 def _event(row: dict[str, Any]) -> Event:
@@ -181,4 +205,5 @@ def _event(row: dict[str, Any]) -> Event:
 
 
 def _value(attribute: dict[str, Any]) -> Value:
-    return next(attribute[kind] for kind in _VALUES if attribute[kind] is not None)
+    # Text stands before time: of a text that names a moment the text is what was published.
+    return next(attribute[kind] for kind in VALUE_FIELDS if attribute[kind] is not None)

@@ -12,6 +12,9 @@ from nearcast.model.values import Value
 CONTROL_PREFIX = "nearcast."
 """Events whose type begins so change the system itself; nobody can subscribe to them."""
 
+OWN = ("id", "type", "source", "subject", "time")
+"""The fields of an event that are attributes by their names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -45,7 +48,7 @@ class Event:
 
     def values(self, name: str) -> Iterator[Value]:
         """Every value of the attribute `name`, in document order; data named as a field counts where that is absent."""
-        own = getattr(self, name) if name in ("id", "type", "source", "subject", "time") else None
+        own = getattr(self, name) if name in OWN else None
         if own is not None:
             yield own
             return

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nearcast.errors import Mark
+from nearcast.model.expression import Call
 from nearcast.model.place import Place
 from nearcast.model.values import Kind, Value, kind_of
 
@@ -71,22 +72,30 @@ Literals = Value | tuple[Value, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """(name, operator, value): one comparison of an attribute or a location term.
+    """(name, operator, value): one comparison of an attribute, a location term or what is computed.
 
+    Whatever is more than one attribute beside literals is a `Call` that is to be TRUE: `(call, =, True)`.
     `value` is one literal; a tuple for IN; (low, high) for BETWEEN, both inclusive; the pattern (`%`, `_`, backslash
     escapes) for LIKE; None for IS NULL. `where` is where it was written and does not count for equality; `kinds` are
     the kinds of its literals and do, for Python holds 1 and True to be equal.
     """
 
-    name: str | Distance | Count
+    name: str | Distance | Count | Call
     operator: Operator
     value: Literals
     where: Mark | None = field(default=None, compare=False, repr=False)
     kinds: tuple[Kind, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        literals = self.value if isinstance(self.value, tuple) else () if self.value is None else (self.value,)
-        object.__setattr__(self, "kinds", tuple(kind_of(literal) for literal in literals))
+        # A frozen value lets its fields be set in no other way.
+        object.__setattr__(self, "kinds", tuple(kind_of(literal) for literal in self.literals))
+
+    @property
+    def literals(self) -> tuple[Value, ...]:
+        """Every literal of `value`."""
+        if isinstance(self.value, tuple):
+            return self.value
+        return () if self.value is None else (self.value,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ def matrix_fault(matrix: Sequence[Sequence[int]], levels: int) -> Fault | None:
         wrong = [value for value in row if not WITHHELD <= value < levels]
         if wrong:
             return Fault(f"priorities from -1 to {levels - 1}", f"{wrong[0]} in row {c}")
+        # Withheld counts as the longest wait.
         waits = [levels if value == WITHHELD else value for value in row]
         if waits != sorted(waits, reverse=True):
             return Fault("rows that never get less urgent as the relevance rises", f"{list(row)} in row {c}")

@@ -67,6 +67,7 @@ class Settings:
 
     levels: int = 3
     space: ContextSpace = field(default_factory=ContextSpace)
+    # What `delay_matrix(3)` gives.
     matrix: Matrix = ((2, 1, 0), (1, 0, 0), (0, 0, 0))
     roles: Roles = field(default_factory=Roles)
     channels: tuple[Channel, ...] = ()

@@ -11,16 +11,36 @@ Kind = Literal["number", "text", "boolean", "time"]
 
 INTEGER_MINIMUM, INTEGER_MAXIMUM = -(2**63), 2**63 - 1
 
+EXACT = 2**53
+"""Doubles hold every integer up to here."""
+
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)?")
 
 
 def kind_of(value: Value) -> Kind:
     """The kind within which `value` compares: integers and doubles are one kind, every other type its own."""
+    # Before the numbers: in Python a bool is an integer.
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, (int, float)):
         return "number"
     return "text" if isinstance(value, str) else "time"
+
+
+def is_exact(value: object) -> bool:
+    """Whether a value is a number that a double holds without loss."""
+    # By exact type: in Python a bool is an integer.
+    return type(value) is float or (type(value) is int and -EXACT <= value <= EXACT)
+
+
+def narrowed(value: int | float) -> int | float:
+    """The integer that a double up to `EXACT` is, if it is one: 150.0 and 150 are then one literal."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) <= EXACT else value
+
+
+def time_text(moment: datetime) -> str:
+    """A moment as RFC 3339 text in UTC, with as many digits as it has: `time_of` inverts it."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def time_of(text: str) -> datetime | None:
@@ -29,12 +49,14 @@ def time_of(text: str) -> datetime | None:
     JSON has no timestamps: where a text is compared with a timestamp, the text counts as the moment it names. One
     without a zone is taken as UTC, as data sets that have only one zone write it.
     """
+    # The length first: this is asked of every text, and hardly one is a moment.
     found = _DATE_TIME.fullmatch(text) if 19 <= len(text) <= 35 else None
     if not found:
         return None
     try:
         moment = datetime.fromisoformat(_to_microseconds(text.upper()))
         return (moment if found[2] else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    # Of the right form, but a 30th of February; or a moment that in UTC lies beyond the year 9999.
     except (ValueError, OverflowError):
         return None
 

@@ -46,7 +46,7 @@ def replay(
     for through, events in zip(cuts[1:], _stretches(journal, cuts), strict=True):
         blocks = partial(ranges, spark, known.position, through, parts)
         for batch in known.advance(events, changes):
-            yield batch, decided(batch, blocks, journal.path, folder, by_role=False, spread=spread)
+            yield batch, decided(batch, blocks, journal.path, folder, alternatives=False, spread=spread)
         known.position = through
 
 
@@ -56,6 +56,7 @@ def _stretches(journal: SqliteJournal, cuts: Sequence[int]) -> Iterator[pa.Table
         reading: deque[Future[pa.Table]] = deque()
         for after, through in pairwise(cuts):
             reading.append(thread.submit(journal.read, "events", after, through - after))
+            # One stretch ahead and no more: each is in memory as a whole.
             if len(reading) > 1:
                 yield reading.popleft().result()
         while reading:

@@ -49,6 +49,7 @@ def _of_machine() -> Iterator[Path]:
 def _version(java: Path) -> int:
     """The major version of a Java; 0 if it does not run."""
     try:
+        # Java prints its version to standard error.
         said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=30).stderr
     except (OSError, subprocess.SubprocessError):
         return 0
@@ -76,6 +77,7 @@ def _launcher(java: Path) -> Path:
         fresh = launcher.with_name(f"java.{os.getpid()}")
         fresh.write_text(LAUNCHER.format(java=java))
         fresh.chmod(0o755)
+        # Renamed when it is whole: several processes may make it at once.
         fresh.replace(launcher)
     return home
 
@@ -88,4 +90,9 @@ def _cache() -> Path:
     except OSError:
         base = Path(tempfile.gettempdir(), f"nearcast-{os.getuid()}")
         base.mkdir(mode=0o700, exist_ok=True)
+        # Others may write there too, and what lies in this folder is run.
+        if base.is_symlink() or base.stat().st_uid != os.getuid():
+            raise SetupError(
+                f"expected {base} to be this user's own folder, got another's; remove it, or set XDG_CACHE_HOME"
+            ) from None
     return base

@@ -40,19 +40,23 @@ class Follower:
             stretch = min(STRETCH, position - self.known.position)
             for _ in self.known.advance(self._journal.read("events", self.known.position, stretch), changes):
                 pass
+            # They were reported when this stretch was decided.
             self.known.refusals.clear()
 
     def advance(self, events: pa.Table, through: int) -> Iterator[Batch]:
         """The batches of these events, without what is known already; control events refused become dead letters."""
         after = self.known.position
+        # A batch that came again, as after a restart it may.
         if through <= after:
             return
         if len(events):
             first = int(events.column("position")[0].as_py())
             self.catch_up(first - 1)
+            # Positions of events have no gaps, so what is known already is so many rows.
             events = events.slice(max(0, after - first + 1))
         yield from self.known.advance(events, changes)
         self.known.position = max(self.known.position, through)
+        # Before the deliveries are written: who dies in between reports it twice, but never not at all.
         self._report()
         if self.known.position - self._saved >= SNAPSHOT_EVERY:
             self.save()

@@ -12,6 +12,7 @@ import logging
 import shutil
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,16 @@ from nearcast.pipeline.state import ready_file
 
 log = logging.getLogger("nearcast.pipeline")
 
+JAVA = {
+    # By default Java lets garbage gather to several times of what it holds before it looks; this collector keeps the
+    # heap in proportion to what is alive, and on a heap so small its pauses are milliseconds.
+    "spark.driver.defaultJavaOptions": "-XX:+UseSerialGC -XX:InitialHeapSize=128m",
+}
+
+RENEWED_AFTER = 250_000
+"""Batches after which the query is begun anew. With asynchronous tracking of progress Spark 4.3 keeps some 200 bytes of
+every batch for ever (its entry in the map of watermarks is removed by synchronous tracking only)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -45,6 +56,7 @@ class Config:
     metrics_port: int | None = None
     spread: int = SPREAD
     asynchronous: bool = True
+    renewed_after: int = RENEWED_AFTER
 
 
 class Decider:
@@ -54,6 +66,7 @@ class Decider:
         self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"))
         self._journal, self._config, self._metrics = journal, config, metrics
         self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
+        self.batches = 0
         # What a pipeline that was killed had laid out for its workers.
         shutil.rmtree(config.folder / "batches", ignore_errors=True)
 
@@ -61,6 +74,7 @@ class Decider:
         """Decides one batch of the query."""
         with self._metrics.failures.count_exceptions():
             self._decide(rows)
+        self.batches += 1
 
     def _decide(self, rows: DataFrame) -> None:
         began, refused = time.perf_counter(), self.follower.refused
@@ -69,6 +83,7 @@ class Decider:
         if table is None:
             table = self._journal.read("events", found.after, found.through - found.after)
         collected = time.perf_counter()
+        # So that a batch that nobody gets has a schema too.
         tables = [DELIVERIES.empty_table()]
         blocks = partial(ranges, self._spark, found.after, found.through, self._parts)
         path, folder, spread = self._journal.path, self._config.folder / "batches", self._config.spread
@@ -78,6 +93,7 @@ class Decider:
             self._metrics.batches.labels(where).inc()
         judged = time.perf_counter()
         deliveries = pa.concat_tables(tables)
+        # Also where nobody gets anything: by the end of the log everybody knows how far is decided.
         self._journal.cover("deliveries", deliveries, found.through)
         self._metrics.refused.inc(self.follower.refused - refused)
         self._count(found.through, found.through - found.after, len(deliveries))
@@ -101,18 +117,28 @@ def run(config: Config) -> None:
     config.folder.mkdir(parents=True, exist_ok=True)
     ready_file(config.folder).unlink(missing_ok=True)
     journal = SqliteJournal(config.journal)
-    spark = session(config.master)
+    spark = session(config.master, **JAVA)
     decider = Decider(spark, journal, config, metrics)
+    asked: list[int] = []
+    # After the start of Spark, which sets a handler of its own for SIGINT.
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, lambda number, _frame: asked.append(number))
+    while not asked:
+        _query(spark, decider, config, asked)
+    ready_file(config.folder).unlink(missing_ok=True)
+    # When no batch is under way any more: then the next start has nothing to fold.
+    decider.follower.save()
+    spark.stop()
+
+
+def _query(spark: SparkSession, decider: Decider, config: Config, asked: Sequence[int]) -> None:
+    """Runs one query behind what is decided, until somebody asks for the end or it has run through many batches."""
+    # The log of deliveries says where to go on. Spark keeps a checkpoint too, but a new one with every start.
     after = decider.follower.known.position
     running = start(spark, config.journal, decider, after=after, asynchronous=config.asynchronous)
     ready_file(config.folder).touch()
-    log.info("ready position=%d", decider.follower.known.position)
-    asked: list[int] = []
-    for sign in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(sign, lambda number, _frame: asked.append(number))
-    while not asked and not running.wait(1):
+    log.info("ready position=%d", after)
+    through = decider.batches + config.renewed_after
+    while not asked and decider.batches < through and not running.wait(1):
         pass
-    ready_file(config.folder).unlink(missing_ok=True)
     running.stop()
-    decider.follower.save()
-    spark.stop()

@@ -30,41 +30,43 @@ def decided(
     blocks: Callable[[], DataFrame],
     journal: str,
     folder: Path,
-    by_role: bool = True,
+    alternatives: bool = True,
     spread: int = SPREAD,
 ) -> pa.Table:
     """The DELIVERIES of a batch by position, then client. `blocks` gives its ranges of positions, if it is large.
 
     `journal` is the path of its journal, `folder` one for what executors need; they see both.
     """
+    # An empty batch has no first and last position to be spread between.
     if len(batch.events) < spread or not len(batch.events):
-        return decide(batch, batch.events, by_role)
-    return _spread(batch, blocks(), journal, folder, by_role)
+        return decide(batch, batch.events, alternatives)
+    return _spread(batch, blocks(), journal, folder, alternatives)
 
 
-def _spread(batch: Batch, blocks: DataFrame, journal: str, folder: Path, by_role: bool) -> pa.Table:
+def _spread(batch: Batch, blocks: DataFrame, journal: str, folder: Path, alternatives: bool) -> pa.Table:
     """Decides where events are read. What deciding takes is one file, which every worker reads once.
 
     Ranges go there and blocks of deliveries come back: rows that Spark's Java sees one by one cost more than deciding.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    _, name = mkstemp(prefix="batch-", suffix=".pickle", dir=folder)
-    path = Path(name)
-    path.write_bytes(pickle.dumps(batch.without_events(), protocol=5))
+    descriptor, name = mkstemp(prefix="batch-", suffix=".pickle", dir=folder)
+    with open(descriptor, "wb") as file:
+        pickle.dump(batch.without_events(), file, protocol=5)
     positions = batch.events.column("position")
     first, last = positions[0].as_py(), positions[-1].as_py()
 
     def here(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Decides what is here, a part of the batch."""
         for table in opened(parts, journal):
+            # Nobody decides by payloads, and they are most of the bytes.
             world = _world(table.drop_columns("payload"), first, last)
-            if len(deliveries := decide(_read(name), world, by_role)):
+            if len(deliveries := decide(_read(name), world, alternatives)):
                 yield _block(deliveries)
 
     try:
         found = blocks.mapInArrow(here, BLOCK_ROWS).toArrow()
     finally:
-        path.unlink()
+        Path(name).unlink()
     return _deliveries(found)
 
 
@@ -81,6 +83,7 @@ def _block(deliveries: pa.Table) -> pa.RecordBatch:
 
 def _deliveries(blocks: pa.Table) -> pa.Table:
     """Blocks of deliveries, in any order, as one table."""
+    # Tasks end in any order; the log of deliveries ascends.
     ordered = blocks.sort_by("after").column("block")
     return pa.concat_tables(
         [DELIVERIES.empty_table(), *(pa.ipc.open_stream(block.as_buffer()).read_all() for block in ordered)]

@@ -47,6 +47,7 @@ class Running:
                     self._park()
                 self._on_batch(batch, number)
             except Exception as error:
+                # Cut off by `stop`: that is no failure of the batch.
                 if self._stopping.is_set() and not self.query.isActive:
                     raise InterruptedError(INTERRUPTION) from None
                 self._failure = error
@@ -71,11 +72,13 @@ class Running:
     def stop(self) -> None:
         """Ends the query after the batch under way, which is cut off if it takes long; none is decided afterwards."""
         self._stopping.set()
+        # Where nothing is to be read Spark calls `decide` no more; the source now gives it one batch without rows.
         self._halt.touch()
         end = time.monotonic() + PATIENCE
         while self.query.isActive and time.monotonic() < end and not self._parked.wait(0.1):
             pass
         self.query.stop()
+        # A batch that was cut off may still be at work here; its journal must not be closed meanwhile.
         with self._busy:
             pass
 
@@ -98,6 +101,7 @@ def start(
     Not `asynchronous`: Spark tracks its progress as it does by default, before and after every batch.
     """
     spark.dataSource.register(JournalSource)
+    # In the folder that is removed when this process ends: who wants to keep a checkpoint names one.
     folder = Path(tempfile.mkdtemp(prefix="query-", dir=scratch()))
     running = Running(on_batch, folder / "halt")
     stream = spark.readStream.format(JournalSource.name()).options(

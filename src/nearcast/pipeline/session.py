@@ -102,6 +102,7 @@ def scratch() -> Path:
         if _abandoned(left):
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    # The descriptor is never closed: the folder is held until this process ends, in whichever way.
     _hold(folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -128,6 +128,7 @@ class StreamReader(SimpleDataSourceStreamReader):
                 "it belongs to another journal: remove the checkpoint"
             )
         through = min(end, after + self.limit)
+        # An offset that differs makes one batch, and one is enough.
         if through == after and "halted" not in start and self.halt and os.path.exists(self.halt):
             return iter([_no_rows(self.blocks)]), {"position": after, "halted": 1}
         return self._between(after, through), {"position": through}
@@ -170,6 +171,7 @@ def collect(batch: DataFrame) -> Batch:
 
 def ranges(spark: SparkSession, after: int, through: int, partitions: int) -> DataFrame:
     """A stretch of the log as blocks without events, shared evenly among so many tasks, which open them themselves."""
+    # A multiple of the partitions: else some tasks would have one piece more than others, and all wait for them.
     pieces = -(-max(1, -(-(through - after) // PIECE)) // partitions) * partitions
     step = max(1, -(-(through - after) // pieces))
     starts = spark.range(after, through, step, partitions)
@@ -182,6 +184,7 @@ def ranges(spark: SparkSession, after: int, through: int, partitions: int) -> Da
 
 def opened(blocks: Iterator[pa.RecordBatch], journal: str) -> Iterator[pa.Table]:
     """The events of blocks, inside an executor: a table of `EVENTS` per block, each a stretch of positions."""
+    # Opened here: workers are forked from one another, and SQLite forbids to carry a connection over a fork.
     with closing(SqliteJournal(journal)) as log:
         for row in (row for part in blocks for row in part.to_pylist()):
             after, through, block = row["after"], row["through"], row["block"]

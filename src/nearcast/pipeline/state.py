@@ -7,6 +7,7 @@ a folder, renamed into place when it is whole.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -17,8 +18,11 @@ import pyarrow.feather as feather
 
 from nearcast.decision.known import Known
 from nearcast.decision.registry import Registry
+from nearcast.errors import NearcastError
 from nearcast.language.control import changes, to_event
 from nearcast.model.columns import to_events, to_table
+
+log = logging.getLogger("nearcast.pipeline")
 
 KEPT = 2
 """Snapshots that stay: the newest, and one before it in case a batch is asked for again."""
@@ -34,6 +38,7 @@ def save(known: Known, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{known.position:020d}"
     if not target.exists():
+        # Left by a process that was killed while it wrote; a folder has one pipeline at a time.
         for left in folder.glob("unfinished-*"):
             shutil.rmtree(left, ignore_errors=True)
         unfinished = folder / f"unfinished-{os.getpid()}"
@@ -48,11 +53,21 @@ def save(known: Known, folder: Path) -> Path:
 
 def load(folder: Path, at_most: int) -> Known:
     """What was known at the newest snapshot that is not after this position; nothing, as of 0, if there is none."""
+    # Names are padded with zeros, so they sort as their positions do.
     for snapshot in sorted(_snapshots(folder), reverse=True):
         if int(snapshot.name) <= at_most:
-            registry = _registry(feather.read_table(str(snapshot / "registry.arrow")))
-            return Known(registry, feather.read_table(str(snapshot / "repository.arrow")), int(snapshot.name))
+            try:
+                return _known(snapshot)
+            except (pa.ArrowException, OSError, NearcastError) as error:
+                # After a loss of power a file may be empty. Out of the way, for `save` takes what is there for good.
+                log.warning("snapshot left out path=%s error=%r; the journal is read instead", snapshot, error)
+                shutil.rmtree(snapshot, ignore_errors=True)
     return Known()
+
+
+def _known(snapshot: Path) -> Known:
+    registry = _registry(feather.read_table(str(snapshot / "registry.arrow")))
+    return Known(registry, feather.read_table(str(snapshot / "repository.arrow")), int(snapshot.name))
 
 
 def _snapshots(folder: Path) -> Iterator[Path]:

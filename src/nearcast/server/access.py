@@ -40,6 +40,7 @@ def tokens_from(text: str) -> tuple[Token, ...]:
 
 def _token(word: str, number: int) -> Token:
     name, _, rest = word.partition(":")
+    # From the right: a secret may have colons in it, rights have none.
     secret, _, rights = rest.rpartition(":")
     given = [part for part in rights.split(",") if part]
     kinds = frozenset(part.partition("=")[0] for part in given)

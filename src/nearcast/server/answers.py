@@ -68,6 +68,7 @@ def install(app: FastAPI) -> None:
     answer(EventError, "event", 400)
     answer(RequestValidationError, "document", 422)
     answer(UnknownContent, "content type", 415)
+    # The rest of the body may be on its way still: nobody could tell it from the next request.
     answer(TooLarge, "size", 413, {"Connection": "close"})
     answer(Unknown, "unknown", 404)
     answer(Full, "busy", 503, {"Retry-After": "1"})

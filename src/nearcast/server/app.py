@@ -40,6 +40,7 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         """Runs the service while the application runs."""
         opened = journal or SqliteJournal(config.journal)
+        # A journal that was given may be one in memory, which a file beside it would outlive.
         settled = None if journal else config.journal.with_name(config.journal.name + "-settled")
         app.state.service = service = Service(config, opened, settled)
         await service.start()
@@ -77,6 +78,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Closes the clients' connections with a code, then everything else."""
         service: Service | None = getattr(self.config.app.state, "service", None)  # type: ignore[union-attr]
+        # There is none where the start failed.
         if service:
             await service.close_connections()
         await super().shutdown(sockets)
@@ -103,6 +105,7 @@ def server_of(config: ServerConfig, journal: Journal | None = None) -> Server:
             app,
             log_config=None,
             access_log=False,
+            # With "auto" an error at the start would count as an application that has none.
             lifespan="on",
             ws_max_size=config.limits.message_bytes,
             ws_per_message_deflate=False,
@@ -117,6 +120,7 @@ def listen(config: ServerConfig) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
+        # Else a restart would find the port taken by connections of its predecessor that are not quite gone.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
         # Whoever connects from now on waits a moment instead of being refused.

@@ -53,6 +53,7 @@ class Blocks(Generic[T]):
 
     def put(self, items: Sequence[T]) -> asyncio.Future[list[int]]:
         """Queues items; the future has their positions once they are durable. Raises Full."""
+        # A first batch goes in whatever its size: there would never be room for it.
         if self.pending and self.pending + len(items) > self.room:
             raise Full
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
@@ -68,8 +69,10 @@ class Blocks(Generic[T]):
             if not self._queue and self._closing:
                 return
             if not self._closing:
+                # Whatever comes meanwhile shares the commit.
                 await asyncio.sleep(self.seconds)
             await self._write(self._next())
+            # While it closes the event stays set: the loop has to come round to its end.
             if not self._queue and not self._closing:
                 self._some.clear()
 
@@ -91,9 +94,11 @@ class Blocks(Generic[T]):
             for _, future in parts:
                 if not future.done():
                     future.set_exception(error)
+                    # Looked at once, so that asyncio does not complain where nobody waits for it.
                     future.exception()
             return
         finally:
+            # Not before: what is being written is in memory still.
             self.pending -= len(items)
         start = 0
         for part, future in parts:
@@ -111,6 +116,7 @@ class Blocks(Generic[T]):
             except JournalError as error:
                 self.failing = True
                 log.error("journal append failed log=%s rows=%d error=%r", self.log, len(items), str(error))
+                # Once it closes, trying on would keep the server from ending.
                 if not self.persistent or self._closing:
                     raise
                 await asyncio.sleep(RETRY_SECONDS)

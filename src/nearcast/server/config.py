@@ -27,7 +27,7 @@ class Limits:
     outcome_seconds: float = 0.02
     waiting: int = 100_000
     """Deliveries kept for one client; beyond it the least urgent, oldest first, end as "overflowed"."""
-    cache_bytes: int = 64 * MEBIBYTE
+    cache_bytes: int = 32 * MEBIBYTE
     """Payloads kept in memory for all clients together; the others are read from the journal when sent."""
     reading_seconds: float = 5.0
     """A reading that changes no class is written to the journal at most so often per client."""

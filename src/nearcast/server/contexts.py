@@ -19,6 +19,7 @@ from nearcast.model.changes import ClientChange
 from nearcast.model.event import Event
 from nearcast.model.subscription import Settings
 from nearcast.server import clock
+from nearcast.server.blocks import Full
 from nearcast.server.config import Limits
 from nearcast.server.controls import MEASURED, SAID, checked_changes, control_event
 from nearcast.server.desk import Desk
@@ -31,6 +32,9 @@ BANDWIDTH = "bandwidth"
 MEASURED_SECONDS = 10.0
 """A measured bandwidth changes a client's class at most so often: near a bound it must not flap."""
 
+AGAIN_SECONDS = 1.0
+"""Until the journal is asked again to take what it did not take."""
+
 
 @dataclass
 class Unwritten:
@@ -38,6 +42,7 @@ class Unwritten:
 
     data: dict[str, Any] = field(default_factory=dict)
     due: float = 0.0
+    source: str = SAID
 
 
 class Contexts:
@@ -57,6 +62,7 @@ class Contexts:
         changes = [change for change in checked_changes(event, settings) if isinstance(change, ClientChange)]
         if any(change.client != client for change in changes):
             raise DefinitionError(Fault(f"what client {client} says of itself", "of another", Mark("message")))
+        # Before the changes take effect: compared with what was known until now.
         urgent = any(_urgent(session, change, settings) for change in changes)
         for change in changes:
             self.desk.apply(change)
@@ -67,26 +73,42 @@ class Contexts:
     def _write(self, client: str, data: dict[str, Any], urgent: bool, source: str) -> None:
         now = clock.now()
         kept = self._unwritten.setdefault(client, Unwritten())
-        kept.data = {**kept.data, **data, "readings": {**kept.data.get("readings", {}), **data.get("readings", {})}}
+        kept.data, kept.source = _merged(kept.data, data), source
         interval = self.limits.place_seconds if "position" in data else self.limits.reading_seconds
         due = self._written.get(client, 0.0) + interval
+        # The earlier of the two: a place must not wait as long as readings do.
         kept.due = min(kept.due or due, due)
         if urgent or kept.due <= now:
-            self._publish(client, source)
+            self._publish(client)
 
-    def _publish(self, client: str, source: str = SAID) -> None:
+    def _publish(self, client: str) -> None:
         kept = self._unwritten.pop(client)
         self._written[client] = clock.now()
+        # `readings` are empty where none were said.
         data = {name: value for name, value in kept.data.items() if value}
-        written = self.publish([control_event("nearcast.client", {"client": client, **data}, source)])
-        written.add_done_callback(lambda future: self._after(client, kept, future))
+        try:
+            written = self.publish([control_event("nearcast.client", {"client": client, **data}, kept.source)])
+        except Full:
+            self._again(client, kept)
+        else:
+            written.add_done_callback(lambda future: self._after(client, kept, future))
 
     def _after(self, client: str, kept: Unwritten, written: asyncio.Future[list[int]]) -> None:
-        """What the journal did not take is tried again later, below what was said since."""
-        if written.cancelled() or written.exception() is None:
-            return
-        newer = self._unwritten.get(client, Unwritten()).data
-        self._unwritten[client] = Unwritten({**kept.data, **newer}, clock.now() + 1.0)
+        """What the journal did not take is tried again."""
+        if not written.cancelled() and written.exception() is not None:
+            self._again(client, kept)
+
+    def _again(self, client: str, kept: Unwritten) -> None:
+        """Tries again later, below what was said since; not if the client was removed: it would be declared anew."""
+        if client in self.desk.registry.clients:
+            newer = self._unwritten.get(client, Unwritten(source=kept.source))
+            due = clock.now() + AGAIN_SECONDS
+            self._unwritten[client] = Unwritten(_merged(kept.data, newer.data), due, newer.source)
+
+    def forget(self, client: str) -> None:
+        """A client was removed: what it said and is not written yet would declare it anew."""
+        for kept in (self._unwritten, self._written, self._measured):
+            kept.pop(client, None)
 
     def flush(self, all_of_it: bool = False) -> None:
         """Writes what is due."""
@@ -110,11 +132,17 @@ class Contexts:
         if measured is None or module is None or now - self._measured.get(client.id, 0.0) < MEASURED_SECONDS:
             return
         present = measured if session.stated is None else min(measured, session.stated)
+        # Within a class no priority changes: the journal is spared it.
         if awareness_class(module, present) == awareness_class(module, client.readings.get(BANDWIDTH)):
             return
         self._measured[client.id] = now
         log.info("bandwidth measured client=%s kbit_per_second=%.1f", client.id, present)
         self.say(session, {"readings": {BANDWIDTH: round(present, 1)}}, MEASURED)
+
+
+def _merged(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
+    """What was said, then more; of readings each keeps its newest value."""
+    return {**older, **newer, "readings": {**older.get("readings", {}), **newer.get("readings", {})}}
 
 
 def _urgent(session: Session, change: ClientChange, settings: Settings) -> bool:

@@ -13,6 +13,7 @@ from nearcast.language.cloudevents import read_event
 from nearcast.model.changes import Change
 from nearcast.model.event import Event
 from nearcast.model.subscription import Settings
+from nearcast.model.values import time_text
 from nearcast.server import clock
 
 MANAGED, SAID, MEASURED = "nearcast/server/managed", "nearcast/server/said", "nearcast/server/measured"
@@ -27,7 +28,7 @@ def control_event(type_: str, data: Mapping[str, Any], source: str) -> Event:
         "id": uuid.uuid4().hex,
         "type": type_,
         "source": source,
-        "time": accepted.isoformat().replace("+00:00", "Z"),
+        "time": time_text(accepted),
         "data": data,
     }
     return read_event(document, Mark("request"), accepted=accepted)

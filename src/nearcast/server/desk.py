@@ -8,10 +8,11 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from nearcast.decision.pace import Pace
 from nearcast.decision.registry import Registry
-from nearcast.decision.replication import Delivery, Settled, Waiting
+from nearcast.decision.replication import Delivery, PriorityOf, Settled, Waiting
 from nearcast.model.changes import (
     Change,
     ClientChange,
@@ -28,6 +29,7 @@ from nearcast.server.outcomes import Outcome
 from nearcast.server.payloads import Sendable
 from nearcast.server.reader import Decided
 from nearcast.server.sessions import TAKEN_OVER, Connection, Session
+from nearcast.server.tenures import Tenures
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,7 @@ class Desk:
     def __init__(self, outcomes: Blocks[Outcome], metrics: Metrics, waiting_limit: int) -> None:
         self.outcomes, self.metrics, self.waiting_limit = outcomes, metrics, waiting_limit
         self.registry = Registry()
+        self.tenures = Tenures()
         self.sessions: dict[str, Session] = {}
         self.past: Counter[str] = Counter()
         """What sessions that are no more had queued and settled; together with the others it balances."""
@@ -50,6 +53,7 @@ class Desk:
 
     def apply(self, change: Change) -> None:
         """Folds a change into the registry and lets it take effect on what waits."""
+        # Both before the change: afterwards nobody knows how it was.
         outlooks = self._outlooks(change)
         removed = self._subscription_before(change)
         self.registry.apply(change)
@@ -105,7 +109,7 @@ class Desk:
         for client in set(before.clients) - set(after.clients if after else ()):
             session = self.sessions.get(client)
             if session:
-                self.settle(session, session.waiting.unsubscribe(before.id, clock.now()))
+                self._end(session, before.id, clock.now())
 
     def deliver(self, decided: Iterable[Decided]) -> None:
         """Queues deliveries, those to clients that nobody knows any more end at once."""
@@ -115,6 +119,7 @@ class Desk:
             session = self.session(row.client)
             look_up = look_ups.get(row.client)
             if look_up is None:
+                # Once for each client: nothing changes while a batch is queued.
                 look_up = look_ups[row.client] = session.priority_of(self.registry.settings)
             delivery = self._delivery(row, now)
             self._queue(session, delivery, look_up(delivery), now)
@@ -122,31 +127,49 @@ class Desk:
     def _delivery(self, row: Decided, now: float) -> Delivery:
         subscription = self.registry.subscriptions.get(row.subscription)
         event = row.event or Sendable(row.position, b"null", "", now)
-        lives = subscription.time_to_live if subscription else None
+        accepted = event.accepted or now
         return Delivery(
             position=row.position,
             subscription=row.subscription,
             entity=event.entity,
             level=row.level,
             by_role=row.by_role,
+            others=row.others,
             size=len(event.payload),
-            accepted=event.accepted or now,
+            accepted=accepted,
             queued=now,
-            expires=None if lives is None else (event.accepted or now) + lives,
+            expires=_expires(subscription, accepted),
             conflate=subscription is not None and subscription.conflate,
         )
 
     def _queue(self, session: Session, delivery: Delivery, priority: int, now: float) -> None:
+        # Counted once, though it were handed over again.
         if delivery.position <= session.waiting.last:
             return
         self.metrics.of(priority).deliveries.inc()
         ended = session.waiting.insert(delivery, priority, now)
-        subscription = self.registry.subscriptions.get(delivery.subscription)
-        if subscription is None or session.client.id not in subscription.clients:
-            ended += session.waiting.unsubscribe(delivery.subscription, now)
+        # Queued first and ended then, so that it has an outcome as every delivery has.
+        if not self.tenures.holds(delivery.subscription, session.client.id, delivery.position):
+            self._end(session, delivery.subscription, now)
         if ended:
             self.settle(session, ended)
         session.wake()
+
+    def _end(self, session: Session, subscription: str, now: float) -> None:
+        """What waits for a subscription of the client ends, unless another one of it selected the event too."""
+        take_over = partial(self._take_over, session, session.priority_of(self.registry.settings))
+        self.settle(session, session.waiting.unsubscribe(subscription, now, take_over))
+
+    def _take_over(self, session: Session, priority_of: PriorityOf, delivery: Delivery) -> int | None:
+        for number, (name, level) in enumerate(delivery.others, 1):
+            if self.tenures.holds(name, session.client.id, delivery.position):
+                delivery.subscription, delivery.level, delivery.by_role = name, level, None
+                delivery.others = delivery.others[number:]
+                delivery.expires = _expires(self.registry.subscriptions.get(name), delivery.accepted)
+                # It came out of turn: it neither replaces nor is replaced by what waits there.
+                delivery.conflate = False
+                return priority_of(delivery)
+        return None
 
     def advance(self, events: int, deliveries: int) -> None:
         """The journal is read through these positions: wakes who waits for it."""
@@ -160,6 +183,7 @@ class Desk:
         """Returns once every event up to the position has taken effect here."""
         if position > self.events_through:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            # The id decides between equal positions: futures do not compare.
             heapq.heappush(self._reached, (position, id(future), future))
             await future
 
@@ -187,17 +211,27 @@ class Desk:
                 session.stated = session.pace.stated = readings["bandwidth"]
                 session.wake()
 
+    def forget_bandwidth(self, client: str) -> None:
+        """A client was removed: its pace has no cap."""
+        self.stated.pop(client, None)
+        if client in self.sessions:
+            session = self.sessions[client]
+            session.stated = session.pace.stated = None
+
     async def connect(self, client: str, connection: Connection, kind: str) -> Session:
         """Gives the session to a connection; the one that had it is told and closed."""
         session = self.session(client)
+        # Without a wait in between: at no moment has a session two connections.
         old, session.connection = session.connection, connection
         session.connections += 1
         session.notices.clear()
+        # Of the old connection; who does not hear that an acknowledgement is settled repeats it.
         session.confirmed.clear()
         self.metrics.connections.labels(kind).inc()
         if session.connections > 1:
             self.metrics.reconnections.inc()
         self._begin(session)
+        # At last, for closing may take its time, and the new connection is served already.
         if old:
             log.info("session taken over client=%s", client)
             await old.close(TAKEN_OVER, "another connection took over this session")
@@ -207,6 +241,7 @@ class Desk:
         now = clock.now()
         ended = session.waiting.take_back(session.priority_of(self.registry.settings), now)
         self.settle(session, ended)
+        # What was measured is true of the link before.
         session.pace = Pace(session.stated)
         session.tell(
             {
@@ -234,6 +269,7 @@ class Desk:
         for position in positions:
             session.pace.acknowledged(position, now)
         settled = session.waiting.acknowledge(positions, now)
+        # Also where nothing was outstanding: an acknowledgement that is repeated has to be confirmed too.
         written = self.settle(session, settled)
         written.add_done_callback(lambda future: self._confirm(session, positions, future))
         session.wake()
@@ -280,6 +316,12 @@ class Desk:
     def oldest(self) -> int | None:
         """The first delivery that is outstanding in some session; None if none is."""
         return min((position for session in self.sessions.values() for position in _outstanding(session)), default=None)
+
+
+def _expires(subscription: Subscription | None, accepted: float) -> float | None:
+    """When an event accepted then has lived its time, seconds since 1970; None: it lives on."""
+    lives = subscription.time_to_live if subscription else None
+    return None if lives is None else accepted + lives
 
 
 def _outstanding(session: Session) -> Iterator[int]:

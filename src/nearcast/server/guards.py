@@ -34,11 +34,20 @@ def admit(connection: HTTPConnection, right: Right, client: str | None = None) -
 
 def _refuse_other_sites(connection: HTTPConnection) -> None:
     """Without tokens, a page of another site, or a name that resolves to this machine, must not reach the server."""
-    host = urlsplit("//" + connection.headers.get("host", "localhost")).hostname or ""
-    origin = connection.headers.get("origin")
-    source = urlsplit(origin).hostname or "" if origin else "localhost"
+    named, origin = connection.headers.get("host", "localhost"), connection.headers.get("origin")
+    host = _host(f"//{named}")
+    # What sends no Origin is no page of another site.
+    source = _host(origin) if origin else "localhost"
     if not loopback(host) or not loopback(source):
-        raise AccessError(f"expected a request from and to this machine, got origin {origin}, host {host}; use tokens")
+        raise AccessError(f"expected a request from and to this machine, got origin {origin}, host {named}; use tokens")
+
+
+def _host(url: str) -> str:
+    """The host that a URL names; "" where it names none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 Presented = Annotated[HTTPAuthorizationCredentials | None, Depends(_scheme)]

@@ -19,7 +19,7 @@ from nearcast.language.definitions import (
     subscription_data,
     subscription_document,
 )
-from nearcast.model.changes import Change, ClientRemoval, SubscriptionChange, SubscriptionRemoval
+from nearcast.model.changes import Change, ClientRemoval, SettingsChange, SubscriptionChange, SubscriptionRemoval
 from nearcast.server import clock
 from nearcast.server.answers import Unknown
 from nearcast.server.controls import MANAGED, checked_changes, control_event
@@ -129,8 +129,9 @@ async def put_settings(document: SettingsDocument, token: Manager, service: Here
     """Replaces the settings; what is not given has its default."""
     event = control_event("nearcast.settings", document.model_dump(exclude_none=True), MANAGED)
     [change] = checked_changes(event, service.desk.registry.settings)
+    assert isinstance(change, SettingsChange)
     position = await write(service, change, dry)
-    return Written(position=position, document=await settings(token, service))
+    return Written(position=position, document=settings_data(change.settings))
 
 
 async def write(service: Service, change: Change, dry: bool = False) -> int:

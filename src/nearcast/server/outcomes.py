@@ -131,6 +131,7 @@ class Watermark:
         temporary = self.path.with_name(self.path.name + ".new")
         kept = {"journal": self.journal, "deliveries": mark.deliveries, "outcomes": mark.outcomes}
         temporary.write_text(json.dumps(kept))
+        # As a whole: a server that dies meanwhile leaves the mark before.
         os.replace(temporary, self.path)
 
 

@@ -46,6 +46,7 @@ class Payloads:
                 if event.position not in self._kept:
                     self._bytes += len(event.payload) + OVERHEAD
                 self._kept[event.position] = event
+            # The newest stays, however large it is: it is about to be sent.
             while self._bytes > self.limit and len(self._kept) > 1:
                 self._bytes -= len(self._kept.popitem(last=False)[1].payload) + OVERHEAD
 
@@ -66,6 +67,7 @@ class Payloads:
                 missing.append(position)
         while missing:
             first = missing[0]
+            # Neighbours are read together: the journal decompresses a whole block for each of them.
             near = {position for position in missing if position < first + SPAN}
             read = self.journal.read("events", first - 1, max(near) - first + 1)
             some = [event for event in sendables(read) if event.position in near]

@@ -62,6 +62,7 @@ async def publish(request: Request, token: Publisher, service: Annotated[Service
         for (index, _), position in zip(taken, written, strict=True):
             positions[index] = position
         service.metrics.published.inc(len(taken))
+    # Last: where there was no room the publisher comes again, and its letters would be there twice.
     _bury(came, faults, service)
     answer = {"positions": positions, "faults": [{"index": index, **fault_json(fault)} for index, fault in faults]}
     if came and not taken:

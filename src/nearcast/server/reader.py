@@ -37,6 +37,7 @@ class Decided:
     subscription: str
     level: int
     by_role: RoleLevels | None
+    others: tuple[tuple[str, int], ...]
     event: Sendable | None
 
 
@@ -79,9 +80,10 @@ class Reader:
         while not self._stopped.is_set():
             try:
                 news = self.read()
-            except JournalError as error:
+            except Exception as error:
+                # Whatever it was: without this thread the server would deliver nothing and look healthy.
                 self.failing = True
-                log.error("journal read failed error=%r", str(error))
+                log.error("journal read failed error=%r", error, exc_info=not isinstance(error, JournalError))
                 self._stopped.wait(RETRY_SECONDS)
                 continue
             self.failing = False
@@ -103,6 +105,8 @@ class Reader:
             return None
         controls = self._read_events(events_end)
         decided = self._read_deliveries(deliveries_end)
+        # Only now, when nothing can fail any more: what was read of one log comes again if the other cannot be read.
+        self.events, self.deliveries = max(self.events, events_end), max(self.deliveries, deliveries_end)
         return News(controls, decided, self.events, self.deliveries)
 
     def _read_events(self, end: int) -> list[Event]:
@@ -110,15 +114,14 @@ class Reader:
             return []
         rows = self.journal.read("events", self.events, end - self.events)
         self.payloads.keep(rows)
-        self.events = end
         return controls_of(rows)
 
     def _read_deliveries(self, end: int) -> list[Decided]:
         if end <= self.deliveries:
             return []
         rows = self.journal.read("deliveries", self.deliveries, end - self.deliveries)
+        # A position may be delivered to nobody or to thousands: the next step aims at as many rows as fit one turn.
         self._step = min(EVENTS, max(1, (end - self.deliveries) * DELIVERIES // max(len(rows), 1)))
-        self.deliveries = end
         return joined(rows, self.payloads)
 
 
@@ -132,13 +135,9 @@ def joined(deliveries: pa.Table, payloads: Payloads) -> list[Decided]:
     columns: dict[str, list[Any]] = {name: deliveries.column(name).to_pylist() for name in deliveries.column_names}
     events = payloads.load(columns["position"])
     return [
-        Decided(position, client, subscription, level, _by_role(by_role), events.get(position))
-        for position, client, subscription, level, by_role in zip(
-            columns["position"],
-            columns["client"],
-            columns["subscription"],
-            columns["level"],
-            columns["by_role"],
+        Decided(position, client, subscription, level, _by_role(by_role), _others(others), events.get(position))
+        for position, client, subscription, level, by_role, others in zip(
+            *(columns[name] for name in ("position", "client", "subscription", "level", "by_role", "others")),
             strict=True,
         )
     ]
@@ -148,3 +147,7 @@ def _by_role(rows: list[dict[str, str | int]] | None) -> RoleLevels | None:
     if rows is None:
         return None
     return {(str(row["role"] or ""), str(row["task"] or "")): int(row["level"]) for row in rows}
+
+
+def _others(rows: list[dict[str, Any]] | None) -> tuple[tuple[str, int], ...]:
+    return tuple((row["subscription"], row["level"]) for row in rows or ())

@@ -12,7 +12,7 @@ from pathlib import Path
 from nearcast.decision.registry import Registry
 from nearcast.errors import DefinitionError
 from nearcast.journal.seam import Journal
-from nearcast.model.changes import ClientChange
+from nearcast.model.changes import ClientChange, ClientRemoval
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.server import clock
@@ -76,6 +76,7 @@ class Service:
         """Takes up what the journal says: the registry as of its end, then what is not settled; then follows it."""
         desk = self.desk
         self._writers = [self._begin(blocks.run()) for blocks in (self.events, self.outcomes, self.dead_letters)]
+        # Before the events are read: then those that they were decided from are in the fold.
         deliveries = await asyncio.to_thread(self.journal.end, "deliveries")
         events = await asyncio.to_thread(self._fold, desk.registry)
         watermark = Watermark(self._settled, await asyncio.to_thread(identity, self.journal))
@@ -109,6 +110,7 @@ class Service:
         try:
             for change in checked_changes(event, registry.settings):
                 registry.apply(change)
+                self.desk.tenures.note(change, event.position)
                 self._note_bandwidth(event, change)
         except DefinitionError as error:
             self.metrics.errors.labels("control").inc()
@@ -117,10 +119,14 @@ class Service:
     def _note_bandwidth(self, event: Event, change: object) -> None:
         if isinstance(change, ClientChange) and event.source != MEASURED:
             self.desk.state_bandwidth(change.client, change.readings)
+        elif isinstance(change, ClientRemoval):
+            # Who is declared anew under this name is not held to what the other one stated.
+            self.desk.forget_bandwidth(change.client)
 
     def _take(self, news: News) -> None:
         """Hands over what the reader read, in the reader's thread; holds it back until it is taken."""
         future = asyncio.run_coroutine_threadsafe(self._taken(news), self._loop)
+        # It looks up now and then: a loop that ends may never run what it was given.
         while not future.done() and not self.stopping:
             try:
                 future.result(0.2)
@@ -137,6 +143,7 @@ class Service:
         except Exception:
             self.metrics.errors.labels("reader").inc()
             log.exception("news not taken events=%d deliveries=%d", news.events_through, news.deliveries_through)
+        # Even after an error: who waits for a position must not wait for ever.
         self.desk.advance(news.events_through, news.deliveries_through)
         while self.outcomes.pending > PENDING_OUTCOMES and not self.stopping:
             await asyncio.sleep(0.05)
@@ -150,8 +157,12 @@ class Service:
             log.warning("control event skipped position=%d error=%r", event.position, str(error))
             return
         for change in changes:
+            # First: what waits may be taken over by those who are in their subscriptions still.
+            self.desk.tenures.note(change, event.position)
             self.desk.apply(change)
             self._note_bandwidth(event, change)
+            if isinstance(change, ClientRemoval):
+                self.contexts.forget(change.client)
             later = self.contexts.unwritten(change.client) if isinstance(change, ClientChange) else None
             if later:
                 self.desk.apply(later)
@@ -180,6 +191,7 @@ class Service:
                     watermark = Watermark(self._settled, await asyncio.to_thread(identity, self.journal))
                 end = await asyncio.to_thread(self.journal.end, "outcomes")
                 through, oldest = self.desk.deliveries_through, self.desk.oldest()
+                # Done when all before it are: what had left the queues when `oldest` was asked is durable then.
                 await self.outcomes.put([])
                 await asyncio.to_thread(watermark.advance, through, end, oldest)
             except Exception:
@@ -206,6 +218,7 @@ class Service:
         await self.close_connections()
         for task in self._tasks:
             task.cancel()
+        # Before the writers are closed: it is among the last that they write.
         self.contexts.flush(all_of_it=True)
         for blocks in (self.events, self.outcomes, self.dead_letters):
             blocks.close()

@@ -29,6 +29,9 @@ TAKEN_OVER, GOING_AWAY, NORMAL = 4409, 1012, 1000
 AHEAD = 256
 """Payloads that are read from the journal at once when one is missing in memory."""
 
+NOTICES = 1_000
+"""Messages kept for a client that does not read: of pongs and faults, which it provokes itself, the oldest give way."""
+
 
 class Connection(ABC):
     """A way to one client: a WebSocket or a stream of server-sent events."""
@@ -57,7 +60,7 @@ class Session:
     stated: float | None = None
     """The bandwidth that the client stated, in kbit/s: a cap of the pace."""
     connections: int = 0
-    notices: deque[dict[str, Any]] = field(default_factory=deque)
+    notices: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=NOTICES))
     confirmed: list[int] = field(default_factory=list)
     """Positions whose acknowledgements are durable, which the client is to be told."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -111,6 +114,7 @@ class Pump:
         """Raises `Gone` when the client is."""
         session = self.session
         while session.connection is self.connection:
+            # Before it looks: what comes while it looks wakes it again.
             session.woken.clear()
             await self._send_notices()
             now = clock.now()
@@ -136,6 +140,7 @@ class Pump:
         expiry = self.session.waiting.next_expiry()
         until = [] if delay is None else [delay]
         if expiry is not None:
+            # Never 0: an expiry that is due already would make this loop spin.
             until.append(max(expiry - now, 0.001))
         try:
             async with asyncio.timeout(min(until, default=None)):
@@ -149,6 +154,7 @@ class Pump:
             await self._load(delivery)
             return
         session, now = self.session, clock.now()
+        # In flight before it is on the wire: the acknowledgement may arrive while `send` still waits.
         session.waiting.send(delivery, now)
         session.pace.sent(delivery.position, delivery.size, now, session.waiting.next() is not None)
         self.sent(delivery)

@@ -38,6 +38,7 @@ router = APIRouter(tags=["receive"])
 
 NO_TOKEN, NO_RIGHT, NO_CLIENT = 4401, 4403, 4404
 MOST_POSITIONS = 10_000
+REASON_BYTES = 123
 
 
 class Socket(Connection):
@@ -64,6 +65,7 @@ class Socket(Connection):
 async def stream(socket: WebSocket, id: str) -> None:
     """The session of a client over a WebSocket; it takes over from any other connection of this client."""
     service = service_of(socket)
+    # Also who is refused is let in first: before that a browser is told no code and no reason.
     await socket.accept()
     refusal = _refusal(socket, service, id)
     if refusal:
@@ -91,14 +93,19 @@ def _refusal(socket: WebSocket, service: Service, id: str) -> tuple[int, str] | 
     try:
         admit(socket, "receive", id)
     except RightError as error:
-        return NO_RIGHT, str(error)[:120]
+        return NO_RIGHT, _fitting(str(error))
     except AccessError as error:
-        return NO_TOKEN, str(error)[:120]
+        return NO_TOKEN, _fitting(str(error))
     if service.stopping:
         return GOING_AWAY, "the server is going away; come back"
     if not service.desk.known(id):
-        return NO_CLIENT, f"expected a known client, got {id[:40]}; declare it with PUT /clients"
+        return NO_CLIENT, _fitting(f"expected a known client, got {id[:40]}; declare it with PUT /clients")
     return None
+
+
+def _fitting(reason: str) -> str:
+    """As much of a reason as fits a close frame (RFC 6455 §5.5): bytes, so a name in another script counts more."""
+    return reason.encode()[:REASON_BYTES].decode(errors="ignore")
 
 
 async def _pump(session: Session, connection: Connection, service: Service) -> None:
@@ -126,6 +133,7 @@ async def _listen(socket: WebSocket, session: Session, connection: Connection, s
             text = await socket.receive_text()
         except (WebSocketDisconnect, RuntimeError, KeyError):
             return
+        # Taken over: what the old connection still says counts no more.
         if session.connection is not connection:
             return
         hear(text, session, service)
@@ -182,6 +190,7 @@ class EventStream(Connection):
     """Server-sent events: what is sent is taken from `parts` by the response."""
 
     def __init__(self) -> None:
+        # Few: what is in here can no more be overtaken by something more urgent.
         self.parts: asyncio.Queue[str | None] = asyncio.Queue(maxsize=16)
         self.closed = False
 
@@ -198,6 +207,7 @@ class EventStream(Connection):
         if not self.closed:
             self.closed = True
             last = orjson.dumps({"code": code, "reason": reason}).decode()
+            # Room for the last word; what is dropped is not acknowledged, so it comes again.
             while self.parts.full():
                 self.parts.get_nowait()
             self.parts.put_nowait(None if code == NORMAL else f"event: close\ndata: {last}\n\n")
@@ -213,6 +223,7 @@ async def events(id: str, token: Receiver, service: Annotated[Service, Depends(s
     return StreamingResponse(
         _event_stream(session, connection, service),
         media_type="text/event-stream",
+        # A proxy that gathers what passes, as nginx does, would hold deliveries back.
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
@@ -250,6 +261,7 @@ async def messages(
     fault = hear(body, session, service)
     if fault:
         raise DefinitionError(fault)
+    # Answered once the acknowledgements are durable, for there is no connection to say so later.
     await service.outcomes.put([])
     return JSONResponse({"waiting": len(session.waiting.waiting), "in_flight": len(session.waiting.in_flight)})
 
@@ -261,6 +273,7 @@ async def waiting(
     """What waits for a client, most urgent first, at most `limit` of it; −1 is withheld. For people who look."""
     _check_known(service, id)
     session = service.desk.session(id)
+    # By the remainder −1, withheld, comes last.
     ordered = sorted(session.waiting.waiting.values(), key=lambda one: (one.priority % 1_000, one.turn))
     return {
         "client": id,

@@ -30,6 +30,7 @@ async def health(response: Response, service: Here) -> dict[str, Any]:
 async def metrics(token: Manager, service: Here) -> Response:
     """The metrics in Prometheus' text format."""
     waiting = waiting_by_priority(service)
+    # A priority at which nothing waits any more would keep its last count.
     service.metrics.waiting.clear()
     for priority, count in waiting.items():
         service.metrics.waiting.labels(priority).set(count)

@@ -112,6 +112,7 @@ def _ignitions(chance: random.Random) -> list[Fire]:
         ("Powerline Track", "river", "grass fire", 165, Point(8, 4)),
     )
     return [
+        # The one that is lit at 0 burns from the beginning, whatever the seed.
         Fire(name, sector, category, lit and lit + chance.randint(-4, 4), at.moved(chance.uniform(0, 360), 0.5))
         for name, sector, category, lit, at in planned
     ]

@@ -1,0 +1,173 @@
+"""From syntax to expressions: literals, attributes, arithmetic and functions, each checked for its types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nearcast.decision.instants import Interval, as_interval
+from nearcast.errors import Fault
+from nearcast.language import cql2_geometry
+from nearcast.language.cql2_types import EXAMPLES, FUNCTIONS, OTHERS, Type, type_of
+from nearcast.language.reading import closest
+from nearcast.language.syntax import Syntax
+from nearcast.model.arithmetic import calculate
+from nearcast.model.expression import (
+    ARITHMETIC,
+    COMPARISONS,
+    PREVIOUS,
+    Array,
+    Box,
+    Call,
+    Constant,
+    Expression,
+    Property,
+    Shape,
+    day_of,
+)
+from nearcast.model.values import narrowed, time_of
+
+SUPPORTED = f"there are {', '.join(sorted((*FUNCTIONS, *OTHERS)))}"
+CONDITIONS = frozenset({*COMPARISONS, "IN", "BETWEEN", "LIKE", "IS NULL", "AND", "OR", "NOT"})
+_TIMESTAMP = "TIMESTAMP('2020-01-31T12:00:00Z')"
+
+
+def fault(expected: str, syntax: Syntax, advice: str = "") -> Fault:
+    """The fault that a node is not what is expected."""
+    return Fault(expected, syntax.came, syntax.where, advice)
+
+
+class Expressions:
+    """Gives expressions their meaning; `inner`: they are about other events than the one being matched.
+
+    `condition` gives a condition within an expression its meaning.
+    """
+
+    def __init__(self, inner: bool, condition: Callable[[Syntax], Expression]) -> None:
+        self._inner = inner
+        self._condition = condition
+
+    def expression(self, syntax: Syntax) -> Expression:
+        """The expression that is meant. Raises `Fault`."""
+        match syntax.kind:
+            case "property":
+                return Property(str(syntax.value))
+            case "number" | "text" | "boolean":
+                return Constant(syntax.value)  # type: ignore[arg-type]
+            case "list":
+                return Array(tuple(self.expression(part) for part in syntax.parts))
+            case "geometry":
+                return _geometry(syntax)
+            case "null":
+                raise fault("a literal", syntax, "absence is asked for with IS NULL")
+        return self._call(syntax)
+
+    def _call(self, syntax: Syntax) -> Expression:
+        function = str(syntax.value)
+        if function in CONDITIONS:
+            return self._condition(syntax)
+        if function in ARITHMETIC:
+            return self._arithmetic(syntax)
+        if function in ("DATE", "TIMESTAMP"):
+            return self._instant(syntax)
+        if function == "INTERVAL":
+            return self._interval(syntax)
+        if function == "USER":
+            return Call("USER", (Constant(self.user(syntax)),))
+        if function in FUNCTIONS:
+            return self._function(syntax)
+        raise _unknown(syntax)
+
+    def arguments(self, syntax: Syntax, sizes: tuple[int, ...], form: str) -> tuple[Syntax, ...]:
+        """The arguments of a call that must have so many."""
+        if len(syntax.parts) not in sizes:
+            count = len(syntax.parts)
+            raise fault(form, syntax, f"it was given {count or 'no'} argument{'' if count == 1 else 's'}")
+        return syntax.parts
+
+    def number(self, syntax: Syntax) -> int | float | None:
+        """The number that an expression of literals is; None for any other."""
+        found = self.expression(syntax)
+        value = found.value if isinstance(found, Constant) else None
+        return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+    def user(self, syntax: Syntax) -> str:
+        """The client's id in `user('id')`."""
+        (name,) = self.arguments(syntax, (1,), "user('name')")
+        if name.kind != "text":
+            raise fault("a client's id in single quotes", name)
+        return str(name.value)
+
+    def _function(self, syntax: Syntax) -> Expression:
+        signature = FUNCTIONS[str(syntax.value)]
+        parts = self.arguments(syntax, (len(signature.takes),), signature.form)
+        if self._inner and syntax.value in PREVIOUS:
+            raise fault("conditions about one event", syntax, "the conditions of uform(…) know no previous event")
+        found = tuple(self._argument(part, takes) for part, takes in zip(parts, signature.takes, strict=True))
+        return Call(str(syntax.value), found)
+
+    def _argument(self, syntax: Syntax, takes: tuple[Type, ...]) -> Expression:
+        if takes == ("property",):
+            if syntax.kind != "property":
+                raise fault(EXAMPLES["property"], syntax)
+            return Property(str(syntax.value))
+        if syntax.calls("UFORM", "DISTANCE", "COUNT"):
+            raise fault(" or ".join(EXAMPLES[one] for one in takes), syntax)
+        found = self.expression(syntax)
+        # Parentheses around one value group it; where an array is expected they make one.
+        if takes == ("array",) and syntax.grouped and not isinstance(found, (Array, Property)):
+            return Array((found,))
+        own = type_of(found)
+        if own != "any" and own not in takes:
+            raise fault(" or ".join(EXAMPLES[one] for one in takes), syntax)
+        return found
+
+    def _arithmetic(self, syntax: Syntax) -> Expression:
+        a, b = (self._argument(part, ("number",)) for part in syntax.parts)
+        if isinstance(a, Constant) and isinstance(b, Constant):
+            # Computed once for all events; what has no result stays, and is never known.
+            result = calculate(str(syntax.value), a.value, b.value)  # type: ignore[arg-type]
+            if result is not None:
+                return Constant(narrowed(result))
+        return Call(str(syntax.value), (a, b))
+
+    def _instant(self, syntax: Syntax) -> Constant:
+        form = "DATE('2020-01-31')" if syntax.value == "DATE" else _TIMESTAMP
+        (part,) = self.arguments(syntax, (1,), form)
+        written = str(part.value) if part.kind == "text" else ""
+        found = day_of(written) if syntax.value == "DATE" else time_of(written)
+        if found is None:
+            what = "a day" if syntax.value == "DATE" else "a date and time with a zone"
+            raise fault(f"{what} in single quotes", part, f"for example: {form}")
+        return Constant(found)
+
+    def _interval(self, syntax: Syntax) -> Call:
+        ends = self.arguments(syntax, (2,), "INTERVAL(start, end)")
+        start, end = (self._end(part) for part in ends)
+        match start, end:
+            case Constant(first), Constant(last) if as_interval(Interval(first, last)) is None:  # type: ignore[arg-type]
+                raise fault("an interval that ends after it starts", ends[1])
+        return Call("INTERVAL", (start, end))
+
+    def _end(self, syntax: Syntax) -> Expression:
+        if syntax.kind == "text":
+            written = str(syntax.value)
+            found = None if written == ".." else day_of(written) or time_of(written)
+            if found is None and written != "..":
+                raise fault("a day, a date and time, or '..'", syntax, "for example: INTERVAL('2020-01-31', '..')")
+            return Constant(found)
+        return self._argument(syntax, ("instant",))
+
+
+def _geometry(syntax: Syntax) -> Shape | Box:
+    try:
+        return cql2_geometry.literal(syntax.value)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise Fault("a geometry", str(error), syntax.where) from None
+
+
+def _unknown(syntax: Syntax) -> Fault:
+    name = str(syntax.value)
+    if name in OTHERS:
+        where = "in a comparison, as in distance(…) <= 150" if name in ("DISTANCE", "COUNT") else "in a location term"
+        return fault(f"{name.lower()} {where}", syntax)
+    return fault("a function there is", syntax, closest(name, (*FUNCTIONS, *OTHERS)) or SUPPORTED)

@@ -1,0 +1,238 @@
+"""CQL2 JSON (OGC 21-065r2, 8.3): read into syntax, every node with its place, and written from filters."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Any
+
+import orjson
+import shapely
+
+from nearcast.errors import DefinitionError, Fault, Mark
+from nearcast.language.nodes import Node, from_data, from_yaml
+from nearcast.language.syntax import MAX_HEIGHT, Syntax
+from nearcast.model.expression import Array, Box, Call, Constant, Expression, Property, Shape
+from nearcast.model.filter import (
+    And,
+    Atom,
+    Count,
+    Distance,
+    Entities,
+    Filter,
+    Located,
+    Not,
+    Operator,
+    Or,
+    PlainNot,
+    User,
+)
+from nearcast.model.place import Place
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, narrowed, time_text
+
+_READ = {"isNull": "IS NULL"}
+_WRITTEN = {
+    "IS NULL": "isNull",
+    "T_FINISHEDBY": "t_finishedBy",
+    "T_METBY": "t_metBy",
+    "T_OVERLAPPEDBY": "t_overlappedBy",
+    "T_STARTEDBY": "t_startedBy",
+    "A_CONTAINEDBY": "a_containedBy",
+}
+"""Names that are not just the text's in lower case."""
+
+_KEYS = "op and args, property, date, timestamp, interval, bbox, or a GeoJSON geometry"
+
+
+def read_json(text: str, where: Mark) -> Syntax:
+    """The syntax of a CQL2 JSON text. Raises `Fault`."""
+    try:
+        return read_node(from_yaml(text, where.file))
+    except DefinitionError as error:
+        # YAML knows all of JSON but some escapes; those who use them get places no finer than the text's.
+        try:
+            return read_node(from_data(orjson.loads(text), where))
+        except orjson.JSONDecodeError:
+            raise error.faults[0] from None
+        except DefinitionError as other:
+            raise other.faults[0] from None
+
+
+def read_node(node: Node, height: int = 1) -> Syntax:
+    """The syntax of a node of CQL2 JSON. Raises `Fault`."""
+    value = node.value
+    if height > 2 * MAX_HEIGHT:
+        raise Fault(f"a filter at most {2 * MAX_HEIGHT} deep", "a deeper one", node.where)
+    if isinstance(value, dict):
+        return _object(node, value, height)
+    if isinstance(value, list):
+        parts = tuple(read_node(item, height + 1) for item in value)
+        return Syntax("list", None, node.where, "a list" if parts else "an empty list", parts)
+    if value is None:
+        return Syntax("null", None, node.where, "null")
+    if isinstance(value, bool):
+        return Syntax("boolean", value, node.where, str(value).lower())
+    if isinstance(value, str):
+        return Syntax("text", value, node.where, repr(value)[:80])
+    return Syntax("number", _exact(value, node), node.where, str(value)[:80])
+
+
+def _exact(value: int | float, node: Node) -> int | float:
+    # As in text: 150.0 and 150 are one atom.
+    value = narrowed(value)
+    if value != value or value in (float("inf"), float("-inf")):
+        raise Fault("a finite number", str(value), node.where)
+    if isinstance(value, int) and not INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM:
+        advice = "integers reach from -2^63 to 2^63 - 1"
+        raise Fault("a number within 64 bits", str(value)[:80], node.where, advice)
+    return value
+
+
+def _object(node: Node, value: dict[str, Node], height: int) -> Syntax:
+    if "op" in value:
+        return _call(node, value, height)
+    if "property" in value:
+        name = _text(value["property"], "the name of an attribute")
+        return Syntax("property", name, node.where, f"the attribute {name}")
+    for word in ("date", "timestamp"):
+        if word in value:
+            return Syntax("call", word.upper(), node.where, f"a {word}", (read_node(value[word], height + 1),))
+    if "interval" in value:
+        ends = tuple(read_node(item, height + 1) for item in _items(value["interval"], "interval"))
+        return Syntax("call", "INTERVAL", node.where, "an interval", ends)
+    if "bbox" in value and "type" not in value:
+        bounds = [read_node(item).value for item in _items(value["bbox"], "bbox")]
+        if len(bounds) not in (4, 6):
+            raise Fault("bbox, 4 or 6 numbers", f"{len(bounds)}", node.where)
+        return Syntax("geometry", {"bbox": bounds}, node.where, "a geometry")
+    if "type" in value:
+        return Syntax("geometry", node.plain(), node.where, "a geometry")
+    raise Fault(f"CQL2 JSON: {_KEYS}", ", ".join(value)[:80] or "an empty object", node.where)
+
+
+def _call(node: Node, value: dict[str, Node], height: int) -> Syntax:
+    written = _text(value["op"], "op, the name of an operator or function")
+    if "args" not in value:
+        raise Fault("args, a list", "none", node.where)
+    name = _READ.get(written, written.upper())
+    args = value["args"]
+    listed = _items(args, "args")
+    # JSON has a list within the arguments, text has parentheses: the syntax has neither.
+    if name == "IN" and len(listed) == 2:
+        listed = [listed[0], *_items(listed[1], "the values of in")]
+    parts = tuple(read_node(item, height + 1) for item in listed)
+    least, most = _SIZES.get(name, (0, len(parts)))
+    if not least <= len(parts) <= most:
+        raise Fault(f"{least} arguments of {written}", str(len(parts)), args.where)
+    named = "a condition with" if name in _SIZES else "the function"
+    return Syntax("call", name, node.where, f"{named} {written}", parts)
+
+
+_MANY = 1_000_000
+_SIZES = {
+    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "LIKE", "+", "-", "*", "/", "%", "^", "DIV"), (2, 2)),
+    **dict.fromkeys(("AND", "OR", "IN"), (2, _MANY)),
+    **dict.fromkeys(("NOT", "IS NULL"), (1, 1)),
+    "BETWEEN": (3, 3),
+}
+"""How many arguments operators have at least and at most, an IN's value and list taken as one."""
+
+
+def _text(node: Node, expected: str) -> str:
+    if not isinstance(node.value, str) or not node.value:
+        raise Fault(expected, str(node), node.where)
+    return node.value
+
+
+def _items(node: Node, what: str) -> list[Node]:
+    if not isinstance(node.value, list):
+        raise Fault(f"{what}, a list", str(node), node.where)
+    return node.value
+
+
+def write_json(filter: Filter) -> Any:
+    """The CQL2 JSON of a filter, JSON-able. `parse_node` inverts it, but for the thesis' negation, written as `not`."""
+    if isinstance(filter, Atom):
+        return _atom(filter)
+    if isinstance(filter, (Not, PlainNot)):
+        return _op("not", [write_json(filter.child)])
+    assert isinstance(filter, (And, Or))
+    children = [write_json(child) for child in filter.children]
+    return children[0] if len(children) == 1 else _op("or" if isinstance(filter, Or) else "and", children)
+
+
+def _op(name: str, args: list[Any]) -> dict[str, Any]:
+    return {"op": name, "args": args}
+
+
+def _atom(atom: Atom) -> Any:
+    if isinstance(atom.name, Call):
+        return expression_data(atom.name)
+    subject = {"property": atom.name} if isinstance(atom.name, str) else _measure(atom.name)
+    if atom.operator is Operator.IS_NULL or atom.value is None:
+        return _op("isNull", [subject])
+    if isinstance(atom.value, tuple):
+        values = [_value(value) for value in atom.value]
+        return _op("in", [subject, values]) if atom.operator is Operator.IN else _op("between", [subject, *values])
+    return _op(atom.operator.value.lower(), [subject, _value(atom.value)])
+
+
+def _value(value: Value | date | None) -> Any:
+    if isinstance(value, datetime):
+        return {"timestamp": time_text(value)}
+    return {"date": value.isoformat()} if isinstance(value, date) else value
+
+
+def _measure(term: Distance | Count) -> Any:
+    if isinstance(term, Distance):
+        return _op("distance", [_located(term.a), _located(term.b)])
+    rest = [] if term.around is None or term.within is None else [_located(term.around), term.within]
+    return _op("count", [_located(term.of), *rest])
+
+
+def _located(located: Located) -> Any:
+    match located:
+        case User(name):
+            return _op("user", [name])
+        case Entities(conditions):
+            return _op("uform", [] if conditions is None else [write_json(conditions)])
+        case Place():
+            heights = () if located.z is None else (located.z,)
+            return {"type": "Point", "coordinates": [located.x, located.y, *heights]}
+    return {"property": "this"}
+
+
+def expression_data(expression: Expression) -> Any:
+    """The CQL2 JSON of an expression."""
+    match expression:
+        case Property(name):
+            return {"property": name}
+        case Constant(value):
+            return _value(value)
+        case Shape(text):
+            return orjson.loads(shapely.to_geojson(shapely.from_wkt(text)))
+        case Box(bounds):
+            return {"bbox": list(bounds)}
+        case Array(items):
+            return [expression_data(item) for item in items]
+    return _call_data(expression)
+
+
+def _call_data(call: Call) -> Any:
+    args = [expression_data(argument) for argument in call.arguments]
+    if call.function in ("TRUE", "FALSE"):
+        return call.function == "TRUE"
+    if call.function == "INTERVAL":
+        return {"interval": [_end(argument) for argument in call.arguments]}
+    if call.function == "IN":
+        args = [args[0], args[1:]]
+    return _op(_WRITTEN.get(call.function, call.function.lower()), args)
+
+
+def _end(expression: Expression) -> Any:
+    """An end of an interval: a day or moment stands there as text."""
+    if not isinstance(expression, Constant):
+        return expression_data(expression)
+    if expression.value is None:
+        return ".."
+    written = _value(expression.value)
+    return next(iter(written.values())) if isinstance(written, dict) else written

@@ -1,0 +1,27 @@
+"""Since when a client has been in a subscription: what was selected before by one of that name is not of it."""
+
+from __future__ import annotations
+
+from nearcast.model.changes import Change, SubscriptionChange, SubscriptionRemoval
+
+
+class Tenures:
+    """By subscription and client the position of the event from which on the client has been in it without a break."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, dict[str, int]] = {}
+
+    def note(self, change: Change, position: int) -> None:
+        """Takes note of a change of subscriptions; of other changes nothing."""
+        match change:
+            case SubscriptionChange(subscription):
+                # A subscription that is replaced goes on for those who stay in it.
+                before = self._since.get(subscription.id, {})
+                self._since[subscription.id] = {client: before.get(client, position) for client in subscription.clients}
+            case SubscriptionRemoval(subscription):
+                self._since.pop(subscription, None)
+
+    def holds(self, subscription: str, client: str, position: int) -> bool:
+        """Whether the client is in the subscription that selected an event at this position."""
+        since = self._since.get(subscription, {}).get(client)
+        return since is not None and since < position

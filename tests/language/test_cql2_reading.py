@@ -1,0 +1,180 @@
+"""From CQL2 text to syntax: what the parser from elsewhere must not see, and its way back to tokens and places."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearcast.errors import Fault, Mark
+from nearcast.language.cql2_reading import read_text
+from nearcast.language.marks import starting_at
+from nearcast.language.syntax import Syntax
+
+
+def read(text: str) -> Syntax:
+    """The syntax of a text that stands at the beginning of a file."""
+    return read_text(text, starting_at(text, Mark("f")))
+
+
+def leaves(syntax: Syntax) -> list[Syntax]:
+    """What has no parts, from left to right."""
+    return [leaf for part in syntax.parts for leaf in leaves(part)] if syntax.parts else [syntax]
+
+
+def test_literals_are_exact_and_have_places() -> None:
+    """Whatever the parser makes of numbers, and in whatever script and line they stand."""
+    text = "größe = 9007199254740993\n AND 名前 IN (-9223372036854775808, 'it''s', null) OR \"1\" < - 1e-7 + .5"
+    found = [(leaf.value, leaf.where.line, leaf.where.column) for leaf in leaves(read(text))]
+    assert [
+        ("größe", 1, 1),
+        (9007199254740993, 1, 9),
+        ("名前", 2, 6),
+        (-9223372036854775808, 2, 13),
+        ("it's", 2, 35),
+        (None, 2, 44),
+        ("1", 2, 53),
+        (-1e-7, 2, 59),
+        (0.5, 2, 68),
+    ] == found
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False), min_size=1))
+def test_numbers_of_a_list(numbers: list[float]) -> None:
+    """Each is the one that is written, where it is written."""
+    text = "a IN (" + ",".join(map(repr, numbers)) + ")"
+    found = read(text).parts[1:]
+    assert numbers == [part.value for part in found]
+    assert [repr(number) for number in numbers] == [
+        text[(part.where.column or 1) - 1 :][: len(repr(number))] for part, number in zip(found, numbers, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [([1, 5], "NOT NOT a"), ([2], "(NOT a = 1)"), ([1, 6], "NOT (NOT -1 = a)"), ([1], "a NOT IN (1)")],
+)
+def test_not_stands_where_it_is_written(columns: list[int], text: str) -> None:
+    """A NOT before a condition has its own place; that of NOT IN and the like is the value's."""
+    found: list[int | None] = []
+    syntax = read(text)
+    while syntax.calls("NOT"):
+        found.append(syntax.where.column)
+        syntax = syntax.parts[0]
+    assert columns == found
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        (3, "f(POINT(1 2))"),
+        (4, "f((POINT Z (-1 2 3)))"),
+        (18, "f(POLYGON EMPTY, GEOMETRYCOLLECTION(GEOMETRYCOLLECTION(POINT(1 2)), LINESTRING(1 2, 3 4)))"),
+        (3, "f(point empty)"),
+        (6, "f(1, BBOX(1, 2, - 3, 4))"),
+    ],
+)
+def test_geometries_stand_where_they_are_written(column: int, text: str) -> None:
+    """At their keyword."""
+    geometry = next(leaf for leaf in reversed(leaves(read(text))) if leaf.kind == "geometry")
+    assert column == geometry.where.column
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"type": "Point", "coordinates": [0.1, -2.0]}, "POINT(0.1-2)"),
+        ({"type": "Point", "coordinates": [1.0, 2.0]}, "POINT M (1 2 3)"),
+        ({"type": "Point", "coordinates": [1.0, 2.0, 3.0]}, "POINT ZM (1 2 3 4)"),
+        ({"type": "MultiPoint", "coordinates": [[1.0, 2.0], [3.0, 4.0]]}, "MULTIPOINT((1 2), 3 4)"),
+        (
+            {"type": "GeometryCollection", "geometries": [{"type": "Point", "coordinates": [1.0, 2.0, 3.0]}]},
+            "GEOMETRYCOLLECTION Z (GEOMETRYCOLLECTION Z (POINT Z (1 2 3)))",
+        ),
+        ({"type": "GeometryCollection", "geometries": []}, "GEOMETRYCOLLECTION Z EMPTY"),
+        ({"bbox": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]}, "BBOX(1, 2, 3, 4, 5, 6)"),
+    ],
+)
+def test_geometries(value: object, text: str) -> None:
+    """As GeoJSON, with the numbers as they are written, a measure left out."""
+    assert value == read(f"f({text})").parts[0].value
+
+
+def test_parentheses_group_or_make_lists() -> None:
+    """One value is grouped, any other number is a list, and so is a list within parentheses."""
+    one, none, two, nested = read("f((1), (), (1, a), ((1, a)))").parts
+    assert (True, "number") == (one.grouped, one.kind)
+    assert [("list", 0), ("list", 2), ("list", 1)] == [(each.kind, len(each.parts)) for each in (none, two, nested)]
+
+
+@pytest.mark.parametrize(
+    ("column", "expected", "text"),
+    [
+        (6, "( after IN", "a IN 5"),
+        (6, "( after IN", "a IN f(1)"),
+        (8, "a name, a literal, a function or (", "1 = a +"),
+        (7, "a name, a literal, a function or (", "a IN ()"),
+        (5, "a name, a literal, a function or (", "a = NOT b"),
+        (5, "a name, a literal, a function or (", "a + NOT b = 1"),
+        (10, "a comparison, AND, OR or the end of the condition", "a IN (b) + c"),
+        (13, "one comparison between AND, OR and parentheses", "a + 1 = b   IS NULL"),
+        (20, "one comparison between AND, OR and parentheses", "a BETWEEN 1 AND 2  = 3"),
+        (5, "one comparison between AND, OR and parentheses", "a=1 NOT IN (1)"),
+        (14, "BETWEEN low AND high", "a BETWEEN 1  OR b"),
+        (6, "NULL", "a IS b"),
+        (10, "NULL", "a IS NOT b"),
+        (4, "a comparison, AND, OR or the end of the condition", '"a"(1) = 2'),
+        (6, "a comma or ) after a condition or value", "f(a,b"),
+        (9, "a name, a literal, a function or (", "a = f(b,"),
+        (7, "a name, a literal, a function or (", "a div NOT b = 1"),
+        (3, "a comparison, AND, OR or the end of the condition", "a b = 1 = 2"),
+        (8, "a number", "POINT(1)"),
+        (10, "a number", "POINT Z(1)"),
+        (7, "a number", "POINT(POINT(1 2))"),
+        (10, ")", "POINT(1 2, 3 4)"),
+        (20, "a geometry", "GEOMETRYCOLLECTION(BBOX(1, 2, 3, 4))"),
+        (24, "a comma or )", "MULTIPOINT(1 2, (3 4)  (5 6))"),
+        (17, ")", "MULTIPOINT((1 2 , 3 4))"),
+        (22, "as many numbers as the first position has, 2", "LINESTRING(1 2, 3 4 5)"),
+        (7, "a coordinate that is a finite number", "POINT(1e999 2)"),
+        (26, "(", "GEOMETRYCOLLECTION(POINT EMPTY)"),
+    ],
+)
+def test_faults(column: int, expected: str, text: str) -> None:
+    """What is expected, at the first token that cannot stand where it does."""
+    with pytest.raises(Fault) as caught:
+        read(text)
+    assert (expected, column) == (caught.value.expected, caught.value.where and caught.value.where.column)
+
+
+def test_a_minus_after_not_needs_parentheses() -> None:
+    """The parser does not know it; the fault says what it knows."""
+    with pytest.raises(Fault, match="write what NOT is about in parentheses"):
+        read("NOT -a = 3")
+    assert read("NOT (-a = 3)").calls("NOT")
+    assert read("NOT -1 = a").calls("NOT")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" + " + ".join(["a"] * 400) + ") * " + "(" * 99 + "a" + " + a" * 400 + ")" * 99 + " = 1",
+        "a = 1 AND b = (" * 98 + "TRUE" + ")" * 98,
+        "a IN (" + ", ".join(["(1)"] * 50_000) + ")",
+        "NOT a = 1 OR b = 2 AND " * 9_000 + "c",
+        ("(" + "a + " * 490) * 100 + "a" + ")" * 100 + " > 1",
+    ],
+    ids=["chains in parentheses", "conditions in conditions", "a long list", "a long filter", "chains in chains"],
+)
+def test_large_shapes_do_not_end_the_process(text: str) -> None:
+    """Whatever the limits admit, the parser and its tree's reader bear."""
+    code = (
+        "import sys\nfrom nearcast.errors import Fault, Mark\nfrom nearcast.language.cql2_reading import read_text\n"
+        "try:\n    read_text(sys.stdin.read(), lambda offset: Mark('f', 1, offset + 1))\nexcept Fault:\n    pass\n"
+        "print('done')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input=text, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "done", done.stderr

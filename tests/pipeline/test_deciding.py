@@ -1,0 +1,79 @@
+"""The stages on Spark: the outcome is that of deciding in one process, wherever and in whatever parts it is decided."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from nearcast.decision.known import Known
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.pipeline.history import replay
+from nearcast.pipeline.live import Config, Decider
+from nearcast.pipeline.metrics import Metrics
+from nearcast.pipeline.query import start
+from tests.pipeline.histories import documents, in_this_process, live_rows, rows, until_decided, with_roles, written
+
+pytestmark = pytest.mark.spark
+
+ALL = 100_000
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[SqliteJournal]:
+    """Clients that move and change their tasks, subscriptions that come and go, and 100 reports and changes."""
+    with closing(written(tmp_path, with_roles(), documents(100))) as journal:
+        yield journal
+
+
+def test_the_history_decides_something_of_every_kind(journal: SqliteJournal) -> None:
+    """What the other tests compare is no empty list: all levels, all subscriptions, and roles."""
+    found = in_this_process(journal)
+    assert {0, 1, 2} == {row["level"] for row in found}
+    assert {"near", "kinds", "passing", "large"} == {row["subscription"].split()[0] for row in found}
+    assert any(row["by_role"] for row in live_rows(journal))
+
+
+@pytest.mark.parametrize("stretch", [1, 7, ALL])
+def test_replay_does_not_depend_on_how_history_is_cut(journal: SqliteJournal, stretch: int) -> None:
+    """Position by position, in sevens, all at once."""
+    assert in_this_process(journal) == in_this_process(journal, stretch)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 5])
+@pytest.mark.parametrize("stretch", [30, ALL])
+def test_replay_on_executors_gives_the_same(
+    spark: SparkSession, journal: SqliteJournal, tmp_path: Path, stretch: int, partitions: int
+) -> None:
+    """Each stretch spread over one, two or more tasks than there are cores."""
+    decided = replay(spark, journal, Known(), tmp_path, stretch=stretch, spread=1, partitions=partitions)
+    assert in_this_process(journal) == rows(decided)
+
+
+@pytest.mark.parametrize(("limit", "spread"), [(1, ALL), (7, ALL), (7, 1), (ALL, ALL), (ALL, 1)])
+def test_the_live_query_writes_the_same_deliveries(
+    spark: SparkSession, journal: SqliteJournal, tmp_path: Path, limit: int, spread: int
+) -> None:
+    """However the stream is cut, in the driver and on the executors: each delivery once, in the order of positions."""
+    decider = Decider(spark, journal, Config(Path(journal.path), tmp_path, spread=spread), Metrics())
+    running = start(spark, journal.path, decider, limit=limit)
+    until_decided(journal, journal.end("events"))
+    running.stop()
+    assert live_rows(journal) == journal.read("deliveries", 0, ALL).to_pylist()
+
+
+def test_a_query_that_begins_again_too_early_changes_nothing(
+    spark: SparkSession, journal: SqliteJournal, tmp_path: Path
+) -> None:
+    """Batches that overlap with what is decided are recognised by their positions."""
+    config = Config(Path(journal.path), tmp_path)
+    for limit in (50, 30):
+        running = start(spark, journal.path, Decider(spark, journal, config, Metrics()), limit=limit)
+        until_decided(journal, journal.end("events"))
+        time.sleep(0.5)
+        running.stop()
+    assert live_rows(journal) == journal.read("deliveries", 0, ALL).to_pylist()

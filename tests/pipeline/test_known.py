@@ -1,0 +1,125 @@
+"""What is known follows the journal, from snapshots and through batches that come again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from nearcast.decision.known import Known
+from nearcast.decision.stages import decide
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.language.control import changes
+from nearcast.model.columns import DELIVERIES, to_table
+from nearcast.model.event import Event
+from nearcast.pipeline import known as follower
+from nearcast.pipeline.known import Follower
+from nearcast.pipeline.state import load, save
+from tests.pipeline.histories import documents, live_rows, with_roles, written
+
+ALL = 100_000
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[SqliteJournal]:
+    """A journal in which clients and subscriptions change."""
+    with closing(written(tmp_path, with_roles(), documents(160))) as journal:
+        yield journal
+
+
+def known_at(journal: SqliteJournal, position: int) -> Known:
+    """What is known at a position, folded from the journal's start."""
+    known = Known()
+    for _ in known.advance(journal.read("events", 0, position), changes):
+        pass
+    return known
+
+
+def decided(known: Known, journal: SqliteJournal) -> list[dict[str, object]]:
+    """The deliveries of all that comes after what is known."""
+    batches = known.advance(journal.read("events", known.position, ALL), changes)
+    return pa.concat_tables([decide(batch, batch.events) for batch in batches]).to_pylist()
+
+
+@pytest.mark.parametrize("position", [0, 1, 40, 100])
+def test_a_snapshot_loads_to_what_was_saved(journal: SqliteJournal, tmp_path: Path, position: int) -> None:
+    """The registry, the newest event of every entity, and what is decided from there on."""
+    known = known_at(journal, position)
+    save(known, tmp_path / "known")
+    loaded = load(tmp_path / "known", position)
+    assert (position, list(known.registry.changes())) == (loaded.position, list(loaded.registry.changes()))
+    assert known.repository.newest().to_pylist() == loaded.repository.newest().to_pylist()
+    assert [row for row in live_rows(journal) if row["position"] > position] == decided(loaded, journal)
+
+
+def test_the_newest_snapshot_that_is_not_too_new_is_taken(journal: SqliteJournal, tmp_path: Path) -> None:
+    """One beyond the deliveries would leave a gap; what a killed process left half written is no snapshot."""
+    for position in (40, 80):
+        save(known_at(journal, position), tmp_path / "known")
+    (tmp_path / "known" / "unfinished-1").mkdir()
+    at = [load(tmp_path / "known", at_most).position for at_most in (39, 40, 79, 80, 1000)]
+    assert [0, 40, 40, 80, 80] == at
+    save(known_at(journal, 90), tmp_path / "known")
+    assert [80, 90] == sorted(int(path.name) for path in (tmp_path / "known").iterdir())
+
+
+def test_batches_that_overlap_or_leave_a_gap_are_decided_once(journal: SqliteJournal, tmp_path: Path) -> None:
+    """What is known already is passed over, what lies between is read from the journal."""
+    following = Follower(journal, tmp_path / "known", 0)
+    tables = [DELIVERIES.empty_table()]
+    for after, through in ((0, 30), (10, 50), (20, 40), (50, 60), (40, 120), (0, journal.end("events"))):
+        for batch in following.advance(journal.read("events", after, through - after), through):
+            tables.append(decide(batch, batch.events))
+    assert live_rows(journal) == pa.concat_tables(tables).to_pylist()
+    for _ in following.advance(journal.read("events", 0, 50), 50):
+        pytest.fail("positions that are known were given again")
+
+
+def test_a_restart_from_a_snapshot_goes_on_as_if_nothing_happened(
+    journal: SqliteJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower saves now and then; another one takes up its snapshot and folds what is left."""
+    monkeypatch.setattr(follower, "SNAPSHOT_EVERY", 25)
+    first = Follower(journal, tmp_path / "known", 0)
+    for after in range(0, 90, 10):
+        list(first.advance(journal.read("events", after, 10), after + 10))
+    assert 90 - 25 < max(int(path.name) for path in (tmp_path / "known").iterdir())
+    second = Follower(journal, tmp_path / "known", 90)
+    assert [row for row in live_rows(journal) if row["position"] > 90] == decided(second.known, journal)
+
+
+def test_a_refused_control_event_becomes_a_dead_letter_and_stops_nothing(
+    journal: SqliteJournal, tmp_path: Path
+) -> None:
+    """The dead letter says where it was, why it was refused, and what it held."""
+    end = journal.end("events")
+    bad = Event(
+        "bad", "nearcast.client", "s", payload=b'{"data": {"client": "ann", "readings": {"bandwidth": "fast"}}}'
+    )
+    good = Event("good", "unit", "s", attributes=(("kind", "H"), ("size", 99)))
+    journal.append("events", to_table([bad, good]))
+    following = Follower(journal, tmp_path / "known", end)
+    batches = following.advance(journal.read("events", end, 2), end + 2)
+    found = [row["position"] for batch in batches for row in decide(batch, batch.events).to_pylist()]
+    assert {end + 2} == set(found)
+    [letter] = journal.read("dead letters", 0, 10).to_pylist()
+    assert (1, f"journal position {end + 1}, event bad", bad.payload) == (
+        following.refused,
+        letter["where"],
+        letter["content"],
+    )
+    assert "bandwidth" in letter["reason"] and "fast" in letter["reason"]
+
+
+def test_a_damaged_snapshot_costs_only_reading(journal: SqliteJournal, tmp_path: Path) -> None:
+    """As a loss of power may leave one: the one before is taken, and the damaged one can be written again."""
+    folder = tmp_path / "known"
+    save(known_at(journal, 20), folder)
+    damaged = save(known_at(journal, 60), folder)
+    (damaged / "registry.arrow").write_bytes(b"")
+    assert 20 == load(folder, ALL).position
+    save(known_at(journal, 60), folder)
+    assert 60 == load(folder, ALL).position

@@ -1,0 +1,139 @@
+"""What clients say of themselves reaches the journal once, whatever happens on the way there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from nearcast.errors import JournalError
+from nearcast.model.changes import ClientChange
+from nearcast.model.event import Event
+from nearcast.server import clock
+from nearcast.server.blocks import Full
+from nearcast.server.config import Limits
+from nearcast.server.contexts import Contexts
+from nearcast.server.controls import MEASURED
+from nearcast.server.desk import Desk
+from nearcast.server.metrics import Metrics
+from tests.server.conftest import run, running, until
+from tests.server.test_deliver import raw, socket_of
+
+
+class Door:
+    """Takes events, or fails as often and in the way the test wants."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
+        self.taken: list[dict[str, Any]] = []
+        self.sources: list[str] = []
+
+    def put(self, events: Sequence[Event]) -> asyncio.Future[list[int]]:
+        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        failure = self.failures.pop(0) if self.failures else None
+        if isinstance(failure, Full):
+            raise failure
+        if failure:
+            future.set_exception(failure)
+            return future
+        self.taken += [orjson.loads(event.payload)["data"] for event in events]
+        self.sources += [event.source for event in events]
+        future.set_result([1])
+        return future
+
+
+def contexts_at(door: Door) -> Contexts:
+    """Of a desk that knows one client, and whose journal is a door."""
+    desk = Desk(None, Metrics(), 100)  # type: ignore[arg-type]
+    desk.apply(ClientChange("a"))
+    return Contexts(desk, door.put, Limits())
+
+
+async def later(contexts: Contexts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets what failed be known, and time pass."""
+    await asyncio.sleep(0)
+    now = clock.now() + 100
+    monkeypatch.setattr(clock, "now", lambda: now)
+    contexts.flush()
+
+
+@pytest.mark.parametrize("failure", [JournalError("no"), Full()])
+def test_what_the_journal_did_not_take_is_written_later(failure: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a client has said something else meanwhile: readings and place are both kept."""
+
+    async def test() -> None:
+        door = Door(failure)
+        contexts = contexts_at(door)
+        session = contexts.desk.session("a")
+        contexts.say(session, {"readings": {"battery": 50.0}})
+        contexts.say(session, {"position": {"x": 1.0, "y": 2.0}})
+        await later(contexts, monkeypatch)
+        assert [{"client": "a", "readings": {"battery": 50.0}, "position": {"x": 1.0, "y": 2.0}}] == door.taken
+
+    asyncio.run(test())
+
+
+def test_what_was_measured_stays_measured_when_it_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As something that the client said it would cap the client's pace for good."""
+
+    async def test() -> None:
+        door = Door(JournalError("no"))
+        contexts = contexts_at(door)
+        contexts.say(contexts.desk.session("a"), {"readings": {"bandwidth": 50.0}}, MEASURED)
+        await later(contexts, monkeypatch)
+        assert [MEASURED] == door.sources
+
+    asyncio.run(test())
+
+
+def test_a_removed_client_does_not_come_back_by_what_it_said_before() -> None:
+    """A reading that was to be written later would declare it anew; and nothing of it stays in memory."""
+
+    async def test() -> None:
+        async with running(limits=Limits(reading_seconds=0.2)) as server:
+            await server.declare("a")
+            async with socket_of(server) as socket:
+                for battery in (90.0, 80.0):
+                    await socket.send(orjson.dumps({"readings": {"battery": battery, "bandwidth": 9.0}}).decode())
+                    await socket.send(orjson.dumps({"ping": battery}).decode())
+                    await raw(socket, "pong")
+                (await server.http.delete("/clients/a")).raise_for_status()
+            await asyncio.sleep(1.0)
+            assert 404 == (await server.http.get("/clients/a")).status_code
+            assert {} == server.service.desk.stated
+
+    run(test)
+
+
+def test_a_client_that_is_refused_is_told_why_in_any_script() -> None:
+    """A close frame has room for 123 bytes, and names may need several for each letter."""
+
+    async def test() -> None:
+        async with running() as server, socket_of(server, "%E4%BD%A0" * 40) as socket:
+            with pytest.raises(ConnectionClosed) as closed:
+                await socket.recv()
+            assert closed.value.rcvd and 4404 == closed.value.rcvd.code
+
+    run(test)
+
+
+def test_messages_for_a_client_that_does_not_read_are_bounded() -> None:
+    """Each ping is answered; who sends on and on without reading must not fill the memory."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            async with socket_of(server) as socket:
+                await raw(socket, "hello")
+                session = server.service.desk.session("a")
+                await until(lambda: not session.notices)
+                for number in range(20_000):
+                    session.tell({"pong": number})
+                assert 1_000 >= len(session.notices)
+                assert {"pong": 19_999} == session.notices[-1]
+
+    run(test)

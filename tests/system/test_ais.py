@@ -1,0 +1,79 @@
+"""A real day of ships through `replay`: receivers among them that move, each wanting one type of vessel near itself."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import yaml
+
+from nearcast.decision import history
+from nearcast.decision.known import Known
+from nearcast.experiments import ais
+from nearcast.experiments.documents import merged, write
+from nearcast.journal.memory import MemoryJournal
+from nearcast.language import definitions
+from nearcast.language.control import changes, to_event
+from nearcast.language.history import read_tables
+from nearcast.model.columns import to_table
+from tests.shared import shared
+
+pytestmark = pytest.mark.data
+
+REPORTS, MOVES = 99_999, 5_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The reports by time, merged with the movements of 1,000 receivers, and their definitions."""
+    source = shared("data/ais_us_20220103/AISdata.csv.gz")
+    folder = tmp_path_factory.mktemp("ais")
+    defined, movements = ais.receivers(source)
+    (folder / "ais.yaml").write_text(yaml.safe_dump(defined, sort_keys=False))
+    assert REPORTS + MOVES == write(folder / "ais.jsonl", merged(movements, ais.events(source, order="time")))
+    return folder
+
+
+def replayed(folder: Path, name: str, *options: str) -> tuple[int, str]:
+    """What `nearcast replay` writes: how many lines, and their digest."""
+    out = folder / f"{name}.jsonl"
+    command = [sys.executable, "-m", "nearcast.cli.main", "replay", "--out", str(out), *options]
+    command += ["--definitions", str(folder / "ais.yaml"), "--events", str(folder / "ais.jsonl")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert 0 == done.returncode, done.stderr
+    written = out.read_bytes()
+    return written.count(b"\n"), hashlib.sha256(written).hexdigest()
+
+
+@pytest.mark.spark
+def test_one_process_local_spark_and_a_cluster_decide_the_same(folder: Path) -> None:
+    """Byte for byte, more than a delivery for each report."""
+    plain = replayed(folder, "plain", "--engine", "local")
+    assert plain[0] > REPORTS
+    assert plain == replayed(folder, "spark", "--engine", "spark", "--master", "local[2]")
+    assert plain == replayed(folder, "cluster", "--engine", "spark", "--master", "local-cluster[2,1,1024]")
+
+
+@pytest.mark.parametrize(("stretch", "reports"), [(1, 1_500), (7, 15_000)])
+def test_batches_of_one_and_of_seven_decide_as_one_batch(folder: Path, stretch: int, reports: int) -> None:
+    """Over a part of the day in which receivers move."""
+    journal = MemoryJournal()
+    found = definitions.load([folder / "ais.yaml"])
+    control = (to_event(change, str(number), "test") for number, change in enumerate(found.changes()))
+    journal.append("events", to_table(control))
+    for table in read_tables([folder / "ais.jsonl"], found.settings.channels, pytest.fail):
+        journal.append("events", table)
+    begin = REPORTS // 4
+    assert decided(journal, begin, reports, reports) == decided(journal, begin, reports, stretch)
+
+
+def decided(journal: MemoryJournal, begin: int, count: int, stretch: int) -> pa.Table:
+    """The deliveries of `count` positions from `begin` on, in stretches of so many."""
+    known = Known()
+    list(known.advance(journal.read("events", 0, begin), changes))
+    tables = (journal.read("events", begin + after, min(stretch, count - after)) for after in range(0, count, stretch))
+    return pa.concat_tables([deliveries for _, deliveries in history.replay(known, tables, changes)])
