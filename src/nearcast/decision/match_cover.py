@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.match_flat import OPAQUE, OUTSIDE, POINTS, RANGE
-from nearcast.decision.match_lanes import compiled
+from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_trees import EVERY, FALSE, LEAF, NOT_TRUE, TRUE
 
 Integers = npt.NDArray[np.int64]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from nearcast.decision.match_cover import OPEN, share_of
 from nearcast.decision.match_flat import OPAQUE, OUTSIDE, POINTS
-from nearcast.decision.match_lanes import compiled
+from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_trees import EVERY, FALSE, LEAF, NOT_TRUE, TRUE
 
 Integers = npt.NDArray[np.int64]
