@@ -102,7 +102,7 @@ class Engine:
         roots = np.array(reading.root_of_group, np.int64)
         self._groups = np.array(reading.groups, np.int32)[np.argsort(roots, kind="stable")]
         self._starts = np.searchsorted(np.sort(roots), np.arange(len(reading.starts)))
-        self._sampled = -1
+        self.sampled = -1
         self._layout: Layout | None = None
         self._rooms: list[_Room] = []
 
@@ -134,12 +134,12 @@ class Engine:
     def prepare(self, sample: Coded | None) -> bool:
         """Plans for events like these, unless it is planned already for as good a sample; whether it did."""
         lanes = sample.lanes if sample is not None else 0
-        if self._layout is not None and (self._sampled >= SAMPLE or lanes < SAMPLE):
+        if self._layout is not None and (self.sampled >= SAMPLE or lanes < SAMPLE):
             return False
         tests = shares(self._tests, self._sizes, sample if lanes >= SAMPLE else None)
         made = plan(self._reading, tests, self._sizes, missing(self._codes))
         self._layout = lay_out(made, len(self._sizes), self._tests.points, self._codes)
-        self._sampled = lanes
+        self.sampled = lanes
         roots, count = self._layout.roots, len(self._layout.roots)
         first, extra = self._starts[roots], self._starts[roots + 1] - self._starts[roots] - 1
         self._names = Names(self._groups, first, extra)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from nearcast.decision.match_bits import BitIndex, Group, Pairs
 from nearcast.decision.match_codes import NARROW, Coded
-from nearcast.decision.match_engine import Engine
+from nearcast.decision.match_engine import SAMPLE, Engine
 from nearcast.decision.match_points import pack
 from nearcast.decision.match_ready import ready
 from nearcast.decision.match_rows import words
@@ -21,6 +22,9 @@ log = logging.getLogger("nearcast.matcher")
 
 PATIENT = 20_000
 """Groups from which on compiling the kernels is waited for: to make rows of bits of so many would take as long."""
+
+REPLANNED = 5_000
+"""Groups up to which they are planned again, while a batch waits, once events are seen: some milliseconds."""
 
 
 class Many:
@@ -43,12 +47,20 @@ class Many:
             self._rows = self._rows or self._as_rows()
             return None
         batch = self._engine.encode(table)
-        if self._engine.prepare(batch):
+        again = len(self._groups) < REPLANNED and self.blind(len(table))
+        if (again or not self._planned) and self._engine.prepare(batch):
             self._literals = BitIndex((), [_as_wanted(atom, wanted) for atom, wanted in self._engine.literals])
             if self._rows:
                 log.info("the kernels of the matcher are compiled filters=%d", len(self._groups))
-            self._planned, self._rows, self._groups = True, None, ()
+            self._planned, self._rows = True, None
         return batch
+
+    def blind(self, events: int) -> bool:
+        """Whether it was planned without a sample of events, and so many would be one."""
+        return self._planned and self._engine.sampled < SAMPLE <= events
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_groups": () if self._planned else self._groups}
 
     def match(self, table: pa.Table, around: Surrounding) -> Pairs:
         """The pairs of a table of EVENTS, ascending by position, with all groups, in no particular order."""
