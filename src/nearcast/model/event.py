@@ -21,7 +21,8 @@ class Event:
     """One event. `attributes` are (name, value) pairs in document order; a list is the same name several times.
 
     `id`, `type`, `source`, `subject` and `time` are attributes by these names too. `payload` is the CloudEvent as it
-    came, UTF-8 JSON. `accepted` is when nearcast took it, `position` its place in the journal (0: not yet there).
+    came, UTF-8 JSON. `accepted` is when nearcast took it, `position` its place in the journal (0: not yet there),
+    `part` 0, or for what the event there caused 1, 2, … in order.
     """
 
     id: str
@@ -35,6 +36,7 @@ class Event:
     channel: str | None = None
     accepted: datetime | None = None
     position: int = 0
+    part: int = 0
 
     @property
     def entity(self) -> str:
