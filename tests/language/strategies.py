@@ -129,7 +129,7 @@ client_changes = st.builds(
     st.none() | _readings,
     _places,
     _matrices,
-    st.none() | _lists.filter(bool),
+    st.none() | _lists,
 )
 changes = (
     client_changes

@@ -42,7 +42,7 @@ def client_data(client: Client | ClientChange) -> dict[str, Any]:
         data["position"] = place_data(client.place)
     if client.matrix is not None:
         data["matrix"] = [list(row) for row in client.matrix]
-    if client.lists:
+    if client.lists is not None and (client.lists or isinstance(client, ClientChange)):
         data["lists"] = {name: list(entities) for name, entities in client.lists.items()}
     return data
 
