@@ -64,17 +64,105 @@ class Held:
     dwelt: bool = False
 
 
+class Plain:
+    """Relations one event at a time: what the reference does, and what the stage does with relations it has no columns
+    for. `known` are the newest reports, by entity.
+    """
+
+    def __init__(self) -> None:
+        self.now: datetime | None = None
+        self.known: dict[str, Known] = {}
+        self.lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
+        self._states: dict[str, _State] = {}
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def begin(self, events: Iterable[Event]) -> None:
+        """Takes what is known of all entities when the first relation is defined: the newest event of each."""
+        self.known = {event.entity: Known(event, event.accepted or event.time) for event in events}
+        self.now = max((one.heard for one in self.known.values() if one.heard), default=None)
+
+    def define(self, relation: Relation, sequence: int, cause: Cause | None) -> list[Told]:
+        """Adds a relation; what it tells of the present. Without a cause nothing is known, and nothing told."""
+        self._states[relation.id] = state = _State(relation, sequence)
+        return [] if cause is None else list(state.all(self._world(), cause))
+
+    def ids(self) -> list[str]:
+        """The relations that there are."""
+        return list(self._states)
+
+    def relation(self, id: str) -> Relation | None:
+        """The relation of this id."""
+        return self._states[id].relation if id in self._states else None
+
+    def end(self, id: str) -> list[Told]:
+        """Removes a relation; the ends of what held in it."""
+        state = self._states.pop(id, None)
+        found = [] if state is None else state.removed(self._world())
+        if not any(one.derived for one in self._states.values()):
+            # What relations told is known only while some relation asks for it.
+            self.known = {name: one for name, one in self.known.items() if one.event.type != RELATION_EVENT}
+        return found
+
+    def note_lists(self, change: Change) -> None:
+        """Takes a client's lists."""
+        if isinstance(change, ClientChange) and change.lists is not None:
+            self.lists[change.client] = {**self.lists.get(change.client, {}), **change.lists}
+        elif isinstance(change, ClientRemoval):
+            self.lists.pop(change.client, None)
+
+    def relisted(self, client: str, cause: Cause) -> list[Told]:
+        """What the new lists of a client change."""
+        world = self._world()
+        crowds = [one for one in self._states.values() if isinstance(one.crowd, Buddies) and one.crowd.client == client]
+        return [told for state in crowds for told in state.all(world, cause)]
+
+    def _world(self) -> World:
+        return World(self.known, self.now, self.lists)
+
+    def report(self, event: Event) -> list[Told]:
+        """What a report changes, and the time that it brings."""
+        stamp = event.accepted or event.time
+        self.now = max((one for one in (self.now, stamp) if one), default=None)
+        cause = Cause(event.position, event.time, event.accepted)
+        found = [one for state in self._states.values() for one in state.lapsed(self._world())]
+        if self._take(event):
+            for state in self._states.values():
+                found += state.report(event.entity, self._world(), cause)
+        return found
+
+    def _take(self, event: Event) -> bool:
+        """Whether a report moves its entity: not if it is older than the newest one known."""
+        old = self.known.get(event.entity)
+        if old is not None and _is_older(event, old.event):
+            return False
+        self.known[event.entity] = Known(event, self.now)
+        return True
+
+    def told(self, found: Sequence[Told], cause: Cause) -> list[Event]:
+        """The events that tell it, and those that these cause, in the order of their parts."""
+        told = events_of(found, cause, 1)
+        depths = [1] * len(told)
+        curious = [state for state in self._states.values() if state.derived]
+        for event in told:
+            depth = depths[event.part - 1]
+            if curious and depth < DEPTH and self._take(event):
+                more = [one for state in curious for one in state.report(event.entity, self._world(), cause)]
+                told += events_of(more, cause, len(told) + 1)
+                depths += [depth + 1] * len(more)
+        return told
+
+
 class Reference:
-    """Relations over a stream, in the plainest way."""
+    """Relations over a stream, all of them plainly."""
 
     def __init__(self, relations: Iterable[Relation] = (), lists: Lists | None = None) -> None:
-        self.now: datetime | None = None
-        self._lists = dict(lists or {})
-        self._known: dict[str, Known] | None = None
+        self._plain = Plain()
+        self._plain.lists |= lists or {}
         self._sequence = 0
-        self._states: dict[str, _State] = {}
         for relation in relations:
-            self._add(relation)
+            self._define(relation, None)
 
     def advance(
         self,
@@ -84,108 +172,37 @@ class Reference:
         times: Mapping[int, datetime | None] | None = None,
     ) -> list[Event]:
         """What a batch causes; see `Relating.advance`."""
-        if not self._states and not any(isinstance(change, RelationChange) for _, change in changes):
-            for _, change in changes:
-                self._note_lists(change)
-            return []
-        reports = to_events(events)
-        steps: list[tuple[int, Change | Event]] = [*changes, *((event.position, event) for event in reports)]
+        steps: list[tuple[int, Change | Event]] = [*changes, *((event.position, event) for event in to_events(events))]
         told: list[Event] = []
         passed: list[Event] = []
         for position, step in sorted(steps, key=lambda one: one[0]):
             if isinstance(step, Event):
                 passed.append(step)
-                told += self._report(step) if self._states else []
+                found = self._plain.report(step) if len(self._plain) else []
+                cause = Cause(position, step.time, step.accepted)
             else:
                 moment = (times or {}).get(position)
-                told += self._change(Cause(position, moment, moment), step, repository, passed)
+                cause = Cause(position, moment, moment)
+                found = self._change(cause, step, [*to_events(repository.newest()), *passed])
+            told += self._plain.told(found, cause)
         return told
 
-    def _change(self, cause: Cause, change: Change, repository: Repository, passed: list[Event]) -> list[Event]:
-        found: list[Told] = []
+    def _change(self, cause: Cause, change: Change, events: list[Event]) -> list[Told]:
+        self._plain.note_lists(change)
         match change:
-            case RelationChange(relation):
-                old = self._states.get(relation.id)
-                if old is not None and old.relation == relation:
-                    return []
-                if self._known is None:
-                    self._begin(repository, passed)
-                found += self._end(relation.id)
-                found += self._add(relation).all(self._world(), cause)
+            case RelationChange(relation) if self._plain.relation(relation.id) != relation:
+                if not len(self._plain):
+                    self._plain.begin({event.entity: event for event in events}.values())
+                return [*self._plain.end(relation.id), *self._define(relation, cause)]
             case RelationRemoval(id):
-                found += self._end(id)
+                return self._plain.end(id)
             case ClientChange() | ClientRemoval():
-                self._note_lists(change)
-                for state in self._states.values():
-                    if isinstance(state.crowd, Buddies) and state.crowd.client == change.client:
-                        found += state.all(self._world(), cause)
-        told = self._told(found, cause)
-        if not self._states:
-            self._known = None
-        return told
+                return self._plain.relisted(change.client, cause)
+        return []
 
-    def _note_lists(self, change: Change) -> None:
-        if isinstance(change, ClientChange) and change.lists is not None:
-            self._lists[change.client] = {**self._lists.get(change.client, {}), **change.lists}
-        elif isinstance(change, ClientRemoval):
-            self._lists.pop(change.client, None)
-
-    def _begin(self, repository: Repository, passed: list[Event]) -> None:
-        """Takes what is known of all entities, when the first relation is defined."""
-        newest = {event.entity: event for event in [*to_events(repository.newest()), *passed]}
-        self._known = {entity: Known(event, event.accepted or event.time) for entity, event in newest.items()}
-        self.now = max((one.heard for one in self._known.values() if one.heard), default=None)
-
-    def _add(self, relation: Relation) -> _State:
+    def _define(self, relation: Relation, cause: Cause | None) -> list[Told]:
         self._sequence += 1
-        # Before there is any relation nothing was kept: one that is there from the start begins with nothing.
-        self._known = {} if self._known is None else self._known
-        self._states[relation.id] = _State(relation, self._sequence)
-        return self._states[relation.id]
-
-    def _end(self, id: str) -> list[Told]:
-        state = self._states.pop(id, None)
-        return [] if state is None else state.removed(self._world())
-
-    def _world(self) -> World:
-        return World(self._known or {}, self.now, self._lists)
-
-    def _report(self, event: Event) -> list[Event]:
-        """What a report causes, and what that causes in turn."""
-        stamp = event.accepted or event.time
-        self.now = max((one for one in (self.now, stamp) if one), default=None)
-        cause = Cause(event.position, event.time, event.accepted)
-        found = [one for state in self._states.values() for one in state.lapsed(self._world())]
-        if self._take(event):
-            for state in self._states.values():
-                found += state.report(event.entity, self._world(), cause)
-        return self._told(found, cause)
-
-    def _take(self, event: Event) -> bool:
-        """Whether a report moves its entity: not if it is older than the newest one known."""
-        assert self._known is not None, "there are relations"
-        old = self._known.get(event.entity)
-        if old is not None and _is_older(event, old.event):
-            return False
-        self._known[event.entity] = Known(event, self.now)
-        return True
-
-    def _told(self, found: list[Told], cause: Cause) -> list[Event]:
-        """The events that tell it, and those that these cause, in the order of their parts."""
-        told = events_of(found, cause, 1)
-        depths = [1] * len(told)
-        for event in told:
-            depth = depths[event.part - 1]
-            if depth < DEPTH and any(state.derived for state in self._states.values()) and self._take(event):
-                more = [
-                    one
-                    for state in self._states.values()
-                    if state.derived
-                    for one in state.report(event.entity, self._world(), cause)
-                ]
-                told += events_of(more, cause, len(told) + 1)
-                depths += [depth + 1] * len(more)
-        return told
+        return self._plain.define(relation, self._sequence, cause)
 
 
 def _is_older(event: Event, other: Event) -> bool:
