@@ -92,9 +92,7 @@ class Pairing:
 
     def _add_candidates(self, reports: Reports, members: Members) -> None:
         """Adds rows for pairs that the stretch may bring together."""
-        for rule in self.rules.living():
-            if rule.is_named or not len(reports.row):
-                continue
+        for rule in self.rules.open.values() if len(reports.row) else ():
             a, b = candidates(rule, self._filters(rule), reports, members, self._known.names, self._known.numbers)
             own = self._pairs["rule"] == rule.number
             kept = self._pairs["a"][own] << 32 | self._pairs["b"][own]
@@ -150,7 +148,7 @@ class Pairing:
         last = reports.last_of_each()
         for number, flags in members.items():
             self._base(number)[reports.entity[last]] = flags[reports.known + last]
-        if any(rule.enter for rule in self.rules.living()):
+        if self.rules.general:
             events = read(reports.table, reports.row[last])
             self._newest.update(zip(reports.entity[last].tolist(), events, strict=True))
 
@@ -161,7 +159,7 @@ class Pairing:
 
         `newest` gives the newest event of every entity, where the relation needs to know more of it than its place.
         """
-        general = any(rule.enter for rule in self.rules.living())
+        general = bool(self.rules.general)
         rule = self.rules.add(relation, sequence)
         for side in (rule.pair.a, rule.pair.b):
             if isinstance(side, Named):
@@ -235,16 +233,17 @@ class Pairing:
         others[own] = False
         self._pairs.keep(others)
         self.rules.end(rule)
-        if not any(one.enter for one in self.rules.living()):
+        if not self.rules.general:
             self._newest = {}
-        self._forget_filters()
+        if not rule.is_named:
+            self._forget_filters()
         return told
 
     def _forget_filters(self) -> None:
         """Drops filters that no relation uses any more."""
         used = {
             side.filter
-            for rule in self.rules.living()
+            for rule in self.rules.open.values()
             for side in (rule.pair.a, rule.pair.b)
             if isinstance(side, Matching)
         }

@@ -228,6 +228,7 @@ class _State:
     holding: dict[tuple[str, str], Held] = field(default_factory=dict)
     unordered: bool = field(init=False)
     derived: bool = field(init=False)
+    predicates: dict[float, Predicate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         about = self.relation.about
@@ -308,10 +309,17 @@ class _State:
         about = self.relation.about
         if isinstance(about, Pair):
             a, b = (world.known[entity].event for entity in pair)
-            return Predicate(widened(about.when, margin)).truth(a, b)
+            return self._predicate(margin).truth(a, b)
         if world.known[pair[0]].event.place is None:
             return None
         return len(self._near(pair[0], world, margin)) >= about.count - 1
+
+    def _predicate(self, margin: float) -> Predicate:
+        """The predicate for entering, or for staying."""
+        about = self.relation.about
+        if margin not in self.predicates and isinstance(about, Pair):
+            self.predicates[margin] = Predicate(widened(about.when, margin))
+        return self.predicates[margin]
 
     def _near(self, member: str, world: World, margin: float) -> list[tuple[float, Known]]:
         """The other members of a gathering within its distance of one, by name, and how far they are."""

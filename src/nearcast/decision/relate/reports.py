@@ -68,11 +68,11 @@ class Entities:
         coded = entities(table).combine_chunks().dictionary_encode()
         if isinstance(coded, pa.ChunkedArray):
             coded = coded.combine_chunks()
-        known = self.numbers
-        for name in coded.dictionary.to_pylist():
-            if name not in known:
-                self.number(name)
-        own = np.array([known[name] for name in coded.dictionary.to_pylist()], np.int64)
+        names = coded.dictionary.to_pylist()
+        found = [self.numbers.get(name, -1) for name in names]
+        own = np.array(
+            [self.number(name) if one < 0 else one for one, name in zip(found, names, strict=True)], np.int64
+        )
         return own[coded.indices.to_numpy()] if len(own) else np.zeros(0, np.int64)
 
     def begin(self, newest: pa.Table) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
@@ -48,6 +47,8 @@ class Rule:
 class Rules:
     """All relations between pairs, by number; what ends leaves an empty place.
 
+    `open` are those with a side that is not named, `general` those with a predicate that is no plain bound.
+
     Of each: the bound of a plain distance, for entering (`near`) and for staying (`stay`), with the squares of chords
     that are surely within and surely beyond; times in microseconds; what is told, as bits of `TELLS`.
     """
@@ -55,6 +56,8 @@ class Rules:
     def __init__(self) -> None:
         self.all: list[Rule | None] = []
         self.by_id: dict[str, Rule] = {}
+        self.open: dict[str, Rule] = {}
+        self.general: dict[str, Rule] = {}
         self.filters: dict[Filter, int] = {}
         self._numbers = count()
         self.columns = Growing(
@@ -92,7 +95,7 @@ class Rules:
             stay=None if plain else Predicate(wider),
         )
         self.all.append(rule)
-        self.by_id[relation.id] = rule
+        self._file(rule)
         values: dict[str, Any] = {f"filter_{side}": self._filter(one) for side, one in (("a", pair.a), ("b", pair.b))}
         if bound is not None:
             stay = bound_of(wider)
@@ -121,12 +124,17 @@ class Rules:
 
     def end(self, rule: Rule) -> None:
         """Forgets a relation; its number is not used again."""
-        del self.by_id[rule.relation.id]
+        for filed in (self.by_id, self.open, self.general):
+            filed.pop(rule.relation.id, None)
         self.all[rule.number] = None
 
-    def living(self) -> Iterable[Rule]:
-        """The relations that there are, in the order of their definitions."""
-        return self.by_id.values()
+    def _file(self, rule: Rule) -> None:
+        id = rule.relation.id
+        self.by_id[id] = rule
+        if not rule.is_named:
+            self.open[id] = rule
+        if rule.enter is not None:
+            self.general[id] = rule
 
 
 def micros(seconds: float) -> int:

@@ -176,6 +176,8 @@ class Relating:
 
     def _keep_overtaken(self, reports: Reports, newest: Newest) -> None:
         """Keeps what counts of entities whose last report came late: the repository will have that report instead."""
+        if not self._overtaken and not len(reports.late):
+            return
         last = reports.last_of_each()
         for number in reports.entity[last].tolist():
             self._overtaken.pop(number, None)
