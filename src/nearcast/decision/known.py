@@ -22,6 +22,7 @@ from nearcast.decision.match import Index
 from nearcast.decision.match_standing import Together
 from nearcast.decision.members import Following
 from nearcast.decision.registry import Registry
+from nearcast.decision.relate.stage import Relating
 from nearcast.decision.remembered import Remembered
 from nearcast.decision.repository import Repository
 from nearcast.decision.timeline import Followed, Surrounding, Track
@@ -187,7 +188,7 @@ class Known:
         heard, self._unheard = [*self._unheard, *changes], []
         for stage in self.stages:
             stretch = Stretch(heard, self._times, events, self.registry, self.repository)
-            events = woven(events, stage.advance(stretch))
+            events = woven(events, stage.derive(stretch))
         return events
 
     def _members(self, terms: list[Entities], events: pa.Table) -> Followed:
@@ -200,4 +201,4 @@ class Known:
 
 def derived_stages() -> Sequence[Deriving]:
     """The stages that derive events, in their order, as a journal begins with them."""
-    return ()
+    return (Relating(),)

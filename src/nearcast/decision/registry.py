@@ -1,4 +1,6 @@
-"""The registry of settings, clients and subscriptions: the fold of control events over the journal (SEMANTICS §3)."""
+"""The registry of settings, clients, subscriptions, relations: the fold of control events over the journal (SEMANTICS
+§3).
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,13 @@ from nearcast.model.changes import (
     Change,
     ClientChange,
     ClientRemoval,
+    RelationChange,
+    RelationRemoval,
     SettingsChange,
     SubscriptionChange,
     SubscriptionRemoval,
 )
+from nearcast.model.relation import Relation
 from nearcast.model.subscription import Client, Settings, Subscription
 
 
@@ -22,6 +27,7 @@ class Registry:
     settings: Settings = field(default_factory=Settings)
     clients: dict[str, Client] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    relations: dict[str, Relation] = field(default_factory=dict)
 
     def apply(self, change: Change) -> None:
         """Folds one change into the registry; removing what is not there changes nothing."""
@@ -35,25 +41,33 @@ class Registry:
                 self.subscriptions[subscription.id] = subscription
             case SubscriptionRemoval(id):
                 self.subscriptions.pop(id, None)
+            case RelationChange(relation):
+                self.relations.pop(relation.id, None)
+                self.relations[relation.id] = relation
+            case RelationRemoval(id):
+                self.relations.pop(id, None)
             case SettingsChange(settings):
                 self.settings = settings
 
     def copy(self) -> Registry:
         """A registry that goes its own way from here."""
-        return Registry(self.settings, dict(self.clients), dict(self.subscriptions))
+        return Registry(self.settings, dict(self.clients), dict(self.subscriptions), dict(self.relations))
 
     def changes(self) -> list[Change]:
         """The shortest list of changes that folds to this registry."""
         clients = [
-            ClientChange(client.id, client.role, client.task, client.readings, client.place, client.matrix)
+            ClientChange(
+                client.id, client.role, client.task, client.readings, client.place, client.matrix, client.lists or None
+            )
             for client in self.clients.values()
         ]
         subscriptions = [SubscriptionChange(subscription) for subscription in self.subscriptions.values()]
-        return [SettingsChange(self.settings), *clients, *subscriptions]
+        relations = [RelationChange(relation) for relation in self.relations.values()]
+        return [SettingsChange(self.settings), *clients, *subscriptions, *relations]
 
 
 def changed(client: Client | None, change: ClientChange) -> Client:
-    """The client after a change: what the change gives replaces, readings merge by name, a new client begins empty."""
+    """The client after a change: what it gives replaces, readings and lists merge by name; a new one begins empty."""
     client = client or Client(change.client)
     return Client(
         id=client.id,
@@ -62,4 +76,5 @@ def changed(client: Client | None, change: ClientChange) -> Client:
         readings={**client.readings, **(change.readings or {})},
         place=change.place or client.place,
         matrix=change.matrix or client.matrix,
+        lists={**client.lists, **(change.lists or {})},
     )

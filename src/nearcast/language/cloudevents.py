@@ -45,6 +45,8 @@ CONTROL_TYPES = (
     "nearcast.subscription",
     "nearcast.subscription.removed",
     "nearcast.settings",
+    "nearcast.relation.defined",
+    "nearcast.relation.removed",
 )
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What some editors write before the first line."""

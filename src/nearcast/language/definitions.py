@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nearcast.decision.registry import changed
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import thesis
 from nearcast.language.client_document import client_data, client_document, read_client
@@ -16,6 +17,7 @@ from nearcast.language.filter_document import check_length
 from nearcast.language.never_holding import warnings_of
 from nearcast.language.nodes import Node, from_yaml
 from nearcast.language.reading import Reader, at, closest
+from nearcast.language.relation_document import read_relation, relation_data, relation_document
 from nearcast.language.settings_document import FIELDS, read_settings, settings_data
 from nearcast.language.subscription_document import (
     names_file,
@@ -23,8 +25,9 @@ from nearcast.language.subscription_document import (
     subscription_data,
     subscription_document,
 )
-from nearcast.model.changes import Change, ClientChange, SettingsChange, SubscriptionChange
+from nearcast.model.changes import Change, ClientChange, RelationChange, SettingsChange, SubscriptionChange
 from nearcast.model.filter import Filter, atoms
+from nearcast.model.relation import Buddies, Gathering, Relation
 from nearcast.model.subscription import ANY_SUBSCRIPTION, Client, Roles, Settings, Subscription
 
 __all__ = [
@@ -32,6 +35,8 @@ __all__ = [
     "client_data",
     "client_document",
     "load",
+    "relation_data",
+    "relation_document",
     "settings_data",
     "subscription_data",
     "subscription_document",
@@ -47,14 +52,17 @@ class Definitions:
     settings: Settings = field(default_factory=Settings)
     clients: tuple[Client, ...] = ()
     subscriptions: tuple[Subscription, ...] = ()
+    relations: tuple[Relation, ...] = ()
     warnings: tuple[Fault, ...] = ()
 
     def changes(self) -> list[Change]:
-        """The changes that bring these definitions about: settings, then clients, then subscriptions."""
+        """The changes that bring these definitions about: settings, clients, subscriptions, relations."""
         changes: list[Change] = [SettingsChange(self.settings)]
         for one in self.clients:
-            changes.append(ClientChange(one.id, one.role, one.task, one.readings or None, one.place, one.matrix))
+            given = (one.readings or None, one.place, one.matrix, one.lists or None)
+            changes.append(ClientChange(one.id, one.role, one.task, *given))
         changes.extend(SubscriptionChange(one) for one in self.subscriptions)
+        changes.extend(RelationChange(one) for one in self.relations)
         return changes
 
 
@@ -65,8 +73,9 @@ def load(paths: Sequence[Path]) -> Definitions:
     settings = _settings(roots, reader)
     clients = _clients(roots, settings, reader)
     subscriptions = _subscriptions(roots, settings, _declared(roots), reader)
+    relations = _relations(roots, clients, _declared(roots), reader)
     reader.stop()
-    return Definitions(settings, clients, subscriptions, warnings_of(subscriptions, clients, settings))
+    return Definitions(settings, clients, subscriptions, relations, warnings_of(subscriptions, clients, settings))
 
 
 def read_text(path: Path, mark: Mark) -> str:
@@ -90,7 +99,7 @@ def _root(path: Path, reader: Reader) -> Node | None:
     except (Fault, DefinitionError) as error:
         reader.take(error)
         return None
-    reader.fields(root, (), (*FIELDS, "clients", "subscriptions"), "definitions")
+    reader.fields(root, (), (*FIELDS, "clients", "subscriptions", "relations"), "definitions")
     return root if isinstance(root.value, dict) else None
 
 
@@ -140,8 +149,7 @@ def _clients(roots: list[Node], settings: Settings, reader: Reader) -> tuple[Cli
         if change is None:
             continue
         if _once(change.client, "client", node, marks, reader):
-            client = Client(change.client, change.role, change.task, change.readings or {}, change.place, change.matrix)
-            found[client.id] = client
+            found[change.client] = changed(None, change)
     return tuple(found.values())
 
 
@@ -180,6 +188,37 @@ def _subscriptions(
             _check_length(subscription, node, settings, reader)
             found.append(subscription)
     return tuple(found)
+
+
+def _relations(
+    roots: list[Node], clients: Sequence[Client], declared: set[str], reader: Reader
+) -> tuple[Relation, ...]:
+    found: list[Relation] = []
+    marks: dict[str, Mark] = {}
+    lists = {client.id: client.lists for client in clients}
+    for node in _entries(roots, "relations", reader):
+        relation = read_relation(node, reader)
+        if relation is None or not _once(relation.id, "relation", node, marks, reader):
+            continue
+        found.append(relation)
+        match relation.about:
+            # Of a client with faults the lists are not known.
+            case Gathering(Buddies(client, list)) if client in lists or client not in declared:
+                _check_list(node, client, list, lists, reader)
+    return tuple(found)
+
+
+def _check_list(
+    node: Node, client: str, list: str, lists: Mapping[str, Mapping[str, tuple[str, ...]]], reader: Reader
+) -> None:
+    """A crowd's client and list must be defined; requests may name what comes later."""
+    among = node.value["among"] if isinstance(node.value, dict) else node
+    fields = among.value if isinstance(among.value, dict) else {}
+    if client not in lists:
+        reader.fault("a defined client", fields["client"], closest(client, lists) or "add it to clients")
+    elif list not in lists[client]:
+        advice = closest(list, lists[client]) or f"add it to the lists of {client}"
+        reader.fault(f"a list of {client}", fields["list"], advice)
 
 
 def _check_clients(node: Node, clients: set[str], reader: Reader) -> None:

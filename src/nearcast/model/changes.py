@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from nearcast.model.context import Matrix
 from nearcast.model.place import Place
+from nearcast.model.relation import Relation
 from nearcast.model.subscription import Settings, Subscription
 
 
 @dataclass(frozen=True, slots=True)
 class ClientChange:
-    """Type `nearcast.client`: adds a client or changes what is given (not None) of it; readings merge by name."""
+    """Type `nearcast.client`: adds a client or changes what is given (not None); readings and lists merge by name."""
 
     client: str
     role: str | None = None
@@ -20,6 +21,7 @@ class ClientChange:
     readings: Mapping[str, float] | None = None
     place: Place | None = None
     matrix: Matrix | None = None
+    lists: Mapping[str, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,32 @@ class SubscriptionRemoval:
 
 
 @dataclass(frozen=True, slots=True)
+class RelationChange:
+    """Type `nearcast.relation.defined`: adds a relation, or replaces the one with the same id."""
+
+    relation: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class RelationRemoval:
+    """Type `nearcast.relation.removed`: ends a relation; what held in it is told to have ended."""
+
+    relation: str
+
+
+@dataclass(frozen=True, slots=True)
 class SettingsChange:
     """Type `nearcast.settings`: replaces the settings."""
 
     settings: Settings
 
 
-Change = ClientChange | ClientRemoval | SubscriptionChange | SubscriptionRemoval | SettingsChange
+Change = (
+    ClientChange
+    | ClientRemoval
+    | SubscriptionChange
+    | SubscriptionRemoval
+    | RelationChange
+    | RelationRemoval
+    | SettingsChange
+)
