@@ -200,7 +200,9 @@ class Side:
     def _fold(self) -> Report | None:
         """Folds from what is settled to the newest, unless an own report lies outside: that one."""
         point = self._base
-        if self._outside(point):
+        # Where an own report follows at once, nothing can happen that the one before it would matter to.
+        follows = bool(self._own) and self._own[0].order == point.order + 1
+        if not follows and self._outside(point):
             return point.current
         for side, report in self._items():
             point = self._step(point, side, report)
