@@ -69,7 +69,7 @@ def events_told(engine: Reference | Relating, steps: Sequence[Step], cuts: Seque
             else:
                 changes.append((position, step))
         table = to_table(events)
-        told += engine.advance(changes, table, repository, {position: NOON for position, _ in changes})
+        told += engine.fold(changes, table, repository, {position: NOON for position, _ in changes})
         repository.add(table)
     return told
 

@@ -21,7 +21,7 @@ from tests.decision.test_stages import as_table
 class Echo:
     """A stage that derives two events from each that has not been derived."""
 
-    def derive(self, stretch: Stretch) -> list[Event]:
+    def advance(self, stretch: Stretch) -> list[Event]:
         return [
             Event(
                 f"{event.id}.{number}",
@@ -59,7 +59,7 @@ def test_a_stage_hears_what_was_known_before_its_first_batch() -> None:
     heard: list[At] = []
 
     class Listening(Echo):
-        def derive(self, stretch: Stretch) -> list[Event]:
+        def advance(self, stretch: Stretch) -> list[Event]:
             heard.extend(stretch.changes)
             return []
 

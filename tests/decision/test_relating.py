@@ -93,9 +93,9 @@ def test_the_reference_itself_does_not_depend_on_batches(story: Sequence[Step]) 
 class Restarted(Relating):
     """A stage that is stored and loaded between any two batches."""
 
-    def advance(self, *batch):  # type: ignore[no-untyped-def]
+    def fold(self, *batch):  # type: ignore[no-untyped-def]
         other = pickle.loads(pickle.dumps(self))
-        found = Relating.advance(other, *batch)
+        found = Relating.fold(other, *batch)
         self.__dict__ = other.__dict__
         return found
 

@@ -52,7 +52,7 @@ def test_a_batch_that_was_spread_leaves_no_file_open_and_none_on_disk(tmp_path: 
 class Shouting:
     """A stage that derives an event from every third."""
 
-    def derive(self, stretch: Stretch) -> list[Event]:
+    def advance(self, stretch: Stretch) -> list[Event]:
         return [
             replace(event, id=f"loud {event.id}", type="nearcast.relation")
             for event in to_events(stretch.events)
@@ -92,6 +92,6 @@ class Counting:
     def __init__(self) -> None:
         self.seen = 0
 
-    def derive(self, stretch: Stretch) -> list[Event]:
+    def advance(self, stretch: Stretch) -> list[Event]:
         self.seen += len(stretch.events)
         return [Event(f"seen {self.seen}", "nearcast.situation", "s", position=self.seen)]

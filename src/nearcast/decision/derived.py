@@ -46,7 +46,7 @@ class Stretch:
 class Deriving(Protocol):
     """A stage that derives events. What it keeps from batch to batch can be pickled, and is part of a snapshot."""
 
-    def derive(self, stretch: Stretch) -> list[Event]:
+    def advance(self, stretch: Stretch) -> list[Event]:
         """What follows from a stretch of the journal, each event with the position of its cause, in their order."""
         ...
 

@@ -164,14 +164,14 @@ class Reference:
         for relation in relations:
             self._define(relation, None)
 
-    def advance(
+    def fold(
         self,
         changes: Sequence[At],
         events: pa.Table,
         repository: Repository,
         times: Mapping[int, datetime | None] | None = None,
     ) -> list[Event]:
-        """What a batch causes; see `Relating.advance`."""
+        """What a batch causes; see `Relating.fold`."""
         steps: list[tuple[int, Change | Event]] = [*changes, *((event.position, event) for event in to_events(events))]
         told: list[Event] = []
         passed: list[Event] = []

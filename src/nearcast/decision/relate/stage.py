@@ -53,11 +53,11 @@ class Relating:
         for relation in relations:
             self._define(relation, None, None)
 
-    def derive(self, stretch: Stretch) -> list[Event]:
+    def advance(self, stretch: Stretch) -> list[Event]:
         """See `Deriving`."""
-        return self.advance(stretch.changes, stretch.events, stretch.repository, stretch.times)
+        return self.fold(stretch.changes, stretch.events, stretch.repository, stretch.times)
 
-    def advance(
+    def fold(
         self,
         changes: Sequence[At],
         events: pa.Table,
