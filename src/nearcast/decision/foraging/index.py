@@ -23,7 +23,7 @@ from nearcast.model.filter import Atom, Operator
 from nearcast.model.foraging import REQUESTED
 from nearcast.model.values import Kind, Value, kind_of, time_of
 
-RANGED = tuple(operator for operator in REQUESTED if operator is not Operator.EQ)
+RANGED: tuple[Operator, ...] = tuple(operator for operator in REQUESTED if operator is not Operator.EQ)
 
 
 class RequestIndex:
