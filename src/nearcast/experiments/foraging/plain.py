@@ -6,16 +6,16 @@ What the compiled one cannot do, caching, adapting and limits, is measured here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from nearcast.decision.foraging.node import Manner, Node
 from nearcast.decision.foraging.rules import Rule
 from nearcast.experiments.foraging.kernel import Simulated
-from nearcast.experiments.foraging.setting import CLASSES, RULES, SMOKING, Setting, rules_of
+from nearcast.experiments.foraging.setting import CLASSES, CONDITIONS, RULES, SMOKING, Setting, rules_of
 from nearcast.experiments.foraging.world import Floats, sensors
-from nearcast.model.foraging import Message, Request
+from nearcast.model.foraging import Message, MessageId, Request
 from nearcast.model.place import Place
 from nearcast.model.values import Value
 
@@ -31,11 +31,11 @@ def simulate_plainly(setting: Setting, places: Floats, values: Floats, manner: M
         for number, node in enumerate(nodes):
             node.measure(_read(values[now, number]), here[number], now)
         # Requests first: what is measured in a time unit meets the filters that came in it.
-        for step in (Node.ask, Node.respond):
-            begun = [
-                (number, message) for number, node in enumerate(nodes) for message in step(node, here[number], now)
-            ]
-            _spread(begun, nodes, here, hearers, now, sent)
+        begun = [(number, message) for number, node in enumerate(nodes) for message in node.ask(here[number], now)]
+        flood = [(len(nodes) - 1, message) for message in _flood(setting, here[-1], now)]
+        _spread([*flood, *begun], nodes, here, hearers, now, sent)
+        begun = [(number, message) for number, node in enumerate(nodes) for message in node.respond(here[number], now)]
+        _spread(begun, nodes, here, hearers, now, sent)
         for number in range(setting.requestors):
             truths = nodes[number].requestor.truths(here[number], now)
             fired[now, number] = [truth is True for truth in truths.values()]
@@ -57,6 +57,14 @@ def _rules(setting: Setting, number: int) -> Sequence[Rule]:
     names = rules_of(setting.part, number, setting.requestors)
     scheme = setting.scheme
     return [Rule(name, name, RULES[name], setting.within, scheme.valid, scheme.threshold) for name in names]
+
+
+def _flood(setting: Setting, place: Place, now: int) -> Iterator[Message]:
+    """The requests of a node that floods: all for the same, each a message of its own."""
+    for number in range(setting.flooding):
+        yield Request(
+            MessageId("flooder", now * setting.flooding + number), place, setting.within, now, 1, (CONDITIONS[0],)
+        )
 
 
 def neighbours(here: Floats, reach: float) -> list[list[int]]:

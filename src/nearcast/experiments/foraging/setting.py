@@ -16,8 +16,9 @@ CLASSES = ("Temperature", "Humidity", "GasA", "GasB", "Smoke")
 HIGHEST, SMOKING = 100.0, 50.0
 
 Part = Literal["A", "B"]
-Values = Literal["walk", "noise", "inertia"]
-"""How a sensor's values follow each other: differences of N(0, 1), the paper's; each by itself; differences that go on.
+Values = Literal["walk", "noise", "inertia", "real"]
+"""How a sensor's values follow each other: differences of N(0, 1), the paper's; each by itself; differences that go on;
+as they were recorded.
 """
 
 HOT = Atom("Temperature", Operator.GT, 80)
@@ -65,15 +66,17 @@ class Scheme:
         return Scheme(f"{self.name} lazy", self.polled, self.valid, threshold)
 
 
-CFOR2, CFOR5, CFOR10 = (Scheme(f"CFor{valid}", False, valid) for valid in (2, 5, 10))
+CFOR1, CFOR2, CFOR5, CFOR10 = (Scheme(f"CFor{valid}", False, valid) for valid in (1, 2, 5, 10))
 CPOL1, CPOL2 = (Scheme(f"CPol{valid}", True, valid) for valid in (1, 2))
-SCHEMES = (CFOR2, CFOR5, CFOR10, CPOL1, CPOL2)
+SCHEMES = (CFOR1, CFOR2, CFOR5, CFOR10, CPOL1, CPOL2)
+"""The paper's figures have two of each; of which validities CFor's were, its text does not say."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What one run simulates; the defaults are table 1's, the speed that of experiment A2. Space and time have units
-    of their own. Of the nodes the first are requestors, the next providers, the rest only pass messages on.
+    of their own. Of the nodes the first are requestors, the next providers, the rest only pass messages on; the last
+    one may be `flooding`: that many requests of its own each time unit.
     """
 
     scheme: Scheme = CFOR5
@@ -88,6 +91,7 @@ class Setting:
     reach: float = 50.0
     pause: float = 20.0
     values: Values = "walk"
+    flooding: int = 0
 
 
 SPEEDS = (0.0, 1.0, 2.0, 4.0, 10.0, 20.0)
