@@ -93,9 +93,6 @@ def test_verdicts_follow_the_data() -> None:
             seed: replace(one, requests=one.requests // 99, responses=one.responses // 99)
             for seed, one in point.runs.items()
         }
-            seed: replace(one, requests=one.requests // 99, responses=one.responses // 99)
-            for seed, one in point.runs.items()
-        }
         return replace(point, runs=swapped) if point.line.startswith("CPol") else point
 
     before, after = ({one.said: one.verdict for one in claims(some)} for some in _both(turned))
