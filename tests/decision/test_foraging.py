@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.decision.foraging.door import Bounds, Door, Verdict
@@ -220,6 +220,7 @@ def test_a_replay_is_refused_whenever_it_comes(later: float) -> None:
     assert not door.take(request(time=50.0), "N1", HERE, later)
 
 
+@settings(deadline=None)
 @given(st.floats(-60, 60), st.floats(0.1, 100), st.floats(0, 500))
 def test_no_skew_of_clocks_opens_a_gap_for_replays(skew: float, valid: float, later: float) -> None:
     """What was taken once is never taken again, wrong as its clock may be."""

@@ -149,6 +149,7 @@ def test_a_far_request_does_not_outlive_itself_in_a_long_near_one() -> None:
     assert [500.0, 30.0] == [index.match("Temperature", 21, now) for now in (1.0, 2.0)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(REQUESTED), st.integers(0, 20)), max_size=60))
 def test_an_index_of_which_all_has_lapsed_is_empty(filters: list[tuple[Operator, int]]) -> None:
     """Nothing stays behind of what was asked once."""

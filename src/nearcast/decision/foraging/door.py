@@ -51,6 +51,11 @@ class Door:
         self._admission = Admission(bounds.rates) if bounds.rates else None
         self._seen: dict[MessageId, float] = {}
 
+    @property
+    def taken(self) -> int:
+        """How many messages were taken."""
+        return self.counts[Verdict.TAKEN]
+
     def take(self, message: Message, sender: str, place: Place, now: float) -> bool:
         """Whether a message is to be handled and passed on by a node that is at `place`."""
         verdict = self.verdict(message, sender, place, now)

@@ -39,7 +39,10 @@ class Manner:
 
 
 class Node:
-    """A node named `id`, which measures the classes `measured` and wants to know when its `rules` hold."""
+    """A node named `id`, which measures the classes `measured` and wants to know when its `rules` hold.
+
+    It also `serves` classes for which somebody else brings it values, as a bridge does.
+    """
 
     def __init__(
         self,
@@ -49,12 +52,14 @@ class Node:
         manner: Manner = Manner(),
         above: Above = only,
         first: int = 0,
+        serves: Sequence[str] = (),
     ) -> None:
         self.id, self.manner = id, manner
+        self.measured = frozenset(measured)
         self.neighbours = Neighbours(manner.adapting) if manner.adapting else None
         self.door = Door(id, manner.bounds)
         self.requestor = Requestor(rules, measured, above, self.neighbours)
-        self.provider = Provider(measured, above)
+        self.provider = Provider([*measured, *serves], above)
         self.kept = Kept(manner.keeps) if manner.keeps else None
         self._readings: dict[str, Known] = {}
         self._number = first
@@ -69,7 +74,7 @@ class Node:
     def ask(self, place: Place, now: float) -> list[Message]:
         """The requests that are due."""
         return [
-            Request(self._next_id(), place, wanted.rule.within, now, wanted.valid, wanted.conditions)
+            Request(self.next_id(), place, wanted.rule.within, now, wanted.valid, wanted.conditions)
             for wanted in self.requestor.due(place, now)
         ]
 
@@ -81,43 +86,49 @@ class Node:
             return []
         if isinstance(message, Request):
             return [message, *self._answers(message, place, now)]
-        self.requestor.knowledge.hear(message, now, self.requestor.supported)
+        self.learn(message, now)
         if self.kept:
             self.kept.keep(message, now)
         return [message]
 
+    def learn(self, response: Response, now: float) -> None:
+        """Takes the values of a response, but of classes that the node measures itself."""
+        self.requestor.knowledge.hear(response, now, self.requestor.supported)
+
     def _answers(self, request: Request, place: Place, now: float) -> Iterator[Message]:
         if self.manner.polled:
-            yield from self._respond(self.provider.polled(request, self.readings(now)), place, now)
+            yield from self.tell(self.provider.polled(request, self.readings(now)), self.id, place, now)
             return
         new = self.provider.register(request, now)
         if self.manner.at_once and new:
-            yield from self._respond(answer_to(new, request.within, self.readings(now)), place, now)
+            yield from self.tell(answer_to(new, request.within, self.readings(now)), self.id, place, now)
         for kept in self.kept.answers(request, now) if self.kept else ():
-            yield replace(kept, id=self._next_id())
+            yield replace(kept, id=self.next_id())
 
     def readings(self, now: float) -> Readings:
         """What the node's sensors read last, as long as it counts."""
         return [(name, known.value) for name, known in self._readings.items() if known.until > now]
 
-    def respond(self, place: Place, now: float, readings: Readings | None = None) -> list[Message]:
+    def respond(self, place: Place, now: float, readings: Readings | None = None) -> list[Response]:
         """At most one response, with those of some readings (None: all that count) that satisfy a filter."""
         if self.manner.polled:
             return []
-        return list(
-            self._respond(self.provider.answer(self.readings(now) if readings is None else readings, now), place, now)
-        )
+        answer = self.provider.answer(self.readings(now) if readings is None else readings, now)
+        return self.tell(answer, self.id, place, now)
 
-    def _respond(self, answer: Answer | None, place: Place, now: float) -> Iterator[Message]:
-        if answer:
-            within, values = answer
-            yield Response(self._next_id(), self.id, place, within, now, self.manner.fresh, tuple(values))
+    def tell(self, answer: Answer | None, provider: str, place: Place, now: float) -> list[Response]:
+        """A response with readings of a provider, this node or one it speaks for, measured at `place` and `now`."""
+        if answer is None:
+            return []
+        within, values = answer
+        return [Response(self.next_id(), provider, place, within, now, self.manner.fresh, tuple(values))]
 
     def changes(self, place: Place, now: float) -> list[Situation]:
         """The situations that have begun, changed or ended; forgets what no longer counts."""
         self.requestor.knowledge.forget(now)
         return self.requestor.changes(place, now)
 
-    def _next_id(self) -> MessageId:
+    def next_id(self) -> MessageId:
+        """The id of a message that this node begins."""
         self._number += 1
         return MessageId(self.id, self._number)
