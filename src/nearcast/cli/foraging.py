@@ -95,11 +95,18 @@ def _show(found: Sequence[Point]) -> None:
     for heading in ("study", "line", "x", "messages", "ASDR", "ASDR′"):
         table.add_column(heading, justify="left" if heading in ("study", "line") else "right", no_wrap=True)
     for point in found:
-        means = [str(one) if one.count else "" for one in _means(point).values()]
+        means = [_short(one) for one in _means(point).values()]
         table.add_row(point.study, point.line, f"{point.x:g}", *means)
     console.print(table)
     for one in claims(found):
         console.print(_told(one), highlight=False)
+
+
+def _short(mean: Mean) -> str:
+    """A mean without its interval, which the data and the page have."""
+    if not mean.count:
+        return ""
+    return f"{mean.value:,.0f}" if mean.value > 1 else f"{mean.value:.3f}"
 
 
 def _told(claim: Claim) -> str:

@@ -21,6 +21,9 @@ Verdict = Literal["supported", "partly", "not supported"]
 CLOSE = 0.05
 """Detection ratios that differ by less count as similar."""
 
+FITTING = 0.8
+"""A curve that explains less of the variance is not the shape of the data."""
+
 SIMILAR = ("CFor1", "CFor2", "CFor5", "CFor10")
 VARIED = ("CFor2", "CFor10")
 """CFor with a short and a long temporal validity."""
@@ -111,19 +114,15 @@ def _validity(points: Sequence[Point]) -> Claim:
 
 
 def _growth(points: Sequence[Point]) -> Iterator[Claim]:
-    fits = {(study, name): _fits(points, study, name) for study in ("A1", "A2") for name in ("CPol1", "CFor5")}
-    shapes = ", ".join(
-        f"{name} over {'speed' if study == 'A1' else 'SV'}: straight {straight:.2f}, exponential {curved:.2f}"
-        for (study, name), (straight, curved) in fits.items()
-    )
-    yield Claim(
-        "The message overhead of CPol increases exponentially, that of CFor linearly (figures 4 and 6).",
-        _verdict(
-            *(curved > straight for (_, name), (straight, curved) in fits.items() if name == "CPol1"),
-            *(straight > curved for (_, name), (straight, curved) in fits.items() if name == "CFor5"),
-        ),
-        f"R² of a straight line and of an exponential: {shapes}.",
-    )
+    for study, over, number in (("A1", "speed", 4), ("A2", "spatial validity", 6)):
+        straight, curved = zip(*(_fits(points, study, name) for name in ("CPol1", "CFor5")), strict=True)
+        yield Claim(
+            f"The message overhead of CPol increases exponentially with the {over}, that of CFor linearly"
+            f" (figure {number}).",
+            _verdict(curved[0] > max(straight[0], FITTING), straight[1] > max(curved[1], FITTING)),
+            f"R² of an exponential: CPol1 {curved[0]:.2f}, CFor5 {curved[1]:.2f}; of a straight line: CPol1"
+            f" {straight[0]:.2f}, CFor5 {straight[1]:.2f} (it fits from {FITTING} on).",
+        )
     yield _grows(
         points,
         "A1",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from nearcast.decision.foraging.node import Manner
 from nearcast.experiments.foraging.kernel import Simulated, observe, simulate
 from nearcast.experiments.foraging.plain import simulate_plainly
 from nearcast.experiments.foraging.recorded import recorded
-from nearcast.experiments.foraging.setting import Setting
+from nearcast.experiments.foraging.setting import CFOR5, Setting
 from nearcast.experiments.foraging.world import Floats, places, readings
 
 Flags = npt.NDArray[np.bool_]
@@ -62,11 +63,26 @@ class Measured:
 
 def measured(run: Run) -> Measured:
     """What a run gives."""
-    setting = run.setting
-    values = recorded(setting, run.seed, run.source, run.planted) if run.source else readings(setting, run.seed)
-    where = places(setting, run.seed)
-    every, by_itself = observe(setting, where, values)
-    return rated(_simulated(run, where, values), every, by_itself)
+    # Whatever does not concern the world is as usual: then runs that differ in it alone find the same world.
+    world = _world(replace(run.setting, scheme=CFOR5, flooding=0), run.seed, run.source, run.planted)
+    return rated(_simulated(run, world.places, world.values), world.every, world.by_itself)
+
+
+class World(NamedTuple):
+    """Where nodes are, what they read, and what an observer would detect."""
+
+    places: Floats
+    values: Floats
+    every: Flags
+    by_itself: Flags
+
+
+# Two: of ten thousand nodes each has a hundred megabytes.
+@lru_cache(2)
+def _world(setting: Setting, seed: int, source: str | None, planted: bool) -> World:
+    values = recorded(setting, seed, source, planted) if source else readings(setting, seed)
+    where = places(setting, seed)
+    return World(where, values, *observe(setting, where, values))
 
 
 def _simulated(run: Run, where: Floats, values: Floats) -> Simulated:

@@ -54,11 +54,11 @@ class Plan:
 
 
 def runs(plan: Plan, experiments: Sequence[str] = EXPERIMENTS) -> list[Run]:
-    """Every run of a plan, the longest first."""
+    """Every run of a plan, the longest first; those in the same world next to each other."""
     found = [*_paper(plan, experiments), *(_beyond(plan) if plan.beyond else ())]
     if plan.readings:
         found += _real(plan, plan.readings)
-    return sorted(found, key=lambda run: -run.cost)
+    return sorted(found, key=lambda run: (-run.cost, run.study, run.x, run.setting.part, run.seed))
 
 
 def _paper(plan: Plan, experiments: Sequence[str]) -> Iterator[Run]:
@@ -93,9 +93,9 @@ def _beyond(plan: Plan) -> Iterator[Run]:
             yield from _seeds(plan, "values", scheme.name, number, lazy)
     for name, manner in MANNERS.items():
         for speed in SPEEDS[::2]:
-            yield from _seeds(plan, "manners", name, speed, Setting(CFOR10, speed=speed), manner)
+            yield from _seeds(plan, "manners", name, speed, Setting(CFOR10, speed=speed), manner, 10)
     for name in ("as the paper", "rates are limited"):
-        yield from _seeds(plan, "flood", name, FLOOD, Setting(CFOR10, flooding=FLOOD), MANNERS[name])
+        yield from _seeds(plan, "flood", name, FLOOD, Setting(CFOR10, flooding=FLOOD), MANNERS[name], 10)
 
 
 def _sized(nodes: int) -> Setting:
