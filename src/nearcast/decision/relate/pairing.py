@@ -152,10 +152,8 @@ class Pairing:
             events = read(reports.table, reports.row[last])
             self._newest.update(zip(reports.entity[last].tolist(), events, strict=True))
 
-    def define(
-        self, relation: Relation, sequence: int, newest: Newest | None, now: int, cause: Cause | None
-    ) -> list[Told]:
-        """Adds a relation; what it tells of the present. Without a cause nothing is known, and nothing told.
+    def define(self, relation: Relation, sequence: int, newest: Newest, now: int, cause: Cause) -> list[Told]:
+        """Adds a relation; what it tells of the present.
 
         `newest` gives the newest event of every entity, where the relation needs to know more of it than its place.
         """
@@ -165,7 +163,7 @@ class Pairing:
             if isinstance(side, Named):
                 self._known.number(side.entity)
         new = [(filter, number) for filter, number in self.rules.filters.items() if number not in self._members]
-        table = newest() if newest and (new or (rule.enter and not general)) else None
+        table = newest() if new or (rule.enter and not general) else None
         for filter, number in new:
             self._index = None
             self._members[number] = Growing({"inside": np.False_})
@@ -177,7 +175,7 @@ class Pairing:
         if rule.is_named:
             a, b = (self._known.number(side.entity) for side in (rule.pair.a, rule.pair.b) if isinstance(side, Named))
             self._pairs.append(1, rule=rule.number, a=a, b=b)
-        return [] if cause is None else self._present(rule, now, cause)
+        return self._present(rule, now, cause)
 
     def _present(self, rule: Rule, now: int, cause: Cause) -> list[Told]:
         """What holds when a relation is defined."""

@@ -6,17 +6,16 @@ relations about what relations tell, event by event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.decision.derived import Stretch
+from nearcast.decision.derived import Stretch, derived_of
 from nearcast.decision.relate.pairing import Pairing
-from nearcast.decision.relate.reference import At, Known, Lists, Plain
+from nearcast.decision.relate.reference import Known, Plain
 from nearcast.decision.relate.reports import NEVER, Entities, Reports, moment_of
 from nearcast.decision.relate.sides import sees_derived
 from nearcast.decision.relate.telling import Cause, Told, events_of
@@ -34,14 +33,13 @@ STRETCH = 8_192
 
 
 class Relating:
-    """Relations over the batches of a journal: `Relating(registry.relations.values(), lists)` at its beginning.
+    """Relations over the batches of a journal; a `Deriving` stage.
 
-    `lists` are the clients' lists, `{client.id: client.lists}`. Call `advance` for every batch, in order, also while
-    there are no relations: it then looks at the changes only. The whole object may be pickled; its state is as of the
-    last batch's end. How the journal is cut into batches does not change what is told.
+    It is given every batch, in order, also while there are no relations: it then looks at the changes only. The whole
+    object may be pickled; its state is as of the last batch's end. How the journal is cut does not change what is told.
     """
 
-    def __init__(self, relations: Iterable[Relation] = (), lists: Lists | None = None) -> None:
+    def __init__(self) -> None:
         self._now = NEVER
         self._sequence = 0
         self._relations: dict[str, Relation] = {}
@@ -49,45 +47,32 @@ class Relating:
         self._overtaken: dict[int, pa.Table] = {}
         self._pairing = Pairing(self._known)
         self._plain = Plain()
-        self._plain.lists |= lists or {}
-        for relation in relations:
-            self._define(relation, None, None)
 
     def advance(self, stretch: Stretch) -> list[Event]:
-        """See `Deriving`."""
-        return self.fold(stretch.changes, stretch.events, stretch.repository, stretch.times)
+        """What a stretch of the journal causes, ascending by position and part.
 
-    def fold(
-        self,
-        changes: Sequence[At],
-        events: pa.Table,
-        repository: Repository,
-        times: Mapping[int, datetime | None] | None = None,
-    ) -> list[Event]:
-        """What a batch causes, ascending by position and part.
-
-        `changes` are all of the batch, (position, change): those of relations and clients count, others are passed
-        over. `events` are those of the world, of `EVENTS`, ascending by position. `repository` does not have the batch
-        yet: it is read when a relation is defined. `times` has, for the positions of control events, their time, else
-        that of their acceptance; it is what the present state of a new relation is told to be of.
+        Of the changes those of relations and clients count; of the events, those that are not derived themselves. The
+        repository is read when a relation is defined. The present state of a new relation is told to be of its time.
         """
+        events = stretch.events
+        if self._relations and len(derived_of(events)):
+            events = events.filter(pc.equal(events.column("part"), 0))
         told: list[Event] = []
         done = 0
-        positions = events.column("position").to_numpy() if changes else np.zeros(0)
-        for position, change in changes:
+        for position, change in stretch.changes:
             if not self._concerns(change):
                 self._plain.note_lists(change)
                 continue
-            until = int(np.searchsorted(positions, position))
-            told += self._stretches(events, done, until, repository)
+            until = int(np.searchsorted(events.column("position").to_numpy(), position))
+            told += self._stretches(events, done, until, stretch.repository)
             done = until
-            moment = (times or {}).get(position)
+            moment = stretch.times.get(position)
             cause = Cause(position, moment, moment)
-            found = self._change(change, cause, partial(self._newest, repository, events.slice(0, done)))
+            found = self._change(change, cause, partial(self._newest, stretch.repository, events.slice(0, done)))
             told += self._plain.told(found, cause)
             if not self._relations:
                 self._reset()
-        return told + self._stretches(events, done, len(events), repository)
+        return told + self._stretches(events, done, len(events), stretch.repository)
 
     def _concerns(self, change: Change) -> bool:
         """Whether a change does anything to relations; lists are noted also where nobody asks for them."""
@@ -115,12 +100,12 @@ class Relating:
                 return self._plain.relisted(change.client, cause)
         return []
 
-    def _define(self, relation: Relation, cause: Cause | None, newest: Newest | None) -> list[Told]:
+    def _define(self, relation: Relation, cause: Cause, newest: Newest) -> list[Told]:
         self._sequence += 1
         self._relations[relation.id] = relation
         if isinstance(relation.about, Pair) and not sees_derived(relation):
             return self._pairing.define(relation, self._sequence, newest, self._now, cause)
-        if not len(self._plain) and newest is not None:
+        if not len(self._plain):
             self._begin_plain(newest())
         return self._plain.define(relation, self._sequence, cause)
 
@@ -149,6 +134,8 @@ class Relating:
         """The newest event that counts of every entity; the repository has the last one, also if it came late."""
         tables = [repository.newest(), passed, *self._overtaken.values()]
         together = pa.concat_tables(tables)
+        # What was derived is there too, and no entity of the world.
+        together = together.filter(pc.equal(together.column("part"), 0))
         return together.take(pa.array(last_of_each(entities(together))))
 
     def _stretches(self, events: pa.Table, start: int, stop: int, repository: Repository) -> list[Event]:
