@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.location import geodesic, planar
-from nearcast.decision.strategies.dimensions import Geodesic, Planar
-from nearcast.decision.strategies.guards import Anywhere, Guard, Nowhere, Report, Ring
+from nearcast.decision.strategies.dimensions import ROUNDING, Geodesic, Planar
+from nearcast.decision.strategies.guards import Anywhere, Guard, Line, Nowhere, Report, Ring
 from nearcast.decision.strategies.seam import OPERATORS, Bound, Known, SideName, Strategy, guards
 from nearcast.decision.strategies.side import learnt
 from nearcast.model.place import Coordinates, Place
@@ -124,7 +125,9 @@ def _range(cut: slice) -> range:
 
 
 def _columnar(guard: Guard, track: Track) -> Callable[[slice], Flags] | None:
-    """`permits` of a ring over a stretch of a track, to the last bit what it is one by one."""
+    """`permits` of a ring or line over a stretch of a track, to the last bit what it is one by one."""
+    if isinstance(guard, Line) and isinstance(guard.dimension, Planar):
+        return partial(_before, guard, track)
     if not isinstance(guard, Ring) or not isinstance(guard.dimension, (Planar, Geodesic)):
         return None
     centre: Place = guard.centre.value
@@ -138,6 +141,15 @@ def _columnar(guard: Guard, track: Track) -> Callable[[slice], Flags] | None:
         return inside | ((x == centre.x) & (y == centre.y))
 
     return permitted
+
+
+def _before(guard: Line, track: Track, cut: slice) -> Flags:
+    """Which reports of a stretch lie before a planar line."""
+    x, y = track.x[cut], track.y[cut]
+    east, north = x - guard.start[0], y - guard.start[1]
+    advance = east * guard.ahead[0] + north * guard.ahead[1]
+    same = (x == guard.centre.value.x) & (y == guard.centre.value.y)
+    return np.asarray((advance + ROUNDING * (np.abs(east) + np.abs(north)) <= guard.reach) | same)
 
 
 def _moved(guard: Ring, centre: Place, x: Floats, y: Floats) -> Floats:
