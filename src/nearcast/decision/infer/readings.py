@@ -57,7 +57,13 @@ class Located(Protocol):
 
 def is_near(centre: Centre, other: Located, metres: float) -> bool:
     """Whether something is within metres of a centre; of what is nowhere an entity's own things are together."""
-    apart = separation(centre, other)
+    here, there = centre.place, other.place
+    if here is None or there is None:
+        return centre.entity == other.entity
+    # Most of what is asked for is in no corner of the square around.
+    if here.coordinates == "planar" and (abs(here.x - there.x) > metres or abs(here.y - there.y) > metres):
+        return False
+    apart = distance(here, there)
     return apart is not None and apart <= metres
 
 

@@ -63,6 +63,7 @@ class Inferring:
         self._time = 0
         self._change_times: Mapping[int, datetime | None] = {}
         self._number = (0, 0)
+        self._stale: int | None = None
         self._prepare()
 
     def advance(self, stretch: Stretch) -> list[Event]:
@@ -98,6 +99,8 @@ class Inferring:
     def _fold(self, table: pa.Table) -> Iterator[Event]:
         if not len(table):
             return
+        if self._stale is not None:
+            yield from self._replan(self._stale)
         times = self._stream_times(table)
         self._time = int(times[-1])
         if not self._lanes:
@@ -180,11 +183,17 @@ class Inferring:
                 self._actions[action.id] = action
             case ActionRemoval(id):
                 self._actions.pop(id, None)
-        yield from self._replan(position)
+        # Of many rules at a start each would have all the others made ready anew, for nothing.
+        self._stale = position
+        if any(lane.engine.scene.any for lane in self._lanes.values()):
+            yield from self._replan(position)
 
     def _define(self, rule: Situation, position: int) -> bool:
         others = {id: one for id, one in self._rules.items() if id != rule.id}
-        way = rule_cycle([*(one.rule for one in others.values()), rule], self._ontology)
+        way = None
+        situations = {one.name for one in self._ontology.situations}
+        if not situations.isdisjoint(names_of(rule.when)) or not all(one.rule.sufficient for one in others.values()):
+            way = rule_cycle([*(one.rule for one in others.values()), rule], self._ontology)
         if way:
             self.refused[rule.id, "stands on itself"] += 1
             log.warning("situation rule not taken id=%s: it stands on itself: %s", rule.id, " → ".join(way))
@@ -194,6 +203,7 @@ class Inferring:
 
     def _replan(self, position: int) -> Iterator[Event]:
         """Makes the rules ready anew, each lane its own."""
+        self._stale = None
         self._prepare()
         hidden = {one.rule.id: one for one in self._hidden(position)}
         plans = dict(lane_plans(self._ontology, [*self._rules.values(), *hidden.values()]))
