@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -22,8 +23,8 @@ from tests.node.conftest import HERE, running, until
 from tests.server.conftest import Running
 from tests.server.conftest import running as serving
 
-MANNER = Manner(fresh=5.0, at_once=True)
-FIRE = Rule("fire", "Fire", parse("Temperature > 80 AND Humidity < 10", Mark("rule")), 100.0, 1.0)
+MANNER = Manner(fresh=120.0, at_once=True)
+FIRE = Rule("fire", "Fire", parse("Temperature > 80 AND Humidity < 10", Mark("rule")), 100.0, 60.0)
 
 
 def awaited(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
@@ -68,6 +69,9 @@ async def test_a_node_finds_at_the_server_what_it_misses() -> None:
         providers = {known.provider for _, known in changes[0].readings}
         assert {"a", "station 4"} == providers
         assert 1 == gate.counts["bridge answered"]
+        assert 2 == len(subscriptions(server))
+        # A minute and more later nobody asks any more.
+        gate.clock = lambda: time.time() + 100
         await until(lambda: {"gate-requests"} == subscriptions(server))
 
 
@@ -86,7 +90,7 @@ async def test_the_server_finds_at_nodes_what_it_asks_for() -> None:
     answering = Runtime(node, radio.transport("b", lambda: HERE), HERE, [dry])
     async with serving() as server, bridged(server, [], radio) as gate, running(answering):
         await server.declare("watcher", filter="type = 'context.response' AND Humidity < 10")
-        asked = event("9", "context.request", when="Humidity < 10", within=100, valid=5)
+        asked = event("9", "context.request", when="Humidity < 10", within=100, valid=120)
         await server.publish(asked)
         await until(lambda: gate.counts["bridge published"])
         server.pipeline.decide()
@@ -103,11 +107,11 @@ async def test_a_request_event_that_is_none_is_counted_and_harmless() -> None:
     async with serving() as server, bridged(server, [], radio) as gate:
         await server.publish(
             *[
-                event("1", "context.request", when="Humidity <", within=100, valid=5),
-                event("2", "context.request", when="Humidity < 10", within=1e12, valid=5),
-                event("3", "context.request", within=100, valid=5),
+                event("1", "context.request", when="Humidity <", within=100, valid=120),
+                event("2", "context.request", when="Humidity < 10", within=1e12, valid=120),
+                event("3", "context.request", within=100, valid=120),
                 {"specversion": "1.0", "id": "4", "type": "context.request", "source": "s", "data": "text"},
-                event("5", "context.request", when="Humidity < 10", within=100, valid=5),
+                event("5", "context.request", when="Humidity < 10", within=100, valid=120),
             ]
         )
         await until(lambda: gate.counts["bridge asked"])

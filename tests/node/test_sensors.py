@@ -22,7 +22,7 @@ def first(sensor: Sensor, count: int) -> list[Measured | Fault]:
 
     async def read() -> list[Measured | Fault]:
         found: list[Measured | Fault] = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             async for one in sensor.measured():
                 found.append(one)
                 if len(found) == count:
@@ -122,7 +122,7 @@ def test_an_mqtt_sensor_reads_what_a_broker_has_and_comes_back_when_that_is_gone
 
     async def read() -> list[Measured | Fault]:
         found: list[Measured | Fault] = []
-        async with asyncio.timeout(20), broker(b"21.5", b"22") as port:
+        async with asyncio.timeout(60), broker(b"21.5", b"22") as port:
             async for one in MqttSensor("127.0.0.1", "hall/+", port).measured():
                 found.append(one)
                 if len(found) == 5:
