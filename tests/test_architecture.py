@@ -54,7 +54,7 @@ HOMES = {
 }
 """The only layers that may import a library."""
 
-HEAVY = ("pyspark", "fastapi", "uvicorn")
+HEAVY = ("pyspark", "fastapi", "uvicorn", "numba")
 
 
 @cache

@@ -43,9 +43,17 @@ def data(tmp_path: Path) -> Path:
     journal.append(
         "events", to_table([*controls, *told, replace(told[0], id="twice"), replace(told[0], id="twice", source="r")])
     )
-    rows = [{"position": 4, "client": name, "subscription": "big", "level": 2} for name in ("ann", "bob")]
+    rows = [{"position": 4, "part": 0, "client": name, "subscription": "big", "level": 2} for name in ("ann", "bob")]
     journal.cover("deliveries", pa.Table.from_pylist(rows, DELIVERIES), 5)
-    outcome = {"position": 0, "client": "ann", "event": 4, "outcome": "acknowledged", "priority": 0, "attempts": 1}
+    outcome = {
+        "position": 0,
+        "client": "ann",
+        "event": 4,
+        "part": 0,
+        "outcome": "acknowledged",
+        "priority": 0,
+        "attempts": 1,
+    }
     times = {"queued": NOON, "sent": NOON, "settled": NOON}
     journal.append("outcomes", pa.Table.from_pylist([{**outcome, **times}], OUTCOMES))
     journal.close()

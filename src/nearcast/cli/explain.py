@@ -9,12 +9,15 @@ from pathlib import Path
 
 import click
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearcast.cli.explain_text import as_data, as_text
 from nearcast.cli.options import data_option, journal_path
 from nearcast.cli.output import DeadLetters, print_json, progress
+from nearcast.decision.derived import derived_of
 from nearcast.decision.explain import explain
 from nearcast.decision.fate import Fate, fates, undelivered
+from nearcast.decision.known import Known
 from nearcast.decision.past import Past, past
 from nearcast.decision.registry import Registry
 from nearcast.decision.why_not import why_not
@@ -26,6 +29,7 @@ from nearcast.language import definitions
 from nearcast.language.control import changes
 from nearcast.language.cql2 import write
 from nearcast.language.history import read_tables
+from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 
 STRETCH = 100_000
@@ -61,7 +65,8 @@ def command(
     if bool(definition_files) != bool(event_files) or (event_files and journal_file):
         raise click.UsageError("give --definitions and --events together, or a journal alone")
     with _history(journal_file or journal_path(data), definition_files, event_files) as history:
-        around = _around(history, _position(history.journal, event_id, source))
+        position, derived = _meant(history, event_id, source)
+        around = _around(history, position, derived)
         decided = _fates(history.journal, around.scene.event) if history.decided else None
         for number, name in enumerate([client] if client is not None else _everyone(around)):
             found = explain(around.scene, name)
@@ -80,6 +85,15 @@ class _History:
     journal: Journal
     registry: Registry
     decided: bool
+
+    def derived(self) -> Iterator[pa.Table]:
+        """What was derived from the events: as the journal has it, else once more."""
+        if self.decided:
+            yield from _stretches(self.journal, "derived", self.journal.end("derived"))
+            return
+        known = Known(self.registry.copy())
+        for table in _stretches(self.journal, "events", self.journal.end("events")):
+            yield from (derived_of(batch.events) for batch in known.advance(table, changes))
 
 
 @contextmanager
@@ -110,8 +124,17 @@ def _from_files(definition_files: tuple[Path, ...], event_files: tuple[Path, ...
     return _History(journal, registry, False)
 
 
+def _meant(history: _History, id: str, source: str | None) -> tuple[int, Event | None]:
+    """The position of the event that is meant, and the event if it is a derived one."""
+    for table in history.derived():
+        for event in to_events(table.filter(pc.equal(table.column("id"), id))):
+            if source in (None, event.source):
+                return event.position, event
+    return _position(history.journal, id, source), None
+
+
 def _position(journal: Journal, id: str, source: str | None) -> int:
-    """The position of the event that is meant; a fault if there is none, or more than one."""
+    """The position of the published event that is meant; a fault if there is none, or more than one."""
     found = journal.positions(id, source)
     if len(found) == 1:
         return found[0]
@@ -124,10 +147,11 @@ def _position(journal: Journal, id: str, source: str | None) -> int:
     raise Fault(f"the id of one of the {journal.end('events'):,} events there are", f"{id!r}{of}", advice=advice)
 
 
-def _around(history: _History, position: int) -> Past:
+def _around(history: _History, position: int, derived: Event | None) -> Past:
     end = history.journal.end("events")
     with progress("reading", end) as advance:
-        return past(_stretches(history.journal, "events", end, advance), position, changes, history.registry)
+        tables = _stretches(history.journal, "events", end, advance)
+        return past(tables, position, changes, history.registry, derived)
 
 
 def _stretches(

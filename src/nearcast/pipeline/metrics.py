@@ -16,6 +16,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.events = self._counter("events", "Positions of the journal that were decided")
         self.deliveries = self._counter("deliveries", "Deliveries that were decided, one per event and client")
+        self.derived = self._counter("derived", "Events that were derived from others")
         self.batches = self._counter("batches", "Batches, by where they were decided", ["where"])
         self.refused = self._counter("refused", "Control events that changed nothing, see the dead letters")
         self.failures = self._counter("failures", "Batches that failed; each is decided again after a restart")
