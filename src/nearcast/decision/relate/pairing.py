@@ -119,16 +119,21 @@ class Pairing:
         rows = which[outcome.pair]
         before = np.where(outcome.phase == LAPSED, 1, 0)
         points = [reports.as_of(self._pairs[side][rows], outcome.row - before) for side in ("a", "b")]
-        columns = (rows, outcome.row, outcome.phase, outcome.since, outcome.effect, *points)
-        for pair, row, phase, since, effect, a, b in zip(*(column.tolist() for column in columns), strict=True):
-            rule = self.rules.all[self._pairs["rule"][pair]]
+        subjects = zip(
+            *(self._subjects(side, rows, at, reports) for side, at in zip("ab", points, strict=True)), strict=True
+        )
+        columns = (self._pairs["rule"][rows], outcome.row, outcome.phase, outcome.since, outcome.effect)
+        every = zip(*(column.tolist() for column in columns), subjects, strict=True)
+        for number, row, phase, since, effect, both in every:
+            rule = self.rules.all[number]
             assert rule, "what is told is of a relation that there is"
-            subjects = [
-                Subject(self._known.names[self._pairs[side][pair]], reports.place(point))
-                for side, point in (("a", a), ("b", b))
-            ]
             reason = REASONS[effect] if outcome.detect == "exit" else None
-            yield row, _tell(rule, phase, outcome.detect, subjects, moment_of(since), reason)
+            yield row, _tell(rule, phase, outcome.detect, both, moment_of(since), reason)
+
+    def _subjects(self, side: str, rows: Integers, points: Integers, reports: Reports) -> list[Subject]:
+        """The entities of one side of some pairs, where they are at some points."""
+        names = [self._known.names[number] for number in self._pairs[side][rows].tolist()]
+        return [Subject(name, place) for name, place in zip(names, reports.places(points), strict=True)]
 
     def _drop(self) -> None:
         """Forgets pairs that do not hold, unless they are named."""
@@ -252,14 +257,11 @@ class Pairing:
     def _ends(self, rule: Rule, which: Integers, detect: Detection, since: datetime | None) -> list[Told]:
         """What is told of pairs when their relation comes, or goes."""
         reports = Reports.nothing(self._known)
-        told = []
-        for pair in which.tolist():
-            numbers = [int(self._pairs[side][pair]) for side in ("a", "b")]
-            subjects = [Subject(self._known.names[one], reports.place(one)) for one in numbers]
-            since_when = since if detect == "enter" else moment_of(int(self._pairs["since"][pair]))
-            present = detect == "enter"
-            told.append(_tell(rule, CAUSED, detect, subjects, since_when, None if present else "removed", present))
-        return told
+        subjects = zip(*(self._subjects(side, which, self._pairs[side][which], reports) for side in "ab"), strict=True)
+        if detect == "enter":
+            return [_tell(rule, CAUSED, detect, both, since, None, True) for both in subjects]
+        begun = map(moment_of, self._pairs["since"][which].tolist())
+        return [_tell(rule, CAUSED, detect, both, when, "removed") for both, when in zip(subjects, begun, strict=True)]
 
 
 def _tell(

@@ -162,8 +162,9 @@ class Relating:
                 cause = Cause(event.position, event.time, event.accepted)
                 told += self._plain.told([*found.get(row, ()), *self._plain.report(event)], cause)
             return told
-        for row in sorted(found):
-            told += events_of(found[row], _cause(reports.table, row), 1)
+        rows = sorted(found)
+        for row, cause in zip(rows, _causes(reports.table, rows), strict=True):
+            told += events_of(found[row], cause, 1)
         return told
 
     def _keep_overtaken(self, reports: Reports, newest: Newest) -> None:
@@ -183,5 +184,7 @@ class Relating:
                 self._overtaken[number] = known.filter(at)
 
 
-def _cause(table: pa.Table, row: int) -> Cause:
-    return Cause(*(table.column(name)[row].as_py() for name in ("position", "time", "accepted")))
+def _causes(table: pa.Table, rows: list[int]) -> list[Cause]:
+    """Some rows as causes."""
+    chosen = table.select(["position", "time", "accepted"]).take(pa.array(rows, pa.int64()))
+    return [Cause(*row) for row in zip(*(column.to_pylist() for column in chosen.columns), strict=True)]
