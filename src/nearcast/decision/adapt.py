@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nearcast.decision.interests import ANY_ROLE, Assignments
+from nearcast.decision.assignments import Assignments
+from nearcast.decision.interests import ANY_ROLE
 from nearcast.decision.known import Batch
 from nearcast.decision.match import Pairs
 from nearcast.decision.timeline import Positions, Track
@@ -46,15 +47,14 @@ def adapt(batch: Batch, events: pa.Table, pairs: Pairs, alternatives: bool = Tru
     Without `alternatives` (levels under other roles, other subscriptions) null is in their place: history has no use
     for them.
     """
-    rows = _heard(batch.assignments, events.column("position").to_numpy(), pairs)
-    present = rows.take((rows.role == ANY_ROLE) | (rows.role == _roles(batch, rows)))
+    rows, names, ids = _heard(batch.assignments, events.column("position").to_numpy(), pairs)
+    roles = as_of(batch.clients.roles, names, rows.client, rows.position)
+    present = rows.take((rows.role == ANY_ROLE) | (rows.role == roles))
     best, rest = _most_urgent(present)
-    clients, subscriptions = (
-        pa.array(names, pa.string()) for names in (batch.assignments.clients, batch.assignments.subscriptions)
-    )
+    clients, subscriptions = pa.array(names, pa.string()), pa.array(ids, pa.string())
     levels = pa.nulls(len(best), DELIVERIES.field("by_role").type)
     if alternatives and len(best) and (rows.role != ANY_ROLE).any():
-        levels = _levels_by_role(batch, rows, best)
+        levels = _levels_by_role(batch, rows, best, len(names))
     others = pa.nulls(len(best), DELIVERIES.field("others").type)
     if alternatives and len(rest):
         others = _others(rest, best, subscriptions)
@@ -72,29 +72,41 @@ def adapt(batch: Batch, events: pa.Table, pairs: Pairs, alternatives: bool = Tru
     )
 
 
-def _heard(assignments: Assignments, positions: Positions, pairs: Pairs) -> _Rows:
-    """Each pair with every client that hears its group at that position, under whichever role."""
-    first, last = assignments.starts[pairs.groups], assignments.starts[pairs.groups + 1]
-    count = last - first
+def _heard(assignments: Assignments, positions: Positions, pairs: Pairs) -> tuple[_Rows, list[str], list[str]]:
+    """Each pair with every client that hears its group at that position, under whichever role.
+
+    The clients and the subscriptions of these rows follow, by number: clients by name, subscriptions by order.
+    """
+    first, count = assignments.starts[pairs.groups], assignments.counts[pairs.groups]
     pair = np.repeat(np.arange(len(count)), count)
     row = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
     lane = pairs.lanes[pair]
     position = positions[lane]
     here = (assignments.after[row] < position) & (position <= assignments.through[row])
     pair, row = pair[here], row[here]
-    return _Rows(
+    client, codes = _few(assignments.client[row], len(assignments.clients))
+    order, orders = _few(assignments.order[row], len(assignments.subscriptions))
+    names = [assignments.clients[code] for code in codes.tolist()]
+    by_name = sorted(range(len(names)), key=names.__getitem__)
+    rank = np.empty(len(names), np.int64)
+    rank[by_name] = np.arange(len(names))
+    rows = _Rows(
         lane[here],
         position[here],
-        assignments.client[row],
-        assignments.order[row],
-        assignments.role[row],
+        rank[client],
+        order,
+        assignments.role[row].astype(np.int64),
         pairs.levels[pair].astype(np.int64),
     )
+    ids = [assignments.subscriptions[order] for order in orders.tolist()]
+    return rows, [names[index] for index in by_name], ids
 
 
-def _roles(batch: Batch, rows: _Rows) -> Integers:
-    """The number of the role and task that each row's client has at the row's position."""
-    return as_of(batch.clients.roles, batch.assignments.clients, rows.client, rows.position)
+def _few(codes: npt.NDArray[np.int32], size: int) -> tuple[Integers, Integers]:
+    """Codes below `size` as numbers of those that occur, and these, ascending."""
+    there = np.zeros(size, np.bool_)
+    there[codes] = True
+    return (np.cumsum(there) - 1)[codes], np.flatnonzero(there)
 
 
 def as_of(track: Track[str, int], names: list[str], key: Integers, position: Integers) -> Integers:
@@ -143,13 +155,12 @@ def _others(rest: _Rows, best: _Rows, subscriptions: pa.Array) -> pa.Array:
     return _lists("others", entries, mine[once], np.bincount(mine[once], minlength=len(best)) > 0)
 
 
-def _levels_by_role(batch: Batch, rows: _Rows, best: _Rows) -> pa.Array:
+def _levels_by_role(batch: Batch, rows: _Rows, best: _Rows, width: int) -> pa.Array:
     """For each row of `best` the greatest level under every role and task with vectors, and under any other ("", "").
 
     Null where no role matters.
     """
     roles = [*batch.settings.roles.vectors, ("", "")]
-    width = len(batch.assignments.clients)
     keys = best.lane * width + best.client
     which = np.searchsorted(keys, rows.lane * width + rows.client)
     which = np.minimum(which, len(keys) - 1)

@@ -1,4 +1,6 @@
-"""The registry of settings, clients and subscriptions: the fold of control events over the journal (SEMANTICS §3)."""
+"""The registry of settings, clients, subscriptions, relations: the fold of control events over the journal (SEMANTICS
+§3).
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,15 @@ from nearcast.model.changes import (
     Change,
     ClientChange,
     ClientRemoval,
+    RelationChange,
+    RelationRemoval,
     SettingsChange,
     SituationChange,
     SituationRemoval,
     SubscriptionChange,
     SubscriptionRemoval,
 )
+from nearcast.model.relation import Relation
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import Client, Settings, Subscription
 
@@ -27,6 +32,7 @@ class Registry:
     settings: Settings = field(default_factory=Settings)
     clients: dict[str, Client] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    relations: dict[str, Relation] = field(default_factory=dict)
     situations: dict[str, Situation] = field(default_factory=dict)
     actions: dict[str, Action] = field(default_factory=dict)
 
@@ -42,6 +48,11 @@ class Registry:
                 self.subscriptions[subscription.id] = subscription
             case SubscriptionRemoval(id):
                 self.subscriptions.pop(id, None)
+            case RelationChange(relation):
+                self.relations.pop(relation.id, None)
+                self.relations[relation.id] = relation
+            case RelationRemoval(id):
+                self.relations.pop(id, None)
             case SettingsChange(settings):
                 self.settings = settings
             case SituationChange(situation):
@@ -58,23 +69,31 @@ class Registry:
     def copy(self) -> Registry:
         """A registry that goes its own way from here."""
         return Registry(
-            self.settings, dict(self.clients), dict(self.subscriptions), dict(self.situations), dict(self.actions)
+            self.settings,
+            dict(self.clients),
+            dict(self.subscriptions),
+            dict(self.relations),
+            dict(self.situations),
+            dict(self.actions),
         )
 
     def changes(self) -> list[Change]:
         """The shortest list of changes that folds to this registry."""
         clients = [
-            ClientChange(client.id, client.role, client.task, client.readings, client.place, client.matrix)
+            ClientChange(
+                client.id, client.role, client.task, client.readings, client.place, client.matrix, client.lists or None
+            )
             for client in self.clients.values()
         ]
         subscriptions = [SubscriptionChange(subscription) for subscription in self.subscriptions.values()]
+        relations = [RelationChange(relation) for relation in self.relations.values()]
         situations = [SituationChange(situation) for situation in self.situations.values()]
         actions = [ActionChange(action) for action in self.actions.values()]
-        return [SettingsChange(self.settings), *clients, *subscriptions, *situations, *actions]
+        return [SettingsChange(self.settings), *clients, *subscriptions, *relations, *situations, *actions]
 
 
 def changed(client: Client | None, change: ClientChange) -> Client:
-    """The client after a change: what the change gives replaces, readings merge by name, a new client begins empty."""
+    """The client after a change: what it gives replaces, readings and lists merge by name; a new one begins empty."""
     client = client or Client(change.client)
     return Client(
         id=client.id,
@@ -83,4 +102,5 @@ def changed(client: Client | None, change: ClientChange) -> Client:
         readings={**client.readings, **(change.readings or {})},
         place=change.place or client.place,
         matrix=change.matrix or client.matrix,
+        lists={**client.lists, **(change.lists or {})},
     )

@@ -45,6 +45,8 @@ CONTROL_TYPES = (
     "nearcast.subscription",
     "nearcast.subscription.removed",
     "nearcast.settings",
+    "nearcast.relation.defined",
+    "nearcast.relation.removed",
     "nearcast.situation.defined",
     "nearcast.situation.removed",
     "nearcast.action.defined",

@@ -1,4 +1,4 @@
-"""Control events: what changes clients, subscriptions and settings travels in the journal like any event."""
+"""Control events: what changes clients, subscriptions, relations and settings travels in the journal like any event."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from nearcast.language.client_document import client_data, read_client
 from nearcast.language.cloudevents import CONTROL_TYPES
 from nearcast.language.nodes import Node, from_data
 from nearcast.language.reading import Reader
+from nearcast.language.relation_document import read_relation, relation_data
 from nearcast.language.settings_document import FIELDS, read_settings, settings_data
 from nearcast.language.situation_document import action_data, read_action, read_situation, situation_data
 from nearcast.language.subscription_document import read_subscription, subscription_data
@@ -22,6 +23,8 @@ from nearcast.model.changes import (
     Change,
     ClientChange,
     ClientRemoval,
+    RelationChange,
+    RelationRemoval,
     SettingsChange,
     SituationChange,
     SituationRemoval,
@@ -32,8 +35,8 @@ from nearcast.model.event import Event
 from nearcast.model.subscription import Settings
 from nearcast.model.values import time_text
 
-CLIENT, CLIENT_REMOVED, SUBSCRIPTION, SUBSCRIPTION_REMOVED, SETTINGS, *_RULES = CONTROL_TYPES
-SITUATION, SITUATION_REMOVED, ACTION, ACTION_REMOVED = _RULES
+CLIENT, CLIENT_REMOVED, SUBSCRIPTION, SUBSCRIPTION_REMOVED, SETTINGS, *_DERIVING = CONTROL_TYPES
+RELATION, RELATION_REMOVED, SITUATION, SITUATION_REMOVED, ACTION, ACTION_REMOVED = _DERIVING
 
 
 def changes(event: Event, settings: Settings) -> list[Change]:
@@ -103,6 +106,10 @@ def _document(change: Change) -> tuple[str, str | None, dict[str, Any]]:
         case SubscriptionRemoval():
             subject = f"nearcast/subscriptions/{change.subscription}"
             return SUBSCRIPTION_REMOVED, subject, {"subscription": change.subscription}
+        case RelationChange(relation):
+            return RELATION, f"nearcast/relations/{relation.id}", relation_data(relation)
+        case RelationRemoval(id):
+            return RELATION_REMOVED, f"nearcast/relations/{id}", {"relation": id}
         case SettingsChange():
             return SETTINGS, None, settings_data(change.settings)
         case SituationChange(rule):
@@ -140,6 +147,16 @@ def _subscription_removed(node: Node, settings: Settings, reader: Reader) -> Cha
     return None if id is None else SubscriptionRemoval(id)
 
 
+def _relation(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    relation = read_relation(node, reader)
+    return None if relation is None else RelationChange(relation)
+
+
+def _relation_removed(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    id = _named(node, "relation", reader)
+    return None if id is None else RelationRemoval(id)
+
+
 def _settings(node: Node, settings: Settings, reader: Reader) -> Change | None:
     return SettingsChange(read_settings(reader.fields(node, (), FIELDS, "settings"), reader))
 
@@ -175,6 +192,8 @@ _READERS: dict[str, Callable[[Node, Settings, Reader], Change | None]] = {
     SUBSCRIPTION: _subscription,
     SUBSCRIPTION_REMOVED: _subscription_removed,
     SETTINGS: _settings,
+    RELATION: _relation,
+    RELATION_REMOVED: _relation_removed,
     SITUATION: _situation,
     SITUATION_REMOVED: _situation_removed,
     ACTION: _action,

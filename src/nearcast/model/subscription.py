@@ -16,7 +16,7 @@ ANY_SUBSCRIPTION = "*"
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A receiver as far as it is known: who, in which role and task, in which context, where."""
+    """A receiver as far as it is known: who, in which role and task, in which context, where; lists of entities."""
 
     id: str
     role: str | None = None
@@ -24,6 +24,7 @@ class Client:
     readings: Mapping[str, float] = field(default_factory=dict)
     place: Place | None = None
     matrix: Matrix | None = None
+    lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
