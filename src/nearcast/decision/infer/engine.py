@@ -131,13 +131,18 @@ class Engine:
         for reading in readings:
             self.scene.readings.put(reading)
         pending: Pending = {}
+        centre = readings[0].centre if readings else None
         for reading in readings:
-            for instance in self.scene.concerned(reading.name, [reading.key], reading.centre):
+            assert centre is not None, "one event is at one place"
+            for instance in self.scene.concerned(reading.name, [reading.key], centre):
                 self._work(pending, self._rule(instance)).instances[instance] = None
             for rule in self.scene.completed(reading):
                 if rule.valid is None or self.now - reading.moment <= rule.valid:
-                    self._work(pending, rule).centres.append(reading.centre)
-        yield from self._settle(pending)
+                    work = self._work(pending, rule)
+                    if centre not in work.centres:
+                        work.centres.append(centre)
+        if pending:
+            yield from self._settle(pending)
 
     def replan(self, plan: Plan, cause: int) -> Iterator[Happening]:
         """Other rules: the situations of those that are gone, or are others now, end; all others are looked at."""
@@ -186,12 +191,12 @@ class Engine:
             yield from self._decide(self.plan.rules[order], pending.pop(order), pending, lapsed)
 
     def _decide(self, rule: Rule, work: _Work, pending: Pending, lapsed: bool) -> Iterator[Happening]:
-        views = [(centre, View(self.scene, centre, self.now)) for centre in dict.fromkeys(work.centres)]
-        complete = {centre: view for centre, view in views if view.holds(rule)}
+        views = [(centre, View(self.scene, centre, self.now)) for centre in work.centres]
+        complete = [(centre, view) for centre, view in views if view.holds(rule)]
         for instance in sorted(work.instances, key=lambda one: one.order):
             if instance.running:
                 yield from self._again(instance, rule, complete, pending, lapsed)
-        for centre, view in complete.items():
+        for centre, view in complete:
             if not self.scene.around((rule,), centre, rule, rule.widest):
                 yield self._new(rule, centre, view, pending)
 
@@ -199,7 +204,7 @@ class Engine:
         self,
         instance: Instance,
         rule: Rule,
-        complete: dict[Centre, View],
+        complete: list[tuple[Centre, View]],
         pending: Pending,
         lapsed: bool,
     ) -> Iterator[Happening]:
@@ -210,11 +215,12 @@ class Engine:
             if self._rest(instance, rule, view):
                 yield self._happening("update", instance, rule)
             return
-        seat = self._next_seat(instance, rule, complete)
+        seat = self._next_seat(instance, rule, [centre for centre, _ in complete])
         if seat is not None:
-            before, instance.centre = instance.centre, seat
             # The reading that completes the rule here carries on this situation, and no other.
-            self._rest(instance, rule, complete.pop(seat))
+            centre, found = complete.pop(seat)
+            before, instance.centre = instance.centre, centre
+            self._rest(instance, rule, found)
             yield self._happening("update", instance, rule)
             self._spread("update", instance, rule, pending, [before, instance.centre])
             return
@@ -222,21 +228,26 @@ class Engine:
         yield self._end(instance, rule, f"refuted by {refuted}" if refuted else reason)
         self._spread("end", instance, rule, pending, [instance.centre])
 
-    def _next_seat(self, instance: Instance, rule: Rule, complete: Iterable[Centre]) -> Centre | None:
+    def _next_seat(self, instance: Instance, rule: Rule, complete: Iterable[Centre]) -> int | None:
+        """The number of the first place where the rule holds that a situation may move to."""
         resting = {ground.reading.entity for ground in instance.grounds if ground.reading is not None}
-        for centre in complete:
+        for number, centre in enumerate(complete):
             apart = separation(centre, instance.centre)
             # What it rests on takes it along, however far it went.
             if rule.area is not None or centre.entity in resting or (apart is not None and apart <= rule.widest):
-                return centre
+                return number
         return None
 
     def _rest(self, instance: Instance, rule: Rule, view: View) -> bool:
         """Lets a situation rest on what a view has; whether that is something else."""
         before = instance.grounds
         instance.grounds = view.grounds(rule.tree, rule, before)
-        instance.lapses = view.lapses
-        instance.seen = frozenset(view.seen)
+        instance.lapses, instance.seen = view.lapses, frozenset(view.seen)
+        if rule.steady:
+            read = [ground.reading for ground in instance.grounds if ground.reading is not None]
+            instance.seen = frozenset(reading.key for reading in read)
+            if rule.valid is not None:
+                instance.lapses = min(reading.moment for reading in read) + rule.valid + 1
         self.scene.add(instance, rule)
         self._await(instance)
         return [_told(ground) for ground in before] != [_told(ground) for ground in instance.grounds]
@@ -270,7 +281,9 @@ class Engine:
                     self._work(pending, found).instances[instance] = None
         for one in above:
             if any(self._is_about(leaf, lower.concludes, phase == "end") for leaf in one.contributing):
-                self._work(pending, one).centres.append(lower.centre)
+                work = self._work(pending, one)
+                if lower.centre not in work.centres:
+                    work.centres.append(lower.centre)
 
     def _is_about(self, leaf: Leaf, name: str, denied: bool) -> bool:
         """Whether a situation of a class that began, or one that ended, may make a condition hold."""

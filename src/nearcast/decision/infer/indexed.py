@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nearcast.decision.infer.completing import Completing
@@ -102,16 +102,17 @@ class IndexedReadings:
         key = (names, metres)
         found = self._found.get(key)
         if found is None:
-            found = self._found[key] = list(self._near(names, centre, metres))
+            found = self._found[key] = self._near(names, centre, metres)
         return found
 
-    def _near(self, names: Collection[str], centre: Centre, metres: float) -> Iterator[Reading]:
+    def _near(self, names: Collection[str], centre: Centre, metres: float) -> list[Reading]:
+        found: list[Reading] = []
         for name in names:
             own = self.newest(centre.entity, name)
             if own is not None and (own.place is None or centre.place is None):
-                yield own
+                found.append(own)
         if centre.place is None:
-            return
+            return found
         level = level_of(metres)
         around = self._around.get(level)
         if around is None:
@@ -120,10 +121,10 @@ class IndexedReadings:
             cells = self._cells.get((name, level))
             if cells:
                 for cell in around:
-                    if cell in cells:
-                        for one in cells[cell].values():
-                            if is_near(centre, one, metres):
-                                yield one
+                    here = cells.get(cell)
+                    if here is not None:
+                        found += [one for one in here.values() if is_near(centre, one, metres)]
+        return found
 
     def inside(self, names: Collection[str], area: str) -> Iterable[Reading]:
         """The readings of these classes in a named place."""

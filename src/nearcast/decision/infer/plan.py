@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nearcast.decision.infer.names import in_order, names_in, names_of, reach, standing_on
+from nearcast.decision.truths import COMPARE
 from nearcast.model.filter import And, Atom, Filter, Not, Or
 from nearcast.model.ontology import Ontology, below, upwards
 from nearcast.model.situation import Situation
@@ -16,12 +17,16 @@ SECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
-    """One condition, or its negation. `situation`: the class of situations that it asks for, if it does."""
+    """One condition, or its negation. `situation`: the class of situations that it asks for, if it does. `compares`:
+    what compares a number with `limit`, where the condition is nothing else.
+    """
 
     atom: Atom
     names: tuple[str, ...]
     negated: bool
     situation: str | None
+    compares: Callable[[float, float], bool] | None = None
+    limit: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +47,8 @@ class Rule:
     `reach` has the metres around a centre for each name, `widest` the greatest of them; `horizon` is how far away a
     reading may be that matters at all, by rules below too, `touched` the classes of such, and `contributing` the
     conditions by which one may complete the rule. `necessary` are the rules that must not be false where this one
-    holds. `valid` is in microseconds. `hidden`: it is an action's, and concludes nothing.
+    holds. `steady`: while what it rests on stays, it holds, whatever else is read. `valid` is in microseconds.
+    `hidden`: it is an action's, and concludes nothing.
     """
 
     id: str
@@ -61,6 +67,7 @@ class Rule:
     touched: frozenset[str] = frozenset()
     touched_areas: frozenset[str] = frozenset()
     contributing: tuple[Leaf, ...] = ()
+    steady: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -138,6 +145,8 @@ def _tree(filter: Filter, negated: bool, situations: set[str]) -> Node:
         asked = names[0] if names and names[0] in situations else None
         # `Drill = FALSE` is NOT Drill.
         flipped = asked is not None and filter.value is False
+        if isinstance(filter.name, str) and filter.operator in COMPARE and type(filter.value) in (int, float):
+            return Leaf(filter, names, negated, asked, COMPARE[filter.operator], filter.value)  # type: ignore[arg-type]
         return Leaf(filter, names, negated != flipped, asked)
     if isinstance(filter, Not):
         return _tree(filter.child, not negated, situations)
@@ -161,10 +170,18 @@ def _spread(rule: Rule, found: Plan) -> None:
     own = list(_deep(rule, rule.tree, found))
     lower = [pair for one in rule.necessary for pair in _deep(one, one.against, found)]
     names = [(one, name) for one, leaf in (*own, *lower) for name in leaf.names]
+    rule.steady = not rule.necessary and _is_steady(rule.tree)
     rule.contributing = tuple(dict.fromkeys(leaf for _, leaf in own))
     rule.touched = frozenset(sub for _, name in names for sub in found.served.get(name, (name,)))
     rule.touched_areas = frozenset(one.area for one, _ in names if one.area is not None)
     rule.horizon = max([rule.widest, *(one.reach[name] for one, name in names)])
+
+
+def _is_steady(node: Node) -> bool:
+    """Whether nothing but plain conditions on readings must hold: then no other reading can make it false."""
+    if isinstance(node, Joint):
+        return node.every and all(_is_steady(part) for part in node.parts)
+    return isinstance(node.atom.name, str) and not node.negated and node.situation is None
 
 
 def _deep(rule: Rule, tree: Node, found: Plan) -> Iterator[tuple[Rule, Leaf]]:

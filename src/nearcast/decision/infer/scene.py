@@ -91,6 +91,9 @@ class IndexedScene:
 
     def _watch_keys(self, instance: Instance, rule: Rule) -> Iterator[Key]:
         """By what a situation is found that a reading somewhere may change."""
+        # Then nothing can change it but what it rests on.
+        if rule.steady:
+            return
         centre = instance.centre
         yield ("entity", centre.entity)
         yield from (("area", area) for area in rule.touched_areas)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import orjson
 
 from nearcast.decision.infer.areas import Areas
 from nearcast.decision.infer.engine import Happening
@@ -95,7 +96,7 @@ def derived(type_: str, source: str, id: str, subject: str, data: Any, cause: Ca
         time=time,
         place=place,
         attributes=tuple(attributes),
-        payload=json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(),
+        payload=orjson.dumps(document),
         accepted=cause.accepted,
         position=cause.position,
     )

@@ -25,6 +25,10 @@ NEVER = 1 << 62
 """A moment that does not come."""
 
 
+Kept = set[tuple[str, str, str]]
+"""Readings on which a situation rested, by condition, entity and class."""
+
+
 class Running(Protocol):
     """A situation that is."""
 
@@ -109,7 +113,17 @@ class View:
             return self._situation(leaf, leaf.situation, rule)
         if isinstance(leaf.atom.name, Call):
             return truth_of(leaf.atom.name, _Facts({name: self._values(name, rule) for name in leaf.names}))
-        return some(satisfies(leaf.atom, reading.value) for reading in self.readings(leaf.names[0], rule))
+        readings = self.readings(leaf.names[0], rule)
+        if leaf.compares is None:
+            return some(satisfies(leaf.atom, reading.value) for reading in readings)
+        found: Truth = None
+        for reading in readings:
+            # By exact type, which is quick: in Python a bool is an integer.
+            if type(reading.value) is float or type(reading.value) is int:
+                if leaf.compares(reading.value, leaf.limit):
+                    return True
+                found = False
+        return found
 
     def _values(self, name: str, rule: Rule) -> tuple[Value, ...]:
         return tuple(reading.value for reading in self.readings(name, rule))
@@ -117,22 +131,24 @@ class View:
     def readings(self, name: str, rule: Rule) -> list[Reading]:
         """The fresh readings of a class that count for a rule here."""
         key = (rule, name)
-        if key not in self._found:
-            self._found[key] = list(self._gather(name, rule))
-        return self._found[key]
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._gather(name, rule)
+        return found
 
-    def _gather(self, name: str, rule: Rule) -> Iterator[Reading]:
+    def _gather(self, name: str, rule: Rule) -> list[Reading]:
         names = self._world.plan.served.get(name, (name,))
         if rule.area is not None:
             found = self._world.readings.inside(names, rule.area)
         else:
             found = self._world.readings.near(names, self._centre, rule.reach[name])
-        for reading in found:
-            lapses = NEVER if rule.valid is None else reading.moment + rule.valid + 1
-            if lapses > self._now and reading.position > rule.after:
-                self.lapses = min(self.lapses, lapses)
-                self.seen.add(reading.key)
-                yield reading
+        oldest = self._now - rule.valid if rule.valid is not None else -NEVER
+        fresh = [one for one in found if one.moment >= oldest and one.position > rule.after]
+        if fresh:
+            self.seen.update([one.key for one in fresh])
+            if rule.valid is not None:
+                self.lapses = min(self.lapses, min([one.moment for one in fresh]) + rule.valid + 1)
+        return fresh
 
     def _situation(self, leaf: Leaf, name: str, rule: Rule) -> Truth:
         plan = self._world.plan
@@ -151,10 +167,15 @@ class View:
 
     def grounds(self, node: Node, rule: Rule, before: Iterable[Ground] = ()) -> tuple[Ground, ...]:
         """What true conditions rest on, each once; what they rested on `before` goes on, where it can."""
-        kept = {(ground.name, ground.reading.entity) for ground in before if ground.reading}
-        return tuple(dict.fromkeys(self._grounds(node, rule, kept)))
+        kept = {(ground.name, *ground.reading.key) for ground in before if ground.reading}
+        # By what tells readings apart, for hashing whole ones takes long.
+        found = {
+            (one.name, one.situation or (one.reading and one.reading.key)): one
+            for one in self._grounds(node, rule, kept)
+        }
+        return tuple(found.values())
 
-    def _grounds(self, node: Node, rule: Rule, kept: set[tuple[str, str]]) -> Iterator[Ground]:
+    def _grounds(self, node: Node, rule: Rule, kept: Kept) -> Iterator[Ground]:
         if isinstance(node, Joint):
             holding = [part for part in node.parts if self.truth(part, rule)]
             for part in holding if node.every else holding[:1]:
@@ -168,7 +189,7 @@ class View:
             found = self.readings(node.names[0], rule)
             yield from _one(node.names[0], [one for one in found if satisfied(node, one.value)], kept)
 
-    def _situation_grounds(self, leaf: Leaf, name: str, rule: Rule, kept: set[tuple[str, str]]) -> Iterator[Ground]:
+    def _situation_grounds(self, leaf: Leaf, name: str, rule: Rule, kept: Kept) -> Iterator[Ground]:
         told = [one for one in self.readings(name, rule) if satisfied(leaf, one.value)]
         if told:
             yield from _one(name, told, kept)
@@ -194,10 +215,10 @@ def _age(reading: Reading) -> tuple[int, str, str]:
     return -reading.moment, reading.entity, reading.name
 
 
-def _one(name: str, readings: Sequence[Reading], kept: set[tuple[str, str]]) -> Iterator[Ground]:
-    """The reading of the entity on which the condition rested before, else the newest."""
+def _one(name: str, readings: Sequence[Reading], kept: Kept) -> Iterator[Ground]:
+    """The reading on which the condition rested before, as it is now, else the newest."""
     ordered = sorted(readings, key=_age)
-    before = [reading for reading in ordered if (name, reading.entity) in kept]
+    before = [reading for reading in ordered if (name, *reading.key) in kept]
     yield from (Ground(name, reading) for reading in (before or ordered)[:1])
 
 
