@@ -10,6 +10,7 @@ goes on.
 from __future__ import annotations
 
 import argparse
+import gc
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from nearcast.model.event import Event
 from nearcast.model.filter import And, Atom, Operator
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
+from nearcast.pipeline.live import COLLECTING
 from nearcast.pipeline.session import session
 
 WARM = 3
@@ -65,6 +67,7 @@ def main() -> None:
     defined = rules(given.rules, chance)
     sensors = Sensors(given.sensors, chance)
     seconds = list(sensors.seconds(WARM + given.seconds, given.rate))
+    gc.set_threshold(*COLLECTING)
     console = Console()
     console.print(machine())
     measured = [_inferred(defined, seconds, given.cuts)]

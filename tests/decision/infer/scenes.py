@@ -85,9 +85,14 @@ def advanced(stage: Inferring, changes: Sequence[tuple[int, Change]], events: An
     return stage.advance(Stretch(changes, {}, events, Registry(), Repository()))
 
 
-def inferred(rules: Iterable[Situation], events: Sequence[Event], stage: Inferring | None = None) -> list[Event]:
+def inferred(
+    rules: Iterable[Situation],
+    events: Sequence[Event],
+    stage: Inferring | None = None,
+    ontology: Ontology = ONTOLOGY,
+) -> list[Event]:
     """What a stage derives from events under rules."""
-    return advanced(stage or Inferring(), defined(rules), table_of(events))
+    return advanced(stage or Inferring(), defined(rules, ontology), table_of(events))
 
 
 def data_of(event: Event) -> dict[str, Any]:
