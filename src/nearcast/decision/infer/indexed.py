@@ -128,3 +128,7 @@ class IndexedReadings:
     def inside(self, names: Collection[str], area: str) -> Iterable[Reading]:
         """The readings of these classes in a named place."""
         return [one for name in names for one in self._inside.get((name, area), {}).values()]
+
+    def everything(self) -> Iterable[Reading]:
+        """All readings."""
+        return [one for one, _ in self._all.values()]

@@ -89,6 +89,9 @@ class Readings(Protocol):
     def inside(self, names: Collection[str], area: str) -> Iterable[Reading]:
         """The readings of these classes in a named place, in any order."""
 
+    def everything(self) -> Iterable[Reading]:
+        """All readings, in any order."""
+
 
 @dataclass(slots=True)
 class PlainReadings:
@@ -113,3 +116,7 @@ class PlainReadings:
     def inside(self, names: Collection[str], area: str) -> Iterable[Reading]:
         """The readings of these classes in a named place."""
         return [one for one in self.all.values() if one.name in names and area in one.areas]
+
+    def everything(self) -> Iterable[Reading]:
+        """All readings."""
+        return self.all.values()

@@ -20,12 +20,14 @@ from nearcast.decision.derived import Stretch
 from nearcast.decision.infer.areas import Areas
 from nearcast.decision.infer.engine import REMOVED, Engine, Happening, Scene
 from nearcast.decision.infer.extract import Extraction, Told
+from nearcast.decision.infer.finding import RuleFinding, find
 from nearcast.decision.infer.lanes import Lane, Observed
 from nearcast.decision.infer.names import names_of, rule_cycle, standing_on
 from nearcast.decision.infer.plan import SECOND, Defined, Plan, plan
 from nearcast.decision.infer.scene import IndexedScene
 from nearcast.decision.infer.tell import Cause, situation_data, situation_event
 from nearcast.decision.repository import entities
+from nearcast.errors import Fault
 from nearcast.model.changes import (
     ActionChange,
     ActionRemoval,
@@ -47,13 +49,14 @@ class Inferring:
     """Situations as of a position of the journal: rules, readings, what is running. Its state can be pickled.
 
     `scene` makes the scenes that situations run in. `refused` counts readings that are none, by class and reason, and
-    rules that stand on themselves.
+    rules that stand on themselves; `provided` are the classes that readings came of, `version` counts changed rules.
     """
 
     def __init__(self, scene: Callable[[Plan], Scene] = IndexedScene) -> None:
         self._scene = scene
         self.refused: Counter[tuple[str, str]] = Counter()
         self.provided: set[str] = set()
+        self.version = 0
         self._ontology = Ontology()
         self._rules: dict[str, Defined] = {}
         self._actions: dict[str, Action] = {}
@@ -95,6 +98,16 @@ class Inferring:
             if lacking:
                 found[id] = tuple(lacking)
         return found
+
+    def find(self, rule: str, event: Event) -> RuleFinding:
+        """What a rule finds around an event that was the last to be folded. Raises `Fault` for an unknown rule."""
+        one = self._rules.get(rule)
+        lane = self._lanes.get(round(one.rule.lateness * SECOND)) if one else None
+        if lane is None or rule not in lane.engine.plan.by_id:
+            known = ", ".join(id for id, one in self._rules.items() if one.rule.sufficient) or "there is none"
+            raise Fault("a rule that concludes situations, as of the event", rule, advice=f"known then: {known}")
+        found = lane.engine.plan.by_id[rule]
+        return find(lane.engine.scene, found, lane.centre(event.entity, event.place), lane.engine.now)
 
     def _fold(self, table: pa.Table) -> Iterator[Event]:
         if not len(table):
@@ -183,6 +196,7 @@ class Inferring:
                 self._actions[action.id] = action
             case ActionRemoval(id):
                 self._actions.pop(id, None)
+        self.version += 1
         # Of many rules at a start each would have all the others made ready anew, for nothing.
         self._stale = position
         if any(lane.engine.scene.any for lane in self._lanes.values()):
