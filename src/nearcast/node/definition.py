@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,17 @@ from nearcast.decision.foraging.door import Bounds
 from nearcast.decision.foraging.limits import Rates
 from nearcast.decision.foraging.neighbours import Adapting
 from nearcast.decision.foraging.node import Manner
-from nearcast.decision.foraging.rules import Rule
 from nearcast.errors import DefinitionError, Fault, SetupError
 from nearcast.language.client_document import read_place
 from nearcast.language.definitions import read_text
+from nearcast.language.durations import read_duration
 from nearcast.language.nodes import Node, from_yaml
 from nearcast.language.reading import Reader, at
 from nearcast.model.event import OWN
 from nearcast.model.place import Place
 from nearcast.node.mqtt import MqttSensor
 from nearcast.node.multicast import Group
-from nearcast.node.rules import read_duration, read_rule
+from nearcast.node.rules import Known, read_known
 from nearcast.node.sensors import FileSensor, Sensor, SimulatedSensor
 from nearcast.node.weather import Weather
 
@@ -42,7 +41,7 @@ class NodeDefinition:
 
     id: str
     place: Place
-    rules: tuple[Rule, ...] = ()
+    known: Known = field(default_factory=Known)
     measured: tuple[str, ...] = ()
     sensors: tuple[Sensor, ...] = ()
     group: Group = field(default_factory=Group)
@@ -52,7 +51,7 @@ class NodeDefinition:
 
 
 FRESH_SECONDS = 5.0
-OPTIONAL = ("sensors", "situations", "multicast", "manner", "bridge", "weather")
+OPTIONAL = ("ontology", "sensors", "situations", "multicast", "manner", "bridge", "weather")
 
 
 def load_node(path: Path) -> NodeDefinition:
@@ -73,40 +72,31 @@ def _node(root: Node, folder: Path, reader: Reader) -> NodeDefinition | None:
     id = reader.text(given["node"], "the node's id") if "node" in given else None
     place = read_place(given["place"], reader) if "place" in given else None
     sensors, measured = _sensors(given.get("sensors"), folder, reader)
-    rules = _rules(given.get("situations"), measured, reader)
+    listed = reader.items(given["situations"], "situations") if "situations" in given else []
+    known = read_known(given.get("ontology"), listed, measured, folder, reader)
     group = _group(given["multicast"], reader) if "multicast" in given else Group()
     manner = _manner(given["manner"], reader) if "manner" in given else _usual()
     bridge = _bridge(given["bridge"], reader) if "bridge" in given else None
     weather = _weather(given["weather"], reader) if "weather" in given else None
     if id is None or place is None or group is None:
         return None
-    return NodeDefinition(id, place, rules, measured, sensors, group, manner, bridge, weather)
+    return NodeDefinition(id, place, known, tuple(measured), sensors, group, manner, bridge, weather)
 
 
-def _rules(node: Node | None, measured: Iterable[str], reader: Reader) -> tuple[Rule, ...]:
-    found: dict[str, Rule] = {}
-    for item in reader.items(node, "situations") if node else ():
-        rule = read_rule(item, frozenset(measured), reader)
-        if rule and rule.id in found:
-            reader.fault("each situation rule once", item, came=f"{rule.id} again")
-        elif rule:
-            found[rule.id] = rule
-    return tuple(found.values())
-
-
-def _sensors(node: Node | None, folder: Path, reader: Reader) -> tuple[tuple[Sensor, ...], tuple[str, ...]]:
-    sensors, measured = [], dict[str, None]()
+def _sensors(node: Node | None, folder: Path, reader: Reader) -> tuple[tuple[Sensor, ...], dict[str, Node]]:
+    """The sensors, and the classes that they read with the places where they are named."""
+    sensors, measured = [], dict[str, Node]()
     for item in reader.items(node, "sensors") if node else ():
         given = reader.fields(item, (), ("class", "classes", "simulated", "file", "mqtt", "every"), "a sensor")
         names = _classes(item, given, reader)
-        measured.update(dict.fromkeys(names))
+        measured.update(dict.fromkeys(names, item))
         every = read_duration(given["every"], "every", reader) if "every" in given else 1.0
         if every == 0:
             reader.fault("every: more than 0 seconds", given["every"])
         sensor = _sensor(item, given, names, every or 1.0, folder, reader)
         if sensor:
             sensors.append(sensor)
-    return tuple(sensors), tuple(measured)
+    return tuple(sensors), measured
 
 
 def _classes(item: Node, given: dict[str, Node], reader: Reader) -> list[str]:
