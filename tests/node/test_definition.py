@@ -18,6 +18,7 @@ from nearcast.node.sensors import FileSensor, Measured, SimulatedSensor
 from nearcast.node.transport import Datagram
 from nearcast.node.weather import Weather
 from nearcast.node.wire import encode
+from tests.docs.pages import ROOT, blocks
 
 WHOLE = """
 node: gateway 1
@@ -184,3 +185,20 @@ def test_names_that_an_ontology_has_not_are_faults(tmp_path: Path, old: str, new
     with pytest.raises(DefinitionError) as raised:
         load(tmp_path, OVER_RULES.replace(old, new))
     assert expected in [fault.expected for fault in raised.value.faults]
+
+
+def test_every_example_of_the_reference_loads(tmp_path: Path) -> None:
+    """Each YAML block is a whole file."""
+    texts = [block.text for block in blocks(ROOT / "docs" / "reference-node.md") if block.kind == "yaml"]
+    assert 5 == len([load(tmp_path, text) for text in texts])
+
+
+def test_secrets_are_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file names the variable; what it holds by mistake is not repeated in a fault."""
+    bridge = 'node: a\nplace: {x: 0, y: 0}\nbridge: {url: "http://s", client: a, token: GATE_TOKEN}'
+    monkeypatch.setenv("GATE_TOKEN", "hush")
+    found = load(tmp_path, bridge).bridge
+    assert found and "hush" == found.token
+    with pytest.raises(DefinitionError) as raised:
+        load(tmp_path, bridge.replace("GATE_TOKEN", "hush"))
+    assert "hush" not in str(raised.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -137,13 +138,23 @@ def _sensor(
 
 def _mqtt(node: Node, names: list[str], reader: Reader) -> Sensor | None:
     given = reader.fields(node, ("host", "topic"), ("port", "user", "password"), "mqtt")
-    host, topic, user, password = (
-        reader.text(given[name], name) if name in given else None for name in ("host", "topic", "user", "password")
+    host, topic, user = (
+        reader.text(given[name], name) if name in given else None for name in ("host", "topic", "user")
     )
+    password = _secret(given["password"], "password", reader) if "password" in given else None
     port = reader.integer(given["port"], "port", 1, 65_535) if "port" in given else 1883
     if host is None or topic is None or port is None:
         return None
     return MqttSensor(host, topic, port, names[0] if len(names) == 1 else None, user, password)
+
+
+def _secret(node: Node, what: str, reader: Reader) -> str | None:
+    """What an environment variable holds: files are no place for secrets."""
+    name = reader.text(node, f"{what}, the name of an environment variable")
+    if name is not None and name not in os.environ:
+        # What stands there may be the secret: it is not repeated.
+        reader.fault(f"{what}, the name of an environment variable that is set", node, came="another text")
+    return os.environ.get(name) if name is not None else None
 
 
 def _group(node: Node, reader: Reader) -> Group | None:
@@ -201,9 +212,8 @@ def _values(node: Node, kind: Any, what: str, reader: Reader) -> Any:
 
 def _bridge(node: Node, reader: Reader) -> BridgeDefinition | None:
     given = reader.fields(node, ("url", "client"), ("classes", "token"), "bridge")
-    url, client, token = (
-        reader.text(given[name], name) if name in given else None for name in ("url", "client", "token")
-    )
+    url, client = (reader.text(given[name], name) if name in given else None for name in ("url", "client"))
+    token = _secret(given["token"], "token", reader) if "token" in given else os.environ.get("NEARCAST_TOKEN")
     listed = reader.items(given["classes"], "classes") if "classes" in given else []
     names = tuple(name for one in listed if (name := reader.text(one, "a class")))
     return BridgeDefinition(url, client, names, token) if url and client else None
