@@ -180,23 +180,28 @@ class _Many:
     def __init__(self, groups: Sequence[Group]) -> None:
         # Compiled code takes a second to import, and few need it.
         from nearcast.decision.match_engine import Engine
+        from nearcast.decision.match_nearby import Nearby
 
         self._engine = Engine(groups)
         self.refused = self._engine.refused
         self._literals = Index(())
+        self._nearby = Nearby(self._engine.nearby)
 
     def match(
         self, table: pa.Table, around: Surrounding
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int8]]:
         """Lanes, groups and levels of the pairs."""
         batch = self._engine.encode(table)
-        if self._engine.prepare(batch):
+        if not self._engine.planned(batch.lanes):
+            self._engine.prepare(batch, self._nearby.shares(table, around))
             self._literals = Index((), [_as_wanted(atom, wanted) for atom, wanted in self._engine.literals])
+            self._nearby.follow(self._engine.around)
+        near = self._nearby.near(table, around)
         if not self._engine.literals:
-            return self._engine.pairs(batch)
+            return self._engine.pairs(batch, near=near)
         held = self._literals.held(table, around)
         flags = np.array(held, np.bool_).reshape(len(held), batch.lanes)
-        return self._engine.pairs(batch, pack(flags, words(batch.lanes) or 1))
+        return self._engine.pairs(batch, pack(flags, words(batch.lanes) or 1), near)
 
 
 def _as_wanted(atom: Atom, wanted: int) -> Filter:

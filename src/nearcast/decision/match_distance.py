@@ -57,7 +57,7 @@ class DistanceAtoms:
         self.anchors: list[User | Place] = [anchor for anchor in dict.fromkeys(found) if anchor is not None]
         number = {anchor: index for index, anchor in enumerate(self.anchors)}
         self._anchor = np.array([number[anchor] for anchor in found if anchor is not None], np.intp)
-        own = [_tests(atom) for atom in atoms]
+        own = [tests_of(atom) for atom in atoms]
         self._testable = np.array([bool(tests) for tests in own], np.bool_)
         self._first = np.cumsum([0, *(len(tests) for tests in own)])
         self._joint = [atom.operator is Operator.BETWEEN for atom in atoms]
@@ -86,7 +86,7 @@ class DistanceAtoms:
         return pack(holds & comparable, width), pack(comparable, width)
 
 
-def _tests(atom: Atom) -> list[tuple[Operator, float]]:
+def tests_of(atom: Atom) -> list[tuple[Operator, float]]:
     """The comparisons with one number each that an atom is made of; a literal of another kind makes none."""
     literals = atom.value if isinstance(atom.value, tuple) else (atom.value,)
     numbers = [float(value) for value, kind in zip(literals, atom.kinds, strict=True) if kind == "number"]  # type: ignore[arg-type]

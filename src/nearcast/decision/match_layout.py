@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nearcast.decision.match_codes import Coded
 from nearcast.decision.match_cover import Tests
-from nearcast.decision.match_flat import OUTSIDE, POINTS, RANGE, Atoms
+from nearcast.decision.match_flat import FALSE, NEARBY, OUTSIDE, POINTS, RANGE, TRUE, Atoms
 from nearcast.decision.match_kernels import Entries
 from nearcast.decision.match_lanes import PADDING, compiled
 from nearcast.decision.match_plan import COLUMN, FIRST, FORM, HIGH, LAST, LOW, STRAIGHT, TAIL, Plan
@@ -60,12 +60,15 @@ class Layout:
         return sum(array.nbytes for array in arrays)
 
 
-def shares(atoms: Atoms, sizes: Integers, sample: Coded | None) -> Tests:
+def shares(atoms: Atoms, sizes: Integers, sample: Coded | None, near: npt.NDArray[np.float64]) -> Tests:
     """The atoms with the share of events for which each is TRUE or FALSE, as a sample has it.
 
-    Without a sample all codes of a column are taken to be as frequent.
+    Without a sample all codes of a column are taken to be as frequent. `near` are the shares of what is near.
     """
     true, false = np.full((2, len(atoms.kind)), UNKNOWN)
+    for truth, held in ((TRUE, true), (FALSE, false)):
+        around = np.flatnonzero((atoms.kind == NEARBY) & (atoms.high == truth))
+        held[around] = near[atoms.low[around]]
     for column, size in enumerate(sizes.tolist()):
         share, there = _spread(column, size, sample)
         below = np.concatenate([[0.0], np.cumsum(share)])
@@ -105,7 +108,8 @@ def lay_out(plan: Plan, columns: int, points: Integers, codes: np.dtype[Any]) ->
     entries = np.ascontiguousarray(plan.entries[order])
     code = np.empty_like(plan.code)
     where = np.full(len(plan.code) + 1, -1, np.int64)
-    used = np.zeros((columns + 1, columns), np.bool_)
+    # Two rows more, found from the end: for what looks everywhere, and for what looks around atoms.
+    used = np.zeros((columns + 2, columns), np.bool_)
     size = _move(entries, plan.code, code, where, used)
     by_field = [entries[:, field].astype(np.int32) for field in (LOW, HIGH, FORM, FIRST, LAST, TAIL)]
     keys = entries[:, COLUMN] * (1 << 32) + entries[:, STRAIGHT]

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.match_cover import OPEN, share_of
-from nearcast.decision.match_flat import OPAQUE, OUTSIDE, POINTS
+from nearcast.decision.match_flat import FALSE, NEARBY, NOT_TRUE, OPAQUE, OUTSIDE, POINTS, TRUE
 from nearcast.decision.match_lanes import compiled
-from nearcast.decision.match_trees import EVERY, FALSE, LEAF, NOT_TRUE, TRUE
+from nearcast.decision.match_trees import EVERY, LEAF
 
 Integers = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint32]
@@ -68,7 +68,7 @@ def append_test(operation: int, literal: int, tests: Any, room: Any, at: int) ->
     """Appends the test of a literal."""
     atom, wanted = literal >> 2, literal & 3
     kind = tests.kind[atom]
-    if kind == OPAQUE:
+    if kind in (OPAQUE, NEARBY):
         # Rows are given out in the order of first use; which literals they are is told to who makes them.
         if room.rows[literal] < 0:
             room.rows[literal] = room.rows[-1]
@@ -137,7 +137,7 @@ def _open_parts(node: int, tree: Any, cover: Any, room: Any) -> int:
 def _effort(literal: int, tests: Any) -> float:
     """What a test takes, in comparisons of sixty-four lanes."""
     kind = tests.kind[literal >> 2]
-    if kind == OPAQUE:
+    if kind in (OPAQUE, NEARBY):
         return ROW_EFFORT
     return 0.8 * (tests.high[literal >> 2] - tests.low[literal >> 2]) if kind == POINTS else 1.0
 

@@ -96,6 +96,17 @@ def _place_repeated(column: int, first: int, lanes: int, start: Short, order: Sh
 
 
 @compiled
+def gather(codes: Any, lanes: Short, first: int, needed: Short, events: Any) -> None:
+    """These lanes in this order, however often each: `events.start` says already where which of them are."""
+    for rank in range(len(lanes)):
+        events.order[rank] = lanes[rank] - first
+    for which in needed:
+        base, source = which * events.stride, codes[which]
+        for rank in range(len(lanes)):
+            events.codes[base + rank] = source[lanes[rank]]
+
+
+@compiled
 def as_they_are(codes: Any, first: int, lanes: int, needed: Short, events: Any) -> None:
     """The lanes from `first` on in their own order, for entries that look at all events."""
     for lane in range(lanes):
