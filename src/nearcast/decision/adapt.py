@@ -46,22 +46,18 @@ def adapt(batch: Batch, positions: Positions, pairs: Pairs, alternatives: bool =
     for them.
     """
     rows = _heard(batch.assignments, positions, pairs)
-    present = rows.take((rows.role == ANY_ROLE) | (rows.role == _roles(batch, rows)))
-    best, rest = _most_urgent(present)
-    clients, subscriptions = (
-        pa.array(names, pa.string()) for names in (batch.assignments.clients, batch.assignments.subscriptions)
-    )
+    best, rest = _most_urgent(rows.take(_present(batch, rows)))
     levels = pa.nulls(len(best), DELIVERIES.field("by_role").type)
     if alternatives and len(best) and (rows.role != ANY_ROLE).any():
         levels = _levels_by_role(batch, rows, best)
     others = pa.nulls(len(best), DELIVERIES.field("others").type)
     if alternatives and len(rest):
-        others = _others(rest, best, subscriptions)
+        others = _others(rest, best, batch.assignments.subscriptions)
     return pa.table(
         [
             pa.array(best.position),
-            clients.take(pa.array(best.client)),
-            subscriptions.take(pa.array(best.order)),
+            _texts(batch.assignments.clients, best.client),
+            _texts(batch.assignments.subscriptions, best.order),
             pa.array(best.level.astype(np.int8)),
             levels,
             others,
@@ -88,22 +84,39 @@ def _heard(assignments: Assignments, positions: Positions, pairs: Pairs) -> _Row
     )
 
 
-def _roles(batch: Batch, rows: _Rows) -> Integers:
-    """The number of the role and task that each row's client has at the row's position."""
-    return as_of(batch.clients.roles, batch.assignments.clients, rows.client, rows.position)
+def _present(batch: Batch, rows: _Rows) -> npt.NDArray[np.bool_]:
+    """Which rows hold under the role and task that their client has at their position."""
+    present = rows.role == ANY_ROLE
+    other = np.flatnonzero(~present)
+    roles = as_of(batch.clients.roles, batch.assignments.clients, rows.client[other], rows.position[other])
+    present[other] = rows.role[other] == roles
+    return present
 
 
 def as_of(track: Track[str, int], names: list[str], key: Integers, position: Integers) -> Integers:
     """The values of a track for many (number of the key in `names`, position) at once; −1 where there is none."""
-    base = np.array([track.base.get(name, -1) for name in names], np.int64)
-    values = base[key]
-    for code, name in enumerate(names) if track.changes else ():
-        changes = track.changes.get(name)
-        if changes:
-            rows = np.flatnonzero(key == code)
-            which = np.searchsorted([at for at, _ in changes], position[rows], "left")
-            values[rows] = np.array([base[code], *(value for _, value in changes)])[which]
+    # Only the keys that are asked for are looked at: everybody may have moved, and few be concerned.
+    asked, own = np.unique(key, return_inverse=True)
+    there = [names[code] for code in asked.tolist()]
+    values = np.array([track.base.get(name, -1) for name in there], np.int64)[own]
+    changes = [(number, *change) for number, name in enumerate(there) for change in track.changes.get(name, ())]
+    if not changes:
+        return values
+    number, at, value = np.array(changes, np.int64).T
+    # One key instead of two: both ascend by owner, then position.
+    first = min(int(at.min()), int(position.min()))
+    width = max(int(at.max()), int(position.max())) - first + 1
+    last = np.searchsorted(number * width + at - first, own * width + position - first) - 1
+    changed = (last >= 0) & (number[last] == own)
+    values[changed] = value[last[changed]]
     return values
+
+
+def _texts(names: list[str], codes: Integers) -> pa.Array:
+    """The names of these numbers."""
+    # Not all names: there may be many more than matched.
+    used, own = np.unique(codes, return_inverse=True)
+    return pa.array([names[code] for code in used.tolist()], pa.string()).take(pa.array(own))
 
 
 def _most_urgent(rows: _Rows) -> tuple[_Rows, _Rows]:
@@ -122,7 +135,7 @@ def _most_urgent(rows: _Rows) -> tuple[_Rows, _Rows]:
     return rows.take(sorting[first]), rows.take(sorting[~first])
 
 
-def _others(rest: _Rows, best: _Rows, subscriptions: pa.Array) -> pa.Array:
+def _others(rest: _Rows, best: _Rows, subscriptions: list[str]) -> pa.Array:
     """For each row of `best` the client's other subscriptions that selected the event, each with its level.
 
     A subscription with several groups under one role counts once, with the greatest level.
@@ -133,7 +146,7 @@ def _others(rest: _Rows, best: _Rows, subscriptions: pa.Array) -> pa.Array:
     _, once = np.unique(own, axis=0, return_index=True)
     once = np.sort(once[rest.order[once] != best.order[mine[once]]])
     entries = pa.StructArray.from_arrays(
-        [subscriptions.take(pa.array(rest.order[once])), pa.array(rest.level[once].astype(np.int8))],
+        [_texts(subscriptions, rest.order[once]), pa.array(rest.level[once].astype(np.int8))],
         fields=list(OTHER),
     )
     return _lists("others", entries, mine[once], np.bincount(mine[once], minlength=len(best)) > 0)

@@ -22,6 +22,7 @@ from nearcast.decision.match_lanes import PADDING
 from nearcast.decision.match_layout import Layout, Segment, lay_out, shares
 from nearcast.decision.match_nearby import Near
 from nearcast.decision.match_plan import AROUND, EVERYWHERE, plan
+from nearcast.decision.match_programs import IN_AROUND, JOIN, TEST_SHIFT
 from nearcast.decision.match_sort import Events, Repeated, as_they_are, gather, sort
 from nearcast.model.filter import Atom
 
@@ -68,14 +69,15 @@ class _Room:
         size = 2 * len(self.pairs.lanes) + more
         self.pairs = Pairs(_longer(self.pairs.lanes, size), _longer(self.pairs.names, size))
 
-    def events(self, stride: int, batch: Coded, rows: Rows) -> Events:
+    def events(self, stride: int, batch: Coded, rows: Rows, near: Near) -> Events:
         """Room for so many lanes of a batch's columns."""
         columns = max(1, len(batch.codes))
         if len(self._order) < stride:
             self._order = np.empty(stride, np.uint32)
         if len(self._codes) < stride * columns:
             self._codes = np.zeros(stride * columns, self._codes.dtype)
-        return Events(self._start, self._order, self._codes, stride, batch.complete, rows)
+        lists = (near.starts, near.lanes)
+        return Events(self._start, self._order, self._codes, stride, batch.complete, rows, *lists)
 
 
 def _unused(pairs: Pairs) -> bool:
@@ -163,17 +165,17 @@ class Engine:
         return True
 
     def _look_around(self) -> None:
-        """Numbers the atoms that entries look around by their place in `around`."""
-        self.around = np.array([], np.int64)
-        for segment in self.layout.segments:
-            if segment.column == AROUND:
-                low, high = (part[segment.begin : segment.end] for part in self.layout.entries[:2])
-                self.around = np.union1d(self.around, low)
-        for segment in self.layout.segments:
-            if segment.column == AROUND:
-                low, high = (part[segment.begin : segment.end] for part in self.layout.entries[:2])
-                low[:] = np.searchsorted(self.around, low)
-                high[:] = low + 1
+        """Numbers the atoms that entries and tests look around by their place in `around`."""
+        layout = self.layout
+        own = [np.arange(part.begin, part.end) for part in layout.segments if part.column == AROUND]
+        entries = np.concatenate([np.array([], np.int64), *own])
+        word = layout.code[:, 0]
+        tests = np.flatnonzero(((word & 7) <= JOIN) & ((word >> TEST_SHIFT & 3) == IN_AROUND))
+        low, high = layout.entries.low, layout.entries.high
+        self.around = np.union1d(low[entries], layout.code[tests, 1]).astype(np.int64)
+        low[entries] = np.searchsorted(self.around, low[entries])
+        high[entries] = low[entries] + 1
+        layout.code[tests, 1] = np.searchsorted(self.around, layout.code[tests, 1])
 
     def pairs(
         self, batch: Coded, rows: Rows = NO_ROWS, near: Near = NOTHING_NEAR
@@ -224,7 +226,7 @@ class Engine:
                     events = _around(near, batch, rows)
                     gather(batch.codes, near.lanes, first, segment.needed, events)
                 else:
-                    events = room.events(stride, batch, rows)
+                    events = room.events(stride, batch, rows, near)
                 if column == EVERYWHERE:
                     as_they_are(batch.codes, first, lanes, segment.needed, events)
                 elif column != AROUND:
@@ -260,7 +262,8 @@ def _around(near: Near, batch: Coded, rows: Rows) -> Events:
     """Room for events by the atoms that they are near, each as often as it is."""
     stride = len(near.lanes) + PADDING
     codes = np.empty(stride * max(1, len(batch.codes)), batch.codes.dtype)
-    return Events(near.starts, np.empty(stride, np.uint32), codes, stride, batch.complete, rows)
+    order = np.empty(stride, np.uint32)
+    return Events(near.starts, order, codes, stride, batch.complete, rows, near.starts, near.lanes)
 
 
 def _kept(lanes: Short, forms: Short, layout: Layout, every: bool) -> npt.NDArray[np.intp]:

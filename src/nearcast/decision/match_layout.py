@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nearcast.decision.match_codes import Coded
 from nearcast.decision.match_cover import Tests
-from nearcast.decision.match_flat import FALSE, NEARBY, OUTSIDE, POINTS, RANGE, TRUE, Atoms
+from nearcast.decision.match_flat import FALSE, NEARBY, OPAQUE, OUTSIDE, POINTS, RANGE, TRUE, Atoms
 from nearcast.decision.match_kernels import Entries
 from nearcast.decision.match_lanes import PADDING, compiled
 from nearcast.decision.match_plan import COLUMN, FIRST, FORM, HIGH, LAST, LOW, STRAIGHT, TAIL, Plan
@@ -21,6 +21,9 @@ Integers = npt.NDArray[np.int64]
 
 UNKNOWN = 0.5
 """What share of events an opaque atom is taken to hold for."""
+
+WIDE = 0.05
+"""What is near more events than this share is given as a row of bits, not as a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +69,11 @@ def shares(atoms: Atoms, sizes: Integers, sample: Coded | None, near: npt.NDArra
     Without a sample all codes of a column are taken to be as frequent. `near` are the shares of what is near.
     """
     true, false = np.full((2, len(atoms.kind)), UNKNOWN)
+    kinds = atoms.kind.copy()
     for truth, held in ((TRUE, true), (FALSE, false)):
         around = np.flatnonzero((atoms.kind == NEARBY) & (atoms.high == truth))
         held[around] = near[atoms.low[around]]
+        kinds[around[held[around] > WIDE]] = OPAQUE
     for column, size in enumerate(sizes.tolist()):
         share, there = _spread(column, size, sample)
         below = np.concatenate([[0.0], np.cumsum(share)])
@@ -82,7 +87,7 @@ def shares(atoms: Atoms, sizes: Integers, sample: Coded | None, near: npt.NDArra
                 held = below[high] - below[low]
             true[which] = there - held if kind == OUTSIDE else held
             false[which] = held if kind == OUTSIDE else there - held
-    return Tests(atoms.kind, atoms.column, atoms.low, atoms.high, atoms.points, true, false)
+    return Tests(kinds, atoms.column, atoms.low, atoms.high, atoms.points, true, false)
 
 
 def _spread(column: int, size: int, sample: Coded | None) -> tuple[npt.NDArray[np.float64], float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import is_not
 
 import numpy as np
 import numpy.typing as npt
@@ -39,25 +39,22 @@ class Anchors:
     """Users and fixed points, numbered; `stations` follows the users through the batches."""
 
     def __init__(self, anchors: Sequence[User | Place]) -> None:
-        self._fixed = [anchor if isinstance(anchor, Place) else None for anchor in anchors]
-        self._names = [anchor.name if isinstance(anchor, User) else None for anchor in anchors]
-        self._numbers = {name: number for number, name in enumerate(self._names) if name is not None}
-        self._places: list[Place | None] = []
-        self._points = points_of([])
-        self._vectors = np.empty((0, 3))
-
-    def __getstate__(self) -> dict[str, Any]:
-        # What is kept can be made again, and goes to every worker otherwise.
-        return {**self.__dict__, "_places": [], "_points": points_of([]), "_vectors": np.empty((0, 3))}
+        self._numbers = {each.name: number for number, each in enumerate(anchors) if isinstance(each, User)}
+        self._names = list(self._numbers)
+        self._users = np.array(list(self._numbers.values()), np.intp)
+        self._points = points_of([each if isinstance(each, Place) else None for each in anchors])
+        self._vectors = unit_vectors(self._points.x, self._points.y)
+        # Whoever is nowhere is where the arrays have everybody at first.
+        self._places: list[Place | None] = [None] * len(self._names)
 
     def stations(self, users: Track[str, Place | None], first: int, last: int) -> Stations:
         """Where the anchors are for events at the positions `first` … `last`; an anchor may have several stations."""
         self._refresh(users.base)
-        moves = sorted(self._moves(users, last))
-        number = np.array([anchor for anchor, _, _ in moves], np.int64)
-        since = np.array([position for _, position, _ in moves], np.int64)
-        points = points_of([users.changes[str(self._names[anchor])][which][1] for anchor, _, which in moves])
-        size = len(self._names)
+        moves = sorted(self._moves(users, last), key=lambda move: move[:3])
+        number = np.array([anchor for anchor, _, _, _ in moves], np.int64)
+        since = np.array([position for _, position, _, _ in moves], np.int64)
+        points = points_of([place for _, _, _, place in moves])
+        size = len(self._points.x)
         anchor = np.concatenate([np.arange(size), number])
         through = np.full(len(anchor), FOREVER)
         # Moves are by anchor, then position: each lasts until the next one of its anchor.
@@ -73,30 +70,24 @@ class Anchors:
         there = found.points.known & (found.through >= first)
         return found if there.all() else found.take(np.flatnonzero(there))
 
-    def _moves(self, users: Track[str, Place | None], last: int) -> Iterator[tuple[int, int, int]]:
-        """(anchor, position, number of the change) of every change before position `last`."""
+    def _moves(self, users: Track[str, Place | None], last: int) -> Iterator[tuple[int, int, int, Place | None]]:
+        """(anchor, position, number of the change, place) of every change before position `last`."""
         for name, changes in users.changes.items():
             anchor = self._numbers.get(name)
             if anchor is not None:
-                for which, (position, _) in enumerate(changes):
+                for which, (position, place) in enumerate(changes):
                     if position < last:
-                        yield anchor, position, which
+                        yield anchor, position, which, place
 
     def _refresh(self, base: dict[str, Place | None]) -> None:
         """Brings the kept arrays to where everybody is at the batch's start."""
-        get = base.get
-        places = [fixed if name is None else get(name) for fixed, name in zip(self._fixed, self._names, strict=True)]
-        # Whatever is kept is compared by identity: nothing is equal to what was never there.
-        before: list[Any] = self._places or [object()] * len(places)
-        moved = [number for number, (old, new) in enumerate(zip(before, places, strict=True)) if old is not new]
-        if not moved:
+        places = list(map(base.get, self._names))
+        moved = np.flatnonzero(np.fromiter(map(is_not, self._places, places), np.bool_, len(places)))
+        if not len(moved):
             return
-        points = points_of([places[number] for number in moved])
-        vectors = unit_vectors(points.x, points.y)
-        if len(moved) == len(places):
-            self._points, self._vectors = points, vectors
-        else:
-            self._points = self._points.replaced(np.array(moved), points)
-            self._vectors = self._vectors.copy()
-            self._vectors[moved] = vectors
+        points = points_of([places[number] for number in moved.tolist()])
+        which = self._users[moved]
+        self._points = self._points.replaced(which, points)
+        self._vectors = self._vectors.copy()
+        self._vectors[which] = unit_vectors(points.x, points.y)
         self._places = places
