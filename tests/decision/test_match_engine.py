@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.decision import match_cover, match_engine, match_plan
+from nearcast.decision import match_cover, match_engine, match_kept, match_many, match_plan, match_ready
 from nearcast.decision.evaluate import level_of
 from nearcast.decision.match import Group, Index, Pairs
 from nearcast.decision.timeline import Surrounding, Track
@@ -23,6 +25,13 @@ from tests.decision.test_match import AsOf, surrounding, users
 groups = trees(attribute_atoms()).flatmap(
     lambda filter: st.tuples(st.just(filter), st.tuples(*[st.integers(-1, 2)] * sum(1 for _ in atoms(filter))))
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernels() -> None:
+    """Compiled before anything is tested, for until then rows of bits would be."""
+    match_ready.wait()
+    match_ready.wait(wide=True)
 
 
 def found(pairs: Pairs) -> set[tuple[int, int, int]]:
@@ -57,7 +66,8 @@ def test_the_engine_gives_the_levels_of_the_plain_evaluator(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(match_engine, "BLOCK", data.draw(st.sampled_from([1, 3, 16_384])))
         patch.setattr(match_engine, "SAMPLE", data.draw(st.sampled_from([1, 1000])))
-        pairs = Index(some, many=0).match(to_table(history), Surrounding())
+        index = Index(some, many=0, narrow=data.draw(st.sampled_from([0, None])))
+        pairs = index.match(to_table(history), Surrounding())
     assert plainly(some, history) == found(pairs)
 
 
@@ -149,3 +159,78 @@ def test_a_large_form_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> Non
     some: list[Group] = [(filter, (0,) * sum(1 for _ in atoms(filter)))]
     assert 400 * 801 > match_plan.MOST_WORK
     assert plainly(some, history) == found(Index(some, many=0).match(to_table(history), Surrounding()))
+
+
+def test_more_codes_than_sixteen_bits_hold() -> None:
+    """A column with 70,000 literals is compared in 32 bits, and its neighbours with it."""
+    count = 70_000
+    some: list[Group] = [(Atom("v", Operator.LT, n), (0,)) for n in range(0, count, 10_000)]
+    some += [(And((Atom("v", Operator.EQ, n), Atom("w", Operator.GE, 1))), (0, 0)) for n in range(count)]
+    values = [0, 1, 9_999, 65_519, 65_520, 65_535, 65_536, 69_999, 70_000, 5.5]
+    history = numbered([Event(id="1", type="t", source="s", attributes=(("v", v), ("w", v % 2))) for v in values])
+    expected = {
+        (lane, number, 0)
+        for lane, value in enumerate(values)
+        for number, holds in enumerate([value < n for n in range(0, count, 10_000)])
+        if holds
+    } | {(lane, 7 + int(value), 0) for lane, value in enumerate(values) if value % 2 == 1 and value < count}
+    assert expected == found(Index(some).match(to_table(history), Surrounding()))
+
+
+def test_until_the_kernels_are_compiled_rows_of_bits_do_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No batch waits for the compiler; a filter that goes too deep for the engine is not matched twice."""
+    some: list[Group] = [(Atom("v", Operator.LT, n), (0,)) for n in range(20)] + [(deep(70), (0,) * 71)]
+    table = to_table(numbered([Event(id=str(n), type="t", source="s", attributes=(("v", n),)) for n in range(30)]))
+    there = False
+    monkeypatch.setattr(match_many, "ready", lambda _wide: there)
+    index = Index(some, many=0)
+    before = found(index.match(table, Surrounding()))
+    elsewhere = found(pickle.loads(pickle.dumps(index)).match(table, Surrounding()))
+    there = True
+    assert before == elsewhere == found(index.match(table, Surrounding()))
+
+
+def test_an_index_that_is_prepared_is_not_planned_again_where_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers match at once; one that is not prepared is planned where it matches."""
+    table = to_table(numbered([Event(id=str(n), type="t", source="s", attributes=(("v", n),)) for n in range(300)]))
+    indexes = [Index([(Atom("v", Operator.LT, n), (0,)) for n in range(20)], many=0) for _ in range(2)]
+    indexes[0].prepare(table)
+    prepared, other = (pickle.loads(pickle.dumps(index)) for index in indexes)
+    plans = []
+    monkeypatch.setattr(match_engine, "plan", lambda *given: plans.append(given) or match_plan.plan(*given))
+    prepared.match(table, Surrounding())
+    assert [] == plans
+    other.match(table, Surrounding())
+    assert 1 == len(plans)
+
+
+def test_compiled_code_is_kept_by_what_it_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another source, another folder; none where nothing can be written."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    stamped = [match_kept.folder.__wrapped__()]
+    monkeypatch.setattr(match_kept.sys, "version", "another")
+    stamped.append(match_kept.folder.__wrapped__())
+    assert [tmp_path, tmp_path] == [place and place.parent for place in stamped]
+    assert 2 == len(set(stamped))
+    monkeypatch.setattr(match_kept, "_places", lambda: iter([tmp_path / "file" / "below"]))
+    (tmp_path / "file").touch()
+    assert match_kept.folder.__wrapped__() is None
+
+
+def test_code_that_cannot_be_read_or_kept_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A half-written file, or a folder that went, is nobody's fault."""
+    monkeypatch.setattr(match_kept, "folder", lambda: tmp_path / "kept")
+    (tmp_path / "kept").mkdir()
+    assert 3 == match_kept.compiled(_sum)(1, 2)
+    kept = sorted((tmp_path / "kept").iterdir())
+    assert [".nbc", ".nbi"] == sorted(file.suffix for file in kept)
+    for file in kept:
+        file.write_bytes(file.read_bytes()[:20])
+    assert 3 == match_kept.compiled(_sum)(1, 2)
+    shutil.rmtree(tmp_path / "kept")
+    (tmp_path / "kept").touch()
+    assert 3 == match_kept.compiled(_sum)(1, 2)
+
+
+def _sum(a: int, b: int) -> int:
+    return a + b

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.match_flat import FALSE, NEARBY, NOT_TRUE, OPAQUE, OUTSIDE, POINTS, RANGE, TRUE
-from nearcast.decision.match_lanes import compiled
+from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_trees import EVERY, LEAF
 
 Integers = npt.NDArray[np.int64]

@@ -94,16 +94,18 @@ def _longer(array: Short, size: int) -> Short:
 class Engine:
     """Filters compiled for matching. What it is given as `rows` are those of its `literals`, by lane of the batch.
 
-    A plan is made for events spread as in a sample: the first batch that is large enough. What is `Near` is told of
-    the atoms `nearby`; the plan's entries need it of those in `around`.
+    A plan is made for events spread as in a sample: the first batch that is large enough. Codes have 16 bits if no
+    column has more than `narrow` of them, else 32. What is `Near` is told of the atoms `nearby`; the plan's entries
+    need it of those in `around`.
     """
 
-    def __init__(self, groups: Sequence[Group]) -> None:
+    def __init__(self, groups: Sequence[Group], narrow: int = NARROW) -> None:
         reading = Reading()
         reading.read(groups)
         self.columns, self._tests = reading.compiled()
         self._sizes = np.array([classes.size for classes in self.columns.values()], np.int64)
-        self._codes: np.dtype[Any] = np.dtype(np.uint32 if self._sizes.max(initial=0) > NARROW else np.uint16)
+        self.wide = bool(self._sizes.max(initial=0) > narrow)
+        self._codes: np.dtype[Any] = np.dtype(np.uint32 if self.wide else np.uint16)
         self._reading = reading
         self.refused = list(reading.refused)
         self.nearby = list(reading.nearby)
@@ -135,6 +137,10 @@ class Engine:
     def encode(self, table: pa.Table) -> Coded:
         """A table of EVENTS as codes."""
         return coded(table, self.columns, self._codes, PADDING)
+
+    def no_rows(self, batch: Coded) -> Rows:
+        """Rows by which no literal holds."""
+        return np.zeros((max(1, len(self.literals)), batch.lanes // 64 + 1), np.uint64)
 
     def planned(self, lanes: int) -> bool:
         """Whether it is planned already, and as well as a sample of so many events would do it."""

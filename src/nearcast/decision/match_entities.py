@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.evaluate import satisfies
-from nearcast.decision.match_grid import Located as OnGrid
+from nearcast.decision.match_close import Located as There
 from nearcast.decision.match_near_tests import Integers, NearTests, PointPairs, elsewhere, vectors_of
 from nearcast.decision.match_points import Flags, Points, points_of
 from nearcast.decision.timeline import Members, Positions, Surrounding
@@ -37,9 +37,9 @@ class Stays:
         """Those whose place is known and of one kind."""
         return self.take(np.flatnonzero(self.points.known & (self.points.geographic == geographic)))
 
-    def located(self, geographic: bool) -> OnGrid:
+    def located(self, geographic: bool) -> There:
         """As a grid takes them, all being of one kind."""
-        return OnGrid(vectors_of(self.points, geographic), self.begin, self.end)
+        return There(vectors_of(self.points, geographic), self.begin, self.end)
 
 
 @dataclass(slots=True)
@@ -165,8 +165,8 @@ def _meetings(tests: NearTests, a: Stays, b: Stays, geographic: bool) -> _Meetin
     parts = [(np.array([], np.int64),) * 3]
     only = np.zeros(len(a.begin), np.int64)
     for found in tests.candidates(only, a.located(geographic), b.located(geographic), geographic):
-        pairs = PointPairs(a.points.take(found.probe), b.points.take(found.point), found.square, geographic)
-        held = tests.hold(only[found.probe], pairs)
-        one, other = found.probe[held], found.point[held]
+        one, other = found.probe.astype(np.int64), found.point.astype(np.int64)
+        held = tests.hold(only[one], PointPairs(a.points.take(one), b.points.take(other), found.square, geographic))
+        one, other = one[held], other[held]
         parts.append((one, np.maximum(a.begin[one], b.begin[other]), np.minimum(a.end[one], b.end[other])))
     return _Meetings(*(np.concatenate(part) for part in zip(*parts, strict=True)))

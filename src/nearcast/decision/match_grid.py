@@ -11,13 +11,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from nearcast.decision.match_lanes import compiled
-
-Integers = npt.NDArray[np.int64]
-Short = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
+from nearcast.decision.match_close import Floats, Found, Integers, Located, Short
+from nearcast.decision.match_kept import compiled
 
 SMALLEST, LARGEST = 2.0**-20, 2.0**1000
 """Bounds of a cell's width: finer cells of the unit sphere would not fit into a key."""
@@ -31,26 +27,6 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 ROOM = 1 << 18
 """Pairs that are handed out together, or as many as one probe finds."""
-
-
-class Located(NamedTuple):
-    """Points, shape (n, 3), each there for the positions after `since` up to `through`."""
-
-    vectors: Floats
-    since: Integers
-    through: Integers
-
-    def take(self, which: Integers) -> Located:
-        """The points of these numbers."""
-        return Located(self.vectors[which], self.since[which], self.through[which])
-
-
-class Found(NamedTuple):
-    """Pairs side by side: which probe, which point, and the square of their distance."""
-
-    probe: Short
-    point: Short
-    square: Floats
 
 
 class _Grid(NamedTuple):
@@ -68,8 +44,6 @@ def neighbours(probes: Located, reach: Floats, limits: Floats, points: Located) 
 
     `reach` of a probe is what no coordinate of such a point is farther away. Pairs come part by part.
     """
-    if not len(reach) or not len(points.since):
-        return
     wide = np.clip(2.0 * reach, SMALLEST, LARGEST)
     exponents = np.ceil(np.log2(wide)).astype(np.int64)
     for exponent in np.unique(exponents).tolist():

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.match_flat import DEEPEST
-from nearcast.decision.match_lanes import compiled, count, lowest, within64
+from nearcast.decision.match_kept import compiled
+from nearcast.decision.match_lanes import count, lowest, within64
 from nearcast.decision.match_programs import (
     CHECK,
     COLUMN_SHIFT,

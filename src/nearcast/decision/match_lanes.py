@@ -1,33 +1,16 @@
-"""Sixty-four lanes at once: the few operations that the matching kernels are made of, compiled to vector instructions.
-
-Compiled code is kept beside the package, or where that cannot be written, in the user's cache, or in the folder that
-`NUMBA_CACHE_DIR` names: a machine compiles once, and Spark's workers load what the driver compiled. Where nothing can
-be written, every process compiles for itself.
-"""
+"""Sixty-four lanes at once: the few operations that the matching kernels are made of, as vector instructions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-F = TypeVar("F", bound=Callable[..., Any])
-_njit: Any = numba.njit
-
 PADDING = 64
 """Lanes are read by sixty-four, so a column has this many behind its last."""
-
-
-def compiled(function: F) -> F:
-    """The function as machine code, compiled at its first call."""
-    try:
-        return _njit(cache=True, boundscheck=False, nogil=True)(function)
-    except RuntimeError:  # There is no place for a cache.
-        return _njit(boundscheck=False, nogil=True)(function)
 
 
 def _inserted(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from nearcast.decision.match_codes import Coded
 from nearcast.decision.match_cover import Tests
 from nearcast.decision.match_flat import FALSE, NEARBY, OPAQUE, OUTSIDE, POINTS, RANGE, TRUE, Atoms
+from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_kernels import Entries
-from nearcast.decision.match_lanes import PADDING, compiled
+from nearcast.decision.match_lanes import PADDING
 from nearcast.decision.match_plan import COLUMN, FIRST, FORM, HIGH, LAST, LOW, STRAIGHT, TAIL, Plan
 from nearcast.decision.match_programs import COLUMN_SHIFT, IN_ROW, TEST_SHIFT
 

@@ -1,4 +1,4 @@
-"""Tests of distances against limits, as what is near: the atom is TRUE only near, or FALSE only near and TRUE elsewhere.
+"""Tests of distances against limits, as what is near: an atom is TRUE only near, or FALSE only near.
 
 Candidates come from a grid; chords decide most of them, and where bounds on the ellipsoid leave it open a geodesic is
 solved. The outcome is that of `nearcast.decision.location.distance`.
@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.location import Floats, geodesic, planar, surely_beyond, surely_within, unit_vectors
+from nearcast.decision.match_close import Found, Located, close
 from nearcast.decision.match_distance import tests_of
-from nearcast.decision.match_grid import Found, Located, neighbours
 from nearcast.decision.match_points import Flags, Points
 from nearcast.model.filter import Atom, Operator
 
@@ -37,7 +37,7 @@ PAD = 1e-9
 
 
 def elsewhere(atom: Atom) -> bool | None:
-    """Whether a distance atom is FALSE only near and TRUE elsewhere, not TRUE only near; None: its literals are none."""
+    """Whether a distance atom is FALSE only near, TRUE elsewhere, and not TRUE only near; None: it has no limit."""
     tests = tests_of(atom)
     if not tests:
         return None
@@ -77,7 +77,7 @@ class NearTests:
         with np.errstate(over="ignore"):
             limits = self._chords[atom] if geographic else np.square(np.maximum(self._furthest[atom], 0.0) * (1 + PAD))
         reach = np.sqrt(limits) * (1 + PAD) + 1e-15 * np.abs(probes.vectors).max(axis=1, initial=1e-100)
-        return neighbours(probes, reach, limits, points)
+        return close(probes, reach, limits, points)
 
     def hold(self, atom: Integers, pairs: PointPairs) -> Flags:
         """For which pairs what is near holds for the pair's atom."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from nearcast.decision.match_cover import NO, OPEN, Tests, apart, cover, cover_room, know
 from nearcast.decision.match_flat import FALSE, NEARBY, OUTSIDE, POINTS, Reading
-from nearcast.decision.match_lanes import compiled
+from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_programs import (
     FORM_SHIFT,
     INVERTED,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from nearcast.decision.match_cover import OPEN, share_of
 from nearcast.decision.match_flat import FALSE, NEARBY, NOT_TRUE, OPAQUE, OUTSIDE, POINTS, TRUE
-from nearcast.decision.match_lanes import compiled
+from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_trees import EVERY, LEAF
 
 Integers = npt.NDArray[np.int64]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.decision.match_lanes import compiled
+from nearcast.decision.match_kept import compiled
 
 Integers = npt.NDArray[np.int64]
 Short = npt.NDArray[np.int32]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.match_flat import AND, NOT, NOT_FALSE, NOT_TRUE, PLAIN_NOT, TRUE
-from nearcast.decision.match_lanes import compiled
+from nearcast.decision.match_kept import compiled
 
 Integers = npt.NDArray[np.int64]
 
