@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.decision import match_engine, match_grid, match_plan
+from nearcast.decision import match_close, match_engine, match_grid, match_nearby, match_plan, match_ready
 from nearcast.decision.evaluate import atom_truth, level_of
 from nearcast.decision.location import distance
 from nearcast.decision.match import Group, Index
@@ -24,6 +24,13 @@ from nearcast.model.place import Place
 from tests.decision.filters import USERS, attribute_atoms, events, limits, points, trees
 from tests.decision.test_match import AsOf, make_track
 from tests.decision.test_match_engine import found, numbered
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernels() -> None:
+    """Compiled before anything is tested, for until then rows of bits would be."""
+    match_ready.wait()
+
 
 degrees = st.one_of(st.floats(-180, 180), st.sampled_from([-180.0, 180.0, 179.9999, -179.9999, 0.0]))
 latitudes = st.one_of(st.floats(-90, 90), st.sampled_from([-90.0, 90.0, 89.9999, -89.9999, 0.0]))
@@ -74,9 +81,10 @@ def at_the_limit(atom: Atom, users: Track[str, Place | None], place: Place | Non
     st.lists(st.one_of(st.none(), somewhere), min_size=1, max_size=8),
     moving(),
     st.booleans(),
+    st.sampled_from([0, 1000]),
 )
 def test_what_is_near_is_what_the_plain_evaluator_finds(
-    some: list[Atom], places: list[Place | None], users: Track[str, Place | None], sharp: bool
+    some: list[Atom], places: list[Place | None], users: Track[str, Place | None], sharp: bool, few: int
 ) -> None:
     """To the last bit: whoever moves where, events without a place and receivers without one among them."""
     if sharp:
@@ -84,7 +92,10 @@ def test_what_is_near_is_what_the_plain_evaluator_finds(
     kept = [atom for atom in dict.fromkeys(some) if inner(atom) is not None]
     history = [Event(str(at), "t", "s", place=place, position=at) for at, place in enumerate(places, 1)]
     table = to_table(history)
-    near = NearbyAtoms(kept).near(users, table.column("position").to_numpy(), event_points(table))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(match_close, "FEW", few)
+        near = NearbyAtoms(kept).near(users, table.column("position").to_numpy(), event_points(table))
+    assert near is not None
     for number, atom in enumerate(kept):
         expected = [
             lane
@@ -120,6 +131,8 @@ def test_filters_found_by_what_is_near_have_the_levels_of_the_plain_evaluator(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(match_engine, "BLOCK", data.draw(st.sampled_from([1, 3, 16_384])))
         patch.setattr(match_engine, "SAMPLE", data.draw(st.sampled_from([1, 1000])))
+        patch.setattr(match_close, "FEW", data.draw(st.sampled_from([0, 1000])))
+        patch.setattr(match_nearby, "MOST", data.draw(st.sampled_from([2, 1000])))
         patch.setattr(match_grid, "ROOM", 1)
         index = Index(some, many=0)
         around = Surrounding(users)

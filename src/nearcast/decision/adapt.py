@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nearcast.decision.interests import ANY_ROLE, Assignments
+from nearcast.decision.assignments import Assignments
+from nearcast.decision.interests import ANY_ROLE
 from nearcast.decision.known import Batch
 from nearcast.decision.match import Pairs
 from nearcast.decision.timeline import Positions, Track
@@ -45,19 +46,20 @@ def adapt(batch: Batch, positions: Positions, pairs: Pairs, alternatives: bool =
     Without `alternatives` (levels under other roles, other subscriptions) null is in their place: history has no use
     for them.
     """
-    rows = _heard(batch.assignments, positions, pairs)
-    best, rest = _most_urgent(rows.take(_present(batch, rows)))
+    rows, names, ids = _heard(batch.assignments, positions, pairs)
+    best, rest = _most_urgent(rows.take(_present(batch.clients.roles, names, rows)))
+    clients, subscriptions = pa.array(names, pa.string()), pa.array(ids, pa.string())
     levels = pa.nulls(len(best), DELIVERIES.field("by_role").type)
     if alternatives and len(best) and (rows.role != ANY_ROLE).any():
-        levels = _levels_by_role(batch, rows, best)
+        levels = _levels_by_role(batch, rows, best, len(names))
     others = pa.nulls(len(best), DELIVERIES.field("others").type)
     if alternatives and len(rest):
-        others = _others(rest, best, batch.assignments.subscriptions)
+        others = _others(rest, best, subscriptions)
     return pa.table(
         [
             pa.array(best.position),
-            _texts(batch.assignments.clients, best.client),
-            _texts(batch.assignments.subscriptions, best.order),
+            clients.take(pa.array(best.client)),
+            subscriptions.take(pa.array(best.order)),
             pa.array(best.level.astype(np.int8)),
             levels,
             others,
@@ -66,30 +68,42 @@ def adapt(batch: Batch, positions: Positions, pairs: Pairs, alternatives: bool =
     )
 
 
-def _heard(assignments: Assignments, positions: Positions, pairs: Pairs) -> _Rows:
-    """Each pair with every client that hears its group at that position, under whichever role."""
-    first, last = assignments.starts[pairs.groups], assignments.starts[pairs.groups + 1]
-    count = last - first
+def _heard(assignments: Assignments, positions: Positions, pairs: Pairs) -> tuple[_Rows, list[str], list[str]]:
+    """Each pair with every client that hears its group at that position, under whichever role.
+
+    The clients and the subscriptions of these rows follow, by number: clients by name, subscriptions by order.
+    """
+    first, count = assignments.starts[pairs.groups], assignments.counts[pairs.groups]
     pair = np.repeat(np.arange(len(count)), count)
     row = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
     position = positions[pairs.lanes[pair]]
     here = (assignments.after[row] < position) & (position <= assignments.through[row])
     pair, row = pair[here], row[here]
-    return _Rows(
-        position[here],
-        assignments.client[row],
-        assignments.order[row],
-        assignments.role[row],
-        pairs.levels[pair].astype(np.int64),
+    client, codes = _few(assignments.client[row], len(assignments.clients))
+    order, orders = _few(assignments.order[row], len(assignments.subscriptions))
+    names = [assignments.clients[code] for code in codes.tolist()]
+    by_name = sorted(range(len(names)), key=names.__getitem__)
+    rank = np.empty(len(names), np.int64)
+    rank[by_name] = np.arange(len(names))
+    rows = _Rows(
+        position[here], rank[client], order, assignments.role[row].astype(np.int64), pairs.levels[pair].astype(np.int64)
     )
+    ids = [assignments.subscriptions[order] for order in orders.tolist()]
+    return rows, [names[index] for index in by_name], ids
 
 
-def _present(batch: Batch, rows: _Rows) -> npt.NDArray[np.bool_]:
+def _few(codes: npt.NDArray[np.int32], size: int) -> tuple[Integers, Integers]:
+    """Codes below `size` as numbers of those that occur, and these, ascending."""
+    there = np.zeros(size, np.bool_)
+    there[codes] = True
+    return (np.cumsum(there) - 1)[codes], np.flatnonzero(there)
+
+
+def _present(roles: Track[str, int], names: list[str], rows: _Rows) -> npt.NDArray[np.bool_]:
     """Which rows hold under the role and task that their client has at their position."""
     present = rows.role == ANY_ROLE
     other = np.flatnonzero(~present)
-    roles = as_of(batch.clients.roles, batch.assignments.clients, rows.client[other], rows.position[other])
-    present[other] = rows.role[other] == roles
+    present[other] = rows.role[other] == as_of(roles, names, rows.client[other], rows.position[other])
     return present
 
 
@@ -112,13 +126,6 @@ def as_of(track: Track[str, int], names: list[str], key: Integers, position: Int
     return values
 
 
-def _texts(names: list[str], codes: Integers) -> pa.Array:
-    """The names of these numbers."""
-    # Not all names: there may be many more than matched.
-    used, own = np.unique(codes, return_inverse=True)
-    return pa.array([names[code] for code in used.tolist()], pa.string()).take(pa.array(own))
-
-
 def _most_urgent(rows: _Rows) -> tuple[_Rows, _Rows]:
     """Of each (position, client) the row of the greatest level, among equals that of the first order; and the others.
 
@@ -135,7 +142,7 @@ def _most_urgent(rows: _Rows) -> tuple[_Rows, _Rows]:
     return rows.take(sorting[first]), rows.take(sorting[~first])
 
 
-def _others(rest: _Rows, best: _Rows, subscriptions: list[str]) -> pa.Array:
+def _others(rest: _Rows, best: _Rows, subscriptions: pa.Array) -> pa.Array:
     """For each row of `best` the client's other subscriptions that selected the event, each with its level.
 
     A subscription with several groups under one role counts once, with the greatest level.
@@ -146,19 +153,18 @@ def _others(rest: _Rows, best: _Rows, subscriptions: list[str]) -> pa.Array:
     _, once = np.unique(own, axis=0, return_index=True)
     once = np.sort(once[rest.order[once] != best.order[mine[once]]])
     entries = pa.StructArray.from_arrays(
-        [_texts(subscriptions, rest.order[once]), pa.array(rest.level[once].astype(np.int8))],
+        [subscriptions.take(pa.array(rest.order[once])), pa.array(rest.level[once].astype(np.int8))],
         fields=list(OTHER),
     )
     return _lists("others", entries, mine[once], np.bincount(mine[once], minlength=len(best)) > 0)
 
 
-def _levels_by_role(batch: Batch, rows: _Rows, best: _Rows) -> pa.Array:
+def _levels_by_role(batch: Batch, rows: _Rows, best: _Rows, width: int) -> pa.Array:
     """For each row of `best` the greatest level under every role and task with vectors, and under any other ("", "").
 
     Null where no role matters.
     """
     roles = [*batch.settings.roles.vectors, ("", "")]
-    width = len(batch.assignments.clients)
     keys = best.position * width + best.client
     which = np.searchsorted(keys, rows.position * width + rows.client)
     which = np.minimum(which, len(keys) - 1)

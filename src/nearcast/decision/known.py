@@ -13,14 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.decision.assignments import Assignments
 from nearcast.decision.context import priority_row
-from nearcast.decision.interests import Assignments, Windows, assign, groups_of, role_number
-from nearcast.decision.match import Index, location_conditions
+from nearcast.decision.interests import Interests, role_number
+from nearcast.decision.match import Index
+from nearcast.decision.match_standing import Together
 from nearcast.decision.members import Following
 from nearcast.decision.registry import Registry
-from nearcast.decision.remembered import Remembered, asked_of_previous
+from nearcast.decision.remembered import Remembered
 from nearcast.decision.repository import Repository
-from nearcast.decision.timeline import Surrounding, Track
+from nearcast.decision.timeline import Followed, Surrounding, Track
 from nearcast.errors import EventError
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange
 from nearcast.model.columns import to_events
@@ -61,7 +63,7 @@ class Batch:
 
     events: pa.Table
     settings: Settings
-    index: Index
+    index: Together
     assignments: Assignments
     around: Surrounding
     clients: Clients
@@ -80,20 +82,6 @@ class Refusal:
     error: EventError
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """What is made of all subscriptions together: it lasts until one of them, the settings or who is there changes.
-
-    What began or ended in a batch has its window, so what was compiled for that batch serves the next ones too.
-    """
-
-    index: Index
-    assignments: Assignments
-    terms: list[Entities]
-    conditions: Index
-    remembered: list[str]
-
-
 class Known:
     """What is known as of `position`: the registry, the repository, and what is compiled from them."""
 
@@ -105,7 +93,9 @@ class Known:
         self._following = Following()
         self._remembered = Remembered()
         self._clients = self._all_clients()
-        self._compiled: Compiled | None = None
+        self._interests: Interests | None = None
+        self._terms: list[Entities] = []
+        self._conditions = Index(())
 
     def advance(self, table: pa.Table, parse: Parse) -> Iterator[Batch]:
         """Folds a table of EVENTS that begins after `position`, giving batches that are cut where settings change.
@@ -147,7 +137,10 @@ class Known:
     def _change_settings(self, change: SettingsChange) -> None:
         self.registry.apply(change)
         self._clients = self._all_clients()
-        self._compiled = None
+        if self._interests:
+            # Groups that are the same under the new settings stay as they are compiled.
+            before, self._interests = self._interests, Interests(self.registry, self._interests.standing)
+            before.let_go()
 
     def _all_clients(self) -> Clients:
         clients = Clients()
@@ -156,40 +149,27 @@ class Known:
         return clients.after()
 
     def _batch(self, events: pa.Table, changes: Sequence[At]) -> Batch:
-        lasting = [self._lasts(change) for _, change in changes]
-        windows = None if self._compiled and all(lasting) else Windows(self.registry)
+        interests = self._interests = self._interests or Interests(self.registry)
+        interests.settle()
         clients = self._clients
         for position, change in changes:
             self.registry.apply(change)
-            if windows:
-                windows.apply(position, change)
+            interests.apply(position, change)
             if isinstance(change, ClientChange):
                 clients.set(self.registry.clients[change.client], self.registry.settings, position)
             elif isinstance(change, ClientRemoval):
                 clients.places.set(change.client, position, None)
-        if windows:
-            self._compiled = self._compile(windows)
-        assert self._compiled is not None
-        compiled = self._compiled
-        members = self._following.advance(compiled.terms, compiled.conditions, events, self.repository)
-        previous = self._remembered.advance(compiled.remembered, events, self.repository)
+        members = self._members(list(interests.terms), events)
+        previous = self._remembered.advance(list(interests.remembered), events, self.repository)
         self.repository.add(events)
         self._clients = clients.after()
         around = Surrounding(clients.places, members, previous)
-        return Batch(events, self.registry.settings, compiled.index, compiled.assignments, around, clients)
+        index = interests.standing.index(events, around)
+        return Batch(events, self.registry.settings, index, interests.assignments(), around, clients)
 
-    def _lasts(self, change: Change) -> bool:
-        """Whether what is compiled stays right after this change."""
-        return isinstance(change, ClientChange) and change.client in self.registry.clients
-
-    def _compile(self, windows: Windows) -> Compiled:
-        settings = self.registry.settings
-        interests = windows.interests()
-        groups = groups_of(interests, settings)
-        found = (location_conditions(interest.subscription.filter) for interest in interests)
-        terms = list(dict.fromkeys(term for some in found for term in some))
-        conditions = Index((), [term.conditions for term in terms if term.conditions is not None])
-        asked = (asked_of_previous(interest.subscription.filter) for interest in interests)
-        remembered = list(dict.fromkeys(name for names in asked for name in names))
-        assignments = assign(interests, windows.clients, groups, settings)
-        return Compiled(Index(list(groups)), assignments, terms, conditions, remembered)
+    def _members(self, terms: list[Entities], events: pa.Table) -> Followed:
+        """Who satisfies each location term, over a batch."""
+        if terms != self._terms:
+            self._conditions = Index((), [term.conditions for term in terms if term.conditions is not None])
+            self._terms = terms
+        return self._following.advance(terms, self._conditions, events, self.repository)

@@ -18,6 +18,9 @@ from nearcast.model.filter import Atom, Entities, Filter, atoms
 
 __all__ = ["Group", "Index", "Pairs", "location_conditions"]
 
+SAMPLED = 4096
+"""Of a batch so many events tell how its values are spread."""
+
 MANY = 200
 """Groups from which on the engine is used: below, rows of bits do, and nothing has to be compiled."""
 
@@ -52,7 +55,11 @@ class Index:
     def prepare(self, table: pa.Table, around: Surrounding) -> None:
         """Does once what matching events like these needs, so that nobody to whom the index is sent has to."""
         if self._many:
-            self._many.prepare(table, around)
+            self._many.prepare(table.slice(0, SAMPLED), around)
+
+    def blind(self, events: int) -> bool:
+        """Whether it was made for events that nobody had seen, and so many would show how they are."""
+        return self._many is not None and self._many.blind(events)
 
     def match(self, table: pa.Table, around: Surrounding) -> Pairs:
         """The pairs of a table of EVENTS, ascending by position, with all groups, in no particular order."""

@@ -95,6 +95,12 @@ def tests_of(atom: Atom) -> list[tuple[Operator, float]]:
     return [(Operator.EQ if atom.operator is Operator.IN else atom.operator, number) for number in numbers]
 
 
+def sides_of(distance: Floats, limit: Floats) -> Sides:
+    """Whether each distance is below (−1), at (0) or beyond (1) its limit."""
+    # Not the sign of a difference: that of two infinities is none.
+    return (distance > limit).astype(np.int8) - (distance < limit).astype(np.int8)
+
+
 @dataclass(frozen=True, slots=True)
 class _Move:
     """An anchor is at a place (a number into the paths' places) for events after a position."""
@@ -150,7 +156,7 @@ class Paths:
         if (known & ~here.geographic).any():
             rise = np.where(here.high & events.high, here.z - events.z, 0.0)
             apart = planar(here.x - events.x, here.y - events.y, rise)
-            sides = np.sign(self._along(used, apart, atoms.test_anchor) - atoms.limits[:, None]).astype(np.int8)
+            sides = sides_of(self._along(used, apart, atoms.test_anchor), atoms.limits[:, None])
         on_earth = known & here.geographic
         if on_earth.any():
             vectors = unit_vectors(events.x, events.y)
@@ -183,4 +189,4 @@ class Paths:
         open_ = (squares > atoms.within[test]) & (squares <= atoms.beyond[test])
         test, lane, place = test[open_], lane[open_], place[open_]
         exact = geodesic(self._points.x[place], self._points.y[place], events.x[lane], events.y[lane])
-        sides[test, lane] = np.sign(exact - atoms.limits[test])
+        sides[test, lane] = sides_of(exact, atoms.limits[test])

@@ -113,7 +113,7 @@ class Engine:
         roots = np.array(reading.root_of_group, np.int64)
         self._groups = np.array(reading.groups, np.int32)[np.argsort(roots, kind="stable")]
         self._starts = np.searchsorted(np.sort(roots), np.arange(len(reading.starts)))
-        self._sampled = -1
+        self.sampled = -1
         self._layout: Layout | None = None
         self._rooms: list[_Room] = []
 
@@ -144,7 +144,7 @@ class Engine:
 
     def planned(self, lanes: int) -> bool:
         """Whether it is planned already, and as well as a sample of so many events would do it."""
-        return self._layout is not None and (self._sampled >= SAMPLE or lanes < SAMPLE)
+        return self._layout is not None and (self.sampled >= SAMPLE or lanes < SAMPLE)
 
     def prepare(self, sample: Coded | None, near: Floats | None = None) -> bool:
         """Plans for events like these, unless it is planned already for as good a sample; whether it did.
@@ -158,7 +158,7 @@ class Engine:
         tests = shares(self._tests, self._sizes, sample if lanes >= SAMPLE else None, near)
         made = plan(self._reading, tests, self._sizes, missing(self._codes))
         self._layout = lay_out(made, len(self._sizes), self._tests.points, self._codes)
-        self._sampled = lanes
+        self.sampled = lanes
         self._look_around()
         roots, count = self._layout.roots, len(self._layout.roots)
         first, extra = self._starts[roots], self._starts[roots + 1] - self._starts[roots] - 1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from nearcast.decision.match_bits import BitIndex, Group, Pairs
 from nearcast.decision.match_codes import NARROW, Coded
-from nearcast.decision.match_engine import Engine
+from nearcast.decision.match_engine import SAMPLE, Engine
 from nearcast.decision.match_nearby import Nearby
 from nearcast.decision.match_points import pack
 from nearcast.decision.match_ready import ready
@@ -22,6 +23,9 @@ log = logging.getLogger("nearcast.matcher")
 
 PATIENT = 20_000
 """Groups from which on compiling the kernels is waited for: to make rows of bits of so many would take as long."""
+
+REPLANNED = 5_000
+"""Groups up to which they are planned again, while a batch waits, once events are seen: some milliseconds."""
 
 
 class Many:
@@ -45,14 +49,22 @@ class Many:
             self._rows = self._rows or self._as_rows()
             return None
         batch = self._engine.encode(table)
-        if not self._engine.planned(batch.lanes):
+        again = len(self._groups) < REPLANNED and self.blind(len(table))
+        if again or not self._planned:
             self._engine.prepare(batch, self._nearby.shares(table, around))
             self._nearby.follow(self._engine.around)
             self._literals = BitIndex((), [_as_wanted(atom, wanted) for atom, wanted in self._engine.literals])
             if self._rows:
                 log.info("the kernels of the matcher are compiled filters=%d", len(self._groups))
-            self._planned, self._rows, self._groups = True, None, ()
+            self._planned, self._rows = True, None
         return batch
+
+    def blind(self, events: int) -> bool:
+        """Whether it was planned without a sample of events, and so many would be one."""
+        return self._planned and self._engine.sampled < SAMPLE <= events
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_groups": () if self._planned else self._groups}
 
     def match(self, table: pa.Table, around: Surrounding) -> Pairs:
         """The pairs of a table of EVENTS, ascending by position, with all groups, in no particular order."""
@@ -61,6 +73,9 @@ class Many:
             assert self._rows is not None
             return self._rows.match(table, around)
         near = self._nearby.near(table, around)
+        if near is None:
+            half = len(table) // 2
+            return _joined(self.match(table.slice(0, half), around), self.match(table.slice(half), around), half)
         if not self._engine.literals:
             return Pairs(*self._engine.pairs(batch, near=near))
         held = self._literals.held(table, around)
@@ -73,6 +88,15 @@ class Many:
         refused = set(self.refused)
         groups = [nothing if number in refused else group for number, group in enumerate(self._groups)]
         return BitIndex(groups)
+
+
+def _joined(first: Pairs, second: Pairs, lanes: int) -> Pairs:
+    """The pairs of a table's first lanes and those of the others."""
+    return Pairs(
+        np.concatenate([first.lanes, second.lanes + np.int32(lanes)]),
+        np.concatenate([first.groups, second.groups]),
+        np.concatenate([first.levels, second.levels]),
+    )
 
 
 def _as_wanted(atom: Atom, wanted: int) -> Filter:

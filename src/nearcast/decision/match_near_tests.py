@@ -14,12 +14,11 @@ import numpy.typing as npt
 
 from nearcast.decision.location import Floats, geodesic, planar, surely_beyond, surely_within, unit_vectors
 from nearcast.decision.match_close import Found, Located, close
-from nearcast.decision.match_distance import tests_of
+from nearcast.decision.match_distance import Sides, sides_of, tests_of
 from nearcast.decision.match_points import Flags, Points
 from nearcast.model.filter import Atom, Operator
 
 Integers = npt.NDArray[np.int64]
-Sides = npt.NDArray[np.int8]
 
 _NEAR: dict[Operator, Callable[[Sides], Flags]] = {
     Operator.LT: lambda side: side < 0,
@@ -117,17 +116,12 @@ class PointPairs:
         """Whether each distance is below (−1), at (0) or beyond (1) its limit."""
         if not self.geographic:
             rise = np.where(self.a.high & self.b.high, self.a.z - self.b.z, 0.0)
-            return _side(planar(self.a.x - self.b.x, self.a.y - self.b.y, rise), limit)
+            return sides_of(planar(self.a.x - self.b.x, self.a.y - self.b.y, rise), limit)
         sides = np.where(self.square > beyond, 1, -1).astype(np.int8)
         open_ = np.flatnonzero((self.square > within) & (self.square <= beyond))
         a, b = self.a.take(open_), self.b.take(open_)
-        sides[open_] = _side(geodesic(a.x, a.y, b.x, b.y), limit[open_])
+        sides[open_] = sides_of(geodesic(a.x, a.y, b.x, b.y), limit[open_])
         return sides
-
-
-def _side(distance: Floats, limit: Floats) -> Sides:
-    # Not the sign of a difference: that of two infinities is none.
-    return (distance > limit).astype(np.int8) - (distance < limit).astype(np.int8)
 
 
 def vectors_of(points: Points, geographic: bool) -> Floats:

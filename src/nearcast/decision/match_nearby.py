@@ -26,6 +26,9 @@ from nearcast.model.place import Place
 FIRST = 256
 """Events by which shares are estimated."""
 
+MOST = 1 << 25
+"""Pairs that are held at once: where everybody is near everything, events are taken in smaller parts."""
+
 OTHERS = 64
 """Events beside the sample, none of which is taken to be near: a single one shall not say much."""
 
@@ -61,11 +64,13 @@ class Nearby:
         """The share of events that is near each atom, by the first events of a table of EVENTS."""
         self._followed = NearbyAtoms(self._all)
         sample = table.slice(0, FIRST)
-        counts = np.diff(self.near(sample, around).starts)
-        return np.asarray((counts + 0.5) / (len(sample) + OTHERS), np.float64)
+        near = self.near(sample, around)
+        if near is None:
+            return self.shares(table.slice(0, len(sample) // 2), around)
+        return np.asarray((np.diff(near.starts) + 0.5) / (len(sample) + OTHERS), np.float64)
 
-    def near(self, table: pa.Table, around: Surrounding) -> Near:
-        """What is near as of each event's position."""
+    def near(self, table: pa.Table, around: Surrounding) -> Near | None:
+        """What is near as of each event's position; None if that is too much at once of so many events."""
         return self._followed.near(around.users, table.column("position").to_numpy(), event_points(table))
 
 
@@ -88,15 +93,19 @@ class NearbyAtoms:
         self._first_atom = np.searchsorted(anchor[self._by_anchor], np.arange(len(numbers) + 1))
         self._tests = NearTests(atoms)
 
-    def near(self, users: Track[str, Place | None], positions: Positions, events: Points) -> Near:
-        """What is near: where an atom is TRUE if that is near its anchor, else where it is FALSE."""
+    def near(self, users: Track[str, Place | None], positions: Positions, events: Points) -> Near | None:
+        """What is near: where an atom is TRUE if that is near its anchor, else where it is FALSE; None: too much."""
         atoms, lanes = [np.array([], np.int64)], [np.array([], np.int64)]
+        size = 0
         if len(positions) and len(self._tests):
             stations = self._anchors.stations(users, int(positions[0]), int(positions[-1]))
             for geographic in (False, True):
                 for atom, lane in self._found(stations, geographic, positions, events):
                     atoms.append(atom)
                     lanes.append(lane)
+                    size += len(lane)
+                    if size > MOST and len(positions) > 1:
+                        return None
         atom, lane = np.concatenate(atoms), np.concatenate(lanes)
         order = np.argsort(atom * max(1, len(positions)) + lane)
         starts = np.searchsorted(atom[order], np.arange(len(self._tests) + 1))

@@ -13,8 +13,12 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
+from nearcast.decision.match_close import Located
 from nearcast.decision.match_codes import NARROW
-from nearcast.decision.match_engine import SAMPLE, Engine
+from nearcast.decision.match_engine import NOTHING_NEAR, SAMPLE, Engine
+from nearcast.decision.match_grid import neighbours
 from nearcast.decision.match_kept import folder
 from nearcast.decision.match_nearby import Nearby
 from nearcast.decision.timeline import Surrounding
@@ -72,7 +76,9 @@ def compile_all(wide: bool) -> None:
         batch = engine.encode(table)
         engine.prepare(batch)
         nearby.follow(engine.around)
-        engine.pairs(batch, engine.no_rows(batch), nearby.near(table, Surrounding()))
+        engine.pairs(batch, engine.no_rows(batch), nearby.near(table, Surrounding()) or NOTHING_NEAR)
+    one = Located(np.zeros((1, 3)), np.zeros(1, np.int64), np.ones(1, np.int64))
+    list(neighbours(one, np.ones(1), np.ones(1), one))
     place = folder()
     if place is not None:
         _mark(place, wide).touch()
