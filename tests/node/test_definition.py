@@ -10,11 +10,15 @@ from nearcast.cli.node import runtime_of
 from nearcast.decision.foraging.neighbours import Adapting
 from nearcast.errors import DefinitionError
 from nearcast.model.filter import atoms
+from nearcast.model.foraging import MessageId, Response
 from nearcast.model.place import Place
 from nearcast.node.definition import NodeDefinition, load_node
 from nearcast.node.mqtt import MqttSensor
-from nearcast.node.sensors import FileSensor, SimulatedSensor
+from nearcast.node.sensors import FileSensor, Measured, SimulatedSensor
+from nearcast.node.transport import Datagram
 from nearcast.node.weather import Weather
+from nearcast.node.wire import encode
+from tests.docs.pages import ROOT, blocks
 
 WHOLE = """
 node: gateway 1
@@ -48,7 +52,7 @@ def test_a_definition_says_what_a_node_is(tmp_path: Path) -> None:
         MqttSensor("broker", "hall/+", name="Humidity"),
     ) == found.sensors
     assert ("Temperature", "Smoke", "GasA", "Humidity") == found.measured
-    [rule] = found.rules
+    [rule] = found.known.rules
     assert ("fire", "Fire", 100, 10.0, 0.66) == (rule.id, rule.situation, rule.within, rule.valid, rule.threshold)
     assert ["Temperature", "GasB"] == [atom.name for atom in atoms(rule.when)]
     assert (9000, "239.255.86.40") == (found.group.port, found.group.address)
@@ -98,7 +102,7 @@ RULE = "node: a\nplace: {{x: 0, y: 0}}\nsituations:\n  - {{id: f, class: F, with
     [
         ("valid: 1", "when in a situation rule"),
         ('valid: 1, when: "T >"', "a literal"),
-        ('valid: 0, when: "T > 1"', "valid: more than 0 seconds"),
+        ('valid: 0, when: "T > 1"', "valid of a node's rule: more than 0 seconds"),
         ('valid: 1, when: "T > 1", threshold: 2', "threshold, a trigger level: from 0 to 1"),
         ("valid: 1, when: \"T LIKE 'x'\"", "conditions that a request can carry"),
     ],
@@ -116,3 +120,85 @@ def test_every_fault_is_told(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError) as raised:
         load(tmp_path, "place: {x: 0}\nsensors: 5\nmanner: {fresh: soon}")
     assert 4 == len(raised.value.faults)
+
+
+ONTOLOGY = """
+classes:
+  Gas: {range: [0, 100], within: 80}
+  GasA: {is: Gas}
+situations:
+  Hazard: {}
+  Fire: {is: Hazard}
+  Alarm: {}
+"""
+
+OVER_RULES = """
+node: a
+place: {x: 0, y: 0}
+ontology: weather.yaml
+sensors:
+  - {class: GasA, simulated: {}}
+situations:
+  - {id: alarm, class: Alarm, when: "Hazard AND Gas > 90", valid: 10 s}
+  - {id: fire, class: Fire, when: "Gas > 40", within: 50, valid: 5 s}
+"""
+
+
+def test_rules_stand_on_rules_and_on_an_ontology(tmp_path: Path) -> None:
+    """A sensor of GasA serves Gas; fire is a hazard; what each class says of its reach counts where a rule does not."""
+    (tmp_path / "weather.yaml").write_text(ONTOLOGY)
+    found = load(tmp_path, OVER_RULES)
+    assert [("fire", 50), ("alarm", 80)] == [(rule.id, rule.within) for rule in found.known.rules]
+    runtime = runtime_of(found)
+    for value, expected in ((30, []), (50, ["Fire"]), (95, ["Fire", "Alarm"])):
+        runtime.measure(Measured((("GasA", value),)))
+        truths = runtime.node.requestor.truths(runtime.place, runtime.clock())
+        told = [rule.situation for rule in found.known.rules if truths[rule.id]]
+        assert expected == told
+    assert [] == runtime.node.ask(runtime.place, runtime.clock())
+
+
+def test_readings_out_of_their_class_s_range_are_dropped(tmp_path: Path) -> None:
+    """Counted, one's own and those of others."""
+    (tmp_path / "weather.yaml").write_text(ONTOLOGY.replace("GasA: {is: Gas}", "GasA: {is: Gas, range: [0, 100]}"))
+    runtime = runtime_of(load(tmp_path, OVER_RULES))
+    runtime.measure(Measured((("GasA", 900),)))
+    message = Response(MessageId("b", 1), "b", runtime.place, 50.0, runtime.clock(), 5.0, (("GasA", -3),))
+    runtime.hear(Datagram(encode(message, "b"), "somewhere"))
+    assert (2, 0, 0) == (runtime.counts["out of range"], runtime.counts["readings"], runtime.node.door.taken)
+
+
+@pytest.mark.parametrize(
+    "old, new, expected",
+    [
+        ("class: GasA", "class: GasZ", "a class of the ontology"),
+        ("Gas > 40", "Gaz > 40", "a class or situation of the ontology"),
+        ("Gas > 40", "Alarm", "rules of which none stands on itself"),
+        ("class: Fire", "class: Fires", "a situation of the ontology"),
+        ("within: 50", "sufficient: false", "id, class, when, within, valid, threshold in a node's rule"),
+        ("weather.yaml", "none.yaml", "a file that can be read"),
+    ],
+)
+def test_names_that_an_ontology_has_not_are_faults(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    """And so are rules in a circle."""
+    (tmp_path / "weather.yaml").write_text(ONTOLOGY)
+    with pytest.raises(DefinitionError) as raised:
+        load(tmp_path, OVER_RULES.replace(old, new))
+    assert expected in [fault.expected for fault in raised.value.faults]
+
+
+def test_every_example_of_the_reference_loads(tmp_path: Path) -> None:
+    """Each YAML block is a whole file."""
+    texts = [block.text for block in blocks(ROOT / "docs" / "reference-node.md") if block.kind == "yaml"]
+    assert 5 == len([load(tmp_path, text) for text in texts])
+
+
+def test_secrets_are_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file names the variable; what it holds by mistake is not repeated in a fault."""
+    bridge = 'node: a\nplace: {x: 0, y: 0}\nbridge: {url: "http://s", client: a, token: GATE_TOKEN}'
+    monkeypatch.setenv("GATE_TOKEN", "hush")
+    found = load(tmp_path, bridge).bridge
+    assert found and "hush" == found.token
+    with pytest.raises(DefinitionError) as raised:
+        load(tmp_path, bridge.replace("GATE_TOKEN", "hush"))
+    assert "hush" not in str(raised.value)

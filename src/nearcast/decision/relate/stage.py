@@ -1,19 +1,21 @@
 """The second stage, relate: what happens between entities, as events of its own (SEMANTICS §7).
 
-Relations between pairs are evaluated in columns, over stretches in which no definition changes; gatherings, and
-relations about what relations tell, event by event.
+Relations between pairs are evaluated in columns, over stretches in which no definition changes; gatherings report by
+report, and relations about what relations tell event by event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.decision.derived import Stretch, derived_of
+from nearcast.decision.relate.crowds import Crowds
 from nearcast.decision.relate.pairing import Pairing
 from nearcast.decision.relate.reference import Known, Plain
 from nearcast.decision.relate.reports import NEVER, Entities, Reports, moment_of
@@ -23,7 +25,7 @@ from nearcast.decision.repository import Repository, entities, last_of_each
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, RelationChange, RelationRemoval
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
-from nearcast.model.relation import Pair, Relation
+from nearcast.model.relation import Gathering, Relation
 
 Newest = Callable[[], pa.Table]
 """Gives the newest event that counts of every entity, where it is asked for."""
@@ -42,10 +44,12 @@ class Relating:
     def __init__(self) -> None:
         self._now = NEVER
         self._sequence = 0
+        self._lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
         self._relations: dict[str, Relation] = {}
         self._known = Entities()
         self._overtaken: dict[int, pa.Table] = {}
         self._pairing = Pairing(self._known)
+        self._crowds = Crowds(self._known)
         self._plain = Plain()
 
     def advance(self, stretch: Stretch) -> list[Event]:
@@ -61,7 +65,7 @@ class Relating:
         done = 0
         for position, change in stretch.changes:
             if not self._concerns(change):
-                self._plain.note_lists(change)
+                self._note_lists(change)
                 continue
             until = int(np.searchsorted(events.column("position").to_numpy(), position))
             told += self._stretches(events, done, until, stretch.repository)
@@ -82,9 +86,9 @@ class Relating:
             case RelationRemoval(id):
                 return id in self._relations
             case ClientChange(lists=lists):
-                return lists is not None and len(self._plain) > 0
+                return lists is not None and len(self._crowds.by_id) > 0
             case ClientRemoval():
-                return len(self._plain) > 0
+                return len(self._crowds.by_id) > 0
         return False
 
     def _change(self, change: Change, cause: Cause, newest: Newest) -> list[Told]:
@@ -96,14 +100,23 @@ class Relating:
             case RelationRemoval(id):
                 return self._end(id)
             case ClientChange() | ClientRemoval():
-                self._plain.note_lists(change)
-                return self._plain.relisted(change.client, cause)
+                self._note_lists(change)
+                return self._crowds.relisted(change.client, self._lists, self._now, cause)
         return []
+
+    def _note_lists(self, change: Change) -> None:
+        match change:
+            case ClientChange(client, lists=lists) if lists is not None:
+                self._lists[client] = {**self._lists.get(client, {}), **lists}
+            case ClientRemoval(client):
+                self._lists.pop(client, None)
 
     def _define(self, relation: Relation, cause: Cause, newest: Newest) -> list[Told]:
         self._sequence += 1
         self._relations[relation.id] = relation
-        if isinstance(relation.about, Pair) and not sees_derived(relation):
+        if isinstance(relation.about, Gathering) and not sees_derived(relation):
+            return self._crowds.define(relation, self._sequence, newest, self._lists, self._now, cause)
+        if not sees_derived(relation):
             return self._pairing.define(relation, self._sequence, newest, self._now, cause)
         if not len(self._plain):
             self._begin_plain(newest())
@@ -120,7 +133,7 @@ class Relating:
     def _end(self, id: str) -> list[Told]:
         if self._relations.pop(id, None) is None:
             return []
-        found = self._pairing.end(id) if id in self._pairing.rules.by_id else self._plain.end(id)
+        found = [*self._pairing.end(id), *self._crowds.end(id), *self._plain.end(id)]
         if not len(self._plain):
             self._plain.known = {}
         return found
@@ -128,7 +141,7 @@ class Relating:
     def _reset(self) -> None:
         """Without relations nothing is kept; the first new one begins with what the repository has."""
         self._now, self._known, self._overtaken = NEVER, Entities(), {}
-        self._pairing = Pairing(self._known)
+        self._pairing, self._crowds = Pairing(self._known), Crowds(self._known)
 
     def _newest(self, repository: Repository, passed: pa.Table) -> pa.Table:
         """The newest event that counts of every entity; the repository has the last one, also if it came late."""
@@ -154,7 +167,7 @@ class Relating:
 
     def _stretch(self, reports: Reports) -> list[Event]:
         found: dict[int, list[Told]] = {}
-        for row, one in self._pairing.advance(reports):
+        for row, one in chain(self._pairing.advance(reports), self._crowds.advance(reports)):
             found.setdefault(row, []).append(one)
         told: list[Event] = []
         if len(self._plain):

@@ -26,7 +26,7 @@ STRATEGIES: dict[str, dict[str, float]] = {
 }
 """What is compared, with parameters: nobody on a campus is faster than 2 m/s for long."""
 
-SHOWN = 5
+SHOWN = 3
 """Users of each kind whose reports and rings are shown."""
 
 
