@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pint
 
-_WRITTEN = re.compile(r"[A-Za-zµμ°Ω%][\w µμ°Ω%/*^.-]{0,39}")
-"""What may be a unit at all: senders write these, and a text of arithmetic could keep one busy for long."""
+_NAME = r"[^\W\d][\w°%Ω]*|[°%Ω][\w°%Ω]*"
+_POWER = r"(?:(?:\^|\*\*)-?[1-9])?"
+_WRITTEN = re.compile(rf"(?:{_NAME}){_POWER}(?: ?[*/ ] ?(?:{_NAME}){_POWER})*")
+LONGEST = 60
+"""Senders write units, too, and the library computes what it is given: no tower of powers may come to it."""
 
 
 @lru_cache(maxsize=4096)
@@ -35,7 +38,7 @@ def conversion(given: str, wanted: str) -> tuple[float, float] | None:
 @lru_cache(maxsize=4096)
 def is_unit(name: str) -> bool:
     """Whether a text names a unit."""
-    if not _WRITTEN.fullmatch(name):
+    if len(name) > LONGEST or not _WRITTEN.fullmatch(name):
         return False
     try:
         _registry().parse_units(name)

@@ -1,0 +1,45 @@
+"""Units of measure: which there are, and what converts into what."""
+
+from __future__ import annotations
+
+import pytest
+
+from nearcast.decision.infer.units import conversion, is_unit
+
+
+@pytest.mark.parametrize(
+    "name", ["degC", "°C", "%", "percent", "ppm", "m/s", "µg/m^3", "kg * m**2", "nautical_mile", "lux"]
+)
+def test_units_there_are(name: str) -> None:
+    """As people write them."""
+    assert is_unit(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "celcius", "7", "m**9**9**9", "m^99", "2 * m", "__import__('os')", "m" * 61, "m.n"]
+)
+def test_what_is_no_unit(name: str) -> None:
+    """Nor is it computed to find that out."""
+    assert not is_unit(name)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "value", "expected"),
+    [
+        ("degF", "degC", 212, 100),
+        ("kelvin", "degC", 0, -273.15),
+        ("km/h", "m/s", 36, 10),
+        ("percent", "ppm", 1, 10_000),
+    ],
+)
+def test_conversions(given: str, wanted: str, value: float, expected: float) -> None:
+    """A scale and a shift."""
+    found = conversion(given, wanted)
+    assert found is not None
+    assert pytest.approx(expected) == value * found[0] + found[1]
+
+
+@pytest.mark.parametrize(("given", "wanted"), [("m", "degC"), ("decibelmilliwatt", "watt"), ("nonsense", "m")])
+def test_what_does_not_convert(given: str, wanted: str) -> None:
+    """Other dimensions, curves, and what is no unit."""
+    assert conversion(given, wanted) is None
