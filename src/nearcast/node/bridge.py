@@ -60,6 +60,7 @@ class Bridge:
         await self._put(f"/clients/{name}", {})
         own = {"client": name, "filter": f"type = '{REQUEST_TYPE}'"}
         await self._put(f"/subscriptions/{name}-requests", own)
+        # Before the first request is taken: a delivery may follow it at once.
         await self._client.connected()
         self._tasks = [asyncio.create_task(work) for work in (self._listen(), self._carry(), self._sweep())]
         return self
@@ -93,6 +94,7 @@ class Bridge:
                 log.warning("not brought to the server message=%s error=%r", message.id, str(error))
 
     async def _subscribe(self, request: Request) -> None:
+        # Others' requests have been registered on hearing them; one's own nobody hears.
         if request.id.origin == self._runtime.node.id:
             self._runtime.node.provider.register(request, self._runtime.clock())
         wanted = tuple(one for one in request.conditions if one.name in self._definition.classes)

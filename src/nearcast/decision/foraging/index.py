@@ -133,6 +133,7 @@ class ClassIndex:
         """The filter of this operator and value, wherever it hangs."""
         if operator is not Operator.EQ:
             return self._ranges[operator].find(value)
+        # It hangs under the tightest cover of some operator: so these few arrays are all there are to look in.
         homes = (self._equals, *(cover.equals for cover, _ in self._covers(value)))
         return next((found for home in homes if (found := find(home, value))), None)
 
@@ -148,6 +149,7 @@ class ClassIndex:
     def _spread(self, operator: Operator, filter: Registered) -> None:
         """Adds a range, which takes the `=` filters that it covers from its neighbour and from those on their own."""
         weaker = self._ranges[operator].add(filter)
+        # What it covers hung, if under this operator, under the next weaker one: that was the tightest till now.
         for home in (self._equals, weaker.equals if weaker else []):
             covered = [equal for equal in home if COMPARE[operator](equal.value, filter.value)]
             for equal in covered:
@@ -165,6 +167,7 @@ class ClassIndex:
             homes = (self._equals, *(cover.equals for cover, _ in self._covers(filter.value)))
             remove(next(home for home in homes if find(home, filter.value)), filter)
             return
+        # What satisfied this filter satisfies a weaker one too; the one next to it is then the tightest.
         weaker = self._ranges[operator].remove(filter)
         for equal in filter.equals:
             if weaker:

@@ -40,6 +40,7 @@ class Registered:
         """Adds a right; False if there is one already that lasts as long and reaches as far."""
         if any(until <= other and within <= reach for other, reach in self.rights):
             return False
+        # Those that the new one includes; what includes the new one has been looked for.
         kept = [right for right in self.rights if right[0] > until or right[1] > within]
         self.rights = [*kept, (until, within)]
         if len(self.rights) > MOST_RIGHTS:
@@ -118,6 +119,7 @@ class Ranges:
 
     def tightest(self, value: Any) -> tuple[Registered, float] | None:
         """The tightest filter that a value satisfies, and the greatest reach of all that it satisfies."""
+        # Rising, the satisfied ones end before the place found; falling, they begin there.
         at = self._bisect(self._filters, value, key=value_of) - (not self.falling)
         if not 0 <= at < len(self._filters):
             return None
