@@ -286,3 +286,14 @@ def test_what_is_kept_counts_for_a_moment_at_its_hearer() -> None:
     node = warm(manner=Manner(fresh=10.0))
     node.hear(response(id=MessageId("R", 1), valid=3.0), "R", HERE, 2.0)
     assert [True, None] == [node.requestor.truths(HERE, now)["fire"] for now in (2.5, 3.0)]
+
+
+def test_invented_providers_do_not_fill_the_knowledge_base() -> None:
+    """New ones wait until there is room; what the node measures itself always has some."""
+    node = warm(manner=Manner(fresh=100.0))
+    for number in range(11_000):
+        node.learn(response(number, provider=f"n{number}", valid=10.0), 0.0)
+    assert 10_000 == len(node.requestor.knowledge)
+    node.measure([("Temperature", 95)], HERE, 1.0)
+    node.learn(response(provider="late", time=20.0), 20.0)
+    assert {"fire": True} == node.requestor.truths(HERE, 20.0)

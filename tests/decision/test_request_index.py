@@ -156,3 +156,14 @@ def test_an_index_of_which_all_has_lapsed_is_empty(filters: list[tuple[Operator,
     index = index_of(*((operator, value, 1.0) for operator, value in filters))
     index.expire(1.0)
     assert (0, {}) == (len(index), index.listing("Temperature"))
+
+
+def test_a_requestor_that_asks_for_ever_else_does_not_fill_the_index() -> None:
+    """Ever longer and ever nearer: the filter has a bounded number of rights, and answers at least as far as asked."""
+    index = RequestIndex()
+    for number in range(1_000):
+        index.add(Atom("Temperature", Operator.GT, 20), 10.0 + number, 2_000.0 - number)
+    assert 1 == len(index)
+    assert len(index._ends) < 100
+    assert index.match("Temperature", 21, 500.0) >= 1_509.0  # type: ignore[operator]
+    assert index.match("Temperature", 21, 1_009.0) is None

@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any
 
+import pytest
+
 from nearcast.decision.foraging.node import Manner, Node
 from nearcast.decision.foraging.requestor import Situation
 from nearcast.decision.foraging.rules import Rule
-from nearcast.errors import Mark
+from nearcast.errors import Mark, SetupError
 from nearcast.language.cql2 import parse
 from nearcast.node.bridge import Bridge
 from nearcast.node.definition import BridgeDefinition
@@ -132,3 +134,12 @@ async def test_what_nodes_ask_each_other_does_not_go_to_the_server() -> None:
     async with serving() as server, bridged(server, ["Wind"], radio) as gate, running(asking, answering):
         await until(lambda: changes and gate.node.door.taken > 2)
         assert (0, 0) == (gate.counts["bridge subscribed"], gate.counts["bridge published"])
+
+
+@awaited
+async def test_a_bridge_to_nothing_is_told_at_once() -> None:
+    """With the address; a node that should bridge does not run as if it did."""
+    runtime = Runtime(Node("gate"), Radio(50.0).transport("gate", lambda: HERE), HERE)
+    with pytest.raises(SetupError, match=r"an access server at http://127\.0\.0\.1:9 to bridge to"):
+        async with Bridge(BridgeDefinition("http://127.0.0.1:9", "gate", ()), runtime):
+            pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import time
 from contextlib import AsyncExitStack, suppress
@@ -11,7 +12,7 @@ from typing import Any
 
 import click
 
-from nearcast.cli.output import complain, print_json
+from nearcast.cli.output import complain, counted, print_json
 from nearcast.decision.foraging.node import Node
 from nearcast.decision.foraging.requestor import Situation
 from nearcast.errors import NearcastError
@@ -36,7 +37,8 @@ def command(definition: Path, seconds: float | None, only_check: bool) -> None:
     """
     found = load_node(definition)
     if only_check:
-        complain("note", f"{definition}: node {found.id}, {len(found.sensors)} sensors, {len(found.known.rules)} rules")
+        parts = (counted(len(found.sensors), "sensor"), counted(len(found.known.rules), "rule"))
+        complain("note", f"{definition}: node {found.id}, {', '.join(parts)}")
         return
     runtime = runtime_of(found)
     # What tasks raise comes in groups; what a person is to read is the first reason of it.
@@ -68,13 +70,22 @@ def _first(errors: BaseExceptionGroup[NearcastError]) -> NearcastError:
 
 
 async def _run(runtime: Runtime, found: NodeDefinition, seconds: float | None) -> None:
+    """Runs a node until its time is over, or it is told to end: then too it takes leave of the server it bridges to."""
+    running = asyncio.ensure_future(_bridged(runtime, found))
+    # Not everywhere can a loop hear of signals; there the process just ends.
+    with suppress(NotImplementedError):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
+    with suppress(TimeoutError, asyncio.CancelledError):
+        async with asyncio.timeout(seconds):
+            await running
+
+
+async def _bridged(runtime: Runtime, found: NodeDefinition) -> None:
     async with AsyncExitStack() as stack:
         if found.bridge:
             bridge = await stack.enter_async_context(Bridge(found.bridge, runtime))
             runtime.taken = bridge.take
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await runtime.run()
+        await runtime.run()
 
 
 def _told(change: Situation) -> None:

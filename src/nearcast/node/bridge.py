@@ -18,7 +18,7 @@ import httpx
 
 from nearcast.client import Client, Delivery, Publisher
 from nearcast.decision.foraging.index import RequestIndex
-from nearcast.errors import AccessError, DefinitionError, Fault, Mark, NearcastError, SessionError
+from nearcast.errors import AccessError, DefinitionError, Fault, Mark, NearcastError, SessionError, SetupError
 from nearcast.language.cql2 import write
 from nearcast.language.places import place_of
 from nearcast.model.filter import And, Atom, Distance, Filter, Not, Operator, Or, This
@@ -56,13 +56,22 @@ class Bridge:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Bridge:
-        name = self._definition.client
-        await self._put(f"/clients/{name}", {})
-        own = {"client": name, "filter": f"type = '{REQUEST_TYPE}'"}
-        await self._put(f"/subscriptions/{name}-requests", own)
-        await self._client.connected()
+        try:
+            await self._introduce()
+        except (httpx.HTTPError, NearcastError) as error:
+            await self._close()
+            url = self._definition.url
+            raise SetupError(f"expected an access server at {url} to bridge to, got {error}; is it up?") from None
         self._tasks = [asyncio.create_task(work) for work in (self._listen(), self._carry(), self._sweep())]
         return self
+
+    async def _introduce(self) -> None:
+        """Makes the bridge a client of the server, which is told of requests there."""
+        name = self._definition.client
+        await self._put(f"/clients/{name}", {})
+        await self._put(f"/subscriptions/{name}-requests", {"client": name, "filter": f"type = '{REQUEST_TYPE}'"})
+        # Before the first request is taken: a delivery may follow it at once.
+        await self._client.connected()
 
     async def __aexit__(self, *exception: object) -> None:
         for task in self._tasks:
@@ -71,6 +80,9 @@ class Bridge:
         with suppress(httpx.HTTPError, NearcastError):
             for id in (*self._until, f"{self._definition.client}-requests"):
                 await self._delete(id)
+        await self._close()
+
+    async def _close(self) -> None:
         await self._client.close()
         await self._publisher.close()
         await self._http.aclose()
@@ -93,6 +105,7 @@ class Bridge:
                 log.warning("not brought to the server message=%s error=%r", message.id, str(error))
 
     async def _subscribe(self, request: Request) -> None:
+        # Others' requests have been registered on hearing them; one's own nobody hears.
         if request.id.origin == self._runtime.node.id:
             self._runtime.node.provider.register(request, self._runtime.clock())
         wanted = tuple(one for one in request.conditions if one.name in self._definition.classes)

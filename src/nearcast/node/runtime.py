@@ -89,9 +89,11 @@ class Runtime:
             if self.counts["malformed"] <= 10:
                 log.warning("datagram dropped sender=%s fault=%r", heard.sender, str(fault))
             return
+        # Multicast brings one's own words back; another node that takes this name harms nobody but itself.
         if via == self.node.id:
             self.counts["own voice"] += 1
             return
+        # Passed on neither: who measures so should not be believed elsewhere.
         if isinstance(message, Response) and not all(self._in_range(*pair) for pair in message.values):
             self.counts["out of range"] += 1
             return

@@ -68,6 +68,7 @@ class Door:
     def verdict(self, message: Message, sender: str, place: Place, now: float) -> Verdict:
         """What becomes of a message; the cheap questions first."""
         bounds = self._bounds
+        # What is dropped here is not remembered: when the node has moved, it may concern it.
         if message.id.origin == self._node:
             return Verdict.OWN
         if message.id in self._seen:
@@ -78,6 +79,7 @@ class Door:
             return Verdict.STALE
         if message.time - now > bounds.clocks:
             return Verdict.EARLY
+        # None between kinds of place; and a comparison that NaN cannot pass.
         apart = distance(place, message.place)
         if apart is None or not apart <= message.within or math.isnan(apart):
             return Verdict.AWAY
@@ -86,6 +88,7 @@ class Door:
     def _admitted(self, message: Message, sender: str, now: float) -> bool:
         if len(self._seen) >= self._bounds.remembered:
             self.forget(now)
+        # To forget an id too early would let its message go round once more: rather refuse new ones.
         fits = len(self._seen) < self._bounds.remembered
         return fits and (self._admission is None or self._admission.admits(sender, message.id.origin, now))
 

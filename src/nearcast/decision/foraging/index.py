@@ -15,6 +15,7 @@ import heapq
 from bisect import insort
 from collections.abc import Callable, Iterator
 from itertools import count
+from math import inf
 from typing import Any
 
 from nearcast.decision.foraging.ranges import Ranges, Registered, find, remove, value_of
@@ -47,8 +48,14 @@ class RequestIndex:
         self._size += new
         if filter.extend(until, within):
             self._classes[key].changed(condition.operator)
-            heapq.heappush(self._ends, (until, next(self._order), key, condition.operator, value))
+            self._await(filter, min(until for until, _ in filter.rights), key, condition.operator)
         return new
+
+    def _await(self, filter: Registered, end: float, key: tuple[str, Kind], operator: Operator) -> None:
+        """Lets the next end of a filter's rights be noticed: one is awaited for each filter, not for each right."""
+        if end < filter.ends:
+            filter.ends = end
+            heapq.heappush(self._ends, (end, next(self._order), key, operator, filter.value))
 
     def match(self, name: str, value: Value, now: float) -> float | None:
         """How far a reading must be told: the greatest reach of the filters it satisfies; None if it satisfies none."""
@@ -69,14 +76,17 @@ class RequestIndex:
     def expire(self, now: float) -> None:
         """Ends the rights whose time has come, and the filters that have none left."""
         while self._ends and self._ends[0][0] <= now:
-            _, _, key, operator, value = heapq.heappop(self._ends)
+            end, _, key, operator, value = heapq.heappop(self._ends)
             filter = self._classes[key].find(operator, value) if key in self._classes else None
-            # An end may be that of a right which a longer one has replaced, or of a filter that is gone.
-            if filter is None:
+            # An end may be that of a filter that is gone, or one before which another was awaited.
+            if filter is None or filter.ends != end:
                 continue
             filter.lapse(now)
+            filter.ends = inf
             self._classes[key].changed(operator)
-            if not filter.rights:
+            if filter.rights:
+                self._await(filter, min(until for until, _ in filter.rights), key, operator)
+            else:
                 self._classes[key].remove(operator, filter)
                 self._size -= 1
             if not self._classes[key]:
@@ -123,6 +133,7 @@ class ClassIndex:
         """The filter of this operator and value, wherever it hangs."""
         if operator is not Operator.EQ:
             return self._ranges[operator].find(value)
+        # It hangs under the tightest cover of some operator: so these few arrays are all there are to look in.
         homes = (self._equals, *(cover.equals for cover, _ in self._covers(value)))
         return next((found for home in homes if (found := find(home, value))), None)
 
@@ -138,6 +149,7 @@ class ClassIndex:
     def _spread(self, operator: Operator, filter: Registered) -> None:
         """Adds a range, which takes the `=` filters that it covers from its neighbour and from those on their own."""
         weaker = self._ranges[operator].add(filter)
+        # What it covers hung, if under this operator, under the next weaker one: that was the tightest till now.
         for home in (self._equals, weaker.equals if weaker else []):
             covered = [equal for equal in home if COMPARE[operator](equal.value, filter.value)]
             for equal in covered:
@@ -155,6 +167,7 @@ class ClassIndex:
             homes = (self._equals, *(cover.equals for cover, _ in self._covers(filter.value)))
             remove(next(home for home in homes if find(home, filter.value)), filter)
             return
+        # What satisfied this filter satisfies a weaker one too; the one next to it is then the tightest.
         weaker = self._ranges[operator].remove(filter)
         for equal in filter.equals:
             if weaker:

@@ -15,6 +15,9 @@ from nearcast.model.foraging import Response
 from nearcast.model.place import Place
 from nearcast.model.values import Value
 
+MOST = 10_000
+"""Values that are kept; when there are so many that count, new ones of others are not taken."""
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -51,8 +54,10 @@ class Knowledge:
         How long a value counts runs on the hearer's own clock, but never longer than the response says.
         """
         until = now + response.valid - max(0.0, now - response.time)
+        if len(self._known) >= MOST:
+            self.forget(now)
         for name, value in response.values:
-            if name not in ignored:
+            if name not in ignored and len(self._known) < MOST:
                 known = Known(value, response.provider, response.place, response.within, response.time, until)
                 self.take(name, known)
 

@@ -55,6 +55,7 @@ class Admission:
             self._bucket((neighbour,), rates.neighbour, rates.neighbour_burst, now),
             self._bucket((neighbour, origin), rates.origin, rates.origin_burst, now),
         )
+        # Both must have one before either gives one: what is refused costs nothing.
         if min(bucket.level(now) for bucket in both) < 1.0:
             return False
         for bucket in both:
@@ -70,5 +71,6 @@ class Admission:
     def _prune(self, now: float) -> None:
         """Forgets full buckets; if there are too many others, the fullest of them."""
         used = {key: bucket for key, bucket in self._buckets.items() if bucket.level(now) < bucket.most}
+        # An empty one holds somebody back: forgetting it would be a pardon.
         emptiest = sorted(used, key=lambda key: used[key].tokens / used[key].most)[: MOST // 2]
         self._buckets = {key: used[key] for key in emptiest}

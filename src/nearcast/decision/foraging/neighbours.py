@@ -21,6 +21,9 @@ class Adapting:
     window: float = 5.0
 
 
+MOST = 10_000
+"""Neighbours that are told apart: more there are not, but for who invents them."""
+
 SMOOTHING = 0.5
 """How much of the estimate the newest window is."""
 
@@ -38,7 +41,8 @@ class Neighbours:
     def heard(self, sender: str, now: float) -> None:
         """Notes that a neighbour sent something."""
         self._turn(now)
-        self._heard.add(sender)
+        if len(self._heard) < MOST:
+            self._heard.add(sender)
 
     def interval(self, own: float, now: float) -> float:
         """The time until a rule's next request, where its own interval is `own`."""

@@ -100,6 +100,7 @@ class Node:
         if self.manner.polled:
             yield from self.tell(self.provider.polled(request, self.readings(now)), self.id, place, now)
             return
+        # Passed on before it is answered, as it is heard: others may be nearer to what is asked for.
         new = self.provider.register(request, now)
         if self.manner.at_once and new:
             yield from self.tell(answer_to(new, request.within, self.readings(now)), self.id, place, now)

@@ -9,9 +9,13 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
+from math import inf
 from typing import Any
 
 from nearcast.model.filter import Operator
+
+MOST_RIGHTS = 32
+"""Of one filter; requestors whose requests all last equally long need one."""
 
 
 @dataclass(slots=True)
@@ -19,11 +23,12 @@ class Registered:
     """A filter of the index: its literal, its rights, and the `=` filters that hang under it, ascending.
 
     Rights are (until, within) of which none is both shorter and narrower than another: with them the index answers as
-    if each request stood for itself.
+    if each request stood for itself. `ends`: when the next of them ends, as far as the index waits for it.
     """
 
     value: Any
     rights: list[tuple[float, float]] = field(default_factory=list)
+    ends: float = inf
     equals: list[Registered] = field(default_factory=list)
 
     @property
@@ -35,8 +40,12 @@ class Registered:
         """Adds a right; False if there is one already that lasts as long and reaches as far."""
         if any(until <= other and within <= reach for other, reach in self.rights):
             return False
+        # Those that the new one includes; what includes the new one has been looked for.
         kept = [right for right in self.rights if right[0] > until or right[1] > within]
         self.rights = [*kept, (until, within)]
+        if len(self.rights) > MOST_RIGHTS:
+            # Whoever asks so is no honest requestor; one right that includes all of them costs others nothing.
+            self.rights = [(max(until for until, _ in self.rights), self.within)]
         return True
 
     def lapse(self, now: float) -> None:
@@ -110,6 +119,7 @@ class Ranges:
 
     def tightest(self, value: Any) -> tuple[Registered, float] | None:
         """The tightest filter that a value satisfies, and the greatest reach of all that it satisfies."""
+        # Rising, the satisfied ones end before the place found; falling, they begin there.
         at = self._bisect(self._filters, value, key=value_of) - (not self.falling)
         if not 0 <= at < len(self._filters):
             return None

@@ -72,6 +72,7 @@ class Requestor:
             missing = self._missing[rule.id]
             if not missing or now < self._next.get(rule.id, now) or self.level(rule, facts) < rule.threshold:
                 continue
+            # Filters last as long as the time to the next request, whatever that is: none lapses in between.
             valid = self._neighbours.interval(rule.valid, now) if self._neighbours else rule.valid
             self._next[rule.id] = now + valid
             wanted.append(Wanted(rule, missing, valid))
@@ -107,6 +108,7 @@ class Requestor:
                     changes.append(Situation(rule.id, rule.situation, "end", place, now, ()))
                 continue
             readings = self._readings(rule, place, now)
+            # A situation that goes on with the same values is no news, though they be measured anew.
             if before is None or _values(readings) != _values(before):
                 phase: Phase = "begin" if before is None else "update"
                 changes.append(Situation(rule.id, rule.situation, phase, place, now, readings))

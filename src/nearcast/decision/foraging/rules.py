@@ -73,11 +73,13 @@ def requests_for(atom: Atom, wanted: Wanted) -> Iterator[Atom]:
     """The atomic requests that bring every value with which an atom has the truth wanted of it, and hardly others."""
     if not isinstance(atom.name, str) or wanted not in (Wanted.TRUE, Wanted.FALSE):
         raise _fault(atom)
+    # Their negations would be conjunctions, and a request asks for each of its conditions by itself.
     if atom.operator in (Operator.IN, Operator.BETWEEN) and wanted is Wanted.FALSE:
         raise _fault(atom)
     if atom.operator is Operator.IN:
         yield from (Atom(atom.name, Operator.EQ, value) for value in atom.literals)
     elif atom.operator is Operator.BETWEEN:
+        # More than is wanted, but nothing that is wanted is missed: the rule itself looks at both ends.
         low, high = atom.literals
         yield Atom(atom.name, Operator.GE, low)
         yield Atom(atom.name, Operator.LE, high)

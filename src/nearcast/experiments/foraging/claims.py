@@ -114,6 +114,7 @@ def _validity(points: Sequence[Point]) -> Claim:
 
 
 def _growth(points: Sequence[Point]) -> Iterator[Claim]:
+    # An exponential is fitted as a line through logarithms, but judged, as the line is, by messages.
     for study, over, number in (("A1", "speed", 4), ("A2", "spatial validity", 6)):
         straight, curved = zip(*(_fits(points, study, name) for name in ("CPol1", "CFor5")), strict=True)
         yield Claim(
@@ -170,6 +171,7 @@ def _lazy(points: Sequence[Point]) -> Iterator[Claim]:
         "Change of ASDR′ by it in B1: " + ", ".join(f"{name} {found}" for name, found in kept.items()) + ".",
     )
     lazy = [point for study in ("B1", "B2") for name in names for point in line(points, study, f"{name} lazy")]
+    # At a small reach few things are to be detected, or none with some seeds.
     low = _known(point.mean(asdr).value for point in lazy)
     yield Claim(
         "The standard ASDR falls to about 20 % in part B.",

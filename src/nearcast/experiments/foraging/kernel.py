@@ -19,7 +19,6 @@ from nearcast.experiments.foraging.setting import CLASSES, CONDITIONS, OWN_SENSO
 from nearcast.model.filter import And, Atom, Operator
 
 Array = npt.NDArray[Any]
-
 F = TypeVar("F", bound=Callable[..., Any])
 _njit: Any = numba.njit
 
@@ -27,6 +26,7 @@ _njit: Any = numba.njit
 def _compiled(function: F) -> F:
     """The function as machine code, compiled at its first call; kept where there is a place for it."""
     try:
+        # Numba looks whether this file has changed: all that its functions call is in it.
         return _njit(cache=True)(function)
     except RuntimeError:
         return _njit(function)
@@ -140,10 +140,12 @@ def _run(
         here, true = places[now], satisfied[now]
         starts, links = _links(here, side, reach)
         answers[:] = 0
+        # First all requests, then all responses: what is measured in a time unit meets the filters that came in it.
         for one in range(requestors):
             due = _due(one, now, following, rules, own, true, threshold)
             if not due.any():
                 continue
+            # A mark of its own for each flood, so that `seen` need not be cleared.
             mark += 1
             heard = _flood(one, here, within, starts, links, seen, mark, queue)
             for rule in range(2):
@@ -153,6 +155,7 @@ def _run(
                     _register(rules[one, rule], own, measured, true, queue[1:heard], now + lasting, until, answers)
         for one in range(nodes):
             wanted = _wanted(until[one], true[one], now)
+            # One response for all who have asked; a polled provider knows of each request by itself only.
             count = answers[one] if polled else int(wanted)
             if count:
                 mark += 1
@@ -175,6 +178,7 @@ def _due(one: int, now: int, following: Array, rules: Array, own: Array, true: A
             if condition >= 0 and own[condition]:
                 local += 1
                 held += true[one, condition]
+        # A rule of which the node sees nothing has nothing against it.
         level = held / local if local else 1.0
         due[rule] = now >= following[one, rule] and level >= threshold
     return due
@@ -195,6 +199,7 @@ def _register(
     for one in hearers:
         answered = False
         for condition in conditions:
+            # What the requestor measures itself it does not ask for.
             if condition >= 0 and not own[condition] and measured[one, condition]:
                 until[one, condition] = max(until[one, condition], until_when)
                 answered |= true[one, condition]
@@ -212,6 +217,7 @@ def _tell(until: Array, true: Array, classes: Array, now: int, hearers: Array, g
     requestors = len(got)
     for asked in range(len(until)):
         if until[asked] > now and true[asked]:
+            # A response has the value, not the condition: GasA > 40 may be asked for, and GasA > 50 follow too.
             for condition in range(len(until)):
                 if classes[condition] == classes[asked] and true[condition]:
                     for one in hearers:
@@ -245,6 +251,7 @@ def _flood(
     queue: Array,
 ) -> int:
     """Who sends a message that begins at `source`, in `queue`: each node near enough to it that hears it; how many."""
+    # Breadth first: the queue, once walked, is the list of those who have sent.
     queue[0] = source
     seen[source] = mark
     count, at = 1, 0
@@ -253,6 +260,7 @@ def _flood(
         at += 1
         for link in range(starts[one], starts[one + 1]):
             other = links[link]
+            # Who hears it but is too far from where it began drops it, and may hear it again.
             if seen[other] != mark and _near(here[other], here[source], within):
                 seen[other] = mark
                 queue[count] = other
@@ -271,6 +279,7 @@ def _cells(here: Array, side: float, size: float) -> tuple[int, Array, Array, Ar
         row = min(across - 1, int(here[one, 1] / side * across))
         cell[one] = row * across + column
         starts[cell[one] + 1] += 1
+    # A counting sort: where each square's nodes begin, then each node into the next free place of its square.
     starts = np.cumsum(starts)
     order, filled = np.empty(len(here), dtype=np.int64), starts.copy()
     for one in range(len(here)):
@@ -304,6 +313,7 @@ def _links(here: Array, side: float, reach: float) -> tuple[Array, Array]:
     for one in range(nodes):
         for at in range(_around(one, across, cell, cells, order, found)):
             if found[at] != one and _near(here[found[at]], here[one], reach):
+                # Sixteen neighbours each are room enough but where nodes crowd.
                 if count == len(links):
                     links = np.concatenate((links, np.empty(len(links), dtype=np.int64)))
                 links[count] = found[at]
@@ -321,6 +331,7 @@ def _observe(
     near = np.empty(conditions, dtype=np.bool_)
     for now in range(duration):
         here, true = places[now], satisfied[now]
+        # Squares as wide as the spatial validity: whatever is within it lies in the nine around.
         across, cell, cells, order = _cells(here, side, within)
         for one in range(len(rules)):
             near[:] = False

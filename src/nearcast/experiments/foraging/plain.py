@@ -91,6 +91,7 @@ def _spread(
     sent: list[int],
 ) -> None:
     """Broadcasts messages and all that follows from them, until there is silence."""
+    # First come, first served: a message is heard by all near before anything that follows from it.
     waiting = deque(begun)
     while waiting:
         sender, message = waiting.popleft()

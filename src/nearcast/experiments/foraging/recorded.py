@@ -38,6 +38,7 @@ def recorded(setting: Setting, seed: int, source: str, planted: bool = False) ->
     boards = _boards(source)
     every = np.full((setting.duration, setting.nodes, len(CLASSES)), np.nan)
     for node, names in enumerate(sensors(setting)):
+        # Three boards for forty nodes: each gets a stretch of its own of one board's day.
         board = boards[int(chance.integers(len(boards)))]
         start = int(chance.integers(len(board) - setting.duration))
         for which in (CLASSES.index(name) for name in names):

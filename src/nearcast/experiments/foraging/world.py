@@ -29,6 +29,7 @@ def places(setting: Setting, seed: int) -> Floats:
         way = there - here
         far = np.hypot(way[:, 0], way[:, 1])
         moving, arriving = waiting <= 0, (waiting <= 0) & (far <= speed)
+        # As a share of the way that is left; who arrives goes all of it.
         step = np.where(moving & ~arriving, speed / np.maximum(far, 1e-12), arriving)
         here = here + way * step[:, None]
         # Random numbers are drawn for all, used or not: so a walk does not depend on that of another.
@@ -51,6 +52,7 @@ def readings(setting: Setting, seed: int) -> Floats:
     source = np.random.default_rng([seed, 2])
     count = setting.requestors + setting.providers
     shape = (setting.duration, count, len(CLASSES))
+    # For every sensor a node might have: so that which ones it has does not change what the others read.
     start = source.uniform(0, HIGHEST, shape[1:])
     if setting.values == "noise":
         values = source.uniform(0, HIGHEST, shape)

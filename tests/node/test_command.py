@@ -1,0 +1,75 @@
+"""`nearcast node`, as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nearcast
+from tests.node.conftest import PORTS
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(nearcast.__file__).parents[1])}
+
+WARM = """
+node: warm
+place: {{x: 0, y: 0}}
+sensors:
+  - {{class: Temperature, simulated: {{low: 85, high: 95}}, every: 100 ms}}
+situations:
+  - {{id: fire, class: Fire, when: "Temperature > 80 AND Humidity < 10", within: 100, valid: 1 s}}
+multicast: {{interface: 127.0.0.1, port: {port}}}
+"""
+
+DRY = """
+node: dry
+place: {{x: 30, y: 0}}
+sensors:
+  - {{class: Humidity, {sensor}, every: 100 ms}}
+multicast: {{interface: 127.0.0.1, port: {port}}}
+"""
+
+
+def start(path: Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "nearcast.cli.main", "node", str(path), *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+
+
+def test_two_processes_find_a_situation_together(tmp_path: Path) -> None:
+    """One prints it, with a reading of each; both print at their end what they have counted."""
+    port = next(PORTS) + 1_000
+    (tmp_path / "warm.yaml").write_text(WARM.format(port=port))
+    (tmp_path / "dry.yaml").write_text(DRY.format(port=port, sensor="simulated: {low: 3, high: 8}"))
+    dry = start(tmp_path / "dry.yaml")
+    warm = start(tmp_path / "warm.yaml")
+    assert warm.stdout and dry.stdout
+    first = json.loads(warm.stdout.readline())
+    for process in (warm, dry):
+        process.terminate()
+        *_, counts = process.communicate(timeout=60)[0].splitlines()
+        assert (0, True) == (process.returncode, json.loads(counts)["taken"] > 0)
+    assert ("Fire", "fire", "begin") == (first["situation"], first["rule"], first["phase"])
+    assert {"warm", "dry"} == {reading["provider"] for reading in first["readings"]}
+    assert all(reading["age"] < 30 for reading in first["readings"])
+
+
+def test_a_sensor_that_cannot_be_read_ends_the_command_with_its_reason(tmp_path: Path) -> None:
+    """In one line, and without a traceback; what was counted till then is printed."""
+    (tmp_path / "dry.yaml").write_text(DRY.format(port=next(PORTS) + 1_000, sensor="file: none.jsonl"))
+    ended = start(tmp_path / "dry.yaml", "--seconds", "60")
+    out, err = ended.communicate(timeout=120)
+    assert (2, 1) == (ended.returncode, len(err.splitlines()))
+    assert "expected a file of readings" in err
+    assert "dry" == json.loads(out)["node"]
+
+
+def test_a_definition_is_checked_without_running(tmp_path: Path) -> None:
+    """What it defines, or every fault."""
+    (tmp_path / "warm.yaml").write_text(WARM.format(port=1))
+    (tmp_path / "bad.yaml").write_text("node: 5")
+    good, bad = (start(tmp_path / name, "--check") for name in ("warm.yaml", "bad.yaml"))
+    assert "node warm, 1 sensor, 1 rule" in good.communicate(timeout=120)[1]
+    assert 2 == len(bad.communicate(timeout=120)[1].splitlines())
+    assert (0, 2) == (good.returncode, bad.returncode)
