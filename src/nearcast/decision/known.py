@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from nearcast.decision.assignments import Assignments
 from nearcast.decision.context import priority_row
 from nearcast.decision.derived import At, Deriving, Stretch, woven
+from nearcast.decision.infer.stage import Inferring
 from nearcast.decision.interests import Interests, role_number
 from nearcast.decision.match import Index
 from nearcast.decision.match_standing import Together
@@ -127,7 +128,7 @@ class Known:
                 start = 0 if done == 0 else int(np.searchsorted(positions, changes[done - 1][0]))
                 if rows[0] > start or number > done:
                     yield self._batch(world.slice(start, rows[0] - start), changes[done:number])
-                self._change_settings(change)
+                self._change_settings(position, change)
                 done = number + 1
         start = 0 if done == 0 else int(np.searchsorted(positions, changes[done - 1][0]))
         yield self._batch(world.slice(start), changes[done:])
@@ -149,8 +150,9 @@ class Known:
                     settings = change.settings
                 yield event.position, change
 
-    def _change_settings(self, change: SettingsChange) -> None:
+    def _change_settings(self, position: int, change: SettingsChange) -> None:
         self.registry.apply(change)
+        self._unheard.append((position, change))
         self._clients = self._all_clients()
         if self._interests:
             # Groups that are the same under the new settings stay as they are compiled.
@@ -180,7 +182,7 @@ class Known:
         self.repository.add(events)
         self._clients = clients.after()
         around = Surrounding(clients.places, members, previous)
-        index = interests.standing.index(events)
+        index = interests.standing.index(events, around)
         return Batch(events, self.registry.settings, index, interests.assignments(), around, clients)
 
     def _derive(self, events: pa.Table, changes: Sequence[At]) -> pa.Table:
@@ -201,4 +203,4 @@ class Known:
 
 def derived_stages() -> Sequence[Deriving]:
     """The stages that derive events, in their order, as a journal begins with them."""
-    return (Relating(),)
+    return (Relating(), Inferring())

@@ -11,7 +11,7 @@ from nearcast.language.places import geographic, planar
 from nearcast.language.reading import Reader
 from nearcast.language.settings_document import check_role, read_matrix
 from nearcast.model.changes import ClientChange
-from nearcast.model.place import Place
+from nearcast.model.place import Place, place_data
 from nearcast.model.subscription import Client, Settings
 
 _FIELDS = ("role", "task", "readings", "position", "matrix", "lists")
@@ -45,13 +45,6 @@ def client_data(client: Client | ClientChange) -> dict[str, Any]:
     if client.lists is not None and (client.lists or isinstance(client, ClientChange)):
         data["lists"] = {name: list(entities) for name, entities in client.lists.items()}
     return data
-
-
-def place_data(place: Place) -> dict[str, float]:
-    """A place as a document."""
-    names = ("x", "y", "z") if place.coordinates == "planar" else ("lon", "lat", "alt")
-    pairs = zip(names, (place.x, place.y, place.z), strict=True)
-    return {name: value for name, value in pairs if value is not None}
 
 
 def read_client(node: Node, settings: Settings, reader: Reader) -> ClientChange | None:

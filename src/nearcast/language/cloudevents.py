@@ -47,6 +47,10 @@ CONTROL_TYPES = (
     "nearcast.settings",
     "nearcast.relation.defined",
     "nearcast.relation.removed",
+    "nearcast.situation.defined",
+    "nearcast.situation.removed",
+    "nearcast.action.defined",
+    "nearcast.action.removed",
 )
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What some editors write before the first line."""

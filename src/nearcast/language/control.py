@@ -15,14 +15,19 @@ from nearcast.language.nodes import Node, from_data
 from nearcast.language.reading import Reader
 from nearcast.language.relation_document import read_relation, relation_data
 from nearcast.language.settings_document import FIELDS, read_settings, settings_data
+from nearcast.language.situation_document import action_data, read_action, read_situation, situation_data
 from nearcast.language.subscription_document import read_subscription, subscription_data
 from nearcast.model.changes import (
+    ActionChange,
+    ActionRemoval,
     Change,
     ClientChange,
     ClientRemoval,
     RelationChange,
     RelationRemoval,
     SettingsChange,
+    SituationChange,
+    SituationRemoval,
     SubscriptionChange,
     SubscriptionRemoval,
 )
@@ -30,7 +35,8 @@ from nearcast.model.event import Event
 from nearcast.model.subscription import Settings
 from nearcast.model.values import time_text
 
-CLIENT, CLIENT_REMOVED, SUBSCRIPTION, SUBSCRIPTION_REMOVED, SETTINGS, RELATION, RELATION_REMOVED = CONTROL_TYPES
+CLIENT, CLIENT_REMOVED, SUBSCRIPTION, SUBSCRIPTION_REMOVED, SETTINGS, *_DERIVING = CONTROL_TYPES
+RELATION, RELATION_REMOVED, SITUATION, SITUATION_REMOVED, ACTION, ACTION_REMOVED = _DERIVING
 
 
 def changes(event: Event, settings: Settings) -> list[Change]:
@@ -106,6 +112,14 @@ def _document(change: Change) -> tuple[str, str | None, dict[str, Any]]:
             return RELATION_REMOVED, f"nearcast/relations/{id}", {"relation": id}
         case SettingsChange():
             return SETTINGS, None, settings_data(change.settings)
+        case SituationChange(rule):
+            return SITUATION, f"nearcast/situations/{rule.id}", situation_data(rule)
+        case SituationRemoval(id):
+            return SITUATION_REMOVED, f"nearcast/situations/{id}", {"situation": id}
+        case ActionChange(action):
+            return ACTION, f"nearcast/actions/{action.id}", action_data(action)
+        case ActionRemoval(id):
+            return ACTION_REMOVED, f"nearcast/actions/{id}", {"action": id}
 
 
 def _client(node: Node, settings: Settings, reader: Reader) -> Change | None:
@@ -147,6 +161,26 @@ def _settings(node: Node, settings: Settings, reader: Reader) -> Change | None:
     return SettingsChange(read_settings(reader.fields(node, (), FIELDS, "settings"), reader))
 
 
+def _situation(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    rule = read_situation(node, settings, reader)
+    return None if rule is None else SituationChange(rule)
+
+
+def _situation_removed(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    id = _named(node, "situation", reader)
+    return None if id is None else SituationRemoval(id)
+
+
+def _action(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    action = read_action(node, settings, reader)
+    return None if action is None else ActionChange(action)
+
+
+def _action_removed(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    id = _named(node, "action", reader)
+    return None if id is None else ActionRemoval(id)
+
+
 def _named(node: Node, name: str, reader: Reader) -> str | None:
     fields = reader.fields(node, (name,), (), "data")
     return reader.text(fields[name], f"a {name}'s id") if name in fields else None
@@ -160,4 +194,8 @@ _READERS: dict[str, Callable[[Node, Settings, Reader], Change | None]] = {
     SETTINGS: _settings,
     RELATION: _relation,
     RELATION_REMOVED: _relation_removed,
+    SITUATION: _situation,
+    SITUATION_REMOVED: _situation_removed,
+    ACTION: _action,
+    ACTION_REMOVED: _action_removed,
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nearcast.model.context import Matrix
 from nearcast.model.place import Place
 from nearcast.model.relation import Relation
+from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import Settings, Subscription
 
 
@@ -66,6 +67,34 @@ class SettingsChange:
     settings: Settings
 
 
+@dataclass(frozen=True, slots=True)
+class SituationChange:
+    """Type `nearcast.situation.defined`: adds a situation rule, or replaces the one with the same id."""
+
+    situation: Situation
+
+
+@dataclass(frozen=True, slots=True)
+class SituationRemoval:
+    """Type `nearcast.situation.removed`: ends a situation rule, and the situations that it concluded."""
+
+    situation: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActionChange:
+    """Type `nearcast.action.defined`: adds an action, or replaces the one with the same id."""
+
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRemoval:
+    """Type `nearcast.action.removed`: ends an action."""
+
+    action: str
+
+
 Change = (
     ClientChange
     | ClientRemoval
@@ -74,4 +103,8 @@ Change = (
     | RelationChange
     | RelationRemoval
     | SettingsChange
+    | SituationChange
+    | SituationRemoval
+    | ActionChange
+    | ActionRemoval
 )

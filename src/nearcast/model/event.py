@@ -13,7 +13,7 @@ from nearcast.model.values import Value
 CONTROL_PREFIX = "nearcast."
 """Events whose type begins so change the system itself; nobody can subscribe to them."""
 
-DERIVED = ("nearcast.relation", "nearcast.situation")
+DERIVED = ("nearcast.relation", "nearcast.situation", "nearcast.action")
 """The types of events that nearcast derives from others: about the world like any other, but nobody publishes them."""
 
 OWN = ("id", "type", "source", "subject", "time")
