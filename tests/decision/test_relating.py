@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import pickle
+import random
 from collections.abc import Sequence
+from itertools import islice
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.decision.derived import Stretch
 from nearcast.decision.relate.reference import Reference
 from nearcast.decision.relate.stage import Relating
+from nearcast.experiments import ais
+from nearcast.experiments.documents import Document
+from nearcast.language.cloudevents import read_event
 from nearcast.model.changes import ClientChange, ClientRemoval, RelationRemoval
 from nearcast.model.event import Event
-from tests.decision.relations import Step, defined, events_told, report
+from tests.decision.relations import HERE, Step, defined, events_told, report
+from tests.shared import shared
 
 ENTITIES = ("a", "b", "c", "d")
 FORMS = (
@@ -32,6 +39,21 @@ FORMS = (
     {"a": "type = 'nearcast.relation'", "b": "type = 'car'", "when": "distance(a, b) <= 5"},
     {"a": "type = 'nearcast.relation'", "b": "type = 'nearcast.relation'", "when": "a.distance < b.distance"},
 )
+WALKED = (
+    {
+        "when": "distance(a, b) <= 8",
+        "margin": 2,
+        "time_to_live": 20,
+        "lasting": 4,
+        "detect": ["enter", "dwell", "exit"],
+    },
+    {"a": {"entity": "a"}, "when": "distance(a, b) <= 15"},
+    {"a": "type = 'car' AND size < 2", "when": "distance(a, b) < 12 AND a.size < b.size"},
+    {"among": "type = 'car'", "within": 9, "count": 3, "margin": 2, "time_to_live": 15},
+    {"among": "type = 'car'", "within": 20, "count": 4, "lasting": 3, "detect": ["enter", "dwell", "exit"]},
+)
+"""Relations for many that walk about."""
+
 GEOGRAPHIC = tuple(degrees for degrees in (179.99995, -179.99995, 180.0, -180.0, 179.9999, 0.0, 0.00009))
 
 seconds = st.one_of(st.none(), st.integers(0, 12))
@@ -107,3 +129,50 @@ def test_its_state_can_be_stored(story: Sequence[Step], data: st.DataObject) -> 
     """A stage goes on after a restart as if there had been none."""
     cuts = data.draw(st.lists(st.integers(0, len(story)), max_size=6))
     assert events_told(Reference(), story) == events_told(Restarted(), story, cuts)
+
+
+def walk(seed: int, geographic: bool) -> list[Step]:
+    """Ten cars that walk about within 40 m, across the antimeridian; some reports are late, some of a bus."""
+    chance = random.Random(seed)
+    places = {name: (chance.uniform(0, 40), chance.uniform(0, 40)) for name in "abcdefghij"}
+    story: list[Step] = [defined(f"r{number}", **form) for number, form in enumerate(WALKED)]
+    for second in range(80):
+        name = chance.choice("abcdefghij")
+        x, y = (one + chance.gauss(0, 4) for one in places[name])
+        places[name] = (x, y)
+        if geographic:
+            x, y = (x / 111_320 + 179.9999 + 180) % 360 - 180, y / 111_320
+        when = second - chance.choice([0, 0, 0, 0, 5])
+        kind = chance.choice(["car"] * 9 + ["bus"])
+        size = chance.choice([0, 1, 2])
+        story.append(report(name, x, y, when, second, type=kind, geographic=geographic, size=size))
+    return story
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 10**6), st.booleans(), st.lists(st.integers(5, 85), max_size=3))
+def test_many_that_walk_about(seed: int, geographic: bool, cuts: list[int]) -> None:
+    """Pairs, named ones among them, and gatherings of ten walkers."""
+    story = walk(seed, geographic)
+    assert events_told(Reference(), story) == events_told(Relating(), story, cuts)
+
+
+@pytest.mark.data
+def test_ships_off_a_coast() -> None:
+    """Real reports of ships in one stretch of water, in the order of the file, which is not that of time."""
+    documents = filter(off, ais.events(shared("data/ais_us_20220103/AISdata.csv.gz")))
+    reports = [read_event(document, HERE) for document in islice(documents, 100)]
+    relations = [
+        defined("near", a="type = 'vessel'", b="type = 'vessel'", when="distance(a, b) <= 500", margin=100),
+        defined("slow", a="type = 'vessel'", b="type = 'vessel'", when="distance(a, b) <= 900 AND a.speed < b.speed"),
+    ]
+    story = [*relations, *reports]
+    expected = events_told(Reference(), story)
+    assert expected == events_told(Relating(), story, [50, 51, 80])
+    assert len(expected) > 20
+
+
+def off(document: Document) -> bool:
+    """Whether a report is of the waters off San Diego."""
+    data = document["data"]
+    return -117.3 < data["lon"] < -117.1 and 32.6 < data["lat"] < 32.8

@@ -78,6 +78,11 @@ class Relating:
                 self._reset()
         return told + self._stretches(events, done, len(events), stretch.repository)
 
+    @property
+    def size(self) -> int:
+        """Bytes of what is kept of pairs: their state, and their relations as columns."""
+        return self._pairing.size
+
     def _concerns(self, change: Change) -> bool:
         """Whether a change does anything to relations; lists are noted also where nobody asks for them."""
         match change:

@@ -1,0 +1,233 @@
+"""Relations between moving things, beside a plain self-join in Spark SQL: `python -m benchmarks.relations`.
+
+Named pairs: so many relations over 20,000 entities that report once a second each; any with any: every two vessels of a
+day within 500 m, if the file is there. nearcast tells what began and ended, report by report; the self-join of the
+latest positions, once for each second's reports, gives what holds by then. Times of nearcast are of the processor,
+those of Spark of the clock, as it has several processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.machine import machine
+from nearcast.decision.derived import Stretch
+from nearcast.decision.registry import Registry
+from nearcast.decision.relate.stage import Relating
+from nearcast.decision.repository import Repository
+from nearcast.errors import Mark
+from nearcast.experiments import ais
+from nearcast.language.cloudevents import read_event
+from nearcast.language.relation_document import relation_document
+from nearcast.model.changes import RelationChange
+from nearcast.model.columns import EVENTS, to_table
+from nearcast.model.relation import Named, Pair, Relation
+from nearcast.pipeline.session import session
+
+ENTITIES = 20_000
+METRES = 1_000
+START = 1_767_268_800_000_000
+"""The first report, in microseconds since 1970."""
+
+EARTH = 6_371_008.8
+"""Metres of the sphere's radius that the self-join takes the earth for."""
+
+Positions = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class World:
+    """Entities that move about a region: longitudes and latitudes, and how many events there were."""
+
+    chance: np.random.Generator
+    lon: Positions
+    lat: Positions
+    position: int = 0
+
+    def second(self, number: int) -> pa.Table:
+        """One second of reports, one of every entity, in any order."""
+        who = self.chance.permutation(len(self.lon))
+        self.lon[who] += self.chance.normal(0, 1e-4, len(who))
+        self.lat[who] += self.chance.normal(0, 1e-4, len(who))
+        first, self.position = self.position, self.position + len(who)
+        times = pa.array(
+            START + number * 1_000_000 + np.arange(len(who)) * 1_000_000 // len(who), EVENTS.field("time").type
+        )
+        positions = pa.array(np.arange(first, first + len(who)) + 1)
+        return reports([f"e{one}" for one in who.tolist()], self.lon[who], self.lat[who], positions, times)
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=100_000)
+    parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--ais", type=Path, default=Path("../shared/data/ais_us_20220103/AISdata.csv.gz"))
+    parser.add_argument("--reports", type=int, default=100_000, help="of the vessels")
+    parser.add_argument("--master", default="local[2]")
+    asked = parser.parse_args()
+    print(machine())
+    spark = session(asked.master)
+    _named(spark, asked.pairs, asked.seconds)
+    if asked.ais.exists():
+        _any(spark, asked.ais, asked.reports)
+    print(machine())
+
+
+def _named(spark: SparkSession, count: int, seconds: int) -> None:
+    """Named pairs: a second of reports at a time, both ways."""
+    chance = np.random.default_rng(4)
+    world = World(chance, chance.uniform(11.0, 11.5, ENTITIES), chance.uniform(48.0, 48.3, ENTITIES))
+    pairs = _pairs(chance, count)
+    relating, repository = Relating(), Repository()
+    began = time.process_time()
+    _defined(relating, list(_relations(pairs)))
+    print(f"{count:,} named pairs over {ENTITIES:,} entities: defined in {time.process_time() - began:.1f} s")
+    batches = [world.second(number) for number in range(seconds)]
+    first, *others = batches
+    _advance(relating, [first], repository)
+    own = _advance(relating, others, repository)
+    size = len(pickle.dumps(relating)) / count
+    reported = sum(map(len, others))
+    evaluated = 2 * count * len(others)
+    rates = f"{reported / own:,.0f} reports/s, {evaluated / own:,.0f} relations/s"
+    print(f"nearcast: {rates}, {own / reported * 1e6:.1f} µs a report")
+    print(f"state: {relating.size / count:,.0f} bytes a pair; {size:,.0f} stored, with the definitions")
+    joined = _join_named(spark, pairs, batches)
+    print(f"self-join: {reported / joined:,.0f} reports/s; nearcast is {joined / own:.1f} times as fast")
+
+
+def _any(spark: SparkSession, path: Path, count: int) -> None:
+    """Any two vessels within 500 m: batches of 2,000 reports by nearcast, one self-join of the latest by Spark."""
+    table = _vessels(path, count)
+    relation = {"id": "near", "a": "type = 'vessel'", "b": "type = 'vessel'", "when": "distance(a, b) <= 500"}
+    relating = Relating()
+    _defined(relating, [relation_document(relation, Mark("benchmark"))])
+    batches = [table.slice(first, 2_000) for first in range(0, len(table), 2_000)]
+    own = _advance(relating, batches, Repository())
+    span = (table.column("time")[-1].as_py() - table.column("time")[0].as_py()).total_seconds()
+    print(
+        f"any two of {len(table.column('subject').unique()):,} vessels: {len(table):,} reports in {own:.1f} s,", end=" "
+    )
+    print(f"{own / len(table) * 1e6:.0f} µs a report, {span / own:,.0f} times real time")
+    joined = _join_all(spark, table)
+    print(
+        f"self-join of the latest positions, once: {joined:.1f} s; nearcast takes {own / len(batches):.3f} s a batch,",
+        end=" ",
+    )
+    print(f"which is {joined * len(batches) / own:,.0f} times as fast")
+
+
+def _pairs(chance: np.random.Generator, count: int) -> npt.NDArray[np.int64]:
+    """So many different pairs of entities, shape (count, 2)."""
+    drawn = np.sort(chance.integers(0, ENTITIES, (3 * count, 2)), axis=1)
+    different = np.unique(drawn[drawn[:, 0] != drawn[:, 1]], axis=0)
+    return chance.permutation(different)[:count]
+
+
+def _relations(pairs: npt.NDArray[np.int64]) -> Iterator[Relation]:
+    one = {"id": "p", "a": {"entity": "a"}, "b": {"entity": "b"}, "when": f"distance(a, b) < {METRES}", "margin": 50}
+    form = relation_document(one, Mark("benchmark"))
+    assert isinstance(form.about, Pair)
+    for number, (a, b) in enumerate(pairs.tolist()):
+        yield replace(form, id=f"p{number}", about=replace(form.about, a=Named(f"e{a}"), b=Named(f"e{b}")))
+
+
+def _defined(relating: Relating, relations: list[Relation]) -> None:
+    changes = [(0, RelationChange(relation)) for relation in relations]
+    relating.advance(Stretch(changes, {}, EVENTS.empty_table(), Registry(), Repository()))
+
+
+def _advance(relating: Relating, batches: list[pa.Table], repository: Repository) -> float:
+    """Seconds of the processor that deciding some batches takes."""
+    began = time.process_time()
+    for batch in batches:
+        relating.advance(Stretch((), {}, batch, Registry(), repository))
+    return time.process_time() - began
+
+
+def reports(names: list[str], lon: Positions, lat: Positions, positions: pa.Array, times: pa.Array) -> pa.Table:
+    """Reports of places as a table of EVENTS."""
+    columns = {
+        "position": positions,
+        "id": pa.array(names),
+        "subject": pa.array(names),
+        "time": times,
+        "accepted": times,
+        "x": pa.array(lon),
+        "y": pa.array(lat),
+        "part": pa.array(np.zeros(len(names), np.int32)),
+        "attributes": pa.array([[]] * len(names), EVENTS.field("attributes").type),
+    }
+    texts = {"type": "car", "source": "benchmark", "coordinates": "geographic"}
+    columns |= {name: pa.array([text] * len(names)) for name, text in texts.items()}
+    absent = {field.name: pa.nulls(len(names), field.type) for field in EVENTS if field.name not in columns}
+    return pa.table([(columns | absent)[field.name] for field in EVENTS], schema=EVENTS)
+
+
+def _vessels(path: Path, count: int) -> pa.Table:
+    """The reports of a day by time."""
+    found = []
+    for document in ais.events(path, "time"):
+        event = read_event(document, Mark("vessel"))
+        found.append(replace(event, position=len(found) + 1, payload=b"", accepted=event.time))
+        if len(found) == count:
+            break
+    return to_table(found)
+
+
+def _distance(a: str, b: str) -> F.Column:  # type: ignore[name-defined]
+    """Metres on the sphere, as one writes it in SQL."""
+    expression = (
+        f"2 * {EARTH} * asin(sqrt(pow(sin(radians({b}.lat - {a}.lat) / 2), 2)"
+        f" + cos(radians({a}.lat)) * cos(radians({b}.lat)) * pow(sin(radians({b}.lon - {a}.lon) / 2), 2)))"
+    )
+    return F.expr(expression)
+
+
+def _latest(spark: SparkSession, table: pa.Table) -> object:
+    plain = pa.table({"id": table.column("subject"), "lon": table.column("x"), "lat": table.column("y")})
+    return spark.createDataFrame(plain)
+
+
+def _join_named(spark: SparkSession, pairs: npt.NDArray[np.int64], batches: list[pa.Table]) -> float:
+    """Seconds in which Spark finds which pairs are near, once for each batch but the first, which warms it up."""
+    names = pa.table({side: pa.array([f"e{one}" for one in pairs[:, at].tolist()]) for at, side in enumerate("ab")})
+    wanted = spark.createDataFrame(names).cache()
+    wanted.count()
+    began = time.perf_counter()
+    for number, batch in enumerate(batches):
+        if number == 1:
+            began = time.perf_counter()
+        latest = _latest(spark, batch)
+        found = wanted.join(latest.alias("p"), F.col("a") == F.col("p.id"))  # type: ignore[attr-defined]
+        found = found.join(latest.alias("q"), F.col("b") == F.col("q.id"))  # type: ignore[attr-defined]
+        found.where(_distance("p", "q") < METRES).count()
+    return time.perf_counter() - began
+
+
+def _join_all(spark: SparkSession, table: pa.Table) -> float:
+    """Seconds in which Spark finds any two vessels that are near by their latest positions."""
+    repository = Repository()
+    repository.add(table)
+    latest = _latest(spark, repository.newest())
+    one, other = latest.alias("p"), latest.alias("q")  # type: ignore[attr-defined]
+    near = (F.col("p.id") < F.col("q.id")) & (_distance("p", "q") <= 500)
+    began = time.perf_counter()
+    one.join(other, near).count()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()
