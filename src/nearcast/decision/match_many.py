@@ -47,7 +47,7 @@ class Many:
             self._rows = self._rows or self._as_rows()
             return None
         batch = self._engine.encode(table)
-        again = len(self._groups) < REPLANNED and self.blind(len(table))
+        again = 0 < len(self._groups) < REPLANNED and self.blind(len(table))
         if (again or not self._planned) and self._engine.prepare(batch):
             self._literals = BitIndex((), [_as_wanted(atom, wanted) for atom, wanted in self._engine.literals])
             if self._rows:

@@ -78,10 +78,11 @@ def _groups() -> list[tuple[Filter, tuple[int, ...]]]:
     equal, below = Atom("a", Operator.EQ, 1), Atom("b", Operator.LT, 2)
     among, like = Atom("c", Operator.IN, ("x", "y")), Atom("c", Operator.LIKE, "x%")
     found: list[Filter] = [And((equal, below)), And((equal, Or((below, Not(among))))), Or((like, among)), Not(equal)]
+    found += [Atom("d", Operator.EQ, True), Atom("type", Operator.EQ, "t")]
     return [(filter, (0,) * sum(1 for _ in atoms(filter))) for filter in found]
 
 
 def _event(number: int, repeats: bool) -> Event:
     again = (("a", 2), ("c", "y")) * repeats
-    given = (("a", number % 3), ("b", 1), ("c", "x"), *again)
+    given = (("a", number % 3), ("a", 0.5) if number % 5 == 0 else ("b", 1), ("c", "x"), ("d", True), *again)
     return Event(id=str(number), type="t", source="s", attributes=given, position=number + 1)
