@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def clips_of(made: Sequence[Tree], plain: bool) -> Decide:
     environment.define_function(lambda number: hits.add(int(number)), name="found")
     for number, tree in enumerate(made):
         # A rule that begins with NOT needs a pattern before it, or it fires without an event.
-        condition = f"(event) {_element(tree)}" if plain else _pattern(tree)
+        condition = f"(event) {_element(tree, count())}" if plain else _pattern(tree)
         environment.build(f"(defrule r{number} {condition} => (found {number}))")
     template = environment.find_template("event")
 
@@ -71,25 +72,26 @@ def clips_of(made: Sequence[Tree], plain: bool) -> Decide:
         fact = template.assert_fact(**{k: clips.Symbol(v) if isinstance(v, str) else v for k, v in row.items()})
         environment.run()
         fact.retract()
-        count = len(hits)
+        different = len(hits)
         hits.clear()
-        return count
+        return different
 
     return decide
 
 
-def _element(tree: Tree) -> str:
-    """A tree as a conditional element."""
+def _element(tree: Tree, variables: Iterator[int]) -> str:
+    """A tree as a conditional element; each pattern has a variable of its own."""
     match tree[0]:
         case "and" | "or" | "not":
-            return f"({tree[0]} {' '.join(map(_element, tree[1:]))})"
+            return f"({tree[0]} {' '.join(_element(part, variables) for part in tree[1:])})"
         case "=":
             return f"(event ({tree[1]} {tree[2]}))"
         case "in":
             return f"(event ({tree[1]} {'|'.join(tree[2])}))"
         case "not in":
             return f"(event ({tree[1]} {'&'.join('~' + value for value in tree[2])}))"
-    return f"(event ({tree[1]} ?x&:({tree[0]} ?x {tree[2]})))"
+    value = f"?x{next(variables)}"
+    return f"(event ({tree[1]} {value}&:({tree[0]} {value} {tree[2]})))"
 
 
 def _pattern(tree: Tree) -> str:
