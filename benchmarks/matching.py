@@ -2,7 +2,11 @@
 
 W1 are conjunctions, W2 trees of AND and OR, W3 trees with NOT and sets, over twenty attributes. Figures are events per
 CPU-second of this process' only thread, events being in each engine's own form already, and the ratio to CLIPS (Rete,
-by clipspy) in the same run. What the engine finds is checked against a plain reading of the filters.
+by clipspy) in the same run: to rules as one writes them, a filter's tree as conditional elements, and to the form of
+rules that takes CLIPS least time. What the engine finds is checked against a plain reading of the filters.
+
+`--kinds` adds filters and events of other kinds, `--changing` filters of which one in twenty is replaced per batch,
+`--spark` Spark's own join for W1 (by the clock, on one core), `--plot FILE` draws what events cost.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import random
 import statistics
 import sys
 import time
@@ -18,21 +23,28 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
+from benchmarks import rivals
+from benchmarks.kinds import SEED, Kind, kinds, place
 from benchmarks.machine import machine
-from nearcast.decision.match import Group
+from benchmarks.rivals import Row, Tree
+from nearcast.decision.match import Group, Index
 from nearcast.decision.match_engine import Engine
+from nearcast.decision.match_standing import Standing
+from nearcast.decision.timeline import Surrounding, Track
+from nearcast.experiments.bars import Bar, Panel, chart
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, atoms
 
-Tree = list[Any]
-Row = dict[str, Any]
 FLAVOURS = {"W1": "gen_w1", "W2": "gen_w2", "W3": "gen_w3"}
 EVENTS = 49_152
 CHECKED = 30
 """Events whose pairs are checked."""
 SLOW = 40
 """Events that the engines of one event at a time are given."""
+BATCH = 16_384
 
 
 def main() -> None:
@@ -42,18 +54,37 @@ def main() -> None:
     if work is None:
         sys.exit("skipped: matching_workload.py is not there; NEARCAST_SHARED names the folder that has tools/ with it")
     print(machine())
-    rows = _rows(work)
+    rows = _rows(work, options.events)
+    costs: dict[str, list[tuple[str, float]]] = {}
     for flavour in options.work:
-        made = getattr(work, FLAVOURS[flavour])(options.filters, work.SEED + 1 + list(FLAVOURS).index(flavour))
-        _compare(flavour, made, rows, work, options)
+        seed = work.SEED + 1 + list(FLAVOURS).index(flavour)
+        made = getattr(work, FLAVOURS[flavour])(max(options.filters), seed)
+        for count in options.filters:
+            rates = _compare(flavour, made[:count], rows, work, options)
+            largest = f"nearcast, pairs, batch {max(options.batch):,}"
+            costs.setdefault(flavour, []).append((f"{count:,}", 1e6 / rates[largest]))
+            if options.changing:
+                _changing(flavour, made[:count], rows)
+    for kind in kinds() if options.kinds else ():
+        for count in options.filters:
+            _kind(kind, count, min(BATCH, options.events))
+    if options.plot:
+        Path(options.plot).write_text(_plot(costs), encoding="utf-8")
+    print(machine())
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--filters", type=int, default=10_000)
-    parser.add_argument("--batch", type=int, nargs="*", default=[64, 1024, 16_384])
+    parser.add_argument("--filters", type=int, nargs="*", default=[10_000])
+    parser.add_argument("--events", type=int, default=EVENTS)
+    parser.add_argument("--batch", type=int, nargs="*", default=[64, 1024, BATCH])
     parser.add_argument("--work", nargs="*", default=list(FLAVOURS), choices=list(FLAVOURS))
     parser.add_argument("--no-clips", action="store_true", help="without CLIPS, which takes long to build")
+    parser.add_argument("--no-generated", action="store_true", help="without the generated function, of many filters")
+    parser.add_argument("--kinds", action="store_true", help="also filters and events of other kinds")
+    parser.add_argument("--changing", action="store_true", help="also filters of which one in twenty is replaced")
+    parser.add_argument("--spark", action="store_true", help="also Spark's join, for W1")
+    parser.add_argument("--plot", help="an SVG file for the cost of an event over the number of filters")
     return parser.parse_args()
 
 
@@ -69,23 +100,18 @@ def _workload() -> ModuleType | None:
     return module
 
 
-def _rows(work: ModuleType) -> list[Row]:
-    columns = work.gen_events(EVENTS, work.SEED + 7)
+def _rows(work: ModuleType, count: int) -> list[Row]:
+    columns = work.gen_events(count, work.SEED + 7)
     lists = [[f"v{x}" for x in columns[a]] if a[0] == "s" else columns[a].tolist() for a in work.ATTRS]
     return [dict(zip(work.ATTRS, values, strict=True)) for values in zip(*lists, strict=True)]
 
 
 def _compare(
     flavour: str, made: Sequence[Tree], rows: list[Row], work: ModuleType, options: argparse.Namespace
-) -> None:
-    rates = {}
-    warm = Engine([_group(tree) for tree in made[:300]])
-    warm.pairs(warm.encode(to_table([_event(0, rows[0])])))
-    if not options.no_clips:
-        decide = _clips(made)
-        assert all(decide(row) == sum(work.naive(tree, row) for tree in made) for row in rows[:3]), "CLIPS differs"
-        rates["CLIPS"] = _rate_of_each(decide, rows)
-    rates["generated Python"] = _rate_of_each(_generated(made), rows)
+) -> dict[str, float]:
+    """Prints what each engine does with one workload; returns events per CPU-second by engine."""
+    rates = _one_by_one(made, rows, work, options)
+    _warm(made, rows)
     began = time.process_time()
     engine = Engine([_group(tree) for tree in made])
     reading = time.process_time() - began
@@ -97,13 +123,158 @@ def _compare(
     _check(engine, table, made, rows, work)
     print(f"{flavour} {len(made):,} filters, {engine.layout.bytes / len(made):.0f} bytes each")
     print(f"  read in {reading:.2f} CPU-s, planned in {planning:.2f}")
+    prototype = rivals.prototype(made, rows, BATCH)
+    if prototype is not None:
+        prototype()
+        rates[f"prototype, pairs, batch {BATCH:,}"] = len(rows) / _median(prototype)
     for size in options.batch:
-        parts = [engine.encode(table.slice(first, size)) for first in range(0, EVENTS if size > 1000 else 4096, size)]
-        rates[f"nearcast, pairs, batch {size:,}"] = _rate(engine, parts)
-    rates["nearcast, from Arrow to pairs"] = _rate_with_encoding(engine, table)
+        few = len(rows) if size > 1000 else min(4096, len(rows))
+        parts = [engine.encode(table.slice(first, size)) for first in range(0, few, size)]
+        rates[f"nearcast, pairs, batch {size:,}"] = few / _median(lambda parts=parts: list(map(engine.pairs, parts)))
+    rates["nearcast, lists per event"] = len(rows) / _median(lambda: _lists(engine, parts))
+    rates["nearcast, from Arrow to pairs"] = len(rows) / _median(lambda: _from_arrow(engine, table))
+    if options.spark and flavour == "W1":
+        rates["Spark's hash join, by the clock"] = _spark(made, rows)
     for name, rate in rates.items():
-        ratio = f"{rate / rates['CLIPS']:,.0f} × CLIPS" if "CLIPS" in rates else ""
-        print(f"  {name:32} {rate:>12,.0f} events/s   {ratio}")
+        beside = "".join(f"{rate / rates[rival]:>12,.0f} × {rival}" for rival in CLIPS.values() if rival in rates)
+        print(f"  {name:36} {rate:>12,.0f} events/s {beside}", flush=True)
+    return rates
+
+
+CLIPS = {True: "CLIPS", False: "CLIPS, best form"}
+"""Rules as one writes them, and those that took CLIPS least time."""
+
+
+def _one_by_one(
+    made: Sequence[Tree], rows: list[Row], work: ModuleType, options: argparse.Namespace
+) -> dict[str, float]:
+    """What the engines of one event at a time do."""
+    ways: dict[str, Callable[[], rivals.Decide]] = {}
+    if not options.no_clips:
+        ways |= {name: lambda plain=plain: rivals.clips_of(made, plain) for plain, name in CLIPS.items()}
+    if not options.no_generated:
+        ways["generated Python"] = lambda: rivals.generated(made)
+    rates = {}
+    for name, way in ways.items():
+        decide = way()
+        assert all(decide(row) == sum(work.naive(tree, row) for tree in made) for row in rows[:3]), f"{name} differs"
+        began = time.thread_time()
+        for row in rows[:SLOW]:
+            decide(row)
+        rates[name] = min(SLOW, len(rows)) / (time.thread_time() - began)
+    return rates
+
+
+def _warm(made: Sequence[Tree], rows: list[Row]) -> None:
+    """Loads or compiles all that is compiled."""
+    warm = Engine([_group(tree) for tree in made[:300]])
+    warm.pairs(warm.encode(to_table([_event(0, rows[0])])))
+
+
+def _median(job: Callable[[], object]) -> float:
+    """The median of five runs in CPU-seconds of this thread."""
+    spent = []
+    for _ in range(5):
+        began = time.thread_time()
+        job()
+        spent.append(time.thread_time() - began)
+    return statistics.median(spent)
+
+
+def _lists(engine: Engine, parts: Sequence[Any]) -> None:
+    """Of each event the groups: where they begin, and all one after the other."""
+    for part in parts:
+        lanes, groups, _ = engine.pairs(part)
+        groups[np.argsort(lanes.astype(np.uint16) if part.lanes <= 1 << 16 else lanes, kind="stable")]
+        np.cumsum(np.bincount(lanes, minlength=part.lanes))
+
+
+def _from_arrow(engine: Engine, table: Any) -> None:
+    for first in range(0, len(table), BATCH):
+        engine.pairs(engine.encode(table.slice(first, BATCH)))
+
+
+def _spark(made: Sequence[Tree], rows: list[Row]) -> float:
+    """Events a second of the hash join of `benchmarks.joins` on one core, after a run that does not count."""
+    # Spark takes seconds to import and start.
+    from benchmarks.joins import hash_join
+    from nearcast.pipeline.session import session
+
+    spark = session("local[1]")
+    columns = {name.replace("s", "t"): [row[name] for row in rows] for name in rows[0]}
+    positions = range(1, len(rows) + 1)
+    frame = spark.createDataFrame(list(zip(positions, *columns.values(), strict=True)), ["position", *columns]).cache()
+    filters = [_renamed(_filter(tree)) for tree in made]
+    seconds = []
+    for _ in range(2):
+        began = time.perf_counter()
+        hash_join(spark, frame, filters).toArrow()
+        seconds.append(time.perf_counter() - began)
+    spark.stop()
+    return len(rows) / seconds[-1]
+
+
+def _renamed(filter: Filter) -> And:
+    """A conjunction with the names that the join has for texts."""
+    assert isinstance(filter, And)
+    found = [atom for atom in filter.children if isinstance(atom, Atom)]
+    return And(tuple(Atom(str(atom.name).replace("s", "t"), atom.operator, atom.value) for atom in found))
+
+
+def _changing(flavour: str, made: Sequence[Tree], rows: list[Row]) -> None:
+    """Replaces one filter in twenty before each of twenty batches, and tells what that costs."""
+    chance = random.Random(SEED)
+    standing = Standing()
+    table = to_table([_event(number, row) for number, row in enumerate(rows[:BATCH])])
+    began = time.process_time()
+    there = [standing.take(_group(tree)) for tree in made]
+    standing.index(table)
+    first = time.process_time() - began
+    changing, matching, longest, some = 0.0, 0.0, 0.0, max(1, len(made) // 20)
+    for _ in range(20):
+        began = time.process_time(), time.perf_counter()
+        for _ in range(some):
+            which = chance.randrange(len(there))
+            standing.let_go(there[which])
+            there[which] = standing.take(_group(made[chance.randrange(len(made))]))
+        index = standing.index(table)
+        changed = time.process_time()
+        changing, longest = changing + changed - began[0], max(longest, time.perf_counter() - began[1])
+        index.match(table, Surrounding())
+        matching += time.process_time() - changed
+    standing.settle()
+    each = 1000 * changing / (40 * some)
+    print(f"{flavour} {len(made):,} filters, {some:,} replaced before each batch of {len(table):,}")
+    print(f"  first index {first:.2f} CPU-s; a change {each:.3f} CPU-ms; longest wait {1000 * longest:.0f} ms")
+    print(f"  from Arrow to pairs {20 * len(table) / matching:,.0f} events/s", flush=True)
+
+
+def _kind(kind: Kind, count: int, events: int) -> None:
+    """Prints what is done with filters and events of another kind: with encoding, and all that is not an attribute."""
+    chance = random.Random(f"{kind.name} {SEED}")
+    filters = [kind.filter(chance) for _ in range(count)]
+    users = Track({f"user {number}": place(chance) for number in range(kind.users)})
+    found = enumerate(kind.events(events))
+    table = to_table(
+        Event(str(n), "reading", "workload", attributes=tuple(row.items()), place=place(chance), position=n + 1)
+        for n, row in found
+    )
+    index = Index([(filter, (0,) * sum(1 for _ in atoms(filter))) for filter in filters], many=0)
+    index.prepare(table)
+    pairs = len(index.match(table, Surrounding(users)).lanes)
+    rate = events / _median(lambda: index.match(table, Surrounding(users)))
+    print(f"{kind.name}, {count:,} filters, from Arrow to pairs, batch {events:,}: {pairs / events:.1f} pairs an event")
+    print(f"  {rate:>12,.0f} events/s", flush=True)
+
+
+def _plot(costs: dict[str, list[tuple[str, float]]]) -> str:
+    """The cost of an event over the number of filters."""
+    panels = [
+        Panel(f"{flavour}: CPU-µs an event", [(label, [Bar(cost, 0.0, f"{cost:.2f} µs")]) for label, cost in found])
+        for flavour, found in costs.items()
+    ]
+    title = "what an event costs, by the number of filters (pairs, largest batch)"
+    return chart(title, {"nearcast": "#4e79a7"}, panels, note="events encoded before; one core")
 
 
 def _group(tree: Tree) -> Group:
@@ -136,106 +307,6 @@ def _check(engine: Engine, table: Any, made: Sequence[Tree], rows: list[Row], wo
     expected = {(lane, n) for lane, row in enumerate(rows[:CHECKED]) for n, e in enumerate(made) if work.naive(e, row)}
     found = list(zip(lanes.tolist(), groups.tolist(), strict=True))
     assert len(found) == len(expected) and set(found) == expected, "pairs differ from the plain reading"
-
-
-def _rate(engine: Engine, parts: Sequence[Any]) -> float:
-    """The median of five runs, in events per CPU-second."""
-    spent = []
-    for _ in range(5):
-        began = time.thread_time()
-        for part in parts:
-            engine.pairs(part)
-        spent.append(time.thread_time() - began)
-    return sum(part.lanes for part in parts) / statistics.median(spent)
-
-
-def _rate_with_encoding(engine: Engine, table: Any) -> float:
-    began = time.thread_time()
-    for first in range(0, EVENTS, 16_384):
-        engine.pairs(engine.encode(table.slice(first, 16_384)))
-    return EVENTS / (time.thread_time() - began)
-
-
-def _rate_of_each(decide: Callable[[Row], object], rows: list[Row]) -> float:
-    began = time.thread_time()
-    for row in rows[:SLOW]:
-        decide(row)
-    return SLOW / (time.thread_time() - began)
-
-
-def _generated(made: Sequence[Tree]) -> Callable[[Row], object]:
-    """One Python function of an `if` per filter."""
-    lines = [f"    if {_python(tree)}: found({number})" for number, tree in enumerate(made)]
-    sources = "def decide(e, found):\n" + "\n".join(lines)
-    space: dict[str, Any] = {}
-    exec(compile(sources, "generated", "exec"), space)
-    return lambda row: space["decide"](row, [].append)
-
-
-def _python(tree: Tree) -> str:
-    match tree[0]:
-        case "and" | "or":
-            return "(" + f" {tree[0]} ".join(map(_python, tree[1:])) + ")"
-        case "not":
-            return f"(not {_python(tree[1])})"
-        case "in" | "not in":
-            return f"(e[{tree[1]!r}] {tree[0]} {set(tree[2])!r})"
-    return f"(e[{tree[1]!r}] {'==' if tree[0] == '=' else tree[0]} {tree[2]!r})"
-
-
-def _clips(made: Sequence[Tree]) -> Callable[[Row], object]:
-    """A rule per filter over one template: conjunctions as constraints of its slots, trees as tests."""
-    import clips  # type: ignore[import-not-found]
-
-    environment = clips.Environment()
-    names = [f"{kind}{index}" for kind in "sn" for index in range(10)]
-    environment.build(f"(deftemplate event {' '.join(f'(slot {name})' for name in names)})")
-    hits: list[int] = []
-    environment.define_function(lambda number: hits.append(int(number)), name="found")
-    for number, tree in enumerate(made):
-        environment.build(f"(defrule r{number} {_pattern(tree)} => (found {number}))")
-    template = environment.find_template("event")
-
-    def decide(row: Row) -> int:
-        """Asserts, runs, and takes the fact back."""
-        fact = template.assert_fact(**{k: clips.Symbol(v) if isinstance(v, str) else v for k, v in row.items()})
-        environment.run()
-        fact.retract()
-        count = len(hits)
-        hits.clear()
-        return count
-
-    return decide
-
-
-def _pattern(tree: Tree) -> str:
-    parts = tree[1:] if tree[0] == "and" else [tree]
-    slots: dict[str, list[str]] = {}
-    tests = []
-    for part in parts:
-        if part[0] == "=":
-            slots.setdefault(part[1], []).append(str(part[2]))
-        elif part[0] in ("<", "<=", ">", ">="):
-            slots.setdefault(part[1], []).append(f":({part[0]} ?{part[1]} {part[2]})")
-        else:
-            tests.append(_expression(part))
-    used = sorted({name for part in tests for name in _names(part)} | set(slots))
-    given = [f"({name} ?{name}{''.join('&' + each for each in slots.get(name, []))})" for name in used]
-    return f"(event {' '.join(given)})" + "".join(f" (test {test})" for test in tests)
-
-
-def _names(expression: str) -> list[str]:
-    return [word.strip("()")[1:] for word in expression.split() if word.startswith("?")]
-
-
-def _expression(tree: Tree) -> str:
-    match tree[0]:
-        case "and" | "or" | "not":
-            return f"({tree[0]} {' '.join(map(_expression, tree[1:]))})"
-        case "in" | "not in":
-            among = "(or " + " ".join(f"(eq ?{tree[1]} {value})" for value in tree[2]) + " FALSE)"
-            return among if tree[0] == "in" else f"(not {among})"
-    return f"({'eq' if tree[0] == '=' else tree[0]} ?{tree[1]} {tree[2]})"
 
 
 if __name__ == "__main__":

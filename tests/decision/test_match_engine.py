@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import shutil
 from dataclasses import replace
@@ -15,6 +16,9 @@ from hypothesis import strategies as st
 from nearcast.decision import match_cover, match_engine, match_kept, match_many, match_plan, match_ready
 from nearcast.decision.evaluate import level_of
 from nearcast.decision.match import Group, Index, Pairs
+from nearcast.decision.match_codes import NARROW, Coded, coded
+from nearcast.decision.match_engine import Engine
+from nearcast.decision.match_lanes import PADDING
 from nearcast.decision.timeline import Surrounding, Track
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
@@ -93,6 +97,34 @@ def test_sixty_four_lanes_are_no_border(some: list[Group], drawn: list[Event], c
     history = numbered([drawn[index * index % len(drawn)] for index in range(count)])
     table = to_table(history)
     assert found(Index(some).match(table, Surrounding())) == found(Index(some, many=0).match(table, Surrounding()))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(attribute_atoms(), min_size=1, max_size=10), st.lists(events(), min_size=1, max_size=8), st.data())
+def test_codes_are_those_of_the_classes(some: list[Atom], drawn: list[Event], data: st.DataObject) -> None:
+    """The compiled encoder gives what the classes say of each value alone, also for a part of a table."""
+    engine = Engine([(atom, (0,)) for atom in some], data.draw(st.sampled_from([0, NARROW])))
+    first = data.draw(st.integers(0, len(drawn) - 1))
+    table = to_table(numbered(drawn)).slice(first)
+    fast, slow = engine.encode(table), coded(table, engine.columns, np.dtype(engine.codes), PADDING)
+    assert slow.codes.tolist() == fast.codes.tolist()
+    assert [number >= 0 for number in slow.which] == [number >= 0 for number in fast.which]
+    for ours, theirs in zip(fast.which.tolist(), slow.which.tolist(), strict=True):
+        assert ours < 0 or repeated_codes(slow, theirs) == repeated_codes(fast, ours)
+
+
+def repeated_codes(batch: Coded, which: int) -> list[list[int]]:
+    """The codes of each lane in a column in which lanes have several."""
+    return [batch.values[begin:end].tolist() for begin, end in itertools.pairwise(batch.starts[which].tolist())]
+
+
+@pytest.mark.parametrize("value", [2**53, 2**53 + 1, 2**63 - 1, -(2**63), 2.0**63, 1e300, -0.0, 5, 5.5, float("inf")])
+def test_numbers_at_the_edge_have_exact_codes(value: float) -> None:
+    """Beside literals that doubles hold, and beside some that they do not."""
+    for literals in ([0, 2**53, 2**60, 2.0**63], [0, 2**53 + 1, 5.5], [3, 4, 5, 6]):
+        some: list[Group] = [(Atom("v", op, n), (0,)) for n in literals for op in (Operator.LT, Operator.EQ)]
+        history = numbered([Event(id="1", type="t", source="s", attributes=(("v", value),))])
+        assert plainly(some, history) == found(Index(some, many=0).match(to_table(history), Surrounding()))
 
 
 def test_equal_groups_share_what_is_compiled_and_all_are_given() -> None:

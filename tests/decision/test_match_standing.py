@@ -70,7 +70,7 @@ def test_any_sequence_is_as_a_new_index(some: list[Group], drawn: list[Event], s
     history = numbered(drawn)
     table = to_table(history)
     twin = Twin()
-    limits = {"TOGETHER": 1, "BESIDE": 6, "MANY": 3, "STEP": 2, "PARTS": 3}
+    limits = {"TOGETHER": 1, "BESIDE": 6, "MANY": 3, "STEP": 2, "PARTS": 3, "LARGE": 4}
     with patch.multiple(match_standing, **limits), patch.object(match, "MANY", 3):
         for what, which in [*sequence, ("match", 0)]:
             if what == "add":

@@ -57,6 +57,11 @@ class Index:
         if self._many:
             self._many.prepare(table.slice(0, SAMPLED), around)
 
+    @property
+    def large(self) -> bool:
+        """Whether it is matched by the engine."""
+        return self._many is not None
+
     def blind(self, events: int) -> bool:
         """Whether it was made for events that nobody had seen, and so many would show how they are."""
         return self._many is not None and self._many.blind(events)

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nearcast.decision.match_codes import NARROW, Coded, coded, missing, several
+from nearcast.decision.match_codes import NARROW, Coded, missing, several
+from nearcast.decision.match_encode import Coder
 from nearcast.decision.match_flat import Group, Reading
 from nearcast.decision.match_kernels import Names, Pairs, run_straight, run_trees
 from nearcast.decision.match_lanes import PADDING
@@ -105,7 +106,8 @@ class Engine:
         self.columns, self._tests = reading.compiled()
         self._sizes = np.array([classes.size for classes in self.columns.values()], np.int64)
         self.wide = bool(self._sizes.max(initial=0) > narrow)
-        self._codes: np.dtype[Any] = np.dtype(np.uint32 if self.wide else np.uint16)
+        self.codes: np.dtype[Any] = np.dtype(np.uint32 if self.wide else np.uint16)
+        self._coder = Coder(self.columns)
         self._reading = reading
         self.refused = list(reading.refused)
         self.nearby = list(reading.nearby)
@@ -113,6 +115,7 @@ class Engine:
         roots = np.array(reading.root_of_group, np.int64)
         self._groups = np.array(reading.groups, np.int32)[np.argsort(roots, kind="stable")]
         self._starts = np.searchsorted(np.sort(roots), np.arange(len(reading.starts)))
+        reading.pack()
         self.sampled = -1
         self._layout: Layout | None = None
         self._rooms: list[_Room] = []
@@ -136,7 +139,7 @@ class Engine:
 
     def encode(self, table: pa.Table) -> Coded:
         """A table of EVENTS as codes."""
-        return coded(table, self.columns, self._codes, PADDING)
+        return self._coder.coded(table, self.codes, PADDING)
 
     def no_rows(self, batch: Coded) -> Rows:
         """Rows by which no literal holds."""
@@ -156,8 +159,8 @@ class Engine:
             return False
         near = np.full(len(self.nearby), SELDOM) if near is None else near
         tests = shares(self._tests, self._sizes, sample if lanes >= SAMPLE else None, near)
-        made = plan(self._reading, tests, self._sizes, missing(self._codes))
-        self._layout = lay_out(made, len(self._sizes), self._tests.points, self._codes)
+        made = plan(self._reading, tests, self._sizes, missing(self.codes))
+        self._layout = lay_out(made, len(self._sizes), self._tests.points, self.codes)
         self.sampled = lanes
         self._look_around()
         roots, count = self._layout.roots, len(self._layout.roots)
@@ -188,10 +191,10 @@ class Engine:
     ) -> tuple[Short, Short, npt.NDArray[np.int8]]:
         """Lanes, groups and levels of what matches, in no particular order."""
         layout = self.layout
-        room = self._rooms.pop() if self._rooms else _Room(int(self._sizes.max(initial=0)), self._codes)
+        room = self._rooms.pop() if self._rooms else _Room(int(self._sizes.max(initial=0)), self.codes)
         at = 0
         repeats = bool((batch.which >= 0).any())
-        repeated = Repeated(batch.which, batch.starts, batch.values, several(self._codes)) if repeats else None
+        repeated = Repeated(batch.which, batch.starts, batch.values, several(self.codes)) if repeats else None
         # Where a pair may come twice, pairs of forms are sorted out before they become pairs of groups.
         by_form = repeats or bool(layout.careful.any())
         names = self._forms if by_form else self._names

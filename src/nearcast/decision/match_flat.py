@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,10 +57,10 @@ class Reading:
 
     def __init__(self) -> None:
         self.atoms: list[Atom] = []
-        self.tokens: list[int] = []
-        self.classes: list[int] = []
-        self.starts: list[int] = [0]
-        self.class_starts: list[int] = [0]
+        self.tokens: Any = []
+        self.classes: Any = []
+        self.starts: Any = [0]
+        self.class_starts: Any = [0]
         self.groups: list[int] = []
         self.root_of_group: list[int] = []
         self.refused: list[int] = []
@@ -89,6 +90,12 @@ class Reading:
             self.groups.append(number)
             self.root_of_group.append(root)
 
+    def pack(self) -> None:
+        """Once all is read and compiled: arrays in the place of lists, and nothing that only reading needs."""
+        self.tokens, self.starts = np.array(self.tokens, np.int32), np.array(self.starts, np.int32)
+        self.classes, self.class_starts = np.array(self.classes, np.int16), np.array(self.class_starts, np.int32)
+        self.groups, self.root_of_group, self._numbers, self._roots, self._literals = [], [], {}, {}, {}
+
     def _walk(self, node: Filter, deeper: int) -> None:
         kind = type(node)
         if not deeper:
@@ -105,7 +112,8 @@ class Reading:
             self.tokens.append(-1 - (len(children) * 4 + _CONNECTIVE[kind]))
 
     def _atom(self, atom: Atom) -> int:
-        key = (atom.name, atom.operator, atom.value, atom.kinds)
+        # The operator by its own text, for the hash of an enumeration is slow.
+        key = (atom.name, atom.operator._value_, atom.value, atom.kinds)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.atoms)

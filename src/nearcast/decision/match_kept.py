@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -24,6 +25,12 @@ from numba.core import caching
 F = TypeVar("F", bound=Callable[..., Any])
 _njit: Any = numba.njit
 
+MARKS = (b"\n@compiled\n", b"\n@inlined\n", b"\n@_inserted\n")
+"""What files have of which all is compiled."""
+
+CONSTANT = re.compile(rb"^[A-Z][A-Z_, ]* = .*$", re.MULTILINE)
+"""What of the others is compiled into code: their numbers."""
+
 
 def compiled(function: F) -> F:
     """The function as machine code, compiled at its first call or loaded from where it is kept."""
@@ -31,6 +38,11 @@ def compiled(function: F) -> F:
     if folder() is not None:
         dispatcher._cache = _Kept(function)
     return dispatcher
+
+
+def inlined(function: F) -> F:
+    """The function as a part of the compiled ones that call it: handing over many arrays costs more than short work."""
+    return _njit(boundscheck=False, nogil=True, inline="always")(function)
 
 
 @cache
@@ -43,9 +55,17 @@ def folder() -> Path | None:
 def _stamp() -> str:
     """What compiled code depends on: its sources, the compiler, Python, the processor."""
     own = Path(__file__)
-    sources = b"".join(path.read_bytes() for path in sorted(own.parent.glob("match_*.py")))
+    found = (path.read_bytes() for path in sorted(own.parent.glob("match_*.py")))
+    sources = b"".join(
+        text if any(mark in text for mark in MARKS) else b"".join(CONSTANT.findall(text)) for text in found
+    )
     machine = f"{numba.__version__} {sys.version} {platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
     return hashlib.sha256(sources + machine.encode()).hexdigest()[:24]
+
+
+def _compiled_of(source: bytes) -> bytes:
+    """What of a module is compiled: all, or its numbers."""
+    return source if any(mark in source for mark in MARKS) else b"".join(CONSTANT.findall(source))
 
 
 def _places() -> Iterator[Path]:

@@ -49,7 +49,7 @@ class Many:
             self._rows = self._rows or self._as_rows()
             return None
         batch = self._engine.encode(table)
-        again = len(self._groups) < REPLANNED and self.blind(len(table))
+        again = 0 < len(self._groups) < REPLANNED and self.blind(len(table))
         if again or not self._planned:
             self._engine.prepare(batch, self._nearby.shares(table, around))
             self._nearby.follow(self._engine.around)

@@ -96,11 +96,12 @@ def _groups() -> list[tuple[Filter, tuple[int, ...]]]:
         Not(equal),
         near,
     ]
+    found += [Atom("d", Operator.EQ, True), Atom("type", Operator.EQ, "t")]
     return [(filter, (0,) * sum(1 for _ in atoms(filter))) for filter in found]
 
 
 def _event(number: int, repeats: bool) -> Event:
     again = (("a", 2), ("c", "y")) * repeats
-    given = (("a", number % 3), ("b", 1), ("c", "x"), *again)
+    given = (("a", number % 3), ("a", 0.5) if number % 5 == 0 else ("b", 1), ("c", "x"), ("d", True), *again)
     place = Place("geographic", number / 60, 0.0)
     return Event(id=str(number), type="t", source="s", place=place, attributes=given, position=number + 1)

@@ -34,6 +34,9 @@ STEP = 4
 BESIDE = 2_000
 """The groups of the largest part that is made while a batch waits, if there is something to go on with."""
 
+LARGE = 1_000
+"""Events of a batch from which on small parts are for the engine, too."""
+
 PARTS = 6
 """Parts from which on all are made one: a batch is taken apart into codes for each."""
 
@@ -75,9 +78,16 @@ def _numbered(pairs: Pairs, numbers: Numbers) -> Pairs:
 class _Part:
     """An index, and what its groups are: `members` their keys, `numbers` their numbers, `alive` how many are there."""
 
-    def __init__(self, members: list[int], groups: list[Group], sample: pa.Table, around: Surrounding) -> None:
+    def __init__(
+        self,
+        members: list[int],
+        groups: list[Group],
+        sample: pa.Table,
+        around: Surrounding,
+        many: int = MANY,
+    ) -> None:
         self.members = members
-        self.index = Index(groups)
+        self.index = Index(groups, many=many)
         self.index.prepare(sample, around)
         self.numbers = np.full(len(members), GONE, np.int32)
         self.alive = 0
@@ -177,7 +187,9 @@ class Standing:
             if large or size > max(BESIDE, len(members)):
                 break
             members = self._alive(self._parts.pop()) + members
-        self._enter(_Part(members, [self._there[key][0] for key in members], sample, around))
+        # A millisecond to make, but of a large batch each event then costs a tenth of what rows of bits take.
+        many = 1 if len(sample) >= LARGE and len(self._there) >= MANY else MANY
+        self._enter(_Part(members, [self._there[key][0] for key in members], sample, around, many))
         self._new.clear()
 
     def _alive(self, part: _Part) -> list[int]:

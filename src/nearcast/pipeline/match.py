@@ -5,9 +5,8 @@ Both call `nearcast.decision.stages.decide`, so the outcome is equal; only where
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from tempfile import mkstemp
 
@@ -20,6 +19,7 @@ from nearcast.decision.known import Batch
 from nearcast.decision.stages import decide
 from nearcast.model.columns import DELIVERIES
 from nearcast.model.event import CONTROL_PREFIX
+from nearcast.pipeline.mapped import Shelf, loads
 from nearcast.pipeline.source import BLOCK_ROWS, BLOCKS, opened
 
 SPREAD = 20_000
@@ -52,17 +52,18 @@ def decided(
 
 
 def _spread(batch: Batch, blocks: DataFrame, journal: str, folder: Path, alternatives: bool) -> pa.Table:
-    """Decides where events are read. What deciding takes is one file, which every worker reads once.
+    """Decides where events are read. What deciding takes is one file, which every worker reads once; the index has a
+    file of its own, mapped by all workers of a machine, that serves batch after batch.
 
     Ranges go there and blocks of deliveries come back: rows that Spark's Java sees one by one cost more than deciding.
     """
     batch.index.prepare(batch.events, batch.around)
     folder.mkdir(parents=True, exist_ok=True)
     descriptor, name = mkstemp(prefix="batch-", suffix=".pickle", dir=folder)
-    with open(descriptor, "wb") as file:
-        pickle.dump(batch.without_events(), file, protocol=5)
     positions = batch.events.column("position")
     first, last = positions[0].as_py(), positions[-1].as_py()
+    with open(descriptor, "wb") as file:
+        file.write(_shelf(folder).dumps(batch.without_events(), first))
 
     def here(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Decides what is here, a part of the batch."""
@@ -107,7 +108,12 @@ def _world(events: pa.Table, first: int, last: int) -> pa.Table:
     return events if pc.all(wanted).as_py() else events.filter(wanted)
 
 
+@cache
+def _shelf(folder: Path) -> Shelf:
+    return Shelf(folder)
+
+
 @lru_cache(maxsize=2)
 def _read(path: str) -> Batch:
     """What deciding a batch takes, kept by the worker for the batch's other parts."""
-    return pickle.loads(Path(path).read_bytes())
+    return loads(Path(path).read_bytes())
