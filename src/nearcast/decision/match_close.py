@@ -3,37 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Integers = npt.NDArray[np.int64]
-Short = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
+from nearcast.decision.match_located import Floats, Found, Located
 
 FEW = 1 << 16
 """Pairs up to which all are looked at: a grid takes longer, and has to be compiled."""
-
-
-class Located(NamedTuple):
-    """Points, shape (n, 3), each there for the positions after `since` up to `through`."""
-
-    vectors: Floats
-    since: Integers
-    through: Integers
-
-    def take(self, which: Integers) -> Located:
-        """The points of these numbers."""
-        return Located(self.vectors[which], self.since[which], self.through[which])
-
-
-class Found(NamedTuple):
-    """Pairs side by side: which probe, which point, and the square of their distance."""
-
-    probe: Short
-    point: Short
-    square: Floats
 
 
 def close(probes: Located, reach: Floats, limits: Floats, points: Located) -> Iterator[Found]:

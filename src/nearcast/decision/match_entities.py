@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.evaluate import satisfies
-from nearcast.decision.match_close import Located as There
+from nearcast.decision.match_located import Located as There
 from nearcast.decision.match_near_tests import Integers, NearTests, PointPairs, elsewhere, vectors_of
 from nearcast.decision.match_points import Flags, Points, points_of
 from nearcast.decision.timeline import Members, Positions, Surrounding

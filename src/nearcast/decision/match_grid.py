@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nearcast.decision.match_close import Floats, Found, Integers, Located, Short
 from nearcast.decision.match_kept import compiled
+from nearcast.decision.match_located import Floats, Found, Integers, Located, Short
 
 SMALLEST, LARGEST = 2.0**-20, 2.0**1000
 """Bounds of a cell's width: finer cells of the unit sphere would not fit into a key."""

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.location import Floats, geodesic, planar, surely_beyond, surely_within, unit_vectors
-from nearcast.decision.match_close import Found, Located, close
+from nearcast.decision.match_close import close
 from nearcast.decision.match_distance import Sides, sides_of, tests_of
+from nearcast.decision.match_located import Found, Located
 from nearcast.decision.match_points import Flags, Points
 from nearcast.model.filter import Atom, Operator
 

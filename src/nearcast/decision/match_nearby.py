@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.decision.location import Floats
-from nearcast.decision.match_close import Located
 from nearcast.decision.match_distance import anchor_of
+from nearcast.decision.match_located import Located
 from nearcast.decision.match_near_tests import Integers, NearTests, PointPairs, elsewhere, runs, vectors_of
 from nearcast.decision.match_points import Points, event_points
 from nearcast.decision.match_stations import Anchors, Stations

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from nearcast.decision.match_close import Located
 from nearcast.decision.match_codes import NARROW
 from nearcast.decision.match_engine import NOTHING_NEAR, SAMPLE, Engine
 from nearcast.decision.match_grid import neighbours
 from nearcast.decision.match_kept import folder
+from nearcast.decision.match_located import Located
 from nearcast.decision.match_nearby import Nearby
 from nearcast.decision.timeline import Surrounding
 from nearcast.model.columns import to_table
