@@ -14,7 +14,9 @@ from nearcast.errors import SessionError
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.model.sequence import sequence
+from nearcast.server import stream
 from nearcast.server.config import Limits
+from nearcast.server.sessions import CONFIRMED
 from tests.server.conftest import Running, received, run, running, unit, until
 
 
@@ -388,6 +390,34 @@ def test_a_message_that_means_nothing_is_answered_and_the_connection_goes_on() -
     run(test)
 
 
+def test_a_binary_frame_is_a_message_like_a_text() -> None:
+    """What is no JSON in it is answered too, and the connection goes on."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            async with socket_of(server) as socket:
+                await socket.send(b"\xff")
+                assert "notice" in await raw(socket, "notice")
+                await socket.send(b'{"ping": 1.5}')
+                assert {"pong": 1.5} == await raw(socket, "pong")
+
+    run(test)
+
+
+def test_who_acknowledges_and_never_reads_does_not_fill_the_memory() -> None:
+    """The oldest that are settled give way."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            session = server.service.desk.session("a")
+            session.confirmed += range(CONFIRMED + 5)
+            assert (CONFIRMED, 5) == (len(session.confirmed), session.confirmed[0])
+
+    run(test)
+
+
 def test_the_measured_bandwidth_becomes_a_reading_and_changes_the_class() -> None:
     """A client that takes 40 events of 500 bytes a second is in the worst class, whatever it stated."""
 
@@ -484,5 +514,17 @@ def test_server_sent_events_carry_the_same_and_acknowledgements_come_by_post() -
                 one["position"] for one in (await server.http.get("/clients/a/waiting")).json()["first"]
             ]
             assert 422 == (await server.http.post("/clients/a/acks", json={"ack": "all"})).status_code
+
+    run(test)
+
+
+def test_who_leaves_before_the_first_event_was_never_connected() -> None:
+    """A response that is not begun has no end either, and a session must not count on one."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            await stream.events("a", None, server.service)
+            assert server.service.desk.session("a").connection is None
 
     run(test)

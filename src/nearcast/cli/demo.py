@@ -119,7 +119,7 @@ def _perform(story: Story, data: Path, speed: float, as_json: bool) -> dict[str,
         performance = Performance(url)
         asyncio.run(_shown(performance, story, speed, console))
         supervisor.look()
-        status = fetch(url, "/status", None)
+        status = fetch(url, "/status", None, "balance")
         restarts = {part.name: part.restarts for part in supervisor.parts}
     result = summary(performance, status, restarts)
     console.print(told(result))

@@ -33,7 +33,7 @@ def command(files: tuple[Path, ...], url: str, token: str | None, as_json: bool)
     refused.
     """
     # A server that restarts meanwhile is waited for; one that never was there is told at once.
-    fetch(url, "/health", None)
+    fetch(url, "/health", None, "healthy")
     letters = DeadLetters()
     taken, refused = asyncio.run(_publish(files or (Path("-"),), url, token, letters))
     letters.summary()

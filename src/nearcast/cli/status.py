@@ -17,6 +17,9 @@ from nearcast.cli.system import fetch
 
 COUNTS = ("position", "waiting", "events_total", "deliveries_total", "batches_total", "refused_total", "failures_total")
 FIGURES = (*COUNTS, "stage_seconds_sum", "stage_seconds_count")
+ANSWERED = ("sessions", "known", "read", "queued", "outcomes", "in_flight", "waiting", "latency", "balance", "seconds")
+"""What an access server answers."""
+
 PIPELINE = "http://127.0.0.1:8641"
 
 
@@ -31,7 +34,7 @@ def command(url: str, token: str | None, pipeline: str, as_json: bool) -> None:
 
     Exits with 1 if the balance is not zero: then deliveries are unaccounted for.
     """
-    status = fetch(url, "/status", token)
+    status = fetch(url, "/status", token, *ANSWERED)
     status["pipeline"] = pipeline_status(pipeline)
     if as_json:
         print_json(status)
@@ -61,10 +64,12 @@ def pipeline_status(url: str) -> dict[str, float] | None:
     """The pipeline's own figures, from its metrics; None where it does not answer."""
     try:
         text = httpx.get(f"{url.rstrip('/')}/metrics", timeout=2.0).text
-    except httpx.HTTPError:
+        families = list(text_string_to_metric_families(text))
+    # Whatever else answers there says something that is not of this form.
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return None
     found: dict[str, float] = {}
-    for family in text_string_to_metric_families(text):
+    for family in families:
         for sample in family.samples:
             name = sample.name.removeprefix("nearcast_pipeline_")
             if name in FIGURES:

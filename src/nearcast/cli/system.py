@@ -151,18 +151,36 @@ def _answers(url: str) -> bool:
         return False
 
 
-def fetch(url: str, path: str, token: str | None) -> Any:
-    """What the access server answers to GET, from JSON. Raises SetupError where it cannot be reached or refuses."""
+def fetch(url: str, path: str, token: str | None, *names: str) -> dict[str, Any]:
+    """What the access server answers to GET, an object that has these names, from JSON.
+
+    Raises SetupError where it cannot be reached or refuses, and where something else answers.
+    """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         answer = httpx.get(f"{url.rstrip('/')}{path}", headers=headers, timeout=10.0)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise SetupError(
             f"expected an access server at {url}, got {error}; start one with `nearcast up`, or say where with --url"
         ) from error
     if answer.status_code >= 400:
         raise SetupError(f"{url}{path}: {_refusal(answer)}")
-    return answer.json()
+    document = document_of(answer)
+    if document is None or not document.keys() >= set(names):
+        raise SetupError(
+            f"expected an access server at {url}, got something else that answers {path}: {answer.text[:100]!r};"
+            " is the address right?"
+        )
+    return document
+
+
+def document_of(answer: httpx.Response) -> dict[str, Any] | None:
+    """The JSON object that was answered, if it is one."""
+    try:
+        document = answer.json()
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def _refusal(answer: httpx.Response) -> str:

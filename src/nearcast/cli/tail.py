@@ -15,7 +15,7 @@ from rich.console import Console
 
 from nearcast.cli.options import server_options
 from nearcast.cli.output import complain, print_json
-from nearcast.cli.system import fetch
+from nearcast.cli.system import document_of, fetch
 from nearcast.client import Client, Delivery
 from nearcast.errors import Fault, Mark, SetupError
 
@@ -69,7 +69,7 @@ async def _tail(
     as_json: bool,
 ) -> None:
     # The client would try on and on; that there is no server is to be said at once.
-    fetch(url, "/health", None)
+    fetch(url, "/health", None, "healthy")
     name = client or f"tail-{uuid.uuid4().hex[:8]}"
     async with _subscribed(name, client is None, filter_text, url, token), Client(url, name, token) as receiving:
         if readings:
@@ -109,8 +109,13 @@ async def _ask(http: httpx.AsyncClient, method: str, path: str, document: Any = 
             f"expected an access server at {http.base_url}, got {error}; start one with `nearcast up`, or use --url"
         ) from error
     if answer.status_code >= 400:
-        came = answer.json()
-        raise Fault(came["expected"], came["came"], Mark(came["where"] or path), came["advice"] or "")
+        came = document_of(answer) or {}
+        if not came.keys() >= {"expected", "came"}:
+            raise SetupError(
+                f"expected an access server at {http.base_url}, got status {answer.status_code}: {answer.text[:100]!r};"
+                " is the address right?"
+            )
+        raise Fault(came["expected"], came["came"], Mark(came.get("where") or path), came.get("advice") or "")
 
 
 def _show(delivery: Delivery, as_json: bool) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.decision.location import Floats, geodesic, planar
+from nearcast.decision.location import Floats
 from nearcast.decision.match_rows import Rows
 from nearcast.model.place import Place
 
@@ -76,18 +76,6 @@ def event_points(table: pa.Table) -> Points:
         z.fill_null(0.0).to_numpy(),
         np.asarray(z.is_valid()),
     )
-
-
-def metres(a: Points, b: Points) -> tuple[Floats, Flags]:
-    """Distances of points pair by pair, broadcast, and which are known: both known and of one kind of coordinates."""
-    known = a.known & b.known & (a.geographic == b.geographic)
-    high = a.high & b.high
-    result = planar(a.x - b.x, a.y - b.y, np.where(high, a.z - b.z, 0.0))
-    on_earth = known & a.geographic
-    if on_earth.any():
-        sides = np.broadcast_arrays(a.x, a.y, b.x, b.y)
-        result[on_earth] = geodesic(*(side[on_earth] for side in sides))
-    return result, known
 
 
 def pack(flags: Flags, width: int) -> Rows:

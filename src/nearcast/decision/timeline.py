@@ -8,7 +8,7 @@ with the same outcome, however the batch is cut.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -82,19 +82,6 @@ class Members:
 
     base: dict[str, Member] = field(default_factory=dict)
     changes: list[tuple[int, str, Member | None]] = field(default_factory=list)
-
-    def walk(self, positions: Iterable[int]) -> Iterator[tuple[dict[str, Member], bool]]:
-        """For events at ascending positions: the members before each, and whether they changed since the last."""
-        members, index = dict(self.base), 0
-        for position in positions:
-            first = index
-            while index < len(self.changes) and self.changes[index][0] < position:
-                _, entity, member = self.changes[index]
-                members.pop(entity, None)
-                if member is not None:
-                    members[entity] = member
-                index += 1
-            yield members, index != first
 
     def after(self) -> Members:
         """The members as the next batch begins with them."""

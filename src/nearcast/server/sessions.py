@@ -33,6 +33,9 @@ AHEAD = 256
 NOTICES = 1_000
 """Messages kept for a client that does not read: of pongs and faults, which it provokes itself, the oldest give way."""
 
+CONFIRMED = 100_000
+"""Settled positions kept for it as well. One that it does not hear of it acknowledges again when it comes back."""
+
 
 class Connection(ABC):
     """A way to one client: a WebSocket or a stream of server-sent events."""
@@ -62,8 +65,8 @@ class Session:
     """The bandwidth that the client stated, in kbit/s: a cap of the pace."""
     connections: int = 0
     notices: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=NOTICES))
-    confirmed: list[int] = field(default_factory=list)
-    """Positions whose acknowledgements are durable, which the client is to be told."""
+    confirmed: deque[int] = field(default_factory=lambda: deque(maxlen=CONFIRMED))
+    """Positions whose acknowledgements are durable, which the client is to be told: the last, if it never reads."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def priority_of(self, settings: Settings) -> Callable[[Delivery], int]:
@@ -134,8 +137,9 @@ class Pump:
         while session.notices:
             await self.connection.send(orjson.dumps(session.notices.popleft()).decode(), None)
         if session.confirmed:
-            confirmed, session.confirmed = session.confirmed, []
-            await self.connection.send(orjson.dumps({"settled": [*map(written, confirmed)]}).decode(), None)
+            confirmed = [*map(written, session.confirmed)]
+            session.confirmed.clear()
+            await self.connection.send(orjson.dumps({"settled": confirmed}).decode(), None)
 
     async def _pause(self, delay: float | None, now: float) -> None:
         expiry = self.session.waiting.next_expiry()

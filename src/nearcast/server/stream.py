@@ -131,13 +131,16 @@ async def _ping(session: Session, connection: Connection, service: Service) -> N
 async def _listen(socket: WebSocket, session: Session, connection: Connection, service: Service) -> None:
     while True:
         try:
-            text = await socket.receive_text()
-        except (WebSocketDisconnect, RuntimeError, KeyError):
+            message = await socket.receive()
+        except RuntimeError:
+            return
+        if message["type"] == "websocket.disconnect":
             return
         # Taken over: what the old connection still says counts no more.
         if session.connection is not connection:
             return
-        hear(text, session, service)
+        # Some libraries send text in binary frames: what counts is that it is JSON.
+        hear(message.get("text") or message.get("bytes") or b"", session, service)
 
 
 def hear(text: str | bytes, session: Session, service: Service) -> Fault | None:
@@ -220,20 +223,22 @@ class EventStream(Connection):
 async def events(id: str, token: Receiver, service: Annotated[Service, Depends(service_of)]) -> StreamingResponse:
     """The deliveries of a client as server-sent events, for browsers; acknowledge with POST /clients/{id}/acks."""
     _check_known(service, id)
-    connection = EventStream()
-    session = await service.desk.connect(id, connection, "sse")
-    log.info("client connected client=%s kind=sse session=%d", id, session.connections)
     return StreamingResponse(
-        _event_stream(session, connection, service),
+        _event_stream(id, EventStream(), service),
         media_type="text/event-stream",
         # A proxy that gathers what passes, as nginx does, would hold deliveries back.
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _event_stream(session: Session, connection: EventStream, service: Service) -> AsyncIterator[str]:
-    sending = asyncio.create_task(_pump(session, connection, service))
+async def _event_stream(id: str, connection: EventStream, service: Service) -> AsyncIterator[str]:
+    # Connected when the response begins: of a client that has left by then nothing remains.
+    session = service.desk.session(id)
+    sending = None
     try:
+        await service.desk.connect(id, connection, "sse")
+        log.info("client connected client=%s kind=sse session=%d", id, session.connections)
+        sending = asyncio.create_task(_pump(session, connection, service))
         while True:
             try:
                 async with asyncio.timeout(service.config.limits.ping_seconds):
@@ -248,8 +253,9 @@ async def _event_stream(session: Session, connection: EventStream, service: Serv
     finally:
         connection.closed = True
         service.desk.disconnect(session, connection)
-        sending.cancel()
-        log.info("client gone client=%s kind=sse", session.client.id)
+        if sending:
+            sending.cancel()
+        log.info("client gone client=%s kind=sse", id)
 
 
 @router.post("/clients/{id}/acks")
