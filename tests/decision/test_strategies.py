@@ -42,7 +42,7 @@ def test_the_outcome_is_that_of_every_report(strategy: Strategy, data: st.DataOb
 @settings(max_examples=40, deadline=None)
 def test_it_is_so_however_late_messages_are(strategy: Strategy, data: st.DataObject) -> None:
     """They overtake one another, come late and twice: what was held back wrongly is sent when that is known."""
-    dimension = data.draw(st.sampled_from(["planar", "numeric", "geodesic"]))
+    dimension = data.draw(st.sampled_from(["planar", "numeric", "signed difference", "geodesic"]))
     bound = data.draw(bounds(dimension))
     delays = data.draw(st.builds(lambda: late(data.draw)))
     assert [] == differences(strategy, bound, data.draw(traces(dimension)), delays)
