@@ -87,7 +87,7 @@ def test_at_the_very_edges_of_both_guards_the_relation_is_as_it_was(
 @settings(max_examples=40, deadline=None)
 def test_it_is_so_however_late_messages_are(strategy: Strategy, data: st.DataObject) -> None:
     """They overtake one another, come late and twice: what was held back wrongly is sent when that is known."""
-    dimension = data.draw(st.sampled_from(["planar", "numeric", "geodesic"]))
+    dimension = data.draw(st.sampled_from(["planar", "numeric", "signed difference", "geodesic"]))
     bound = data.draw(bounds(dimension))
     delays = data.draw(st.builds(lambda: late(data.draw)))
     assert [] == differences(strategy, bound, data.draw(traces(dimension)), delays)

@@ -54,6 +54,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "ratio": st.one_of(st.floats(1e-3, 1e3), st.integers(1, 30), st.just(0)),
 }
 
+VALUES["signed difference"] = VALUES["numeric"]
+
 limits = {
     "geodesic": st.sampled_from([0.0, 100.0, 11_000.0, 2_000_000.0]),
     "ratio": st.one_of(st.sampled_from([0.0, 1.0, 2.0]), st.floats(0.1, 10)),
@@ -76,7 +78,7 @@ def traces(draw: st.DrawFn, dimension: str, most: int = 30) -> Trace:
     Some reports say that the subject is gone.
     """
     values = draw(st.lists(VALUES[dimension], min_size=2, max_size=8))
-    if dimension in ("planar", "geodesic", "numeric"):
+    if dimension in ("planar", "geodesic", "numeric", "signed difference"):
         values += [moved for value in values for moved in _near(value)]
     one = st.tuples(st.sampled_from(["a", "b"]), st.sampled_from([*values, *values, None]), st.floats(0, 100))
     return [

@@ -105,7 +105,10 @@ relations = st.builds(
     st.floats(0.001, 1e6),
     st.one_of(st.none(), st.floats(0.001, 1e6)),
     st.booleans(),
-    st.one_of(st.none(), st.just(Strategy("range-ring")), st.just(Strategy("speed-bound", {"speed": 20, "x": [1]}))),
+    st.sampled_from([None, Strategy("common-node"), Strategy("range-ring"), Strategy("speed-bound", {"speed": 20})]),
+).filter(
+    # Whom a crowd is near is no comparison of two.
+    lambda one: isinstance(one.about, Pair) or one.strategy in (None, Strategy("common-node"))
 )
 
 
@@ -164,6 +167,18 @@ CROWD: dict[str, Any] = {"id": "r", "among": "type = 'car'", "within": 5, "count
         ("dwell in detect", BASE | {"detect": ["enter"], "for": 5}),
         ("scope: local or global", BASE | {"scope": "galactic"}),
         ("name in a strategy", BASE | {"strategy": {"nme": "x"}}),
+        ("did you mean range-ring?", BASE | {"strategy": "range-rnig"}),
+        ("parameters of the strategy range-ring: share", BASE | {"strategy": {"name": "range-ring", "shares": 0.5}}),
+        ("a number from 0 to 1 for `share`", BASE | {"strategy": {"name": "range-ring", "share": 2}}),
+        ("a top speed above 0", BASE | {"strategy": "speed-bound"}),
+        ("a speed of at least 0 for `a`", BASE | {"strategy": {"name": "speed-bound", "a": "fast"}}),
+        ("got another predicate", BASE | {"when": "a.kind = b.kind", "strategy": "range-ring"}),
+        (
+            "common-node serves every predicate",
+            BASE | {"when": "distance(a, b) BETWEEN 1 AND 2", "strategy": "range-ring"},
+        ),
+        ("a distance of places", BASE | {"when": "a.x / b.y < 2", "strategy": "parallel-line"}),
+        ("got another predicate", CROWD | {"strategy": "range-ring"}),
     ],
 )
 def test_bad_relations(expected: str, data: dict[str, Any]) -> None:
@@ -191,3 +206,32 @@ relations:
         (fault.where.line, fault.where.column) for fault in error.value.faults if fault.where
     ]
     assert "did you mean team?" in str(error.value)
+
+
+def test_a_strategy_is_blamed_where_it_is_wrong(tmp_path: Path) -> None:
+    """Its name, the parameter that there is not, the value that makes no sense; else the strategy."""
+    text = """\
+relations:
+  - {id: r, a: "k = 1", b: "k = 2", when: "distance(a, b) < 9", strategy: {name: range-rnig}}
+  - {id: s, a: "k = 1", b: "k = 2", when: "distance(a, b) < 9", strategy: {name: range-ring, shrae: 1}}
+  - {id: t, a: "k = 1", b: "k = 2", when: "distance(a, b) < 9", strategy: {name: range-ring, share: 5}}
+  - {id: u, a: "k = 1", b: "k = 2", when: "a.kind = b.kind", strategy: range-ring}
+"""
+    with pytest.raises(DefinitionError) as error:
+        loaded(text, tmp_path)
+    columns = [
+        text.splitlines()[line].index(word) + 1
+        for line, word in enumerate(("", "range-rnig", "shrae", "share", "range-ring"))
+    ][1:]
+    assert list(zip((2, 3, 4, 5), columns, strict=True)) == [
+        (fault.where.line, fault.where.column) for fault in error.value.faults if fault.where
+    ]
+
+
+@pytest.mark.parametrize(
+    "when", ["distance(a, b) < 9", "9 >= distance(b, a)", "a.x - b.y > 3", "b.x / a.y < 3", "a.x <= b.x"]
+)
+def test_comparisons_of_one_reading_have_strategies(when: str) -> None:
+    """Distances, differences, ratios against a number, whichever side comes first; one attribute below another."""
+    data = BASE | {"when": when, "strategy": {"name": "range-ring", "share": 0.25}}
+    assert Strategy("range-ring", {"share": 0.25}) == relation_document(data, HERE).strategy

@@ -14,6 +14,7 @@ from nearcast.language.nodes import Node, from_data
 from nearcast.language.reading import Reader, closest
 from nearcast.language.relation_predicate import read_predicate
 from nearcast.language.relation_sides import filter_faults, side_faults
+from nearcast.language.relation_strategy import read_strategy, serves
 from nearcast.model.relation import (
     DETECTIONS,
     Buddies,
@@ -25,7 +26,6 @@ from nearcast.model.relation import (
     Pair,
     Relation,
     Side,
-    Strategy,
 )
 
 OF_A_PAIR = ("a", "b", "when")
@@ -80,13 +80,16 @@ def read_relation(node: Node, reader: Reader) -> Relation | None:
     time_to_live = _seconds(fields["time_to_live"], "time_to_live", reader) if "time_to_live" in fields else None
     detect = _detect(node, fields, reader)
     local = _local(fields["scope"], reader) if "scope" in fields else False
-    strategy = _strategy(fields["strategy"], reader) if "strategy" in fields else None
+    strategy = read_strategy(fields["strategy"], reader) if "strategy" in fields else None
     if isinstance(found, Pair) and margin and not takes_margin(found.when):
         advice = "it widens distances, else comparisons of numbers of both sides with < <= > >= = or BETWEEN"
         reader.fault("a margin for a predicate that compares numbers", fields["margin"], advice)
     if len(reader.faults) > before or id is None or found is None or margin is None:
         return None
-    return Relation(id, found, detect, margin, lasting, time_to_live, local, strategy)
+    relation = Relation(id, found, detect, margin, lasting, time_to_live, local, strategy)
+    if strategy is not None and not serves(relation, strategy, fields["strategy"], reader):
+        return None
+    return relation
 
 
 def _pair(fields: Mapping[str, Node], reader: Reader) -> Pair | None:
@@ -194,19 +197,6 @@ def _local(node: Node, reader: Reader) -> bool:
     if node.value not in ("local", "global"):
         reader.fault("scope: local or global", node)
     return node.value == "local"
-
-
-def _strategy(node: Node, reader: Reader) -> Strategy | None:
-    """A strategy's name, or a mapping with its name and its parameters."""
-    if isinstance(node.value, dict):
-        named = node.value.get("name")
-        name = reader.text(named, "a strategy's name") if named is not None else None
-        if named is None:
-            reader.fault("name in a strategy", node, came="none")
-        parameters = {key: child.plain() for key, child in node.value.items() if key != "name"}
-        return None if name is None else Strategy(name, parameters)
-    name = reader.text(node, "a strategy's name")
-    return None if name is None else Strategy(name)
 
 
 def _side_data(side: Side | Crowd) -> Any:

@@ -125,6 +125,20 @@ class Numeric(Dimension):
         return (float(value),) if is_exact(value) else None
 
 
+class Difference(Dimension):
+    """One number less the other, with its sign."""
+
+    name = "signed difference"
+
+    def reading(self, a: float, b: float) -> float | None:
+        """a - b, exact where both are integers."""
+        return a - b
+
+    def moved(self, before: float, now: float) -> float | None:
+        """|now - before|."""
+        return float(abs(now - before))
+
+
 class Temporal(Dimension):
     """Seconds between two moments."""
 
@@ -184,6 +198,6 @@ class Ratio(Dimension):
 
 
 DIMENSIONS: dict[str, Dimension] = {
-    one.name: one for one in (Planar(), Geodesic(), Numeric(), Temporal(), Monetary(), Ratio())
+    one.name: one for one in (Planar(), Geodesic(), Numeric(), Difference(), Temporal(), Monetary(), Ratio())
 }
 """Every dimension by its name."""
