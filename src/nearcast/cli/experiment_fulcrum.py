@@ -116,7 +116,7 @@ def _row(one: Any) -> dict[str, Any]:
 
 def _write(folder: Path, sweep: Sweep, rows: dict[str, list[Any]], counts: Sequence[Count]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    document = {"setting": asdict(sweep), "campus": asdict(sweep.campus(sweep.seeds[0]))}
+    document: dict[str, Any] = {"setting": asdict(sweep), "campus": asdict(sweep.campus(sweep.seeds[0]))}
     document |= {kind: [_row(one) for one in found] for kind, found in rows.items()}
     (folder / "fulcrum.json").write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
     (folder / "fulcrum.svg").write_text(plot(sweep, counts), encoding="utf-8")
