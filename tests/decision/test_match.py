@@ -80,7 +80,7 @@ def test_the_columnar_matcher_gives_the_level_of_the_plain_evaluator(
         for lane, event in enumerate(history)
         if (level := level_of(filter, classes, event, AsOf(users, history, event.position))) is not None
     }
-    with patch("nearcast.decision.match.LANES", data.draw(st.sampled_from([1, 3, 1024]))):
+    with patch("nearcast.decision.match_bits.LANES", data.draw(st.sampled_from([1, 3, 1024]))):
         pairs = Index([(filter, classes)]).match(to_table(history), surrounding(users, history, filter))
     assert expected == set(zip(pairs.lanes.tolist(), pairs.levels.tolist(), strict=True))
     assert len(expected) == len(pairs.lanes)

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.decision.assignments import Assignments
 from nearcast.decision.context import priority_row
-from nearcast.decision.interests import Assignments, Windows, assign, groups_of, role_number
-from nearcast.decision.match import Index, location_conditions
+from nearcast.decision.derived import At, Deriving, Stretch, woven
+from nearcast.decision.infer.stage import Inferring
+from nearcast.decision.interests import Interests, role_number
+from nearcast.decision.match import Index
+from nearcast.decision.match_standing import Together
 from nearcast.decision.members import Following
 from nearcast.decision.registry import Registry
-from nearcast.decision.remembered import Remembered, asked_of_previous
+from nearcast.decision.relate.stage import Relating
+from nearcast.decision.remembered import Remembered
 from nearcast.decision.repository import Repository
-from nearcast.decision.timeline import Surrounding, Track
+from nearcast.decision.timeline import Followed, Surrounding, Track
 from nearcast.errors import EventError
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange
 from nearcast.model.columns import to_events
@@ -31,9 +37,6 @@ from nearcast.model.subscription import Client, Settings
 
 Parse = Callable[[Event, Settings], list[Change]]
 """Reads a control event; raises EventError where it cannot be taken."""
-
-At = tuple[int, Change]
-"""A change and the position of the event that makes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,14 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events of the world, ascending by position, and all that deciding them takes. Settings do not change in it."""
+    """Events of the world and what was derived from them, by position and part, and all that deciding them takes.
+
+    Settings do not change in it.
+    """
 
     events: pa.Table
     settings: Settings
-    index: Index
+    index: Together
     assignments: Assignments
     around: Surrounding
     clients: Clients
@@ -80,32 +86,30 @@ class Refusal:
     error: EventError
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """What is made of all subscriptions together: it lasts until one of them, the settings or who is there changes.
-
-    What began or ended in a batch has its window, so what was compiled for that batch serves the next ones too.
-    """
-
-    index: Index
-    assignments: Assignments
-    terms: list[Entities]
-    conditions: Index
-    remembered: list[str]
-
-
 class Known:
     """What is known as of `position`: the registry, the repository, and what is compiled from them."""
 
-    def __init__(self, registry: Registry | None = None, repository: pa.Table | None = None, position: int = 0) -> None:
+    def __init__(
+        self,
+        registry: Registry | None = None,
+        repository: pa.Table | None = None,
+        position: int = 0,
+        stages: Sequence[Deriving] | None = None,
+    ) -> None:
         self.registry = registry or Registry()
         self.repository = Repository(repository)
         self.position = position
         self.refusals: list[Refusal] = []
+        # Stages that come with what they keep know the registry already; others hear of it with the first batch.
+        self._unheard = [(position, change) for change in self.registry.changes()] if stages is None else []
+        self.stages: Sequence[Deriving] = derived_stages() if stages is None else stages
+        self._times: dict[int, datetime | None] = {}
         self._following = Following()
         self._remembered = Remembered()
         self._clients = self._all_clients()
-        self._compiled: Compiled | None = None
+        self._interests: Interests | None = None
+        self._terms: list[Entities] = []
+        self._conditions = Index(())
 
     def advance(self, table: pa.Table, parse: Parse) -> Iterator[Batch]:
         """Folds a table of EVENTS that begins after `position`, giving batches that are cut where settings change.
@@ -124,7 +128,7 @@ class Known:
                 start = 0 if done == 0 else int(np.searchsorted(positions, changes[done - 1][0]))
                 if rows[0] > start or number > done:
                     yield self._batch(world.slice(start, rows[0] - start), changes[done:number])
-                self._change_settings(change)
+                self._change_settings(position, change)
                 done = number + 1
         start = 0 if done == 0 else int(np.searchsorted(positions, changes[done - 1][0]))
         yield self._batch(world.slice(start), changes[done:])
@@ -133,7 +137,9 @@ class Known:
 
     def _changes(self, control: pa.Table, parse: Parse) -> Iterator[At]:
         settings = self.registry.settings
+        self._times = {}
         for event in to_events(control):
+            self._times[event.position] = event.time or event.accepted
             try:
                 found = parse(event, settings)
             except EventError as error:
@@ -144,10 +150,14 @@ class Known:
                     settings = change.settings
                 yield event.position, change
 
-    def _change_settings(self, change: SettingsChange) -> None:
+    def _change_settings(self, position: int, change: SettingsChange) -> None:
         self.registry.apply(change)
+        self._unheard.append((position, change))
         self._clients = self._all_clients()
-        self._compiled = None
+        if self._interests:
+            # Groups that are the same under the new settings stay as they are compiled.
+            before, self._interests = self._interests, Interests(self.registry, self._interests.standing)
+            before.let_go()
 
     def _all_clients(self) -> Clients:
         clients = Clients()
@@ -156,40 +166,41 @@ class Known:
         return clients.after()
 
     def _batch(self, events: pa.Table, changes: Sequence[At]) -> Batch:
-        lasting = [self._lasts(change) for _, change in changes]
-        windows = None if self._compiled and all(lasting) else Windows(self.registry)
+        interests = self._interests = self._interests or Interests(self.registry)
+        interests.settle()
         clients = self._clients
         for position, change in changes:
             self.registry.apply(change)
-            if windows:
-                windows.apply(position, change)
+            interests.apply(position, change)
             if isinstance(change, ClientChange):
                 clients.set(self.registry.clients[change.client], self.registry.settings, position)
             elif isinstance(change, ClientRemoval):
                 clients.places.set(change.client, position, None)
-        if windows:
-            self._compiled = self._compile(windows)
-        assert self._compiled is not None
-        compiled = self._compiled
-        members = self._following.advance(compiled.terms, compiled.conditions, events, self.repository)
-        previous = self._remembered.advance(compiled.remembered, events, self.repository)
+        events = self._derive(events, changes)
+        members = self._members(list(interests.terms), events)
+        previous = self._remembered.advance(list(interests.remembered), events, self.repository)
         self.repository.add(events)
         self._clients = clients.after()
         around = Surrounding(clients.places, members, previous)
-        return Batch(events, self.registry.settings, compiled.index, compiled.assignments, around, clients)
+        index = interests.standing.index(events, around)
+        return Batch(events, self.registry.settings, index, interests.assignments(), around, clients)
 
-    def _lasts(self, change: Change) -> bool:
-        """Whether what is compiled stays right after this change."""
-        return isinstance(change, ClientChange) and change.client in self.registry.clients
+    def _derive(self, events: pa.Table, changes: Sequence[At]) -> pa.Table:
+        """The events with what follows from them; each stage sees what those before it derived."""
+        heard, self._unheard = [*self._unheard, *changes], []
+        for stage in self.stages:
+            stretch = Stretch(heard, self._times, events, self.registry, self.repository)
+            events = woven(events, stage.advance(stretch))
+        return events
 
-    def _compile(self, windows: Windows) -> Compiled:
-        settings = self.registry.settings
-        interests = windows.interests()
-        groups = groups_of(interests, settings)
-        found = (location_conditions(interest.subscription.filter) for interest in interests)
-        terms = list(dict.fromkeys(term for some in found for term in some))
-        conditions = Index((), [term.conditions for term in terms if term.conditions is not None])
-        asked = (asked_of_previous(interest.subscription.filter) for interest in interests)
-        remembered = list(dict.fromkeys(name for names in asked for name in names))
-        assignments = assign(interests, windows.clients, groups, settings)
-        return Compiled(Index(list(groups)), assignments, terms, conditions, remembered)
+    def _members(self, terms: list[Entities], events: pa.Table) -> Followed:
+        """Who satisfies each location term, over a batch."""
+        if terms != self._terms:
+            self._conditions = Index((), [term.conditions for term in terms if term.conditions is not None])
+            self._terms = terms
+        return self._following.advance(terms, self._conditions, events, self.repository)
+
+
+def derived_stages() -> Sequence[Deriving]:
+    """The stages that derive events, in their order, as a journal begins with them."""
+    return (Relating(), Inferring())

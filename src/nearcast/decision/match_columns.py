@@ -49,9 +49,9 @@ class Column:
     def bounds(self, literals: Sequence[Value]) -> tuple[Codes, Codes]:
         """For each literal: how many distinct values are below it, and how many are at most it."""
         if isinstance(self.values, list):
-            plain = [_plain(literal) for literal in literals]
-            below = [bisect_left(self.values, literal) for literal in plain]
-            upto = [bisect_right(self.values, literal, lo=low) for literal, low in zip(plain, below, strict=True)]
+            known = [plain(literal) for literal in literals]
+            below = [bisect_left(self.values, literal) for literal in known]
+            upto = [bisect_right(self.values, literal, lo=low) for literal, low in zip(known, below, strict=True)]
             return np.array(below, np.int64), np.array(upto, np.int64)
         return _array_bounds(np.asarray(self.values), literals)
 
@@ -76,6 +76,8 @@ def _attribute_parts(table: pa.Table, keys: set[tuple[str, Kind]]) -> Iterator[t
     entries, lanes = entries_of(table)
     coded = pc.index_in(entries.field("name"), value_set=pa.array(names, pa.string()))
     which = coded.fill_null(-1).to_numpy(zero_copy_only=False)
+    # NumPy sorts numbers of 16 bits digit by digit, several times as fast as wider ones.
+    which = which.astype(np.int16) if len(names) < 2**15 else which
     order = np.argsort(which, kind="stable")
     starts = np.searchsorted(which[order], np.arange(len(names) + 1))
     for index, name in enumerate(names):
@@ -147,20 +149,20 @@ def _distinct_exactly(pieces: list[Any]) -> tuple[list[int | float], Codes]:
 
 
 def _array_bounds(values: npt.NDArray[Any], literals: Sequence[Value]) -> tuple[Codes, Codes]:
-    plain = [_plain(literal) for literal in literals]
+    known = [plain(literal) for literal in literals]
     if values.dtype == np.int64:
-        exact = np.array(plain, np.int64)
+        exact = np.array(known, np.int64)
         return np.searchsorted(values, exact, "left"), np.searchsorted(values, exact, "right")
-    near = np.array([float(literal) for literal in plain])
+    near = np.array([float(literal) for literal in known])
     below, upto = np.searchsorted(values, near, "left"), np.searchsorted(values, near, "right")
-    for index, literal in enumerate(plain):
+    for index, literal in enumerate(known):
         # An integer between two doubles: nothing equals it, and its nearest double is on one side of it.
         if isinstance(literal, int) and abs(literal) > EXACT and int(near[index]) != literal:
             below[index] = upto[index] = below[index] if int(near[index]) > literal else upto[index]
     return below, upto
 
 
-def _plain(literal: Value) -> Any:
+def plain(literal: Value) -> Any:
     """A literal in the terms of a column's values: a time is its microseconds since 1970."""
     if hasattr(literal, "timestamp"):
         return microseconds(literal)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from nearcast.decision.match import Index
 from nearcast.decision.repository import Repository, entities
-from nearcast.decision.timeline import Member, Members
+from nearcast.decision.timeline import Followed, Member, Members
 from nearcast.model.columns import places_of
 from nearcast.model.filter import Entities
 
@@ -23,11 +23,9 @@ class Following:
     def __init__(self) -> None:
         self._members: dict[Entities, Members] = {}
 
-    def advance(
-        self, terms: Sequence[Entities], index: Index, events: pa.Table, repository: Repository
-    ) -> dict[Entities, Members]:
+    def advance(self, terms: Sequence[Entities], index: Index, events: pa.Table, repository: Repository) -> Followed:
         """The terms' members over a batch; `index` has only their conditions, `repository` lacks the batch yet."""
-        followed: dict[Entities, Members] = {}
+        followed = Followed()
         if terms:
             newest = repository.newest() if any(term not in self._members for term in terms) else None
             start = _selected(index, terms, newest) if newest is not None else {}

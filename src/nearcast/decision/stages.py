@@ -22,24 +22,24 @@ def decide(batch: Batch, events: pa.Table, alternatives: bool = True) -> pa.Tabl
     if not len(events):
         return DELIVERIES.empty_table()
     pairs = batch.index.match(events, batch.around)
-    return adapt(batch, events.column("position").to_numpy(), pairs, alternatives)
+    return adapt(batch, events, pairs, alternatives)
 
 
 def priorities(batch: Batch, deliveries: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """The priority that each delivery had as of its event's position: what history shows."""
     if not len(deliveries):
         return np.array([], np.int64)
-    names, found = batch.assignments.clients, batch.clients.priorities
+    found = batch.clients.priorities
+    clients = deliveries.column("client").combine_chunks().dictionary_encode()
+    names, which = clients.dictionary.to_pylist(), clients.indices.to_numpy().astype(np.int64)
     rows = sorted(set(found.base.values()) | _changed_rows(found))
     number = {row: index for index, row in enumerate(rows)}
     track: Track[str, int] = Track(
         {name: number[row] for name, row in found.base.items()},
         {name: [(at, number[row]) for at, row in changes] for name, changes in found.changes.items()},
     )
-    code = {name: index for index, name in enumerate(names)}
-    clients = np.array([code[name] for name in deliveries.column("client").to_pylist()], np.int64)
-    which = as_of(track, names, clients, deliveries.column("position").to_numpy())
-    return np.array(rows, np.int64)[which, deliveries.column("level").to_numpy()]
+    row = as_of(track, names, which, deliveries.column("position").to_numpy())
+    return np.array(rows, np.int64)[row, deliveries.column("level").to_numpy()]
 
 
 def _changed_rows(track: Track[str, tuple[int, ...]]) -> set[tuple[int, ...]]:

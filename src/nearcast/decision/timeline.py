@@ -106,6 +106,16 @@ class Members:
         return Members(members)
 
 
+class Followed(dict[Entities, Members]):
+    """The members of location terms. Of a term that nobody asks for any more there are none.
+
+    The index may have a group that is gone, and has masked it: what it finds is of no account, but must be found.
+    """
+
+    def __missing__(self, term: Entities) -> Members:
+        return Members()
+
+
 @dataclass(slots=True)
 class Surrounding:
     """Where things are over a batch: users, and the entities that each location term asks for.

@@ -1,0 +1,68 @@
+"""Sixty-four lanes at once: the few operations that the matching kernels are made of, as vector instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+PADDING = 64
+"""Lanes are read by sixty-four, so a column has this many behind its last."""
+
+
+def _inserted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose instructions are written here; what it is called with is not what it is written with."""
+    return intrinsic(function)
+
+
+@_inserted
+def within64(typing: Any, array: Any, index: Any, low: Any, span: Any) -> Any:
+    """Bit i: whether `array[index + i] - low`, taken without sign, is less than `span`, for i = 0 … 63."""
+    code = array.dtype
+    signature = types.uint64(array, types.int64, code, code)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        """One load, one subtraction and one comparison of sixty-four codes."""
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        lanes = ir.VectorType(ir.IntType(code.bitwidth), 64)
+        loaded = builder.load(builder.bitcast(builder.gep(data, [arguments[1]]), lanes.as_pointer()))
+        loaded.align = code.bitwidth // 8
+        away = builder.sub(loaded, _everywhere(builder, arguments[2], lanes))
+        return builder.bitcast(
+            builder.icmp_unsigned("<", away, _everywhere(builder, arguments[3], lanes)), ir.IntType(64)
+        )
+
+    return signature, generate
+
+
+def _everywhere(builder: Any, value: Any, lanes: Any) -> Any:
+    """A vector with one value in all its lanes."""
+    undefined = ir.Constant(lanes, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+    order = ir.Constant(ir.VectorType(ir.IntType(32), lanes.count), [0] * lanes.count)
+    return builder.shuffle_vector(first, undefined, order)
+
+
+@_inserted
+def lowest(typing: Any, mask: Any) -> Any:
+    """The number of the lowest bit that is set in a mask that is not zero."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        """Counts trailing zeros."""
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), generate
+
+
+@_inserted
+def count(typing: Any, mask: Any) -> Any:
+    """How many bits of a mask are set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        """Counts ones."""
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
