@@ -45,6 +45,7 @@ geographic = st.builds(lambda x, y: Place("geographic", x, y), lon, lat)
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "planar": planar,
+    "places": st.one_of(geographic, planar),
     "geodesic": st.one_of(geographic, st.just(Place("planar", 0.0, 0.0))),
     "numeric": st.one_of(line, st.integers(-30, 30), st.sampled_from([float("nan"), float("inf"), 2**60, 2**60 + 1])),
     "temporal": line.map(lambda seconds: START + timedelta(seconds=seconds)),

@@ -40,7 +40,7 @@ def _campus(counts: Sequence[Count], rate: float) -> Table:
     found = {name: rows for name, rows in by_strategy(counts, rate).items() if rows}
     first = next(iter(found.values()))[0]
     title = f"{rate:g} times the paper's rate: {first.reports:,} reports of people with relations"
-    headings = ("strategy", "rings", "near", "less", "hops", "formula", "paper", "hops,\njoined", "equal", "CPU s")
+    headings = ("strategy", "rings", "near", "less", "hops", "formula", "paper", "hops,\njoined", "equal")
     table = _table(title, *headings)
     for name, rows in found.items():
         analytic = [one for one in (row.analytic() for row in rows) if one is not None]
@@ -54,7 +54,6 @@ def _campus(counts: Sequence[Count], rate: float) -> Table:
             _published(name, rate),
             f"{_mean(rows, lambda row: row.joined_per_event):.3f}",
             "yes" if all(row.equal for row in rows) else "NO",
-            f"{_mean(rows, lambda row: row.seconds):.1f}",
         )
     if rate == 1:
         shares = (_percent(PUBLISHED[name]) for name in ("rings", "entered", "suppressed"))
@@ -75,7 +74,7 @@ def _published(name: str, rate: float) -> str:
 
 def _users(counts: Sequence[Count]) -> Table:
     """Table 2: who stands still, and who does not."""
-    table = _table("Range rings of those who report most (the paper's table 2 beneath)", "user", "reports", "rings")
+    table = _table("Those who report most\nAnd the paper's table 2", "user", "reports", "rings")
     lowest = min(count.rate for count in counts)
     for user in next(count.users for count in counts if count.rate == lowest):
         table.add_row(_activity(user), f"{user.reports:,}", f"{user.rings:,}")
@@ -91,7 +90,7 @@ def _activity(user: User) -> str:
 
 def _laws(laws: Sequence[Law]) -> Table:
     headings = ("law", "S, m", "reports\nper metre", "foretold", "counted")
-    table = _table("log2(2(S-D)) ring events head-on; 2/(S-D) a metre side by side; D = 10 m", *headings)
+    table = _table("Head-on log2(2(S-D)), side by side 2/(S-D) a metre; D = 10", *headings)
     for law in laws:
         digits = ".1f" if law.law == "head-on" else ".4f"
         row = f"{law.apart:,g}", f"{law.per_metre:g}", format(law.foretold, digits), format(law.counted, digits)
@@ -101,7 +100,7 @@ def _laws(laws: Sequence[Law]) -> Table:
 
 def _late(lates: Sequence[Late]) -> Table:
     headings = ("seconds", "reports", "facts", "of them\nlate", "answers", "changes", "kept,\nmost", "equal")
-    table = _table("Range rings of busy pairs at two brokers, by how long a message is under way", *headings, left=0)
+    table = _table("Range rings of busy pairs, by seconds that a message is under way", *headings, left=0)
     for one in lates:
         numbers = (one.reports, one.facts, one.late, one.answers, one.changes, one.kept)
         table.add_row(f"{one.seconds:g}", *(f"{number:,}" for number in numbers), "yes" if one.equal else "NO")

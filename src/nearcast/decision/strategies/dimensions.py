@@ -107,6 +107,35 @@ class Geodesic(Dimension):
         )
 
 
+class Places(Dimension):
+    """Metres between places of either kind, for relations that are defined before anything is known of channels."""
+
+    name = "places"
+
+    def reading(self, a: Place, b: Place) -> float | None:
+        """Metres; None between a planar and a geographic place."""
+        return _of(a).reading(a, b)
+
+    def moved(self, before: Place, now: Place) -> float | None:
+        """Metres, as the kind of place has them."""
+        return _of(before).moved(before, now)
+
+    def room(self, reading: float, threshold: float) -> float:
+        """What surely is between distance and threshold for either kind."""
+        return max(0.0, super().room(reading, threshold) - GEODESIC_ROUNDING)
+
+    def vector(self, value: Place) -> Vector | None:
+        """As the kind of place has it; that two are of one kind, the reading says."""
+        return _of(value).vector(value)
+
+
+def _of(place: Place) -> Dimension:
+    return _PLANAR if place.coordinates == "planar" else _GEODESIC
+
+
+_PLANAR, _GEODESIC = Planar(), Geodesic()
+
+
 class Numeric(Dimension):
     """The difference of two numbers without its sign."""
 
@@ -198,6 +227,6 @@ class Ratio(Dimension):
 
 
 DIMENSIONS: dict[str, Dimension] = {
-    one.name: one for one in (Planar(), Geodesic(), Numeric(), Difference(), Temporal(), Monetary(), Ratio())
+    one.name: one for one in (_PLANAR, _GEODESIC, Places(), Numeric(), Difference(), Temporal(), Monetary(), Ratio())
 }
 """Every dimension by its name."""

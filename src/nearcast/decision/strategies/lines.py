@@ -51,7 +51,7 @@ class ParallelLine(Strategy):
 
     def serves(self, bound: Bound | None) -> str | None:
         """Not where a dimension has no points: no line lies between two ratios."""
-        lacking = bound is not None and bound.dimension.name not in ("planar", "geodesic", "numeric")
+        lacking = bound is not None and bound.dimension.name not in ("planar", "geodesic", "places", "numeric")
         return "a distance of places or a difference of numbers" if lacking else super().serves(bound)
 
 

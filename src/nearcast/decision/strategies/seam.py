@@ -97,9 +97,14 @@ class Bound:
         return None if a is None or b is None else self.dimension.reading(a, b)
 
     def holds(self, a: Any, b: Any, before: bool) -> bool:
-        """Whether the relation holds between two values, given whether it held before."""
+        """Whether the relation holds between two values, given whether it held before.
+
+        Where a subject has no value any more it does not; where two values do not compare, that changes nothing.
+        """
+        if a is None or b is None:
+            return False
         reading = self.reading(a, b)
-        return reading is not None and OPERATORS[self.operator](reading, self.threshold(before))
+        return before if reading is None else bool(OPERATORS[self.operator](reading, self.threshold(before)))
 
     def room(self, known: Known) -> float:
         """How far both subjects together may move from where they are known before the relation can change."""

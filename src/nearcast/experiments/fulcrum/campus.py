@@ -83,7 +83,9 @@ class Way:
     def sampled(self, rate: float) -> tuple[Floats, Floats, Floats]:
         """Times and places of the reports at so many times the setting's rate."""
         spells = zip(self.begins, self.ends, self.interval / rate, strict=True)
-        times = np.concatenate([np.empty(0), *(np.arange(begin, end, step) for begin, end, step in spells)])
+        # Counted from the beginning of each spell: a multiple of the rate has all the times of the rate itself.
+        steps = (begin + step * np.arange(np.ceil((end - begin) / step)) for begin, end, step in spells)
+        times = np.concatenate([np.empty(0), *steps])
         return times, np.interp(times, self.times, self.x), np.interp(times, self.times, self.y)
 
 
