@@ -96,6 +96,7 @@ def events(found: pa.Table) -> pa.Table:
         "accepted": pa.array([NOON] * count, EVENTS.field("accepted").type),
         "attributes": _attributes(found),
         "payload": pa.array(payloads, pa.binary()),
+        "part": pa.array([0] * count, pa.int32()),
     }
     return pa.table([given.get(field.name, pa.nulls(count, field.type)) for field in EVENTS], schema=EVENTS)
 

@@ -24,8 +24,20 @@ ALLOWED: dict[str, set[str]] = {
     "pipeline": {"errors", "model", "language", "decision", "journal"},
     "server": {"errors", "model", "language", "decision", "journal"},
     "client": {"errors", "model"},
-    "experiments": {"errors", "model", "language", "decision", "journal", "pipeline", "server", "client"},
-    "cli": {"errors", "model", "language", "decision", "journal", "pipeline", "server", "client", "experiments"},
+    "node": {"errors", "model", "language", "decision", "client"},
+    "experiments": {"errors", "model", "language", "decision", "journal", "pipeline", "server", "client", "node"},
+    "cli": {
+        "errors",
+        "model",
+        "language",
+        "decision",
+        "journal",
+        "pipeline",
+        "server",
+        "client",
+        "node",
+        "experiments",
+    },
 }
 """What each layer may import besides itself and the package's root, which imports nothing."""
 
@@ -36,6 +48,7 @@ HOMES = {
     "starlette": {"server"},
     "uvicorn": {"server"},
     "websockets": {"server", "client"},
+    "aiomqtt": {"node"},
     "click": {"cli"},
     "rich": {"cli"},
 }

@@ -277,12 +277,20 @@ def moment(second: int) -> datetime:
 
 
 DELIVERED = pa.Table.from_pylist(
-    [{"position": 5, "client": name, "subscription": "s", "level": 2} for name in ("ann", "bob")], DELIVERIES
+    [{"position": 5, "part": 0, "client": name, "subscription": "s", "level": 2} for name in ("ann", "bob")], DELIVERIES
 )
 
 
 def outcomes(**more: object) -> pa.Table:
-    row = {"position": 1, "client": "ann", "event": 5, "outcome": "acknowledged", "priority": 1, "attempts": 2}
+    row = {
+        "position": 1,
+        "client": "ann",
+        "event": 5,
+        "part": 0,
+        "outcome": "acknowledged",
+        "priority": 1,
+        "attempts": 2,
+    }
     return pa.Table.from_pylist(
         [{**row, "queued": moment(2), "sent": moment(3), "settled": moment(4), **more}], OUTCOMES
     )

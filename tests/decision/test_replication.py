@@ -24,7 +24,7 @@ def drained(waiting: Waiting, now: float = 0.0) -> list[int]:
     order = []
     while one := waiting.next():
         waiting.send(one, now)
-        order.append(one.position)
+        order.append(one.sequence)
     return order
 
 
@@ -52,7 +52,7 @@ def test_reordering_equals_inserting_anew(before: list[int], after: list[int]) -
     for position, priority in enumerate(before, 1):
         moved.insert(delivery(position), priority, 0.0)
         anew.insert(delivery(position), after[position - 1], 0.0)
-    moved.reorder(lambda one: after[one.position - 1])
+    moved.reorder(lambda one: after[one.sequence - 1])
     assert drained(anew) == drained(moved)
 
 
@@ -71,7 +71,7 @@ def test_only_the_newest_of_an_entity_waits_and_takes_the_turn_of_the_older() ->
     waiting.insert(delivery(1, "fast", conflate=True), 0, 0.0)
     waiting.insert(delivery(2, "slow", conflate=True), 0, 0.0)
     ended = waiting.insert(delivery(3, "fast", conflate=True), 0, 0.0)
-    assert [(1, "conflated")] == [(one.delivery.position, one.outcome) for one in ended]
+    assert [(1, "conflated")] == [(one.delivery.sequence, one.outcome) for one in ended]
     assert [3, 2] == drained(waiting)
 
 
@@ -122,7 +122,7 @@ def test_beyond_the_limit_the_least_urgent_oldest_gives_way() -> None:
     waiting.insert(delivery(1), 0, 0.0)
     waiting.insert(delivery(2), 2, 0.0)
     ended = waiting.insert(delivery(3), -1, 0.0) + waiting.insert(delivery(4), 2, 0.0)
-    assert [(3, "overflowed"), (2, "overflowed")] == [(one.delivery.position, one.outcome) for one in ended]
+    assert [(3, "overflowed"), (2, "overflowed")] == [(one.delivery.sequence, one.outcome) for one in ended]
 
 
 def test_unsubscribing_ends_what_waits_for_it_only() -> None:
@@ -132,7 +132,7 @@ def test_unsubscribing_ends_what_waits_for_it_only() -> None:
     waiting.send(waiting.waiting[1], 0.0)
     waiting.insert(delivery(2, subscription="gone"), 0, 0.0)
     waiting.insert(delivery(3, subscription="kept"), 0, 0.0)
-    assert [2] == [one.delivery.position for one in waiting.unsubscribe("gone", 1.0)]
+    assert [2] == [one.delivery.sequence for one in waiting.unsubscribe("gone", 1.0)]
     assert ([3], 0) == (drained(waiting), waiting.balance())
 
 
@@ -149,9 +149,9 @@ def test_what_another_subscription_takes_over_waits_on_there() -> None:
         one.subscription, one.expires = "kept", 9.0
         return 2
 
-    assert [2] == [one.delivery.position for one in waiting.unsubscribe("gone", 1.0, take_over)]
+    assert [2] == [one.delivery.sequence for one in waiting.unsubscribe("gone", 1.0, take_over)]
     assert ([], {1: 1, 2: 1}) == (waiting.expire(5.0), waiting.by_priority())
-    assert [1] == [one.delivery.position for one in waiting.expire(9.0)]
+    assert [1] == [one.delivery.sequence for one in waiting.expire(9.0)]
     assert ([3], 0) == (drained(waiting), waiting.balance())
 
 
@@ -184,12 +184,12 @@ class AnyHistory(RuleBasedStateMachine):
         self.sent: list[Delivery] = []
 
     def priority_of(self, one: Delivery) -> int:
-        return self.priorities[one.position % len(self.priorities)]
+        return self.priorities[one.sequence % len(self.priorities)]
 
     def note(self, settled: list[Settled]) -> None:
         for one in settled:
-            assert one.delivery.position not in self.ended, "a delivery ends once"
-            self.ended[one.delivery.position] = one.outcome
+            assert one.delivery.sequence not in self.ended, "a delivery ends once"
+            self.ended[one.delivery.sequence] = one.outcome
 
     @rule(entity=st.sampled_from("xyz"), subscription=st.sampled_from(["s", "t"]), lives=st.none() | st.integers(1, 5))
     def insert(self, entity: str, subscription: str, lives: int | None) -> None:
@@ -206,8 +206,8 @@ class AnyHistory(RuleBasedStateMachine):
             return
         others = [other for other in self.waiting.waiting.values() if self.priority_of(other) >= 0]
         assert self.priority_of(one) == min(self.priority_of(other) for other in others)
-        same = [o.position for o in others if (o.entity, self.priority_of(o)) == (one.entity, self.priority_of(one))]
-        assert one.position == min(same), "within a priority the order of an entity is kept"
+        same = [o.sequence for o in others if (o.entity, self.priority_of(o)) == (one.entity, self.priority_of(one))]
+        assert one.sequence == min(same), "within a priority the order of an entity is kept"
         self.waiting.send(one, self.now)
 
     @precondition(lambda self: self.waiting.in_flight)

@@ -53,7 +53,7 @@ def test_every_example_of_the_definitions_reference_loads(tmp_path: Path) -> Non
     assert len(list(tmp_path.iterdir())) > 10
 
 
-@pytest.mark.parametrize("name", ["", *COMMANDS, "experiment merging"])
+@pytest.mark.parametrize("name", ["", *COMMANDS, "experiment merging", "experiment foraging"])
 def test_the_reference_of_commands_shows_the_help_as_it_is(name: str) -> None:
     """Each command's block is its help; `python -m tests.docs.cli_reference` writes them anew."""
     shown = {command: text for block in blocks(DOCS / "reference-cli.md") for command, text in commands(block)}

@@ -17,7 +17,7 @@ def events(ids: Iterable[object], source: str = "s") -> pa.Table:
 
 def deliveries(positions: Iterable[int]) -> pa.Table:
     """One delivery per position given; of equal ones each to its own client."""
-    rows = [{"position": at, "client": f"c{number}", "level": 0} for number, at in enumerate(positions)]
+    rows = [{"position": at, "part": 0, "client": f"c{number}", "level": 0} for number, at in enumerate(positions)]
     return pa.Table.from_pylist(rows, schema=DELIVERIES)
 
 

@@ -119,9 +119,17 @@ def settings(draw: st.DrawFn) -> Settings:
 _readings = st.dictionaries(names, st.floats(0, 1e12), max_size=3)
 _matrices = st.none() | st.just(delay_matrix(3))
 _places = st.none() | planar_places | geographic_places
-clients = st.builds(Client, names, st.none() | names, st.none() | names, _readings, _places, _matrices)
+_lists = st.dictionaries(names, st.lists(names, max_size=3, unique=True).map(tuple), max_size=2)
+clients = st.builds(Client, names, st.none() | names, st.none() | names, _readings, _places, _matrices, _lists)
 client_changes = st.builds(
-    ClientChange, names, st.none() | names, st.none() | names, st.none() | _readings, _places, _matrices
+    ClientChange,
+    names,
+    st.none() | names,
+    st.none() | names,
+    st.none() | _readings,
+    _places,
+    _matrices,
+    st.none() | _lists,
 )
 changes = (
     client_changes

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as limits
 
+from nearcast.decision.registry import changed
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2 import parse
 from nearcast.language.definitions import (
@@ -362,5 +363,4 @@ def test_client_changes_round_trip(change: ClientChange) -> None:
 def test_clients_round_trip(client: Client) -> None:
     """A client's document brings the client about."""
     change = client_document(through_json(client_data(client)), HERE)
-    again = Client(change.client, change.role, change.task, change.readings or {}, change.place, change.matrix)
-    assert client == again
+    assert client == changed(None, change)

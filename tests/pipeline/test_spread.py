@@ -1,18 +1,25 @@
-"""What is spread out leaves nothing behind, in this process or on disk."""
+"""What is spread out leaves nothing behind, in this process or on disk; and what was derived is delivered with it."""
 
 from __future__ import annotations
 
 import os
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
+from nearcast.decision.derived import Stretch
 from nearcast.decision.known import Batch, Known
 from nearcast.language.control import changes
+from nearcast.model.columns import to_events, to_table
+from nearcast.model.event import Event
+from nearcast.pipeline.history import replay
 from nearcast.pipeline.match import decided
 from nearcast.pipeline.source import BLOCKS
+from nearcast.pipeline.state import load, save
 from tests.pipeline.histories import documents, with_roles, written
 
 
@@ -40,3 +47,51 @@ def test_a_batch_that_was_spread_leaves_no_file_open_and_none_on_disk(tmp_path: 
         decided(batch, Nobody, "unused", folder, spread=0)  # type: ignore[arg-type]
     assert before == len(os.listdir("/dev/fd"))
     assert [] == list(folder.iterdir())
+
+
+class Shouting:
+    """A stage that derives an event from every third."""
+
+    def advance(self, stretch: Stretch) -> list[Event]:
+        return [
+            replace(event, id=f"loud {event.id}", type="nearcast.relation")
+            for event in to_events(stretch.events)
+            if event.position % 3 == 0
+        ]
+
+
+def test_derived_events_are_delivered_alike_in_the_driver_and_from_executors(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Behind their causes, with the deliveries of the events that executors read from the journal."""
+    with closing(written(tmp_path, with_roles(), documents(200))) as journal:
+        found = [
+            pa.concat_tables(
+                deliveries
+                for _, deliveries in replay(spark, journal, Known(stages=[Shouting()]), tmp_path / "b", spread=spread)
+            )
+            for spread in (1_000_000, 1)
+        ]
+    assert found[0].num_rows and 0 < sum(found[0].column("part").to_pylist())
+    assert found[0].to_pylist() == found[1].to_pylist()
+
+
+def test_a_snapshot_keeps_what_stages_keep(tmp_path: Path) -> None:
+    """Also after many batches they go on where they were."""
+    known = Known(stages=[Counting()])
+    [*_] = known.advance(to_table([Event("e", "t", "s", position=1)]), changes)
+    save(known, tmp_path)
+    again = load(tmp_path, 1)
+    [batch] = again.advance(to_table([Event("f", "t", "s", position=2)]), changes)
+    assert ["f", "seen 2"] == batch.events.column("id").to_pylist()
+
+
+class Counting:
+    """A stage that tells how many events it has seen."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def advance(self, stretch: Stretch) -> list[Event]:
+        self.seen += len(stretch.events)
+        return [Event(f"seen {self.seen}", "nearcast.situation", "s", position=self.seen)]

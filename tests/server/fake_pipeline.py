@@ -61,6 +61,7 @@ class FakePipeline:
             return None
         return {
             "position": event.position,
+            "part": event.part,
             "client": client.id,
             "subscription": subscription.id,
             "level": -1 if level is None else level,

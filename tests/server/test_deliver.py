@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from nearcast.errors import SessionError
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
+from nearcast.model.sequence import sequence
 from nearcast.server.config import Limits
 from tests.server.conftest import Running, received, run, running, unit, until
 
@@ -248,11 +249,11 @@ def test_what_another_subscription_selected_too_is_not_lost_with_the_first() -> 
             await server.http.put("/subscriptions/more", json={"client": "a", "filter": "type = 'unit'"})
             [position] = await server.publish(unit("1"))
             await until(lambda: len(waiting(server).waiting) == 1)
-            first = waiting(server).waiting[position].subscription
+            first = waiting(server).waiting[sequence(position, 0)].subscription
             await server.http.delete(f"/subscriptions/{first}")
-            await until(lambda: waiting(server).waiting[position].subscription != first)
-            assert {"more", "all-a"} == {first, waiting(server).waiting[position].subscription}
-            await server.http.delete(f"/subscriptions/{waiting(server).waiting[position].subscription}")
+            await until(lambda: waiting(server).waiting[sequence(position, 0)].subscription != first)
+            assert {"more", "all-a"} == {first, waiting(server).waiting[sequence(position, 0)].subscription}
+            await server.http.delete(f"/subscriptions/{waiting(server).waiting[sequence(position, 0)].subscription}")
             await until(lambda: outcomes(server) == {position: "unsubscribed"})
 
     run(test)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from nearcast.language import control
 from nearcast.model.changes import ClientChange
 from nearcast.model.columns import DELIVERIES, to_table
 from nearcast.model.event import Event
+from nearcast.model.sequence import position_of, sequence, written
 from nearcast.server.payloads import Payloads
 from nearcast.server.reader import News, Reader
 
@@ -26,7 +28,7 @@ def journal_of(count: int) -> MemoryJournal:
     journal.append("events", to_table(_events(count)))
     by_role = [{"role": "r", "task": None, "level": 2}]
     rows: list[dict[str, Any]] = [
-        {"position": one, "client": "a", "subscription": "s", "level": 1, "by_role": by_role}
+        {"position": one, "part": 0, "client": "a", "subscription": "s", "level": 1, "by_role": by_role}
         for one in range(1, count + 1)
         if one % 3
     ]
@@ -55,7 +57,7 @@ def test_every_control_event_before_a_delivery_is_handed_over_before_it() -> Non
     control_through = 0
     for news in read(journal_of(5_000)):
         control_through = news.events_through
-        assert all(one.position <= control_through for one in news.decided)
+        assert all(position_of(one.sequence) <= control_through for one in news.decided)
     assert 5_000 == control_through
 
 
@@ -63,9 +65,24 @@ def test_deliveries_come_with_their_events_in_memory_or_not() -> None:
     """Payload and entity; levels by role, "" for what is not stated."""
     for cache in (1_000_000, 1):
         found = [one for news in read(journal_of(30), cache) for one in news.decided]
-        assert [one for one in range(1, 31) if one % 3] == [one.position for one in found]
-        assert all(one.event and one.event.payload == b"%d" % one.position for one in found)
+        assert [one for one in range(1, 31) if one % 3] == [position_of(one.sequence) for one in found]
+        assert all(one.event and one.event.payload == b"%d" % position_of(one.sequence) for one in found)
         assert ("u1", {("r", ""): 2}) == (found[0].event and found[0].event.entity, found[0].by_role)
+
+
+def test_derived_events_are_read_from_their_own_log() -> None:
+    """At the position of their cause, each by its part, in memory or not."""
+    journal = MemoryJournal()
+    cause = Event("e", "t", "s", subject="u", payload=b"cause")
+    journal.append("events", to_table([cause]))
+    derived = [replace(cause, id=f"d{part}", position=1, part=part, payload=b"%d" % part) for part in (1, 2)]
+    journal.cover("derived", to_table(derived), 1)
+    rows = [{"position": 1, "part": part, "client": "a", "subscription": "s", "level": 1} for part in (0, 1, 2)]
+    journal.cover("deliveries", pa.Table.from_pylist(rows, schema=DELIVERIES), 1)
+    for cache in (1_000_000, 1):
+        [news] = read(journal, cache)
+        assert [b"cause", b"1", b"2"] == [one.event and one.event.payload for one in news.decided]
+        assert [1, "1.1", "1.2"] == [written(one.sequence) for one in news.decided]
 
 
 @contextmanager
@@ -80,9 +97,10 @@ def test_the_memory_for_payloads_is_bounded() -> None:
     payloads = Payloads(journal, 10_000)
     with limited(payloads):
         payloads.keep(journal.read("events", 0, 300))
-    assert payloads.kept(300) and not payloads.kept(1)
-    assert {1, 150, 299} == payloads.load([299, 1, 150]).keys()
-    assert not payloads.load([1_000])
+    assert payloads.kept(sequence(300, 0)) and not payloads.kept(sequence(1, 0))
+    some = [sequence(position, 0) for position in (299, 1, 150)]
+    assert set(some) == payloads.load(some).keys()
+    assert not payloads.load([sequence(1_000, 0)])
 
 
 def test_what_was_read_of_one_log_is_not_lost_when_the_other_cannot_be_read() -> None:
@@ -95,7 +113,7 @@ def test_what_was_read_of_one_log_is_not_lost_when_the_other_cannot_be_read() ->
     news = reader.read()
     assert news
     assert [3, 6] == [event.position for event in news.controls]
-    assert [1, 2, 4, 5] == [one.position for one in news.decided]
+    assert [1, 2, 4, 5] == [position_of(one.sequence) for one in news.decided]
 
 
 def test_deliveries_whose_events_cannot_be_read_just_now_come_later() -> None:
@@ -107,7 +125,7 @@ def test_deliveries_whose_events_cannot_be_read_just_now_come_later() -> None:
     with pytest.raises(JournalError):
         reader.read()
     news = reader.read()
-    assert news and [1, 2, 4, 5] == [one.position for one in news.decided]
+    assert news and [1, 2, 4, 5] == [position_of(one.sequence) for one in news.decided]
 
 
 def test_a_reader_goes_on_after_any_error_and_says_that_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:

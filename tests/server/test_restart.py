@@ -19,6 +19,7 @@ import pytest
 from nearcast.client import Client, Delivery, Publisher
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.sqlite import SqliteJournal
+from nearcast.model.sequence import position_of
 from nearcast.server.outcomes import Mark, Watermark, unsettled
 from nearcast.server.payloads import Payloads
 from tests.server.conftest import Running, received, run, running, unit, until
@@ -204,11 +205,11 @@ def test_what_a_subscription_selected_before_it_ended_is_not_that_of_its_namesak
             await server.declare("a", relevance=0.3)
             await server.http.put("/subscriptions/urgent", json=urgent)
             [first] = await server.publish(unit("1"))
-            await until(lambda: first in server.service.desk.session("a").waiting.waiting)
+            await until(lambda: first in chosen(server))
             await server.http.delete("/subscriptions/urgent")
             await server.http.put("/subscriptions/urgent", json=urgent)
             [second] = await server.publish(unit("2"))
-            await until(lambda: second in server.service.desk.session("a").waiting.waiting)
+            await until(lambda: second in chosen(server))
             before = chosen(server)
         async with running(journal) as server:
             assert {first: ("all-a", 0), second: ("urgent", 2)} == before == chosen(server)
@@ -219,7 +220,7 @@ def test_what_a_subscription_selected_before_it_ended_is_not_that_of_its_namesak
 def chosen(server: Running) -> dict[int, tuple[str, int]]:
     """The subscription and level of what waits for the client a."""
     found = server.service.desk.session("a").waiting.waiting
-    return {position: (one.subscription, one.level) for position, one in found.items()}
+    return {position_of(one): (delivery.subscription, delivery.level) for one, delivery in found.items()}
 
 
 def test_a_client_library_forgets_what_is_settled_and_drops_what_comes_again() -> None:
@@ -276,6 +277,8 @@ def test_from_a_mark_on_the_same_is_unsettled_as_from_the_beginning() -> None:
         end = journal.end("deliveries")
         for mark in (Mark(), Mark(positions[1], 2)):
             pieces = unsettled(journal, payloads, mark, end)
-            assert [positions[2], positions[3], positions[5]] == [one.position for piece in pieces for one in piece]
+            assert [positions[2], positions[3], positions[5]] == [
+                position_of(one.sequence) for piece in pieces for one in piece
+            ]
 
     run(test)

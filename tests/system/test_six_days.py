@@ -146,7 +146,7 @@ def decided(loaded: definitions.Definitions, events: list[Event]) -> dict[str, l
 def receive(reception: Reception, settings: Settings, owed: list[tuple[float, Delivery]]) -> None:
     """Queues each delivery when its event was seen, and sends as the server's pump does, until all is received."""
     session, waiting = reception.session, reception.session.waiting
-    reception.owed = {delivery.position: delivery.level for _, delivery in owed}
+    reception.owed = {delivery.sequence: delivery.level for _, delivery in owed}
     coming = list(reversed(owed))
     arriving: list[tuple[float, int]] = []
     now, free, connected, dead_since = owed[0][0] if owed else 0.0, 0.0, True, None
@@ -209,14 +209,14 @@ def _send(
             return wait
         levels = [one.level for one in waiting.waiting.values()]
         overtaken = sum(
-            1 for one in waiting.waiting.values() if one.position < delivery.position and one.level < delivery.level
+            1 for one in waiting.waiting.values() if one.sequence < delivery.sequence and one.level < delivery.level
         )
         first = delivery.attempts == 0
-        reception.sendings.append(Sending(now, delivery.position, delivery.level, max(levels), overtaken, first))
+        reception.sendings.append(Sending(now, delivery.sequence, delivery.level, max(levels), overtaken, first))
         waiting.send(delivery, now)
-        pace.sent(delivery.position, delivery.size, now, waiting.next() is not None)
+        pace.sent(delivery.sequence, delivery.size, now, waiting.next() is not None)
         free += delivery.size * 8 / (rate * 1000)
-        heapq.heappush(arriving, (free, delivery.position))
+        heapq.heappush(arriving, (free, delivery.sequence))
     return None
 
 

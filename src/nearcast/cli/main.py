@@ -31,6 +31,7 @@ COMMANDS = {
     "replay": "Decide a history: who would have got what, at which priority.",
     "import": "Turn a public data set into events, and make up receivers for them.",
     "experiment": "Run a published setting again, and show its figures beside ours.",
+    "node": "Be a foraging node: ask nodes nearby for context, and answer them.",
     "server": "Run the access server alone.",
     "pipeline": "Run the pipeline alone.",
 }

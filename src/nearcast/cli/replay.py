@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from nearcast.cli.output import DeadLetters, complain, counted, progress
 from nearcast.decision import history
+from nearcast.decision.derived import derived_of
 from nearcast.decision.known import Batch, Known
 from nearcast.decision.registry import Registry
 from nearcast.decision.stages import priorities
@@ -52,12 +54,19 @@ STRETCH = 10_000
     help="CloudEvents, one a line (.jsonl, also gzipped); several are read one after the other.",
 )
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Where to write; else standard output.")
+@click.option(
+    "--derived",
+    "derived_out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write the events that were derived (relations, situations), as CloudEvents, one a line.",
+)
 @click.option("--engine", type=click.Choice(["auto", "local", "spark"]), default="auto", show_default=True)
 @click.option("--master", help="Where Spark runs, for example local[*] or local-cluster[2,1,1024].")
 def command(
     definition_files: tuple[Path, ...],
     event_files: tuple[Path, ...],
     out: Path | None,
+    derived_out: Path | None,
     engine: str,
     master: str | None,
 ) -> None:
@@ -77,7 +86,10 @@ def command(
         journal, chosen = _journal(event_files, registry.settings, letters, engine, Path(folder))
         known = Known(registry)
         decided = _locally(journal, known) if chosen == "local" else _on_spark(journal, known, Path(folder), master)
-        with out.open("wb") if out else sys.stdout.buffer as file:
+        with ExitStack() as stack:
+            file = stack.enter_context(out.open("wb")) if out else sys.stdout.buffer
+            if derived_out:
+                decided = _derived(stack.enter_context(derived_out.open("wb")), decided)
             lines = _write(file, decided, journal.end("events"))
     letters.summary()
     for refusal in known.refusals:
@@ -121,17 +133,26 @@ def _on_spark(journal: Journal, known: Known, folder: Path, master: str | None) 
     return replay(session(master), journal, known, folder)
 
 
+def _derived(file: BinaryIO, decided: Decided) -> Decided:
+    """The same, and writes what was derived in each batch."""
+    for batch, deliveries in decided:
+        for payload in derived_of(batch.events).column("payload").to_pylist():
+            file.write(payload + b"\n")
+        yield batch, deliveries
+
+
 def _write(file: BinaryIO, decided: Decided, events: int) -> int:
     lines = 0
     with progress("deciding", events) as advance:
         for batch, deliveries in decided:
-            ids = dict(zip(batch.events["position"].to_pylist(), batch.events["id"].to_pylist(), strict=True))
-            columns = [deliveries[name].to_pylist() for name in ("position", "client", "subscription", "level")]
-            for position, client, subscription, level, priority in zip(
+            keys = zip(batch.events["position"].to_pylist(), batch.events["part"].to_pylist(), strict=True)
+            ids = dict(zip(keys, batch.events["id"].to_pylist(), strict=True))
+            columns = [deliveries[name].to_pylist() for name in ("position", "part", "client", "subscription", "level")]
+            for position, part, client, subscription, level, priority in zip(
                 *columns, priorities(batch, deliveries).tolist(), strict=True
             ):
                 row = {
-                    "event": ids[position],
+                    "event": ids[position, part],
                     "client": client,
                     "subscription": subscription,
                     "level": level,

@@ -35,11 +35,18 @@ REFUSALS: dict[int, type[NearcastError]] = {4401: AccessError, 4403: RightError,
 """Codes with which a server ends a connection for good."""
 
 
+Position = int | str
+"""What a server calls a delivery by."""
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An event as it was delivered: its position in the journal, the priority it was sent at, and the CloudEvent."""
+    """An event as it was delivered: its position in the journal, the priority it was sent at, and the CloudEvent.
 
-    position: int
+    An event that nearcast derived from another has a position such as "12.1": the first derived from the one at 12.
+    """
+
+    position: Position
     priority: int
     subscription: str
     level: int
@@ -61,8 +68,8 @@ class Client:
         self.duplicates = 0
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._arrived: asyncio.Queue[Delivery | None] = asyncio.Queue()
-        self._seen: dict[int, bool] = {}
-        self._unsent: list[int] = []
+        self._seen: dict[Position, bool] = {}
+        self._unsent: list[Position] = []
         self._sending: asyncio.Task[None] | None = None
         self._said: dict[str, Any] = {}
         self._connection: ClientConnection | None = None
@@ -108,7 +115,7 @@ class Client:
         self._arrived.put_nowait(None)
         return self._failure or SessionError("expected an open client, got one that was closed")
 
-    async def acknowledge(self, *positions: int) -> None:
+    async def acknowledge(self, *positions: Position) -> None:
         """Tells the server that deliveries were taken; it never fails, but may have to be told again later."""
         for position in positions:
             self._seen[position] = True

@@ -24,8 +24,9 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Candidates side by side: event's position, client, order of the subscription, role, level."""
+    """Candidates side by side: event's lane and position, client, order of the subscription, role, level."""
 
+    lane: Integers
     position: Integers
     client: Integers
     order: Integers
@@ -40,16 +41,14 @@ class _Rows:
         return len(self.position)
 
 
-def adapt(batch: Batch, positions: Positions, pairs: Pairs, alternatives: bool = True) -> pa.Table:
-    """The DELIVERIES of pairs whose lanes have these positions, by position, then client.
+def adapt(batch: Batch, events: pa.Table, pairs: Pairs, alternatives: bool = True) -> pa.Table:
+    """The DELIVERIES of pairs with these events, in the order of the events, then by client.
 
     Without `alternatives` (levels under other roles, other subscriptions) null is in their place: history has no use
     for them.
     """
-    rows, names, ids = _heard(batch.assignments, positions, pairs)
-    roles = as_of(batch.clients.roles, names, rows.client, rows.position)
-    present = rows.take((rows.role == ANY_ROLE) | (rows.role == roles))
-    best, rest = _most_urgent(present)
+    rows, names, ids = _heard(batch.assignments, events.column("position").to_numpy(), pairs)
+    best, rest = _most_urgent(rows.take(_present(batch.clients.roles, names, rows)))
     clients, subscriptions = pa.array(names, pa.string()), pa.array(ids, pa.string())
     levels = pa.nulls(len(best), DELIVERIES.field("by_role").type)
     if alternatives and len(best) and (rows.role != ANY_ROLE).any():
@@ -65,6 +64,7 @@ def adapt(batch: Batch, positions: Positions, pairs: Pairs, alternatives: bool =
             pa.array(best.level.astype(np.int8)),
             levels,
             others,
+            events.column("part").take(pa.array(best.lane)),
         ],
         schema=DELIVERIES,
     )
@@ -78,7 +78,8 @@ def _heard(assignments: Assignments, positions: Positions, pairs: Pairs) -> tupl
     first, count = assignments.starts[pairs.groups], assignments.counts[pairs.groups]
     pair = np.repeat(np.arange(len(count)), count)
     row = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
-    position = positions[pairs.lanes[pair]]
+    lane = pairs.lanes[pair]
+    position = positions[lane]
     here = (assignments.after[row] < position) & (position <= assignments.through[row])
     pair, row = pair[here], row[here]
     client, codes = _few(assignments.client[row], len(assignments.clients))
@@ -88,7 +89,12 @@ def _heard(assignments: Assignments, positions: Positions, pairs: Pairs) -> tupl
     rank = np.empty(len(names), np.int64)
     rank[by_name] = np.arange(len(names))
     rows = _Rows(
-        position[here], rank[client], order, assignments.role[row].astype(np.int64), pairs.levels[pair].astype(np.int64)
+        lane[here],
+        position[here],
+        rank[client],
+        order,
+        assignments.role[row].astype(np.int64),
+        pairs.levels[pair].astype(np.int64),
     )
     ids = [assignments.subscriptions[order] for order in orders.tolist()]
     return rows, [names[index] for index in by_name], ids
@@ -101,28 +107,42 @@ def _few(codes: npt.NDArray[np.int32], size: int) -> tuple[Integers, Integers]:
     return (np.cumsum(there) - 1)[codes], np.flatnonzero(there)
 
 
+def _present(roles: Track[str, int], names: list[str], rows: _Rows) -> npt.NDArray[np.bool_]:
+    """Which rows hold under the role and task that their client has at their position."""
+    present = rows.role == ANY_ROLE
+    other = np.flatnonzero(~present)
+    present[other] = rows.role[other] == as_of(roles, names, rows.client[other], rows.position[other])
+    return present
+
+
 def as_of(track: Track[str, int], names: list[str], key: Integers, position: Integers) -> Integers:
     """The values of a track for many (number of the key in `names`, position) at once; −1 where there is none."""
-    base = np.array([track.base.get(name, -1) for name in names], np.int64)
-    values = base[key]
-    for code, name in enumerate(names) if track.changes else ():
-        changes = track.changes.get(name)
-        if changes:
-            rows = np.flatnonzero(key == code)
-            which = np.searchsorted([at for at, _ in changes], position[rows], "left")
-            values[rows] = np.array([base[code], *(value for _, value in changes)])[which]
+    # Only the keys that are asked for are looked at: everybody may have moved, and few be concerned.
+    asked, own = np.unique(key, return_inverse=True)
+    there = [names[code] for code in asked.tolist()]
+    values = np.array([track.base.get(name, -1) for name in there], np.int64)[own]
+    changes = [(number, *change) for number, name in enumerate(there) for change in track.changes.get(name, ())]
+    if not changes:
+        return values
+    number, at, value = np.array(changes, np.int64).T
+    # One key instead of two: both ascend by owner, then position.
+    first = min(int(at.min()), int(position.min()))
+    width = max(int(at.max()), int(position.max())) - first + 1
+    last = np.searchsorted(number * width + at - first, own * width + position - first) - 1
+    changed = (last >= 0) & (number[last] == own)
+    values[changed] = value[last[changed]]
     return values
 
 
 def _most_urgent(rows: _Rows) -> tuple[_Rows, _Rows]:
-    """Of each (position, client) the row of the greatest level, among equals that of the first order; and the others.
+    """Of each (lane, client) the row of the greatest level, among equals that of the first order; and the others.
 
-    Both by position, then client; the others then by falling level.
+    Both by lane, then client; the others then by falling level.
     """
     if not len(rows):
         return rows, rows
     # One key instead of two, and where nobody hears an event twice, as is common, nothing else to sort by.
-    key = (rows.position - rows.position[0]) * (int(rows.client.max()) + 1) + rows.client
+    key = rows.lane * (int(rows.client.max()) + 1) + rows.client
     sorting = np.argsort(key)
     if (np.diff(key[sorting]) == 0).any():
         sorting = np.lexsort((rows.order, -rows.level, key))
@@ -136,7 +156,7 @@ def _others(rest: _Rows, best: _Rows, subscriptions: pa.Array) -> pa.Array:
     A subscription with several groups under one role counts once, with the greatest level.
     """
     width = int(best.client.max()) + 1
-    mine = np.searchsorted(best.position * width + best.client, rest.position * width + rest.client)
+    mine = np.searchsorted(best.lane * width + best.client, rest.lane * width + rest.client)
     own = np.stack([mine, rest.order], axis=1)
     _, once = np.unique(own, axis=0, return_index=True)
     once = np.sort(once[rest.order[once] != best.order[mine[once]]])
@@ -153,10 +173,10 @@ def _levels_by_role(batch: Batch, rows: _Rows, best: _Rows, width: int) -> pa.Ar
     Null where no role matters.
     """
     roles = [*batch.settings.roles.vectors, ("", "")]
-    keys = best.position * width + best.client
-    which = np.searchsorted(keys, rows.position * width + rows.client)
+    keys = best.lane * width + best.client
+    which = np.searchsorted(keys, rows.lane * width + rows.client)
     which = np.minimum(which, len(keys) - 1)
-    mine = keys[which] == rows.position * width + rows.client
+    mine = keys[which] == rows.lane * width + rows.client
     table = np.full((len(best), len(roles)), -1, np.int64)
     for number in range(len(roles)):
         chosen = mine & ((rows.role == ANY_ROLE) | (rows.role == number))

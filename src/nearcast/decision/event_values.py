@@ -37,12 +37,12 @@ def _attributes(table: pa.Table, names: Sequence[str]) -> dict[str, Rows]:
     chosen = entries.take(pa.array(there))
     gathered: list[list[list[Value]]] = [[[] for _ in range(len(table))] for _ in names]
     numbers = which.take(pa.array(there)).to_pylist()
-    for lane, name, value in zip(lanes[there].tolist(), numbers, _typed(chosen), strict=True):
+    for lane, name, value in zip(lanes[there].tolist(), numbers, typed(chosen), strict=True):
         gathered[name][lane].append(value)
     return {name: [tuple(values) for values in rows] for name, rows in zip(names, gathered, strict=True)}
 
 
-def _typed(entries: pa.StructArray) -> list[Value]:
+def typed(entries: pa.StructArray) -> list[Value]:
     """The value of each entry: a text that names a moment has its time beside it, and is the text."""
     values: list[Value | None] = [None] * len(entries)
     # The text comes after its time and replaces it.

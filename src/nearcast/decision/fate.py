@@ -35,15 +35,16 @@ class Fate:
 def fates(event: Event, deliveries: pa.Table, outcomes: Iterable[pa.Table], decided_through: int) -> dict[str, Fate]:
     """The fate of every delivery of an event, by client.
 
-    `deliveries` are the rows at its position, `outcomes` the log of outcomes in any cuts, `decided_through` the end of
+    `deliveries` are rows at its position, `outcomes` the log of outcomes in any cuts, `decided_through` the end of
     the log of deliveries.
     """
     found = {
         row["client"]: Fate("waiting", decided_through, row["subscription"], row["level"], accepted=event.accepted)
-        for row in deliveries.to_pylist()
+        for row in deliveries.filter(pc.equal(deliveries.column("part"), event.part)).to_pylist()
     }
     for table in outcomes if found else ():
-        for row in table.filter(pc.equal(table.column("event"), event.position)).to_pylist():
+        own = pc.and_(pc.equal(table.column("event"), event.position), pc.equal(table.column("part"), event.part))
+        for row in table.filter(own).to_pylist():
             if row["client"] in found:
                 found[row["client"]] = _settled(found[row["client"]], row)
         if all(fate.settled for fate in found.values()):

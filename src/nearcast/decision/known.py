@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +16,14 @@ import pyarrow.compute as pc
 
 from nearcast.decision.assignments import Assignments
 from nearcast.decision.context import priority_row
+from nearcast.decision.derived import At, Deriving, Stretch, woven
+from nearcast.decision.infer.stage import Inferring
 from nearcast.decision.interests import Interests, role_number
 from nearcast.decision.match import Index
 from nearcast.decision.match_standing import Together
 from nearcast.decision.members import Following
 from nearcast.decision.registry import Registry
+from nearcast.decision.relate.stage import Relating
 from nearcast.decision.remembered import Remembered
 from nearcast.decision.repository import Repository
 from nearcast.decision.timeline import Followed, Surrounding, Track
@@ -33,9 +37,6 @@ from nearcast.model.subscription import Client, Settings
 
 Parse = Callable[[Event, Settings], list[Change]]
 """Reads a control event; raises EventError where it cannot be taken."""
-
-At = tuple[int, Change]
-"""A change and the position of the event that makes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,10 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events of the world, ascending by position, and all that deciding them takes. Settings do not change in it."""
+    """Events of the world and what was derived from them, by position and part, and all that deciding them takes.
+
+    Settings do not change in it.
+    """
 
     events: pa.Table
     settings: Settings
@@ -85,11 +89,21 @@ class Refusal:
 class Known:
     """What is known as of `position`: the registry, the repository, and what is compiled from them."""
 
-    def __init__(self, registry: Registry | None = None, repository: pa.Table | None = None, position: int = 0) -> None:
+    def __init__(
+        self,
+        registry: Registry | None = None,
+        repository: pa.Table | None = None,
+        position: int = 0,
+        stages: Sequence[Deriving] | None = None,
+    ) -> None:
         self.registry = registry or Registry()
         self.repository = Repository(repository)
         self.position = position
         self.refusals: list[Refusal] = []
+        # Stages that come with what they keep know the registry already; others hear of it with the first batch.
+        self._unheard = [(position, change) for change in self.registry.changes()] if stages is None else []
+        self.stages: Sequence[Deriving] = derived_stages() if stages is None else stages
+        self._times: dict[int, datetime | None] = {}
         self._following = Following()
         self._remembered = Remembered()
         self._clients = self._all_clients()
@@ -114,7 +128,7 @@ class Known:
                 start = 0 if done == 0 else int(np.searchsorted(positions, changes[done - 1][0]))
                 if rows[0] > start or number > done:
                     yield self._batch(world.slice(start, rows[0] - start), changes[done:number])
-                self._change_settings(change)
+                self._change_settings(position, change)
                 done = number + 1
         start = 0 if done == 0 else int(np.searchsorted(positions, changes[done - 1][0]))
         yield self._batch(world.slice(start), changes[done:])
@@ -123,7 +137,9 @@ class Known:
 
     def _changes(self, control: pa.Table, parse: Parse) -> Iterator[At]:
         settings = self.registry.settings
+        self._times = {}
         for event in to_events(control):
+            self._times[event.position] = event.time or event.accepted
             try:
                 found = parse(event, settings)
             except EventError as error:
@@ -134,8 +150,9 @@ class Known:
                     settings = change.settings
                 yield event.position, change
 
-    def _change_settings(self, change: SettingsChange) -> None:
+    def _change_settings(self, position: int, change: SettingsChange) -> None:
         self.registry.apply(change)
+        self._unheard.append((position, change))
         self._clients = self._all_clients()
         if self._interests:
             # Groups that are the same under the new settings stay as they are compiled.
@@ -159,13 +176,22 @@ class Known:
                 clients.set(self.registry.clients[change.client], self.registry.settings, position)
             elif isinstance(change, ClientRemoval):
                 clients.places.set(change.client, position, None)
+        events = self._derive(events, changes)
         members = self._members(list(interests.terms), events)
         previous = self._remembered.advance(list(interests.remembered), events, self.repository)
         self.repository.add(events)
         self._clients = clients.after()
         around = Surrounding(clients.places, members, previous)
-        index = interests.standing.index(events)
+        index = interests.standing.index(events, around)
         return Batch(events, self.registry.settings, index, interests.assignments(), around, clients)
+
+    def _derive(self, events: pa.Table, changes: Sequence[At]) -> pa.Table:
+        """The events with what follows from them; each stage sees what those before it derived."""
+        heard, self._unheard = [*self._unheard, *changes], []
+        for stage in self.stages:
+            stretch = Stretch(heard, self._times, events, self.registry, self.repository)
+            events = woven(events, stage.advance(stretch))
+        return events
 
     def _members(self, terms: list[Entities], events: pa.Table) -> Followed:
         """Who satisfies each location term, over a batch."""
@@ -173,3 +199,8 @@ class Known:
             self._conditions = Index((), [term.conditions for term in terms if term.conditions is not None])
             self._terms = terms
         return self._following.advance(terms, self._conditions, events, self.repository)
+
+
+def derived_stages() -> Sequence[Deriving]:
+    """The stages that derive events, in their order, as a journal begins with them."""
+    return (Relating(), Inferring())

@@ -54,10 +54,17 @@ class Past:
     after: Changes
 
 
-def past(tables: Iterable[pa.Table], position: int, parse: Parse, registry: Registry | None = None) -> Past:
+def past(
+    tables: Iterable[pa.Table],
+    position: int,
+    parse: Parse,
+    registry: Registry | None = None,
+    derived: Event | None = None,
+) -> Past:
     """Folds tables of EVENTS, ascending by position, around the event at `position`, which must be among them.
 
-    `registry` is what was there before the first of them.
+    `registry` is what was there before the first of them; `derived` an event derived from that at `position`, if it is
+    the one that is meant.
     """
     state, repository = registry or Registry(), Repository()
     scene: Scene | None = None
@@ -69,7 +76,7 @@ def past(tables: Iterable[pa.Table], position: int, parse: Parse, registry: Regi
         _fold(rows, state, before, parse)
         repository.add(_world(rows))
         if len(here):
-            scene = Scene(state.copy(), to_events(repository.newest()), to_events(here)[0])
+            scene = Scene(state.copy(), to_events(repository.newest()), derived or to_events(here)[0])
             _fold(here, state, after, parse)
         _fold(rest, state, after, parse)
     assert scene is not None, "the position is one of the journal"

@@ -1,27 +1,40 @@
-"""The registry of settings, clients and subscriptions: the fold of control events over the journal (SEMANTICS §3)."""
+"""The registry of settings, clients, subscriptions, relations: the fold of control events over the journal (SEMANTICS
+§3).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from nearcast.model.changes import (
+    ActionChange,
+    ActionRemoval,
     Change,
     ClientChange,
     ClientRemoval,
+    RelationChange,
+    RelationRemoval,
     SettingsChange,
+    SituationChange,
+    SituationRemoval,
     SubscriptionChange,
     SubscriptionRemoval,
 )
+from nearcast.model.relation import Relation
+from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import Client, Settings, Subscription
 
 
 @dataclass(slots=True)
 class Registry:
-    """Who there is and who wants what, as of a position of the journal; subscriptions in the order of their adding."""
+    """Who there is and who wants what, as of a position of the journal; the rest in the order of adding."""
 
     settings: Settings = field(default_factory=Settings)
     clients: dict[str, Client] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    relations: dict[str, Relation] = field(default_factory=dict)
+    situations: dict[str, Situation] = field(default_factory=dict)
+    actions: dict[str, Action] = field(default_factory=dict)
 
     def apply(self, change: Change) -> None:
         """Folds one change into the registry; removing what is not there changes nothing."""
@@ -35,25 +48,52 @@ class Registry:
                 self.subscriptions[subscription.id] = subscription
             case SubscriptionRemoval(id):
                 self.subscriptions.pop(id, None)
+            case RelationChange(relation):
+                self.relations.pop(relation.id, None)
+                self.relations[relation.id] = relation
+            case RelationRemoval(id):
+                self.relations.pop(id, None)
             case SettingsChange(settings):
                 self.settings = settings
+            case SituationChange(situation):
+                self.situations.pop(situation.id, None)
+                self.situations[situation.id] = situation
+            case SituationRemoval(id):
+                self.situations.pop(id, None)
+            case ActionChange(action):
+                self.actions.pop(action.id, None)
+                self.actions[action.id] = action
+            case ActionRemoval(id):
+                self.actions.pop(id, None)
 
     def copy(self) -> Registry:
         """A registry that goes its own way from here."""
-        return Registry(self.settings, dict(self.clients), dict(self.subscriptions))
+        return Registry(
+            self.settings,
+            dict(self.clients),
+            dict(self.subscriptions),
+            dict(self.relations),
+            dict(self.situations),
+            dict(self.actions),
+        )
 
     def changes(self) -> list[Change]:
         """The shortest list of changes that folds to this registry."""
         clients = [
-            ClientChange(client.id, client.role, client.task, client.readings, client.place, client.matrix)
+            ClientChange(
+                client.id, client.role, client.task, client.readings, client.place, client.matrix, client.lists or None
+            )
             for client in self.clients.values()
         ]
         subscriptions = [SubscriptionChange(subscription) for subscription in self.subscriptions.values()]
-        return [SettingsChange(self.settings), *clients, *subscriptions]
+        relations = [RelationChange(relation) for relation in self.relations.values()]
+        situations = [SituationChange(situation) for situation in self.situations.values()]
+        actions = [ActionChange(action) for action in self.actions.values()]
+        return [SettingsChange(self.settings), *clients, *subscriptions, *relations, *situations, *actions]
 
 
 def changed(client: Client | None, change: ClientChange) -> Client:
-    """The client after a change: what the change gives replaces, readings merge by name, a new client begins empty."""
+    """The client after a change: what it gives replaces, readings and lists merge by name; a new one begins empty."""
     client = client or Client(change.client)
     return Client(
         id=client.id,
@@ -62,4 +102,5 @@ def changed(client: Client | None, change: ClientChange) -> Client:
         readings={**client.readings, **(change.readings or {})},
         place=change.place or client.place,
         matrix=change.matrix or client.matrix,
+        lists={**client.lists, **(change.lists or {})},
     )

@@ -31,14 +31,14 @@ LIMIT = 100_000
 
 @dataclass(slots=True)
 class Delivery:
-    """One delivery that is outstanding: an event by its position, for one client.
+    """One delivery that is outstanding: an event by its sequence, for one client.
 
     `others` are the client's other subscriptions that selected the event, and their levels, most urgent first. `size`
     is in bytes; `accepted` (of the event), `queued`, `expires` and `sent` are seconds since 1970. `turn` orders
-    within a priority: the position, or that of the event whose turn it took. `Waiting` keeps the last four.
+    within a priority: the sequence, or that of the event whose turn it took. `Waiting` keeps the last four.
     """
 
-    position: int
+    sequence: int
     subscription: str
     entity: str
     level: int
@@ -55,7 +55,7 @@ class Delivery:
     sent: float | None = None
 
     def __post_init__(self) -> None:
-        self.turn = self.turn or self.position
+        self.turn = self.turn or self.sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ SPARE = 64
 class Waiting:
     """The deliveries of one client that are not settled: waiting in queues, withheld, or in flight.
 
-    Deliveries are inserted in the order of their positions. Methods that end deliveries return them as `Settled`.
+    Deliveries are inserted in the order of their sequences. Methods that end deliveries return them as `Settled`.
     """
 
     limit: int = LIMIT
@@ -118,14 +118,14 @@ class Waiting:
     def insert(self, delivery: Delivery, priority: int, now: float) -> list[Settled]:
         """Queues a new delivery; returns what it replaces (conflated) and what has no room (overflowed).
 
-        One at or before the last position inserted came already and changes nothing.
+        One at or before the last inserted came already and changes nothing.
         """
-        if delivery.position <= self.last:
+        if delivery.sequence <= self.last:
             return []
-        self.last = delivery.position
+        self.last = delivery.sequence
         self.queued += 1
         ended = self._conflate(delivery, now) if delivery.conflate else []
-        self._newest[delivery.entity] = delivery.position
+        self._newest[delivery.entity] = delivery.sequence
         self._enqueue(delivery, priority)
         ended += self._overflow(now)
         self._compact()
@@ -135,22 +135,22 @@ class Waiting:
         """Ends the older waiting, unsent event of the same entity; the newer takes its turn if that keeps the order."""
         key = (delivery.subscription, delivery.entity)
         older = self.waiting.get(self._conflatable.get(key, 0))
-        self._conflatable[key] = delivery.position
+        self._conflatable[key] = delivery.sequence
         if older is None or older.attempts:
             return []
-        if self._newest.get(older.entity) == older.position:
+        if self._newest.get(older.entity) == older.sequence:
             delivery.turn = older.turn
         ended = self._settle(older, "conflated", now)
-        self._conflatable[key] = delivery.position
+        self._conflatable[key] = delivery.sequence
         return [ended]
 
     def _enqueue(self, delivery: Delivery, priority: int) -> None:
         delivery.priority = priority
-        self.waiting[delivery.position] = delivery
+        self.waiting[delivery.sequence] = delivery
         self._counts[priority] += 1
-        heapq.heappush(self._queues.setdefault(priority, []), (delivery.turn, delivery.position))
+        heapq.heappush(self._queues.setdefault(priority, []), (delivery.turn, delivery.sequence))
         if delivery.expires is not None:
-            heapq.heappush(self._expiries, (delivery.expires, delivery.position))
+            heapq.heappush(self._expiries, (delivery.expires, delivery.sequence))
 
     def _overflow(self, now: float) -> list[Settled]:
         ended = []
@@ -169,10 +169,10 @@ class Waiting:
         return None
 
     def first(self, count: int) -> list[int]:
-        """Positions that may be among the next to be sent, about the first `count`; not exact, but cheap."""
+        """Sequences that may be among the next to be sent, about the first `count`; not exact, but cheap."""
         for priority in sorted(self._queues):
             if priority != WITHHELD and self._head(priority):
-                return [position for _, position in self._queues[priority][:count] if position in self.waiting]
+                return [sequence for _, sequence in self._queues[priority][:count] if sequence in self.waiting]
         return []
 
     def _head(self, priority: int) -> Delivery | None:
@@ -189,16 +189,16 @@ class Waiting:
         self._take_out(delivery)
         delivery.attempts += 1
         delivery.sent = now
-        self.in_flight[delivery.position] = delivery
+        self.in_flight[delivery.sequence] = delivery
 
-    def acknowledge(self, positions: Iterable[int], now: float) -> list[Settled]:
+    def acknowledge(self, sequences: Iterable[int], now: float) -> list[Settled]:
         """Ends what the client has; also what an earlier server, or over an earlier connection, was sent."""
-        found = (self.in_flight.get(one) or self.waiting.get(one) for one in dict.fromkeys(positions))
+        found = (self.in_flight.get(one) or self.waiting.get(one) for one in dict.fromkeys(sequences))
         return [self._settle(delivery, "acknowledged", now) for delivery in found if delivery]
 
     def take_back(self, priority_of: PriorityOf, now: float) -> list[Settled]:
         """After a disconnection what is in flight waits again, before what is newer; it may have expired meanwhile."""
-        for delivery in sorted(self.in_flight.values(), key=lambda delivery: delivery.position):
+        for delivery in sorted(self.in_flight.values(), key=lambda delivery: delivery.sequence):
             self._enqueue(delivery, priority_of(delivery))
         self.in_flight.clear()
         return self.expire(now) + self._overflow(now)
@@ -237,7 +237,7 @@ class Waiting:
         priority = take_over(delivery)
         if priority is None:
             return [self._settle(delivery, "unsubscribed", now)]
-        if self._conflatable.get(key) == delivery.position:
+        if self._conflatable.get(key) == delivery.sequence:
             del self._conflatable[key]
         self._take_out(delivery)
         self._enqueue(delivery, priority)
@@ -250,17 +250,17 @@ class Waiting:
 
     def _settle(self, delivery: Delivery, outcome: str, now: float) -> Settled:
         self._take_out(delivery)
-        self.in_flight.pop(delivery.position, None)
-        if self._newest.get(delivery.entity) == delivery.position:
+        self.in_flight.pop(delivery.sequence, None)
+        if self._newest.get(delivery.entity) == delivery.sequence:
             del self._newest[delivery.entity]
         key = (delivery.subscription, delivery.entity)
-        if self._conflatable.get(key) == delivery.position:
+        if self._conflatable.get(key) == delivery.sequence:
             del self._conflatable[key]
         self.settled[outcome] += 1
         return Settled(delivery, outcome, now)
 
     def _take_out(self, delivery: Delivery) -> None:
-        if self.waiting.pop(delivery.position, None):
+        if self.waiting.pop(delivery.sequence, None):
             self._counts[delivery.priority] -= 1
 
     def _compact(self) -> None:
@@ -272,10 +272,10 @@ class Waiting:
     def _rebuild(self) -> None:
         self._queues = {}
         for delivery in self.waiting.values():
-            self._queues.setdefault(delivery.priority, []).append((delivery.turn, delivery.position))
+            self._queues.setdefault(delivery.priority, []).append((delivery.turn, delivery.sequence))
         for queue in self._queues.values():
             queue.sort()
-        self._expiries = sorted((d.expires, d.position) for d in self.waiting.values() if d.expires is not None)
+        self._expiries = sorted((d.expires, d.sequence) for d in self.waiting.values() if d.expires is not None)
 
     def by_priority(self) -> dict[int, int]:
         """How many wait per priority; −1: withheld."""

@@ -22,7 +22,7 @@ def decide(batch: Batch, events: pa.Table, alternatives: bool = True) -> pa.Tabl
     if not len(events):
         return DELIVERIES.empty_table()
     pairs = batch.index.match(events, batch.around)
-    return adapt(batch, events.column("position").to_numpy(), pairs, alternatives)
+    return adapt(batch, events, pairs, alternatives)
 
 
 def priorities(batch: Batch, deliveries: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -23,7 +23,7 @@ from nearcast.errors import JournalError
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
 from nearcast.journal.seam import Journal
 
-FORMAT = 1
+FORMAT = 2
 """The version of the tables and blocks below, kept in the file; a file of a newer format is not touched."""
 
 APPLICATION = 0x6E656172

@@ -11,10 +11,10 @@ from nearcast.language.places import geographic, planar
 from nearcast.language.reading import Reader
 from nearcast.language.settings_document import check_role, read_matrix
 from nearcast.model.changes import ClientChange
-from nearcast.model.place import Place
+from nearcast.model.place import Place, place_data
 from nearcast.model.subscription import Client, Settings
 
-_FIELDS = ("role", "task", "readings", "position", "matrix")
+_FIELDS = ("role", "task", "readings", "position", "matrix", "lists")
 
 
 def client_document(data: Mapping[str, Any], where: Mark, settings: Settings | None = None) -> ClientChange:
@@ -42,14 +42,9 @@ def client_data(client: Client | ClientChange) -> dict[str, Any]:
         data["position"] = place_data(client.place)
     if client.matrix is not None:
         data["matrix"] = [list(row) for row in client.matrix]
+    if client.lists is not None and (client.lists or isinstance(client, ClientChange)):
+        data["lists"] = {name: list(entities) for name, entities in client.lists.items()}
     return data
-
-
-def place_data(place: Place) -> dict[str, float]:
-    """A place as a document."""
-    names = ("x", "y", "z") if place.coordinates == "planar" else ("lon", "lat", "alt")
-    pairs = zip(names, (place.x, place.y, place.z), strict=True)
-    return {name: value for name, value in pairs if value is not None}
 
 
 def read_client(node: Node, settings: Settings, reader: Reader) -> ClientChange | None:
@@ -64,9 +59,10 @@ def read_client(node: Node, settings: Settings, reader: Reader) -> ClientChange 
     readings = _readings(fields["readings"], reader) if "readings" in fields else None
     place = read_place(fields["position"], reader) if "position" in fields else None
     matrix = read_matrix(fields["matrix"], settings.levels, reader) if "matrix" in fields else None
+    lists = _lists(fields["lists"], reader) if "lists" in fields else None
     if (names and names[0] in fields and id is None) or len(reader.faults) > before or id is None:
         return None
-    return ClientChange(id, role, task, readings, place, matrix)
+    return ClientChange(id, role, task, readings, place, matrix, lists)
 
 
 def read_place(node: Node, reader: Reader) -> Place | None:
@@ -93,3 +89,13 @@ def _readings(node: Node, reader: Reader) -> dict[str, float]:
         if value is not None:
             readings[name] = float(value)
     return readings
+
+
+def _lists(node: Node, reader: Reader) -> dict[str, tuple[str, ...]]:
+    """The lists of entities that a client names; an entity counts once in each."""
+    lists = {}
+    for name, listed in reader.named(node, "lists"):
+        items = reader.items(listed, f"the list {name}")
+        entities = (reader.text(item, "an entity's id") for item in items)
+        lists[name] = tuple(dict.fromkeys(entity for entity in entities if entity))
+    return lists

@@ -45,6 +45,12 @@ CONTROL_TYPES = (
     "nearcast.subscription",
     "nearcast.subscription.removed",
     "nearcast.settings",
+    "nearcast.relation.defined",
+    "nearcast.relation.removed",
+    "nearcast.situation.defined",
+    "nearcast.situation.removed",
+    "nearcast.action.defined",
+    "nearcast.action.removed",
 )
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What some editors write before the first line."""

@@ -1,4 +1,4 @@
-"""Control events: what changes clients, subscriptions and settings travels in the journal like any event."""
+"""Control events: what changes clients, subscriptions, relations and settings travels in the journal like any event."""
 
 from __future__ import annotations
 
@@ -13,13 +13,21 @@ from nearcast.language.client_document import client_data, read_client
 from nearcast.language.cloudevents import CONTROL_TYPES
 from nearcast.language.nodes import Node, from_data
 from nearcast.language.reading import Reader
+from nearcast.language.relation_document import read_relation, relation_data
 from nearcast.language.settings_document import FIELDS, read_settings, settings_data
+from nearcast.language.situation_document import action_data, read_action, read_situation, situation_data
 from nearcast.language.subscription_document import read_subscription, subscription_data
 from nearcast.model.changes import (
+    ActionChange,
+    ActionRemoval,
     Change,
     ClientChange,
     ClientRemoval,
+    RelationChange,
+    RelationRemoval,
     SettingsChange,
+    SituationChange,
+    SituationRemoval,
     SubscriptionChange,
     SubscriptionRemoval,
 )
@@ -27,7 +35,8 @@ from nearcast.model.event import Event
 from nearcast.model.subscription import Settings
 from nearcast.model.values import time_text
 
-CLIENT, CLIENT_REMOVED, SUBSCRIPTION, SUBSCRIPTION_REMOVED, SETTINGS = CONTROL_TYPES
+CLIENT, CLIENT_REMOVED, SUBSCRIPTION, SUBSCRIPTION_REMOVED, SETTINGS, *_DERIVING = CONTROL_TYPES
+RELATION, RELATION_REMOVED, SITUATION, SITUATION_REMOVED, ACTION, ACTION_REMOVED = _DERIVING
 
 
 def changes(event: Event, settings: Settings) -> list[Change]:
@@ -97,8 +106,20 @@ def _document(change: Change) -> tuple[str, str | None, dict[str, Any]]:
         case SubscriptionRemoval():
             subject = f"nearcast/subscriptions/{change.subscription}"
             return SUBSCRIPTION_REMOVED, subject, {"subscription": change.subscription}
+        case RelationChange(relation):
+            return RELATION, f"nearcast/relations/{relation.id}", relation_data(relation)
+        case RelationRemoval(id):
+            return RELATION_REMOVED, f"nearcast/relations/{id}", {"relation": id}
         case SettingsChange():
             return SETTINGS, None, settings_data(change.settings)
+        case SituationChange(rule):
+            return SITUATION, f"nearcast/situations/{rule.id}", situation_data(rule)
+        case SituationRemoval(id):
+            return SITUATION_REMOVED, f"nearcast/situations/{id}", {"situation": id}
+        case ActionChange(action):
+            return ACTION, f"nearcast/actions/{action.id}", action_data(action)
+        case ActionRemoval(id):
+            return ACTION_REMOVED, f"nearcast/actions/{id}", {"action": id}
 
 
 def _client(node: Node, settings: Settings, reader: Reader) -> Change | None:
@@ -126,8 +147,38 @@ def _subscription_removed(node: Node, settings: Settings, reader: Reader) -> Cha
     return None if id is None else SubscriptionRemoval(id)
 
 
+def _relation(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    relation = read_relation(node, reader)
+    return None if relation is None else RelationChange(relation)
+
+
+def _relation_removed(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    id = _named(node, "relation", reader)
+    return None if id is None else RelationRemoval(id)
+
+
 def _settings(node: Node, settings: Settings, reader: Reader) -> Change | None:
     return SettingsChange(read_settings(reader.fields(node, (), FIELDS, "settings"), reader))
+
+
+def _situation(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    rule = read_situation(node, settings, reader)
+    return None if rule is None else SituationChange(rule)
+
+
+def _situation_removed(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    id = _named(node, "situation", reader)
+    return None if id is None else SituationRemoval(id)
+
+
+def _action(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    action = read_action(node, settings, reader)
+    return None if action is None else ActionChange(action)
+
+
+def _action_removed(node: Node, settings: Settings, reader: Reader) -> Change | None:
+    id = _named(node, "action", reader)
+    return None if id is None else ActionRemoval(id)
 
 
 def _named(node: Node, name: str, reader: Reader) -> str | None:
@@ -141,4 +192,10 @@ _READERS: dict[str, Callable[[Node, Settings, Reader], Change | None]] = {
     SUBSCRIPTION: _subscription,
     SUBSCRIPTION_REMOVED: _subscription_removed,
     SETTINGS: _settings,
+    RELATION: _relation,
+    RELATION_REMOVED: _relation_removed,
+    SITUATION: _situation,
+    SITUATION_REMOVED: _situation_removed,
+    ACTION: _action,
+    ACTION_REMOVED: _action_removed,
 }

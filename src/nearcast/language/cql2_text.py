@@ -148,9 +148,9 @@ def _function(call: Call) -> str:
         return call.function
     if call.function == "INTERVAL":
         return f"INTERVAL({', '.join(_end(argument) for argument in call.arguments)})"
-    if call.function == "USER":
-        return f"user({expression(call.arguments[0])})"
-    return f"{call.function}({', '.join(expression(argument) for argument in call.arguments)})"
+    # The location terms are ours, and written small.
+    written = call.function.lower() if call.function in ("USER", "DISTANCE") else call.function
+    return f"{written}({', '.join(expression(argument) for argument in call.arguments)})"
 
 
 def _end(node: Expression) -> str:

@@ -87,7 +87,8 @@ def _type_of_constant(value: object) -> Type:
 
 
 def _type_of_call(function: str) -> Type:
-    if function in ARITHMETIC:
+    # As a value, a distance is there between the sides of a relation only.
+    if function in ARITHMETIC or function == "DISTANCE":
         return "number"
     if function in ("INTERVAL", "USER"):
         return "interval" if function == "INTERVAL" else "geometry"

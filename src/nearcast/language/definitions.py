@@ -1,6 +1,6 @@
-"""Definition files: clients, context, roles and tasks, subscriptions and channels in YAML; several files are one.
+"""Definition files: clients, context, roles and tasks, subscriptions, channels, situations in YAML; several are one.
 
-Files that a definition names (roles, filters in the thesis' XML) are found beside it.
+Files that a definition names (roles, filters in the thesis' XML, ontologies) are found beside it.
 """
 
 from __future__ import annotations
@@ -9,22 +9,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nearcast.decision.registry import changed
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import thesis
 from nearcast.language.client_document import client_data, client_document, read_client
 from nearcast.language.filter_document import check_length
 from nearcast.language.never_holding import warnings_of
 from nearcast.language.nodes import Node, from_yaml
+from nearcast.language.ontology_file import read_ontology_file
 from nearcast.language.reading import Reader, at, closest
+from nearcast.language.relation_document import read_relation, relation_data, relation_document
 from nearcast.language.settings_document import FIELDS, read_settings, settings_data
+from nearcast.language.situation_definitions import read_rules, warnings_of_rules
 from nearcast.language.subscription_document import (
     names_file,
     read_subscription,
     subscription_data,
     subscription_document,
 )
-from nearcast.model.changes import Change, ClientChange, SettingsChange, SubscriptionChange
+from nearcast.model.changes import (
+    ActionChange,
+    Change,
+    ClientChange,
+    RelationChange,
+    SettingsChange,
+    SituationChange,
+    SubscriptionChange,
+)
 from nearcast.model.filter import Filter, atoms
+from nearcast.model.ontology import Ontology
+from nearcast.model.relation import Buddies, Gathering, Relation
+from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import ANY_SUBSCRIPTION, Client, Roles, Settings, Subscription
 
 __all__ = [
@@ -32,10 +47,15 @@ __all__ = [
     "client_data",
     "client_document",
     "load",
+    "relation_data",
+    "relation_document",
     "settings_data",
     "subscription_data",
     "subscription_document",
 ]
+
+LISTS = ("clients", "subscriptions", "relations", "situations", "actions")
+"""The fields of a file that list what is defined, beside those of settings."""
 
 MAX_FILE = 64 * 1024 * 1024
 
@@ -47,14 +67,21 @@ class Definitions:
     settings: Settings = field(default_factory=Settings)
     clients: tuple[Client, ...] = ()
     subscriptions: tuple[Subscription, ...] = ()
+    relations: tuple[Relation, ...] = ()
+    situations: tuple[Situation, ...] = ()
+    actions: tuple[Action, ...] = ()
     warnings: tuple[Fault, ...] = ()
 
     def changes(self) -> list[Change]:
-        """The changes that bring these definitions about: settings, then clients, then subscriptions."""
+        """The changes that bring these definitions about: settings, clients, subscriptions, what derives events."""
         changes: list[Change] = [SettingsChange(self.settings)]
         for one in self.clients:
-            changes.append(ClientChange(one.id, one.role, one.task, one.readings or None, one.place, one.matrix))
+            given = (one.readings or None, one.place, one.matrix, one.lists or None)
+            changes.append(ClientChange(one.id, one.role, one.task, *given))
         changes.extend(SubscriptionChange(one) for one in self.subscriptions)
+        changes.extend(RelationChange(one) for one in self.relations)
+        changes.extend(SituationChange(one) for one in self.situations)
+        changes.extend(ActionChange(one) for one in self.actions)
         return changes
 
 
@@ -65,8 +92,12 @@ def load(paths: Sequence[Path]) -> Definitions:
     settings = _settings(roots, reader)
     clients = _clients(roots, settings, reader)
     subscriptions = _subscriptions(roots, settings, _declared(roots), reader)
+    relations = _relations(roots, clients, _declared(roots), reader)
+    rules, tasks = (_entries(roots, name, reader) for name in ("situations", "actions"))
+    situations, actions = read_rules(rules, tasks, settings, reader)
     reader.stop()
-    return Definitions(settings, clients, subscriptions, warnings_of(subscriptions, clients, settings))
+    warnings = (*warnings_of(subscriptions, clients, settings), *warnings_of_rules(situations, actions, settings))
+    return Definitions(settings, clients, subscriptions, relations, situations, actions, warnings)
 
 
 def read_text(path: Path, mark: Mark) -> str:
@@ -90,7 +121,7 @@ def _root(path: Path, reader: Reader) -> Node | None:
     except (Fault, DefinitionError) as error:
         reader.take(error)
         return None
-    reader.fields(root, (), (*FIELDS, "clients", "subscriptions"), "definitions")
+    reader.fields(root, (), (*FIELDS, *LISTS), "definitions")
     return root if isinstance(root.value, dict) else None
 
 
@@ -110,7 +141,7 @@ def _settings(roots: list[Node], reader: Reader) -> Settings:
                 )
             else:
                 fields[name] = node
-    return read_settings(fields, reader, _roles_file)
+    return read_settings(fields, reader, _roles_file, _ontology_file)
 
 
 def _fields(root: Node) -> Mapping[str, Node]:
@@ -140,8 +171,7 @@ def _clients(roots: list[Node], settings: Settings, reader: Reader) -> tuple[Cli
         if change is None:
             continue
         if _once(change.client, "client", node, marks, reader):
-            client = Client(change.client, change.role, change.task, change.readings or {}, change.place, change.matrix)
-            found[client.id] = client
+            found[change.client] = changed(None, change)
     return tuple(found.values())
 
 
@@ -180,6 +210,37 @@ def _subscriptions(
             _check_length(subscription, node, settings, reader)
             found.append(subscription)
     return tuple(found)
+
+
+def _relations(
+    roots: list[Node], clients: Sequence[Client], declared: set[str], reader: Reader
+) -> tuple[Relation, ...]:
+    found: list[Relation] = []
+    marks: dict[str, Mark] = {}
+    lists = {client.id: client.lists for client in clients}
+    for node in _entries(roots, "relations", reader):
+        relation = read_relation(node, reader)
+        if relation is None or not _once(relation.id, "relation", node, marks, reader):
+            continue
+        found.append(relation)
+        match relation.about:
+            # Of a client with faults the lists are not known.
+            case Gathering(Buddies(client, list)) if client in lists or client not in declared:
+                _check_list(node, client, list, lists, reader)
+    return tuple(found)
+
+
+def _check_list(
+    node: Node, client: str, list: str, lists: Mapping[str, Mapping[str, tuple[str, ...]]], reader: Reader
+) -> None:
+    """A crowd's client and list must be defined; requests may name what comes later."""
+    among = node.value["among"] if isinstance(node.value, dict) else node
+    fields = among.value if isinstance(among.value, dict) else {}
+    if client not in lists:
+        reader.fault("a defined client", fields["client"], closest(client, lists) or "add it to clients")
+    elif list not in lists[client]:
+        advice = closest(list, lists[client]) or f"add it to the lists of {client}"
+        reader.fault(f"a list of {client}", fields["list"], advice)
 
 
 def _check_clients(node: Node, clients: set[str], reader: Reader) -> None:
@@ -221,6 +282,15 @@ def _roles_file(node: Node, levels: int, reader: Reader) -> Roles | None:
     path = _beside(node)
     try:
         return thesis.read_roles(read_text(path, node.where), at(str(path)), levels)
+    except (Fault, DefinitionError) as error:
+        reader.take(error)
+        return None
+
+
+def _ontology_file(node: Node, reader: Reader) -> Ontology | None:
+    path = _beside(node)
+    try:
+        return read_ontology_file(read_text(path, node.where), path, reader)
     except (Fault, DefinitionError) as error:
         reader.take(error)
         return None

@@ -9,6 +9,7 @@ from nearcast.decision.algebra.questions import find
 from nearcast.errors import Fault
 from nearcast.language import cql2
 from nearcast.language.reading import closest
+from nearcast.model.event import DERIVED
 from nearcast.model.expression import Call, Constant, parts
 from nearcast.model.expression import users as users_of
 from nearcast.model.filter import (
@@ -45,7 +46,8 @@ def warnings_of(
     """What is worth a warning in subscriptions, given the clients and channels that there are."""
     users = frozenset(client.id for client in clients)
     every_type = any(not channel.types for channel in settings.channels) or not settings.channels
-    types = None if every_type else frozenset(type_ for one in settings.channels for type_ in one.types)
+    published = (type_ for one in settings.channels for type_ in one.types)
+    types = None if every_type else frozenset((*published, *DERIVED))
     found = [warning for client in clients for warning in _idle(client, settings)]
     for subscription in subscriptions:
         found.extend(never_holding(subscription.filter, users, types))

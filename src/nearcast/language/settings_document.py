@@ -1,4 +1,4 @@
-"""Settings within documents: levels, awareness, space, matrix, roles, default role and task, channels."""
+"""Settings within documents: levels, awareness, space, matrix, roles, default role and task, channels, ontology."""
 
 from __future__ import annotations
 
@@ -7,22 +7,32 @@ from typing import Any
 
 from nearcast.errors import Fault
 from nearcast.language.nodes import Node
+from nearcast.language.ontology_document import ontology_data, read_ontology
 from nearcast.language.reading import Reader, closest
 from nearcast.language.relevance import relevance_of
 from nearcast.model.context import Awareness, ContextSpace, Matrix, equal_intervals
 from nearcast.model.event import CONTROL_PREFIX
 from nearcast.model.matrices import delay_matrix, matrix_fault, restriction_matrix
+from nearcast.model.ontology import Ontology
 from nearcast.model.place import Coordinates
 from nearcast.model.subscription import Channel, Roles, Settings
 
-FIELDS = ("levels", "awareness", "space", "matrix", "roles", "default", "channels")
+FIELDS = ("levels", "awareness", "space", "matrix", "roles", "default", "channels", "ontology")
 MAX_LEVELS = 100
 
 RolesFile = Callable[[Node, int, Reader], Roles | None]
 """Reads the file of roles that a node names."""
 
+OntologyFile = Callable[[Node, Reader], Ontology | None]
+"""Reads the file of an ontology that a node names."""
 
-def read_settings(fields: Mapping[str, Node], reader: Reader, roles_file: RolesFile | None = None) -> Settings:
+
+def read_settings(
+    fields: Mapping[str, Node],
+    reader: Reader,
+    roles_file: RolesFile | None = None,
+    ontology_file: OntologyFile | None = None,
+) -> Settings:
     """The settings of a document's fields; what is not there has its default. Faults go to the reader."""
     levels = reader.integer(fields["levels"], "levels", 1, MAX_LEVELS) if "levels" in fields else 3
     # After a fault the default serves to check the rest.
@@ -32,7 +42,9 @@ def read_settings(fields: Mapping[str, Node], reader: Reader, roles_file: RolesF
     matrix = read_matrix(fields["matrix"], levels, reader) if "matrix" in fields else None
     roles = _roles(fields, levels, reader, roles_file)
     channels = _channels(fields["channels"], reader) if "channels" in fields else ()
-    return Settings(levels, ContextSpace(modules, table), matrix or delay_matrix(levels), roles, channels)
+    ontology = _ontology(fields["ontology"], reader, ontology_file) if "ontology" in fields else Ontology()
+    space = ContextSpace(modules, table)
+    return Settings(levels, space, matrix or delay_matrix(levels), roles, channels, ontology)
 
 
 def settings_data(settings: Settings) -> dict[str, Any]:
@@ -53,6 +65,8 @@ def settings_data(settings: Settings) -> dict[str, Any]:
         data["channels"] = {
             one.name: {"coordinates": one.coordinates, "types": list(one.types)} for one in settings.channels
         }
+    if settings.ontology:
+        data["ontology"] = ontology_data(settings.ontology)
     return data
 
 
@@ -168,6 +182,16 @@ def _vector(node: Node, subscription: str, levels: int, reader: Reader) -> tuple
         except Fault as fault:
             reader.take(fault)
     return tuple(vector)
+
+
+def _ontology(node: Node, reader: Reader, ontology_file: OntologyFile | None) -> Ontology:
+    if not isinstance(node.value, str):
+        return read_ontology(node, reader)
+    if ontology_file is None:
+        advice = "a file can be named in a definition file only"
+        reader.fault("an ontology: classes, situations and places", node, advice)
+        return Ontology()
+    return ontology_file(node, reader) or Ontology()
 
 
 def _default(node: Node, roles: Roles, reader: Reader) -> tuple[str, str] | None:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from nearcast.model.context import Matrix
 from nearcast.model.place import Place
+from nearcast.model.relation import Relation
+from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import Settings, Subscription
 
 
 @dataclass(frozen=True, slots=True)
 class ClientChange:
-    """Type `nearcast.client`: adds a client or changes what is given (not None) of it; readings merge by name."""
+    """Type `nearcast.client`: adds a client or changes what is given (not None); readings and lists merge by name."""
 
     client: str
     role: str | None = None
@@ -20,6 +22,7 @@ class ClientChange:
     readings: Mapping[str, float] | None = None
     place: Place | None = None
     matrix: Matrix | None = None
+    lists: Mapping[str, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,64 @@ class SubscriptionRemoval:
 
 
 @dataclass(frozen=True, slots=True)
+class RelationChange:
+    """Type `nearcast.relation.defined`: adds a relation, or replaces the one with the same id."""
+
+    relation: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class RelationRemoval:
+    """Type `nearcast.relation.removed`: ends a relation; what held in it is told to have ended."""
+
+    relation: str
+
+
+@dataclass(frozen=True, slots=True)
 class SettingsChange:
     """Type `nearcast.settings`: replaces the settings."""
 
     settings: Settings
 
 
-Change = ClientChange | ClientRemoval | SubscriptionChange | SubscriptionRemoval | SettingsChange
+@dataclass(frozen=True, slots=True)
+class SituationChange:
+    """Type `nearcast.situation.defined`: adds a situation rule, or replaces the one with the same id."""
+
+    situation: Situation
+
+
+@dataclass(frozen=True, slots=True)
+class SituationRemoval:
+    """Type `nearcast.situation.removed`: ends a situation rule, and the situations that it concluded."""
+
+    situation: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActionChange:
+    """Type `nearcast.action.defined`: adds an action, or replaces the one with the same id."""
+
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRemoval:
+    """Type `nearcast.action.removed`: ends an action."""
+
+    action: str
+
+
+Change = (
+    ClientChange
+    | ClientRemoval
+    | SubscriptionChange
+    | SubscriptionRemoval
+    | RelationChange
+    | RelationRemoval
+    | SettingsChange
+    | SituationChange
+    | SituationRemoval
+    | ActionChange
+    | ActionRemoval
+)

@@ -47,8 +47,10 @@ EVENTS = pa.schema(
         ("z", pa.float64()),
         ("attributes", pa.list_(ATTRIBUTE)),
         ("payload", pa.binary()),
+        ("part", pa.int32()),
     ]
 )
+"""One event. `part` is 0, or of a derived event its number among those with the same cause, whose position it has."""
 
 VALUE_FIELDS = ("integer", "double", "text", "boolean", "time")
 """The fields of `ATTRIBUTE` that hold values, `text` before the `time` that it may have beside it."""
@@ -65,13 +67,14 @@ DELIVERIES = pa.schema(
         ("level", pa.int8()),
         ("by_role", pa.list_(ROLE_LEVEL)),
         ("others", pa.list_(OTHER)),
+        ("part", pa.int32()),
     ]
 )
-"""One row per (position of the event, client). `level` is the level as of the event's position; `by_role`, where a
-subscription takes its relevance from roles, the level the event would have under every role and task that selects it,
-so that a change of role is a look-up for what still waits (SEMANTICS §3). Null where no role matters. `others` are the
-client's other subscriptions that selected the event, most urgent first: one of them takes over what still waits when
-`subscription` ends. Null where there are none."""
+"""One row per (position and part of the event, client). `level` is the level as of the event's position; `by_role`,
+where a subscription takes its relevance from roles, the level the event would have under every role and task that
+selects it, so that a change of role is a look-up for what still waits (SEMANTICS §3). Null where no role matters.
+`others` are the client's other subscriptions that selected the event, most urgent first: one of them takes over what
+still waits when `subscription` ends. Null where there are none."""
 
 OUTCOMES = pa.schema(
     [
@@ -84,9 +87,10 @@ OUTCOMES = pa.schema(
         ("queued", TIME),
         ("sent", TIME),
         ("settled", TIME),
+        ("part", pa.int32()),
     ]
 )
-"""How a delivery ended. `position` is the outcome's own place in its log, `event` that of the event delivered;
+"""How a delivery ended. `position` is the outcome's own place in its log, `event` and `part` tell the event delivered;
 `outcome` is one of `OUTCOME_NAMES`; `sent` is the last sending, null if it never was."""
 
 OUTCOME_NAMES = ("acknowledged", "expired", "conflated", "overflowed", "unsubscribed")
@@ -104,6 +108,7 @@ DEAD_LETTERS = pa.schema(
 
 LOGS: dict[str, pa.Schema] = {
     "events": EVENTS,
+    "derived": EVENTS,
     "deliveries": DELIVERIES,
     "outcomes": OUTCOMES,
     "dead letters": DEAD_LETTERS,
@@ -116,7 +121,7 @@ def to_table(events: Iterable[Event]) -> pa.Table:
     places = [event.place for event in found]
     columns: dict[str, Any] = {
         name: [getattr(event, name) for event in found]
-        for name in ("position", "id", "type", "source", "subject", "time", "accepted", "channel", "payload")
+        for name in ("position", "id", "type", "source", "subject", "time", "accepted", "channel", "payload", "part")
     }
     for name in ("coordinates", "x", "y", "z"):
         columns[name] = [None if place is None else getattr(place, name) for place in places]
@@ -201,6 +206,7 @@ def _event(row: dict[str, Any]) -> Event:
         channel=row["channel"],
         accepted=row["accepted"],
         position=row["position"],
+        part=row["part"],
     )
 
 

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from nearcast.model.place import Place
+from nearcast.model.sequence import sequence
 from nearcast.model.values import Value
 
 CONTROL_PREFIX = "nearcast."
 """Events whose type begins so change the system itself; nobody can subscribe to them."""
+
+DERIVED = ("nearcast.relation", "nearcast.situation", "nearcast.action")
+"""The types of events that nearcast derives from others: about the world like any other, but nobody publishes them."""
 
 OWN = ("id", "type", "source", "subject", "time")
 """The fields of an event that are attributes by their names."""
@@ -21,7 +25,8 @@ class Event:
     """One event. `attributes` are (name, value) pairs in document order; a list is the same name several times.
 
     `id`, `type`, `source`, `subject` and `time` are attributes by these names too. `payload` is the CloudEvent as it
-    came, UTF-8 JSON. `accepted` is when nearcast took it, `position` its place in the journal (0: not yet there).
+    came, UTF-8 JSON. `accepted` is when nearcast took it, `position` its place in the journal (0: not yet there). Of a
+    derived event `position` is that of its cause, and `part` (1, 2, …) tells it from others of the same cause.
     """
 
     id: str
@@ -35,6 +40,7 @@ class Event:
     channel: str | None = None
     accepted: datetime | None = None
     position: int = 0
+    part: int = 0
 
     @property
     def entity(self) -> str:
@@ -44,7 +50,12 @@ class Event:
     @property
     def control(self) -> bool:
         """Whether the event changes the system (a client, a subscription) instead of telling about the world."""
-        return self.type.startswith(CONTROL_PREFIX)
+        return self.type.startswith(CONTROL_PREFIX) and self.type not in DERIVED
+
+    @property
+    def sequence(self) -> int:
+        """Where the event is in the order of all events, derived ones too."""
+        return sequence(self.position, self.part)
 
     def values(self, name: str) -> Iterator[Value]:
         """Every value of the attribute `name`, in document order; data named as a field counts where that is absent."""

@@ -16,3 +16,10 @@ class Place:
     x: float
     y: float
     z: float | None = None
+
+
+def place_data(place: Place) -> dict[str, float]:
+    """A place as a document."""
+    names = ("x", "y", "z") if place.coordinates == "planar" else ("lon", "lat", "alt")
+    pairs = zip(names, (place.x, place.y, place.z), strict=True)
+    return {name: value for name, value in pairs if value is not None}

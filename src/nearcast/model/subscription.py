@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from nearcast.model.context import ContextSpace, Matrix
 from nearcast.model.filter import Filter
+from nearcast.model.ontology import Ontology
 from nearcast.model.place import Coordinates, Place
 
 ANY_SUBSCRIPTION = "*"
@@ -15,7 +16,7 @@ ANY_SUBSCRIPTION = "*"
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A receiver as far as it is known: who, in which role and task, in which context, where."""
+    """A receiver as far as it is known: who, in which role and task, in which context, where; lists of entities."""
 
     id: str
     role: str | None = None
@@ -23,6 +24,7 @@ class Client:
     readings: Mapping[str, float] = field(default_factory=dict)
     place: Place | None = None
     matrix: Matrix | None = None
+    lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What holds for everybody: the number of priority levels N, the context space, the matrix, roles and channels."""
+    """What holds for everybody: the number of priority levels N, context space, matrix, roles, channels, ontology."""
 
     levels: int = 3
     space: ContextSpace = field(default_factory=ContextSpace)
@@ -71,3 +73,4 @@ class Settings:
     matrix: Matrix = ((2, 1, 0), (1, 0, 0), (0, 0, 0))
     roles: Roles = field(default_factory=Roles)
     channels: tuple[Channel, ...] = ()
+    ontology: Ontology = field(default_factory=Ontology)

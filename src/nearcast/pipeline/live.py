@@ -1,6 +1,6 @@
 """The deciding half, live: one query reads the journal on and on; every batch goes through the stages.
 
-    known → (relate → infer) → match → adapt → journal
+    known → relate → infer → match → adapt → journal
 
 Deliveries are unique by position, whatever the batch cuts were, so a batch that comes again changes nothing: the
 pipeline may be killed anywhere, and goes on behind the last position it decided.
@@ -20,6 +20,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from nearcast.decision.derived import derived_of
+from nearcast.decision.known import Batch
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import DELIVERIES
 from nearcast.pipeline.known import Follower
@@ -27,6 +29,7 @@ from nearcast.pipeline.match import SPREAD, decided
 from nearcast.pipeline.metrics import Metrics
 from nearcast.pipeline.query import start
 from nearcast.pipeline.session import session
+from nearcast.pipeline.situations import Watch
 from nearcast.pipeline.source import collect, ranges
 from nearcast.pipeline.state import ready_file
 
@@ -66,6 +69,7 @@ class Decider:
         self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"))
         self._journal, self._config, self._metrics = journal, config, metrics
         self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
+        self._situations = Watch(metrics)
         self.batches = 0
         # What a pipeline that was killed had laid out for its workers.
         shutil.rmtree(config.folder / "batches", ignore_errors=True)
@@ -88,9 +92,11 @@ class Decider:
         blocks = partial(ranges, self._spark, found.after, found.through, self._parts)
         path, folder, spread = self._journal.path, self._config.folder / "batches", self._config.spread
         for batch in self.follower.advance(table, found.through):
+            self._keep_derived(batch)
             tables.append(decided(batch, blocks, path, folder, spread=spread))
             where = "driver" if len(batch.events) < spread else "executors"
             self._metrics.batches.labels(where).inc()
+        self._situations.look(self.follower.known.stages)
         judged = time.perf_counter()
         deliveries = pa.concat_tables(tables)
         # Also where nobody gets anything: by the end of the log everybody knows how far is decided.
@@ -100,6 +106,13 @@ class Decider:
         stages = {"collect": collected - began, "decide": judged - collected, "write": time.perf_counter() - judged}
         for stage, seconds in stages.items():
             self._metrics.seconds.labels(stage).observe(seconds)
+
+    def _keep_derived(self, batch: Batch) -> None:
+        """Writes what was derived, before the deliveries that tell of it; where it is there already nothing changes."""
+        derived = derived_of(batch.events)
+        if len(derived):
+            self._journal.cover("derived", derived, derived.column("position")[-1].as_py())
+            self._metrics.derived.inc(len(derived))
 
     def _count(self, position: int, positions: int, deliveries: int) -> None:
         self._metrics.events.inc(positions)

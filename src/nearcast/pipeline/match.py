@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from nearcast.decision.derived import derived_of
 from nearcast.decision.known import Batch
 from nearcast.decision.stages import decide
 from nearcast.model.columns import DELIVERIES
@@ -33,14 +34,21 @@ def decided(
     alternatives: bool = True,
     spread: int = SPREAD,
 ) -> pa.Table:
-    """The DELIVERIES of a batch by position, then client. `blocks` gives its ranges of positions, if it is large.
+    """The DELIVERIES of a batch by position and part, then client. `blocks` gives its ranges of positions, if large.
 
     `journal` is the path of its journal, `folder` one for what executors need; they see both.
     """
     # An empty batch has no first and last position to be spread between.
     if len(batch.events) < spread or not len(batch.events):
         return decide(batch, batch.events, alternatives)
-    return _spread(batch, blocks(), journal, folder, alternatives)
+    published = _spread(batch, blocks(), journal, folder, alternatives)
+    # What was derived is few, and in no block of the journal.
+    derived = decide(batch, derived_of(batch.events), alternatives)
+    if not len(derived):
+        return published
+    together = pa.concat_tables([published, derived])
+    # Stable: those of one event keep their order.
+    return together.sort_by([("position", "ascending"), ("part", "ascending")])
 
 
 def _spread(batch: Batch, blocks: DataFrame, journal: str, folder: Path, alternatives: bool) -> pa.Table:
@@ -49,7 +57,7 @@ def _spread(batch: Batch, blocks: DataFrame, journal: str, folder: Path, alterna
 
     Ranges go there and blocks of deliveries come back: rows that Spark's Java sees one by one cost more than deciding.
     """
-    batch.index.prepare(batch.events)
+    batch.index.prepare(batch.events, batch.around)
     folder.mkdir(parents=True, exist_ok=True)
     descriptor, name = mkstemp(prefix="batch-", suffix=".pickle", dir=folder)
     positions = batch.events.column("position")

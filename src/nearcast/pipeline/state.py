@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,10 @@ KEPT = 2
 """Snapshots that stay: the newest, and one before it in case a batch is asked for again."""
 
 
+UNREADABLE = (pa.ArrowException, OSError, NearcastError, pickle.UnpicklingError, EOFError, AttributeError, ImportError)
+"""What reading a snapshot raises that is damaged, or was written by another version."""
+
+
 def ready_file(folder: Path) -> Path:
     """A file in a pipeline's folder, there while the pipeline reads the journal."""
     return folder / "ready"
@@ -45,6 +50,7 @@ def save(known: Known, folder: Path) -> Path:
         unfinished.mkdir()
         feather.write_feather(_registry_rows(known.registry), str(unfinished / "registry.arrow"), "lz4")
         feather.write_feather(known.repository.newest(), str(unfinished / "repository.arrow"), "lz4")
+        (unfinished / "stages.pickle").write_bytes(pickle.dumps(known.stages, protocol=5))
         unfinished.rename(target)
     for old in sorted(_snapshots(folder))[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
@@ -58,7 +64,7 @@ def load(folder: Path, at_most: int) -> Known:
         if int(snapshot.name) <= at_most:
             try:
                 return _known(snapshot)
-            except (pa.ArrowException, OSError, NearcastError) as error:
+            except UNREADABLE as error:
                 # After a loss of power a file may be empty. Out of the way, for `save` takes what is there for good.
                 log.warning("snapshot left out path=%s error=%r; the journal is read instead", snapshot, error)
                 shutil.rmtree(snapshot, ignore_errors=True)
@@ -67,7 +73,9 @@ def load(folder: Path, at_most: int) -> Known:
 
 def _known(snapshot: Path) -> Known:
     registry = _registry(feather.read_table(str(snapshot / "registry.arrow")))
-    return Known(registry, feather.read_table(str(snapshot / "repository.arrow")), int(snapshot.name))
+    repository = feather.read_table(str(snapshot / "repository.arrow"))
+    stages = pickle.loads((snapshot / "stages.pickle").read_bytes())
+    return Known(registry, repository, int(snapshot.name), stages)
 
 
 def _snapshots(folder: Path) -> Iterator[Path]:

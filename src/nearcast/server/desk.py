@@ -21,6 +21,7 @@ from nearcast.model.changes import (
     SubscriptionChange,
     SubscriptionRemoval,
 )
+from nearcast.model.sequence import position_of
 from nearcast.model.subscription import Client, Subscription
 from nearcast.server import clock
 from nearcast.server.blocks import Blocks
@@ -126,10 +127,10 @@ class Desk:
 
     def _delivery(self, row: Decided, now: float) -> Delivery:
         subscription = self.registry.subscriptions.get(row.subscription)
-        event = row.event or Sendable(row.position, b"null", "", now)
+        event = row.event or Sendable(row.sequence, b"null", "", now)
         accepted = event.accepted or now
         return Delivery(
-            position=row.position,
+            sequence=row.sequence,
             subscription=row.subscription,
             entity=event.entity,
             level=row.level,
@@ -144,12 +145,12 @@ class Desk:
 
     def _queue(self, session: Session, delivery: Delivery, priority: int, now: float) -> None:
         # Counted once, though it were handed over again.
-        if delivery.position <= session.waiting.last:
+        if delivery.sequence <= session.waiting.last:
             return
         self.metrics.of(priority).deliveries.inc()
         ended = session.waiting.insert(delivery, priority, now)
         # Queued first and ended then, so that it has an outcome as every delivery has.
-        if not self.tenures.holds(delivery.subscription, session.client.id, delivery.position):
+        if not self._holds(delivery.subscription, session, delivery):
             self._end(session, delivery.subscription, now)
         if ended:
             self.settle(session, ended)
@@ -162,7 +163,7 @@ class Desk:
 
     def _take_over(self, session: Session, priority_of: PriorityOf, delivery: Delivery) -> int | None:
         for number, (name, level) in enumerate(delivery.others, 1):
-            if self.tenures.holds(name, session.client.id, delivery.position):
+            if self._holds(name, session, delivery):
                 delivery.subscription, delivery.level, delivery.by_role = name, level, None
                 delivery.others = delivery.others[number:]
                 delivery.expires = _expires(self.registry.subscriptions.get(name), delivery.accepted)
@@ -170,6 +171,10 @@ class Desk:
                 delivery.conflate = False
                 return priority_of(delivery)
         return None
+
+    def _holds(self, subscription: str, session: Session, delivery: Delivery) -> bool:
+        """Whether the client has been in the subscription since before the event."""
+        return self.tenures.holds(subscription, session.client.id, position_of(delivery.sequence))
 
     def advance(self, events: int, deliveries: int) -> None:
         """The journal is read through these positions: wakes who waits for it."""
@@ -263,20 +268,20 @@ class Desk:
             now = clock.now()
             self.settle(session, session.waiting.take_back(session.priority_of(self.registry.settings), now))
 
-    def acknowledge(self, session: Session, positions: list[int]) -> None:
+    def acknowledge(self, session: Session, sequences: list[int]) -> None:
         """Ends what the client has; it is told which are settled once that is durable, so that it may forget them."""
         now = clock.now()
-        for position in positions:
-            session.pace.acknowledged(position, now)
-        settled = session.waiting.acknowledge(positions, now)
+        for sequence in sequences:
+            session.pace.acknowledged(sequence, now)
+        settled = session.waiting.acknowledge(sequences, now)
         # Also where nothing was outstanding: an acknowledgement that is repeated has to be confirmed too.
         written = self.settle(session, settled)
-        written.add_done_callback(lambda future: self._confirm(session, positions, future))
+        written.add_done_callback(lambda future: self._confirm(session, sequences, future))
         session.wake()
 
-    def _confirm(self, session: Session, positions: list[int], written: asyncio.Future[list[int]]) -> None:
+    def _confirm(self, session: Session, sequences: list[int], written: asyncio.Future[list[int]]) -> None:
         if not written.cancelled() and written.exception() is None:
-            session.confirmed += positions if session.connection else []
+            session.confirmed += sequences if session.connection else []
             session.wake()
 
     def sent(self, delivery: Delivery) -> None:
@@ -314,8 +319,9 @@ class Desk:
         return sum(len(one.waiting.waiting) + len(one.waiting.in_flight) for one in self.sessions.values())
 
     def oldest(self) -> int | None:
-        """The first delivery that is outstanding in some session; None if none is."""
-        return min((position for session in self.sessions.values() for position in _outstanding(session)), default=None)
+        """The position of the first delivery that is outstanding in some session; None if none is."""
+        found = min((one for session in self.sessions.values() for one in _outstanding(session)), default=None)
+        return None if found is None else position_of(found)
 
 
 def _expires(subscription: Subscription | None, accepted: float) -> float | None:

@@ -8,13 +8,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from nearcast.decision.replication import Settled
 from nearcast.journal.seam import Journal
 from nearcast.model.columns import DEAD_LETTERS, OUTCOMES
+from nearcast.model.sequence import part_of, position_of
 from nearcast.server import clock
 from nearcast.server.payloads import Payloads
 from nearcast.server.reader import Decided, joined
@@ -22,6 +22,9 @@ from nearcast.server.reader import Decided, joined
 log = logging.getLogger(__name__)
 
 ROWS = 20_000
+
+_Key = tuple[int, int, str]
+"""What tells a delivery: the position and part of its event, and the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ def _row(client: str, settled: Settled) -> dict[str, object]:
     return {
         "position": 0,
         "client": client,
-        "event": delivery.position,
+        "event": position_of(delivery.sequence),
+        "part": part_of(delivery.sequence),
         "outcome": settled.outcome,
         "priority": delivery.priority,
         "attempts": delivery.attempts,
@@ -152,15 +156,14 @@ def unsettled(journal: Journal, payloads: Payloads, after: Mark, through: int) -
             yield joined(rows.slice(first, 1_000), payloads)
 
 
-def _settled(journal: Journal, after: int) -> set[tuple[int, str]]:
-    found: set[tuple[int, str]] = set()
+def _settled(journal: Journal, after: int) -> set[_Key]:
+    found: set[_Key] = set()
     end = journal.end("outcomes")
     for start in range(after, end, ROWS):
         found.update(_keys(journal.read("outcomes", start, min(ROWS, end - start)), "event"))
     return found
 
 
-def _keys(rows: pa.Table, event: str) -> Iterator[tuple[int, str]]:
-    events: list[Any] = rows.column(event).to_pylist()
-    clients: list[Any] = rows.column("client").to_pylist()
-    return zip(events, clients, strict=True)
+def _keys(rows: pa.Table, event: str) -> Iterator[_Key]:
+    events, parts, clients = (rows.column(name).to_pylist() for name in (event, "part", "client"))
+    return zip(events, parts, clients, strict=True)

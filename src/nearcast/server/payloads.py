@@ -1,15 +1,19 @@
-"""What a delivery needs of its event: from a bounded cache of what was read last, else from the journal."""
+"""What a delivery needs of its event: from a bounded cache of what was read last, else from the journal.
+
+Published events are in the log `events`, derived ones in the log `derived`, at the position of their cause.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from nearcast.journal.seam import Journal
+from nearcast.model.sequence import part_of, position_of, sequence
 
 SPAN = 1_000
 """Events that are read at once to find some of them."""
@@ -21,14 +25,14 @@ OVERHEAD = 300
 class Sendable:
     """An event as it is sent: its CloudEvent as JSON, its entity, and when it was accepted (seconds since 1970)."""
 
-    position: int
+    sequence: int
     payload: bytes
     entity: str
     accepted: float
 
 
 class Payloads:
-    """Events by position. Safe to use from several threads; `limit` bounds the bytes kept."""
+    """Events by sequence. Safe to use from several threads; `limit` bounds the bytes kept."""
 
     def __init__(self, journal: Journal, limit: int) -> None:
         self.journal, self.limit = journal, limit
@@ -43,46 +47,51 @@ class Payloads:
     def _keep(self, found: Iterable[Sendable]) -> None:
         with self._lock:
             for event in found:
-                if event.position not in self._kept:
+                if event.sequence not in self._kept:
                     self._bytes += len(event.payload) + OVERHEAD
-                self._kept[event.position] = event
+                self._kept[event.sequence] = event
             # The newest stays, however large it is: it is about to be sent.
             while self._bytes > self.limit and len(self._kept) > 1:
                 self._bytes -= len(self._kept.popitem(last=False)[1].payload) + OVERHEAD
 
-    def kept(self, position: int) -> Sendable | None:
-        """The event, if it is in memory."""
+    def kept(self, wanted: int) -> Sendable | None:
+        """The event of a sequence, if it is in memory."""
         with self._lock:
-            return self._kept.get(position)
+            return self._kept.get(wanted)
 
-    def load(self, positions: Iterable[int]) -> dict[int, Sendable]:
-        """Events by position, read from the journal where they are not in memory; it may block."""
+    def load(self, sequences: Iterable[int]) -> dict[int, Sendable]:
+        """Events by sequence, read from the journal where they are not in memory; it may block."""
         found: dict[int, Sendable] = {}
-        missing = []
-        for position in sorted(set(positions)):
-            event = self.kept(position)
+        missing: dict[str, list[int]] = {"events": [], "derived": []}
+        for one in sorted(set(sequences)):
+            event = self.kept(one)
             if event:
-                found[position] = event
+                found[one] = event
             else:
-                missing.append(position)
-        while missing:
-            first = missing[0]
-            # Neighbours are read together: the journal decompresses a whole block for each of them.
-            near = {position for position in missing if position < first + SPAN}
-            read = self.journal.read("events", first - 1, max(near) - first + 1)
-            some = [event for event in sendables(read) if event.position in near]
-            self._keep(some)
-            found.update((event.position, event) for event in some)
-            missing = missing[len(near) :]
+                missing["derived" if part_of(one) else "events"].append(one)
+        for log, those in missing.items():
+            for event in self._read(log, those):
+                found[event.sequence] = event
         return found
+
+    def _read(self, log: str, missing: list[int]) -> Iterator[Sendable]:
+        while missing:
+            first = position_of(missing[0])
+            # Neighbours are read together: the journal decompresses a whole block for each of them.
+            near = {one for one in missing if position_of(one) < first + SPAN}
+            read = self.journal.read(log, first - 1, position_of(max(near)) - first + 1)
+            some = [event for event in sendables(read) if event.sequence in near]
+            self._keep(some)
+            yield from some
+            missing = missing[len(near) :]
 
 
 def sendables(events: pa.Table) -> list[Sendable]:
     """The rows of a table of events as they are sent."""
-    names = ("position", "payload", "subject", "source")
+    names = ("position", "part", "payload", "subject", "source")
     columns = [events.column(name).to_pylist() for name in names]
     accepted = events.column("accepted").cast(pa.int64()).to_pylist()
     return [
-        Sendable(position, payload, source if subject is None else subject, (taken or 0) / 1e6)
-        for position, payload, subject, source, taken in zip(*columns, accepted, strict=True)
+        Sendable(sequence(position, part), payload, source if subject is None else subject, (taken or 0) / 1e6)
+        for position, part, payload, subject, source, taken in zip(*columns, accepted, strict=True)
     ]

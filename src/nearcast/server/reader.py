@@ -19,6 +19,7 @@ from nearcast.errors import JournalError
 from nearcast.journal.seam import WAIT, Journal
 from nearcast.model.columns import to_events
 from nearcast.model.event import CONTROL_PREFIX, Event
+from nearcast.model.sequence import sequence
 from nearcast.server.payloads import Payloads, Sendable
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ RETRY_SECONDS = 1.0
 class Decided:
     """One row of the log of deliveries, joined with its event; `event` is None if the journal has it no more."""
 
-    position: int
+    sequence: int
     client: str
     subscription: str
     level: int
@@ -133,11 +134,13 @@ def controls_of(events: pa.Table) -> list[Event]:
 def joined(deliveries: pa.Table, payloads: Payloads) -> list[Decided]:
     """Rows of the log of deliveries with their events; it may read the journal."""
     columns: dict[str, list[Any]] = {name: deliveries.column(name).to_pylist() for name in deliveries.column_names}
-    events = payloads.load(columns["position"])
+    sequences = [sequence(*key) for key in zip(columns["position"], columns["part"], strict=True)]
+    events = payloads.load(sequences)
     return [
-        Decided(position, client, subscription, level, _by_role(by_role), _others(others), events.get(position))
-        for position, client, subscription, level, by_role, others in zip(
-            *(columns[name] for name in ("position", "client", "subscription", "level", "by_role", "others")),
+        Decided(one, client, subscription, level, _by_role(by_role), _others(others), events.get(one))
+        for one, client, subscription, level, by_role, others in zip(
+            sequences,
+            *(columns[name] for name in ("client", "subscription", "level", "by_role", "others")),
             strict=True,
         )
     ]

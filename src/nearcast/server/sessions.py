@@ -19,6 +19,7 @@ from nearcast.decision.context import context_class, priority_row
 from nearcast.decision.pace import Pace
 from nearcast.decision.replication import Delivery, Settled, Waiting, present_level
 from nearcast.model.matrices import WITHHELD
+from nearcast.model.sequence import written
 from nearcast.model.subscription import Client, Settings
 from nearcast.server import clock
 from nearcast.server.payloads import Payloads, Sendable
@@ -37,7 +38,7 @@ class Connection(ABC):
     """A way to one client: a WebSocket or a stream of server-sent events."""
 
     @abstractmethod
-    async def send(self, text: str, position: int | None) -> None:
+    async def send(self, text: str, position: int | str | None) -> None:
         """Sends one JSON message, a delivery if it has a position; raises `Gone`."""
 
     @abstractmethod
@@ -134,7 +135,7 @@ class Pump:
             await self.connection.send(orjson.dumps(session.notices.popleft()).decode(), None)
         if session.confirmed:
             confirmed, session.confirmed = session.confirmed, []
-            await self.connection.send(orjson.dumps({"settled": confirmed}).decode(), None)
+            await self.connection.send(orjson.dumps({"settled": [*map(written, confirmed)]}).decode(), None)
 
     async def _pause(self, delay: float | None, now: float) -> None:
         expiry = self.session.waiting.next_expiry()
@@ -149,31 +150,31 @@ class Pump:
             pass
 
     async def _send(self, delivery: Delivery) -> None:
-        event = self.payloads.kept(delivery.position) or self._loaded.pop(delivery.position, None)
+        event = self.payloads.kept(delivery.sequence) or self._loaded.pop(delivery.sequence, None)
         if event is None:
             await self._load(delivery)
             return
         session, now = self.session, clock.now()
         # In flight before it is on the wire: the acknowledgement may arrive while `send` still waits.
         session.waiting.send(delivery, now)
-        session.pace.sent(delivery.position, delivery.size, now, session.waiting.next() is not None)
+        session.pace.sent(delivery.sequence, delivery.size, now, session.waiting.next() is not None)
         self.sent(delivery)
-        await self.connection.send(message_of(delivery, event), delivery.position)
+        await self.connection.send(message_of(delivery, event), written(delivery.sequence))
 
     async def _load(self, delivery: Delivery) -> None:
         """Reads the payload, and those of others that wait; meanwhile another may have become first."""
         ahead = self.session.waiting.first(AHEAD)
-        self._loaded = await asyncio.to_thread(self.payloads.load, [delivery.position, *ahead])
-        if delivery.position not in self._loaded:
-            log.error("event missing position=%d client=%s", delivery.position, self.session.client.id)
-            self._loaded[delivery.position] = Sendable(delivery.position, b"null", delivery.entity, 0.0)
+        self._loaded = await asyncio.to_thread(self.payloads.load, [delivery.sequence, *ahead])
+        if delivery.sequence not in self._loaded:
+            log.error("event missing position=%s client=%s", written(delivery.sequence), self.session.client.id)
+            self._loaded[delivery.sequence] = Sendable(delivery.sequence, b"null", delivery.entity, 0.0)
 
 
 def message_of(delivery: Delivery, event: Sendable) -> str:
     """A delivery as the client gets it; the event is as it was published, not parsed again."""
     head = orjson.dumps(
         {
-            "delivery": delivery.position,
+            "delivery": written(delivery.sequence),
             "priority": delivery.priority,
             "subscription": delivery.subscription,
             "level": delivery.level,

@@ -24,6 +24,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.websockets import WebSocketState
 
 from nearcast.errors import AccessError, DefinitionError, EventError, Fault, Mark, RightError
+from nearcast.model.sequence import read, written
 from nearcast.server import clock
 from nearcast.server.answers import Unknown, fault_json
 from nearcast.server.contexts import SAYABLE
@@ -47,7 +48,7 @@ class Socket(Connection):
     def __init__(self, socket: WebSocket) -> None:
         self.socket = socket
 
-    async def send(self, text: str, position: int | None) -> None:
+    async def send(self, text: str, position: int | str | None) -> None:
         """See `Connection.send`."""
         try:
             await self.socket.send_text(text)
@@ -167,7 +168,7 @@ def _message(text: str | bytes) -> dict[str, Any]:
 
 def _hear(message: dict[str, Any], session: Session, service: Service) -> None:
     if "ack" in message:
-        service.desk.acknowledge(session, _positions(message["ack"]))
+        service.desk.acknowledge(session, _sequences(message["ack"]))
     if "ping" in message:
         session.tell({"pong": message["ping"]})
     if isinstance(message.get("pong"), float):
@@ -178,12 +179,14 @@ def _hear(message: dict[str, Any], session: Session, service: Service) -> None:
         service.contexts.say(session, said)
 
 
-def _positions(given: Any) -> list[int]:
-    if not isinstance(given, list) or len(given) > MOST_POSITIONS or any(type(one) is not int for one in given):
-        raise DefinitionError(
-            Fault(f"ack: a list of at most {MOST_POSITIONS} positions", repr(given)[:80], Mark("message"))
-        )
-    return given
+def _sequences(given: Any) -> list[int]:
+    try:
+        if isinstance(given, list) and len(given) <= MOST_POSITIONS:
+            return [read(one) for one in given]
+    except ValueError:
+        pass
+    what = f"ack: a list of at most {MOST_POSITIONS} positions, each as its delivery had it"
+    raise DefinitionError(Fault(what, repr(given)[:80], Mark("message")))
 
 
 class EventStream(Connection):
@@ -194,7 +197,7 @@ class EventStream(Connection):
         self.parts: asyncio.Queue[str | None] = asyncio.Queue(maxsize=16)
         self.closed = False
 
-    async def send(self, text: str, position: int | None) -> None:
+    async def send(self, text: str, position: int | str | None) -> None:
         """See `Connection.send`."""
         if self.closed:
             raise Gone
@@ -282,10 +285,10 @@ async def waiting(
         "queued": session.waiting.queued,
         "outcomes": dict(session.waiting.settled),
         "waiting": len(session.waiting.waiting),
-        "in_flight": sorted(session.waiting.in_flight),
+        "in_flight": [written(one) for one in sorted(session.waiting.in_flight)],
         "first": [
             {
-                "position": one.position,
+                "position": written(one.sequence),
                 "priority": one.priority,
                 "level": one.level,
                 "subscription": one.subscription,

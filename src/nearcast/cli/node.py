@@ -1,0 +1,104 @@
+"""`nearcast node`: a foraging node on this device, without server or Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nearcast.cli.output import complain, print_json
+from nearcast.decision.foraging.node import Node
+from nearcast.decision.foraging.requestor import Situation
+from nearcast.errors import NearcastError
+from nearcast.node.bridge import Bridge
+from nearcast.node.definition import NodeDefinition, load_node
+from nearcast.node.multicast import MulticastTransport
+from nearcast.node.runtime import Runtime
+from nearcast.node.transport import Transport
+from nearcast.node.weather import WeatheredTransport
+from nearcast.node.wire import placed
+
+
+@click.command("node")
+@click.argument("definition", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="End after so long.")
+@click.option("--check", "only_check", is_flag=True, help="Only read the definition.")
+def command(definition: Path, seconds: float | None, only_check: bool) -> None:
+    """Be a node: measure, ask other nodes for what is missing, answer them, and print the situations that follow.
+
+    DEFINITION is a YAML file. Nodes of one network link hear each other by UDP multicast. What the node has counted is
+    printed at its end.
+    """
+    found = load_node(definition)
+    if only_check:
+        complain("note", f"{definition}: node {found.id}, {len(found.sensors)} sensors, {len(found.known.rules)} rules")
+        return
+    runtime = runtime_of(found)
+    # What tasks raise comes in groups; what a person is to read is the first reason of it.
+    try:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(_run(runtime, found, seconds))
+    except* NearcastError as errors:
+        raise _first(errors) from None
+    finally:
+        print_json({"node": found.id, **runtime.counts, **{str(k): n for k, n in runtime.node.door.counts.items()}})
+
+
+def runtime_of(found: NodeDefinition) -> Runtime:
+    """A node as it is defined, ready to run."""
+    # Numbers of messages go on after a restart: others remember those from before.
+    first = time.time_ns() // 1_000_000
+    serves = found.bridge.classes if found.bridge else ()
+    known = found.known
+    node = Node(found.id, known.rules, found.measured, found.manner, known.above, first, serves)
+    transport: Transport = MulticastTransport(found.group)
+    if found.weather:
+        transport = WeatheredTransport(transport, found.weather, seed=first)
+    return Runtime(node, transport, found.place, found.sensors, _told, ranges=known.ranges())
+
+
+def _first(errors: BaseExceptionGroup[NearcastError]) -> NearcastError:
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+async def _run(runtime: Runtime, found: NodeDefinition, seconds: float | None) -> None:
+    async with AsyncExitStack() as stack:
+        if found.bridge:
+            bridge = await stack.enter_async_context(Bridge(found.bridge, runtime))
+            runtime.taken = bridge.take
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await runtime.run()
+
+
+def _told(change: Situation) -> None:
+    print_json(situation_shown(change))
+    sys.stdout.flush()
+
+
+def situation_shown(change: Situation) -> dict[str, Any]:
+    """A change of a situation as JSON: with the readings it follows from, whose they are, and how old (seconds)."""
+    readings = [
+        {
+            "class": name,
+            "value": known.value,
+            "provider": known.provider,
+            "age": round(change.time - known.time, 3),
+            **({"position": placed(known.place)} if known.place else {}),
+        }
+        for name, known in change.readings
+    ]
+    return {
+        "situation": change.situation,
+        "rule": change.rule,
+        "phase": change.phase,
+        "position": placed(change.place),
+        "time": change.time,
+        "readings": readings,
+    }

@@ -1,0 +1,82 @@
+"""A node's knowledge base: values with what they are good for: from whom, where measured, and until when they count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nearcast.decision.evaluate import NOTHING, atom_truth, truth
+from nearcast.decision.foraging.rules import Above, only
+from nearcast.decision.location import distance
+from nearcast.decision.truths import Truth
+from nearcast.model.event import Event
+from nearcast.model.filter import Atom, Filter
+from nearcast.model.foraging import Response
+from nearcast.model.place import Place
+from nearcast.model.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A value: who measured it, where and when; how far from there and until when (exclusive) it counts."""
+
+    value: Value
+    provider: str
+    place: Place | None
+    within: float
+    time: float
+    until: float
+
+
+class Knowledge:
+    """The newest value of each class and provider; what is stale or too far away is as if it were not there."""
+
+    def __init__(self, above: Above = only) -> None:
+        self.above = above
+        self._known: dict[tuple[str, str], Known] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def take(self, name: str, known: Known) -> None:
+        """Takes a value unless a newer one of its class and provider is there."""
+        key = (name, known.provider)
+        before = self._known.get(key)
+        if before is None or before.time <= known.time:
+            self._known[key] = known
+
+    def hear(self, response: Response, now: float, ignored: frozenset[str] = frozenset()) -> None:
+        """Takes the values of a response; those of classes that the node measures itself are none of its business.
+
+        How long a value counts runs on the hearer's own clock, but never longer than the response says.
+        """
+        until = now + response.valid - max(0.0, now - response.time)
+        for name, value in response.values:
+            if name not in ignored:
+                known = Known(value, response.provider, response.place, response.within, response.time, until)
+                self.take(name, known)
+
+    def forget(self, now: float) -> None:
+        """Drops what no longer counts."""
+        self._known = {key: known for key, known in self._known.items() if known.until > now}
+
+    def known(self, place: Place, now: float) -> Iterator[tuple[str, Known]]:
+        """What counts at a place and time, with the class it was given under."""
+        for (name, _), known in self._known.items():
+            if known.until > now and (known.place is None or _near(place, known)):
+                yield name, known
+
+    def facts(self, place: Place, now: float) -> Event:
+        """What counts at a place and time, as the attributes of an event: each class and those above it."""
+        values = [(wide, known.value) for name, known in self.known(place, now) for wide in self.above(name)]
+        return Event("facts", "facts", "knowledge", attributes=tuple(values))
+
+
+def _near(place: Place, known: Known) -> bool:
+    apart = distance(place, known.place) if known.place else None
+    return apart is not None and apart <= known.within
+
+
+def holds(when: Filter, facts: Event) -> Truth:
+    """Whether a condition holds over facts; a class of which nothing is known makes it UNKNOWN, never false."""
+    return atom_truth(when, facts, NOTHING) if isinstance(when, Atom) else truth(when, facts, NOTHING)

@@ -1,0 +1,135 @@
+"""A foraging node: requestor, relay and provider together; messages and readings in, messages out, time a value.
+
+Whoever runs one (a simulation, an event loop) gives it what is heard and measured, and broadcasts what it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from nearcast.decision.foraging.door import Bounds, Door
+from nearcast.decision.foraging.kept import Kept
+from nearcast.decision.foraging.knowledge import Known
+from nearcast.decision.foraging.neighbours import Adapting, Neighbours
+from nearcast.decision.foraging.provider import Answer, Provider, Readings, answer_to
+from nearcast.decision.foraging.requestor import Requestor, Situation
+from nearcast.decision.foraging.rules import Above, Rule, only
+from nearcast.model.foraging import Message, MessageId, Request, Response
+from nearcast.model.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a node works.
+
+    `fresh`: how long a value counts once it is measured, or heard. `polled`: requests are answered once and not kept
+    (CPol). `at_once`: a new filter is held against what was measured last, too, for sensors that seldom report.
+    `keeps`: how long others' responses are kept to answer with, 0 for never. `adapting`: how requests follow the
+    neighbourhood.
+    """
+
+    fresh: float = 1.0
+    polled: bool = False
+    at_once: bool = False
+    keeps: float = 0.0
+    adapting: Adapting | None = None
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+class Node:
+    """A node named `id`, which measures the classes `measured` and wants to know when its `rules` hold.
+
+    It also `serves` classes for which somebody else brings it values, as a bridge does.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        rules: Sequence[Rule] = (),
+        measured: Sequence[str] = (),
+        manner: Manner = Manner(),
+        above: Above = only,
+        first: int = 0,
+        serves: Sequence[str] = (),
+    ) -> None:
+        self.id, self.manner = id, manner
+        self.measured = frozenset(measured)
+        self.above = above
+        self.neighbours = Neighbours(manner.adapting) if manner.adapting else None
+        self.door = Door(id, manner.bounds)
+        self.requestor = Requestor(rules, measured, above, self.neighbours)
+        self.provider = Provider([*measured, *serves], above)
+        self.kept = Kept(manner.keeps) if manner.keeps else None
+        self._readings: dict[str, Known] = {}
+        self._number = first
+
+    def measure(self, readings: Readings, place: Place, now: float) -> None:
+        """Takes what the node's own sensors read."""
+        for name, value in readings:
+            known = Known(value, self.id, None, inf, now, now + self.manner.fresh)
+            self._readings[name] = known
+            self.requestor.knowledge.take(name, known)
+
+    def ask(self, place: Place, now: float) -> list[Request]:
+        """The requests that are due."""
+        return [
+            Request(self.next_id(), place, wanted.rule.within, now, wanted.valid, wanted.conditions)
+            for wanted in self.requestor.due(place, now)
+        ]
+
+    def hear(self, message: Message, sender: str, place: Place, now: float) -> list[Message]:
+        """What a node broadcasts on hearing a message: the message itself, once, and perhaps an answer."""
+        if self.neighbours:
+            self.neighbours.heard(sender, now)
+        if not self.door.take(message, sender, place, now):
+            return []
+        if isinstance(message, Request):
+            return [message, *self._answers(message, place, now)]
+        self.learn(message, now)
+        if self.kept:
+            self.kept.keep(message, now)
+        return [message]
+
+    def learn(self, response: Response, now: float) -> None:
+        """Takes the values of a response, but of classes that the node measures itself."""
+        self.requestor.knowledge.hear(response, now, self.requestor.supported)
+
+    def _answers(self, request: Request, place: Place, now: float) -> Iterator[Message]:
+        if self.manner.polled:
+            yield from self.tell(self.provider.polled(request, self.readings(now)), self.id, place, now)
+            return
+        new = self.provider.register(request, now)
+        if self.manner.at_once and new:
+            yield from self.tell(answer_to(new, request.within, self.readings(now)), self.id, place, now)
+        for kept in self.kept.answers(request, now) if self.kept else ():
+            yield replace(kept, id=self.next_id())
+
+    def readings(self, now: float) -> Readings:
+        """What the node's sensors read last, as long as it counts."""
+        return [(name, known.value) for name, known in self._readings.items() if known.until > now]
+
+    def respond(self, place: Place, now: float, readings: Readings | None = None) -> list[Response]:
+        """At most one response, with those of some readings (None: all that count) that satisfy a filter."""
+        if self.manner.polled:
+            return []
+        answer = self.provider.answer(self.readings(now) if readings is None else readings, now)
+        return self.tell(answer, self.id, place, now)
+
+    def tell(self, answer: Answer | None, provider: str, place: Place, now: float) -> list[Response]:
+        """A response with readings of a provider, this node or one it speaks for, measured at `place` and `now`."""
+        if answer is None:
+            return []
+        within, values = answer
+        return [Response(self.next_id(), provider, place, within, now, self.manner.fresh, tuple(values))]
+
+    def changes(self, place: Place, now: float) -> list[Situation]:
+        """The situations that have begun, changed or ended; forgets what no longer counts."""
+        self.requestor.knowledge.forget(now)
+        return self.requestor.changes(place, now)
+
+    def next_id(self) -> MessageId:
+        """The id of a message that this node begins."""
+        self._number += 1
+        return MessageId(self.id, self._number)

@@ -1,0 +1,73 @@
+"""The provider's part: requests become filters, new readings that satisfy one become responses (listing 2).
+
+A polled provider keeps nothing: it answers each request by what it reads just then, or not at all (§4, CPol).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nearcast.decision.evaluate import satisfies
+from nearcast.decision.foraging.index import RequestIndex
+from nearcast.decision.foraging.rules import Above, only
+from nearcast.model.filter import Atom
+from nearcast.model.foraging import Request
+from nearcast.model.values import Value
+
+Readings = Sequence[tuple[str, Value]]
+"""Context classes and what their sensors read."""
+
+Answer = tuple[float, Readings]
+"""How far to tell it, and the readings that somebody wants."""
+
+
+class Provider:
+    """The filters that others registered at a node which measures some context classes."""
+
+    def __init__(self, measured: Iterable[str], above: Above = only, most: int = 100_000) -> None:
+        self._above, self._most = above, most
+        self._served = frozenset(wide for name in measured for wide in above(name))
+        self.index = RequestIndex()
+        self.refused = 0
+
+    def register(self, request: Request, now: float) -> tuple[Atom, ...]:
+        """Takes the conditions on classes that this node serves; gives those that it did not have.
+
+        They last as long as the request says, by this node's own clock. What no longer fits is counted in `refused`.
+        """
+        self.index.expire(now)
+        new = []
+        for condition in request.conditions:
+            if condition.name not in self._served:
+                continue
+            if len(self.index) >= self._most:
+                self.refused += 1
+            elif self.index.add(condition, now + request.valid, request.within):
+                new.append(condition)
+        return tuple(new)
+
+    def answer(self, readings: Readings, now: float) -> Answer | None:
+        """The readings that satisfy a live filter, to be told as far as the farthest of those who asked."""
+        reaches = {}
+        for name, value in readings:
+            found = [self.index.match(wide, value, now) for wide in self._above(name)]
+            reach = max((each for each in found if each is not None), default=None)
+            if reach is not None:
+                reaches[name] = reach
+        if not reaches:
+            return None
+        return max(reaches.values()), [(name, value) for name, value in readings if name in reaches]
+
+    def polled(self, request: Request, readings: Readings) -> Answer | None:
+        """The readings that satisfy a condition of the request, to be told as far as it asks; nothing is kept."""
+        return answer_to(request.conditions, request.within, readings, self._above)
+
+
+def answer_to(conditions: Sequence[Atom], within: float, readings: Readings, above: Above = only) -> Answer | None:
+    """The readings that satisfy one of some conditions."""
+    found = [
+        (name, value)
+        for name, value in readings
+        if any(one.name in above(name) and satisfies(one, value) is True for one in conditions)
+    ]
+    return (within, found) if found else None

@@ -1,0 +1,127 @@
+"""The requestor's part: when to ask for what a rule misses, and which situations hold (listing 1, §3.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from nearcast.decision.foraging.knowledge import Knowledge, Known, holds
+from nearcast.decision.foraging.neighbours import Neighbours
+from nearcast.decision.foraging.rules import Above, Rule, only, remote, trigger_level
+from nearcast.decision.truths import Truth
+from nearcast.model.event import Event
+from nearcast.model.filter import Atom, atoms
+from nearcast.model.place import Place
+
+Phase = Literal["begin", "update", "end"]
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A situation that begins, changes or ends at a node: by which rule, where and when, and from which values."""
+
+    rule: str
+    situation: str
+    phase: Phase
+    place: Place
+    time: float
+    readings: tuple[tuple[str, Known], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A request that is due: for what, how far and for how long."""
+
+    rule: Rule
+    conditions: tuple[Atom, ...]
+    valid: float
+
+
+class Requestor:
+    """The rules of a node and what it knows; `measured` are the classes that it has sensors for.
+
+    A rule may stand on situations that rules before it conclude; these are seen here, not asked for.
+
+    With `neighbours` the time between requests follows how fast these change, else it is the rule's own.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        measured: Sequence[str] = (),
+        above: Above = only,
+        neighbours: Neighbours | None = None,
+    ) -> None:
+        self.rules = tuple(rules)
+        seen = (*measured, *(rule.situation for rule in rules))
+        self.supported = frozenset(wide for name in seen for wide in above(name))
+        self.knowledge = Knowledge(above)
+        self._neighbours = neighbours
+        self._missing = {rule.id: remote(rule, self.supported) for rule in rules}
+        self._next: dict[str, float] = {}
+        self._holding: dict[str, tuple[tuple[str, Known], ...]] = {}
+
+    def due(self, place: Place, now: float) -> list[Wanted]:
+        """The requests to be sent now: those of rules that miss something, are near enough to firing, and whose last
+        request has run out.
+        """
+        facts, _ = self._concluded(place, now)
+        wanted = []
+        for rule in self.rules:
+            missing = self._missing[rule.id]
+            if not missing or now < self._next.get(rule.id, now) or self.level(rule, facts) < rule.threshold:
+                continue
+            valid = self._neighbours.interval(rule.valid, now) if self._neighbours else rule.valid
+            self._next[rule.id] = now + valid
+            wanted.append(Wanted(rule, missing, valid))
+        return wanted
+
+    def level(self, rule: Rule, facts: Event) -> float:
+        """How near a rule is to firing, by what the node itself sees."""
+        return trigger_level(rule, self.supported, lambda atom: holds(atom, facts) is True)
+
+    def truths(self, place: Place, now: float) -> dict[str, Truth]:
+        """What is known of each rule's condition at a place and time."""
+        return self._concluded(place, now)[1]
+
+    def _concluded(self, place: Place, now: float) -> tuple[Event, dict[str, Truth]]:
+        """What is known at a place and time, with the situations that follow; and the truth of each rule."""
+        facts, truths = self.knowledge.facts(place, now), dict[str, Truth]()
+        for rule in self.rules:
+            truth = truths[rule.id] = holds(rule.when, facts)
+            if truth is not None:
+                # What is above a situation holds with it, but need not fail with it.
+                names = self.knowledge.above(rule.situation) if truth else (rule.situation,)
+                facts = replace(facts, attributes=(*facts.attributes, *((name, truth) for name in names)))
+        return facts, truths
+
+    def changes(self, place: Place, now: float) -> list[Situation]:
+        """The situations that have begun, that rest on other values now, and that have ended since the last time."""
+        changes = []
+        truths = self.truths(place, now)
+        for rule in self.rules:
+            before = self._holding.get(rule.id)
+            if truths[rule.id] is not True:
+                if self._holding.pop(rule.id, None) is not None:
+                    changes.append(Situation(rule.id, rule.situation, "end", place, now, ()))
+                continue
+            readings = self._readings(rule, place, now)
+            if before is None or _values(readings) != _values(before):
+                phase: Phase = "begin" if before is None else "update"
+                changes.append(Situation(rule.id, rule.situation, phase, place, now, readings))
+            self._holding[rule.id] = readings
+        return changes
+
+    def _readings(self, rule: Rule, place: Place, now: float) -> tuple[tuple[str, Known], ...]:
+        """What is known of the classes that a rule is about."""
+        names = {atom.name for atom in atoms(rule.when)}
+        above = self.knowledge.above
+        return tuple(
+            (name, known) for name, known in self.knowledge.known(place, now) if not names.isdisjoint(above(name))
+        )
+
+
+def _values(readings: Sequence[tuple[str, Known]]) -> list[tuple[str, str, object]]:
+    """Readings without their times: the same value again is no news."""
+    return [(name, known.provider, known.value) for name, known in readings]

@@ -1,0 +1,1 @@
+"""Situations: what rules conclude from the readings around a place (SEMANTICS §8)."""

@@ -1,0 +1,311 @@
+"""Situations as they begin, are updated and end: one reading after the other, each at its moment.
+
+A situation of a rule begins where a reading comes that makes one of its conditions hold, if then the whole rule holds
+around that reading, and no situation of the rule is running within its validity: then that one goes on instead. It has
+its seat where it began. It is updated when what it rests on changes. When the rule no longer holds around its seat, it
+moves to the reading that just came, if the rule holds there, and that is within its validity or of an entity that it
+rests on; else it ends. So it does at the very moment at which a reading gets too old. The readings of one event are
+taken in together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Protocol
+
+from nearcast.decision.infer.plan import Leaf, Plan, Rule
+from nearcast.decision.infer.readings import Centre, Reading, separation
+from nearcast.decision.infer.view import NEVER, Ground, View, World, satisfied
+from nearcast.model.situation import Phase
+
+REMOVED = "removed"
+"""Why a situation ended whose rule did."""
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """A situation that is: one rule at one seat, since a moment. `order` ascends with beginning."""
+
+    id: str
+    rule: str
+    concludes: str
+    centre: Centre
+    since: int
+    order: int
+    grounds: tuple[Ground, ...]
+    lapses: int
+    seen: frozenset[tuple[str, str]]
+    running: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """A situation began, was updated or ended: at a moment, and the reason, where it ended."""
+
+    phase: Phase
+    rule: str
+    situation: str
+    concludes: str
+    centre: Centre
+    since: int
+    moment: int
+    grounds: tuple[Ground, ...]
+    reason: str = ""
+    hidden: bool = False
+
+
+class Scene(World, Protocol):
+    """A world that situations run in, and what of it a reading concerns."""
+
+    def add(self, instance: Instance, rule: Rule) -> None:
+        """Takes in a situation; also one that moved, or rests on other things."""
+
+    def drop(self, instance: Instance) -> None:
+        """Forgets a situation that ended."""
+
+    def running(self, rule: Rule) -> Iterable[Instance]:
+        """The situations of a rule."""
+
+    @property
+    def any(self) -> bool:
+        """Whether there is any situation."""
+
+    def concerned(self, name: str, keys: Sequence[tuple[str, str]], centre: Centre) -> Iterable[Instance]:
+        """At least the situations that a reading or situation of this class at a centre may change, and those that
+        looked at one of these keys.
+        """
+
+    def completed(self, reading: Reading) -> Iterable[Rule]:
+        """The rules of which the reading makes some condition hold."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """What is to be looked at of one rule."""
+
+    instances: dict[Instance, None] = field(default_factory=dict)
+    centres: list[Centre] = field(default_factory=list)
+
+
+Pending = dict[int, _Work]
+
+
+class Engine:
+    """Folds readings into a scene. A situation is named by its rule and by the position `cause` that let it begin."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.now = 0
+        self._order = 0
+        self._lapses: list[tuple[int, int, Instance]] = []
+        self._awaited: set[tuple[int, int]] = set()
+        self._begun: dict[str, int] = {}
+        self._cause = 0
+
+    @property
+    def plan(self) -> Plan:
+        """The rules."""
+        return self.scene.plan
+
+    @property
+    def due(self) -> int | None:
+        """The next moment at which a situation may end by itself; None: none does."""
+        while self._lapses and not self._is_due(self._lapses[0]):
+            self._next()
+        return self._lapses[0][0] if self._lapses else None
+
+    def advance(self, now: int, cause: int) -> Iterator[Happening]:
+        """Lets time pass up to a moment: readings grow old."""
+        self._begin(cause)
+        while (moment := self.due) is not None and moment <= now:
+            instance = self._next()
+            self.now = max(self.now, moment)
+            yield from self._settle({self._rule(instance).order: _Work({instance: None})}, lapsed=True)
+        self.now = max(self.now, now)
+
+    def take(self, readings: Sequence[Reading], cause: int) -> Iterator[Happening]:
+        """Takes in the readings of one event, at the moment that it is; `advance` comes before it."""
+        self._begin(cause)
+        for reading in readings:
+            self.scene.readings.put(reading)
+        pending: Pending = {}
+        for reading in readings:
+            for instance in self.scene.concerned(reading.name, [reading.key], reading.centre):
+                self._work(pending, self._rule(instance)).instances[instance] = None
+            for rule in self.scene.completed(reading):
+                if rule.valid is None or self.now - reading.moment <= rule.valid:
+                    self._work(pending, rule).centres.append(reading.centre)
+        yield from self._settle(pending)
+
+    def replan(self, plan: Plan, cause: int) -> Iterator[Happening]:
+        """Other rules: the situations of those that are gone, or are others now, end; all others are looked at."""
+        self._begin(cause)
+        after = {rule.id: rule.after for rule in plan.rules}
+        for rule in self.plan.rules:
+            if after.get(rule.id) != rule.after:
+                for instance in sorted(self.scene.running(rule), key=lambda one: one.order):
+                    yield self._end(instance, rule, REMOVED)
+        self.scene.plan = plan
+        pending: Pending = {}
+        for rule in plan.rules:
+            for instance in self.scene.running(rule):
+                self._work(pending, rule).instances[instance] = None
+        yield from self._settle(pending)
+
+    def _begin(self, cause: int) -> None:
+        if cause != self._cause:
+            self._cause = cause
+            self._begun.clear()
+
+    def _rule(self, instance: Instance) -> Rule:
+        return self.plan.by_id[instance.rule]
+
+    def _is_due(self, entry: tuple[int, int, Instance]) -> bool:
+        return entry[2].running and entry[2].lapses == entry[0]
+
+    def _next(self) -> Instance:
+        moment, order, instance = heappop(self._lapses)
+        self._awaited.discard((order, moment))
+        return instance
+
+    def _await(self, instance: Instance) -> None:
+        """Keeps in mind when a situation is to be looked at again."""
+        if instance.lapses < NEVER and (instance.order, instance.lapses) not in self._awaited:
+            self._awaited.add((instance.order, instance.lapses))
+            heappush(self._lapses, (instance.lapses, instance.order, instance))
+
+    def _work(self, pending: Pending, rule: Rule) -> _Work:
+        return pending.setdefault(rule.order, _Work())
+
+    def _settle(self, pending: Pending, lapsed: bool = False) -> Iterator[Happening]:
+        """Decides rules, lower ones first, and those above of which something changed below."""
+        while pending:
+            order = min(pending)
+            yield from self._decide(self.plan.rules[order], pending.pop(order), pending, lapsed)
+
+    def _decide(self, rule: Rule, work: _Work, pending: Pending, lapsed: bool) -> Iterator[Happening]:
+        views = [(centre, View(self.scene, centre, self.now)) for centre in dict.fromkeys(work.centres)]
+        complete = {centre: view for centre, view in views if view.holds(rule)}
+        for instance in sorted(work.instances, key=lambda one: one.order):
+            if instance.running:
+                yield from self._again(instance, rule, complete, pending, lapsed)
+        for centre, view in complete.items():
+            if not self.scene.around((rule,), centre, rule, rule.widest):
+                yield self._new(rule, centre, view, pending)
+
+    def _again(
+        self,
+        instance: Instance,
+        rule: Rule,
+        complete: dict[Centre, View],
+        pending: Pending,
+        lapsed: bool,
+    ) -> Iterator[Happening]:
+        """Looks at a running situation again."""
+        view = View(self.scene, instance.centre, self.now)
+        truth, refuted = view.verdict(rule)
+        if truth:
+            if self._rest(instance, rule, view):
+                yield self._happening("update", instance, rule)
+            return
+        seat = self._next_seat(instance, rule, complete)
+        if seat is not None:
+            before, instance.centre = instance.centre, seat
+            # The reading that completes the rule here carries on this situation, and no other.
+            self._rest(instance, rule, complete.pop(seat))
+            yield self._happening("update", instance, rule)
+            self._spread("update", instance, rule, pending, [before, instance.centre])
+            return
+        reason = "false" if truth is False else "stale" if lapsed else "unknown"
+        yield self._end(instance, rule, f"refuted by {refuted}" if refuted else reason)
+        self._spread("end", instance, rule, pending, [instance.centre])
+
+    def _next_seat(self, instance: Instance, rule: Rule, complete: Iterable[Centre]) -> Centre | None:
+        resting = {ground.reading.entity for ground in instance.grounds if ground.reading is not None}
+        for centre in complete:
+            apart = separation(centre, instance.centre)
+            # What it rests on takes it along, however far it went.
+            if rule.area is not None or centre.entity in resting or (apart is not None and apart <= rule.widest):
+                return centre
+        return None
+
+    def _rest(self, instance: Instance, rule: Rule, view: View) -> bool:
+        """Lets a situation rest on what a view has; whether that is something else."""
+        before = instance.grounds
+        instance.grounds = view.grounds(rule.tree, rule, before)
+        instance.lapses = view.lapses
+        instance.seen = frozenset(view.seen)
+        self.scene.add(instance, rule)
+        self._await(instance)
+        return [_told(ground) for ground in before] != [_told(ground) for ground in instance.grounds]
+
+    def _new(self, rule: Rule, centre: Centre, view: View, pending: Pending) -> Happening:
+        self._order += 1
+        number = self._begun[rule.id] = self._begun.get(rule.id, 0) + 1
+        id = f"{rule.id}@{self._cause}" + (f".{number}" if number > 1 else "")
+        instance = Instance(
+            id, rule.id, rule.concludes, centre, self.now, self._order, (), view.lapses, frozenset(view.seen)
+        )
+        self._rest(instance, rule, view)
+        self._spread("begin", instance, rule, pending, [centre])
+        return self._happening("begin", instance, rule)
+
+    def _end(self, instance: Instance, rule: Rule, reason: str) -> Happening:
+        instance.running = False
+        self.scene.drop(instance)
+        return self._happening("end", instance, rule, reason)
+
+    def _spread(self, phase: Phase, lower: Instance, rule: Rule, pending: Pending, seats: Iterable[Centre]) -> None:
+        """Lets the rules above look again."""
+        above = [one for one in self.plan.above.get(lower.concludes, ()) if one.order > rule.order]
+        if rule.hidden or not above:
+            return
+        orders = {one.order for one in above}
+        for seat in seats:
+            for instance in self.scene.concerned(lower.concludes, [(lower.id, lower.concludes)], seat):
+                found = self._rule(instance)
+                if found.order in orders:
+                    self._work(pending, found).instances[instance] = None
+        for one in above:
+            if any(self._is_about(leaf, lower.concludes, phase == "end") for leaf in one.contributing):
+                self._work(pending, one).centres.append(lower.centre)
+
+    def _is_about(self, leaf: Leaf, name: str, denied: bool) -> bool:
+        """Whether a situation of a class that began, or one that ended, may make a condition hold."""
+        return leaf.situation is not None and leaf.negated == denied and name in self.plan.served[leaf.situation]
+
+    def _happening(self, phase: Phase, instance: Instance, rule: Rule, reason: str = "") -> Happening:
+        return Happening(
+            phase,
+            rule.id,
+            instance.id,
+            instance.concludes,
+            instance.centre,
+            instance.since,
+            self.now,
+            instance.grounds,
+            reason,
+            rule.hidden,
+        )
+
+
+def _told(ground: Ground) -> tuple[object, ...]:
+    """What of a ground is worth an update when it changes."""
+    reading = ground.reading
+    return (
+        (ground.name, ground.situation)
+        if reading is None
+        else (ground.name, reading.name, reading.value, reading.entity)
+    )
+
+
+def makes_hold(rule: Rule, reading: Reading, plan: Plan) -> bool:
+    """Whether a reading alone makes one of the conditions hold by which a rule may be completed."""
+    for leaf in rule.contributing:
+        if any(reading.name in plan.served.get(name, (name,)) for name in leaf.names) and satisfied(
+            leaf, reading.value
+        ):
+            return True
+    return False

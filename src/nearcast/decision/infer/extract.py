@@ -1,0 +1,122 @@
+"""Readings out of columns: an attribute whose name is a context class is a reading of it, by the event's entity.
+
+So is one whose name the class lists among its `attributes`, and `NAME.value`; `NAME.unit` beside it is its unit. A
+situation's name with true or false tells whether there is one. Of several values of an event the last counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.decision.event_values import typed
+from nearcast.decision.infer.units import conversion
+from nearcast.model.columns import entries_of
+from nearcast.model.ontology import ContextClass, Ontology
+from nearcast.model.situation import ACTION_TYPE, SITUATION_TYPE
+from nearcast.model.values import Value
+
+PLACE = "place"
+"""The attribute by which an event names the place it is in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """What an attribute tells: a reading of a class, in a unit if that is not the class' own; or the unit of one."""
+
+    name: str
+    unit: str | None = None
+    tells_unit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one event tells: its row, the values of classes, and the place that it names."""
+
+    row: int
+    read: Mapping[str, Value]
+    place: str | None
+
+
+class Extraction:
+    """Finds the readings of some classes. `refused` counts what is none, by class and reason."""
+
+    def __init__(self, ontology: Ontology, names: Collection[str]) -> None:
+        self.refused: Counter[tuple[str, str]] = Counter()
+        self._classes = {one.name: one for one in ontology.classes if one.name in names}
+        self._columns = dict(self._listed(name for name in (one.name for one in ontology.situations) if name in names))
+        self._names = pa.array([*self._columns, PLACE], pa.string())
+        self._by_number = [*self._columns.values(), _Column(PLACE)]
+
+    def _listed(self, situations: Iterator[str]) -> Iterator[tuple[str, _Column]]:
+        for one in self._classes.values():
+            for attribute, unit in (*one.attributes, (one.name, None)):
+                yield attribute, _Column(one.name, unit)
+                yield f"{attribute}.value", _Column(one.name, unit)
+                yield f"{attribute}.unit", _Column(one.name, tells_unit=True)
+        for name in situations:
+            yield name, _Column(name)
+
+    def told(self, table: pa.Table) -> Iterator[Told]:
+        """What the events of a table tell, those that tell nothing left out."""
+        entries, lanes = entries_of(table)
+        which = pc.index_in(entries.field("name"), value_set=self._names)
+        there = np.flatnonzero(np.asarray(which.is_valid()))
+        own = np.asarray(pc.is_in(table.column("type"), value_set=pa.array([SITUATION_TYPE, ACTION_TYPE])))
+        there = there[~own[lanes[there]]]
+        yield from self._rows(lanes[there], which.take(pa.array(there)), entries.take(pa.array(there)))
+
+    def _rows(self, lanes: npt.NDArray[np.int64], which: pa.Array, entries: pa.StructArray) -> Iterator[Told]:
+        numbers, values = which.to_pylist(), typed(entries)
+        bounds = [*np.flatnonzero(np.diff(lanes, prepend=-1)).tolist(), len(lanes)]
+        for first, last in pairwise(bounds):
+            found = self._row(numbers[first:last], values[first:last])
+            if found[0]:
+                yield Told(int(lanes[first]), *found)
+
+    def _row(self, numbers: list[int], values: list[Value]) -> tuple[dict[str, Value], str | None]:
+        found: dict[str, tuple[Value, str | None]] = {}
+        units: dict[str, str] = {}
+        place = None
+        for number, value in zip(numbers, values, strict=True):
+            column = self._by_number[number]
+            if number == len(self._by_number) - 1:
+                place = value if isinstance(value, str) else place
+            elif column.tells_unit:
+                units[column.name] = str(value)
+            else:
+                found[column.name] = (value, column.unit)
+        read = {name: self._value(name, value, units.get(name, unit)) for name, (value, unit) in found.items()}
+        return {name: value for name, value in read.items() if value is not None}, place
+
+    def _value(self, name: str, value: Value, unit: str | None) -> Value | None:
+        """The value in the unit of its class; None for one that is no reading."""
+        one = self._classes.get(name)
+        if one is None:
+            return value if isinstance(value, bool) else self._refused(name, "neither true nor false")
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return value
+        if unit is not None and unit != one.unit:
+            scale = conversion(unit, one.unit) if one.unit is not None else None
+            if scale is None:
+                return self._refused(name, f"the unit {unit[:40]}")
+            value = value * scale[0] + scale[1]
+        return value if _in_range(value, one) else self._refused(name, "out of range")
+
+    def _refused(self, name: str, why: str) -> Value | None:
+        self.refused[name, why] += 1
+        return None
+
+
+def _in_range(value: float, one: ContextClass) -> bool:
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    return (one.low is None or value >= one.low) and (one.high is None or value <= one.high)

@@ -1,0 +1,70 @@
+"""What conditions are about: the names in a filter over classes and situations, and which rules stand on which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from nearcast.model.expression import Call, Property, parts
+from nearcast.model.filter import Atom, Filter, atoms
+from nearcast.model.ontology import Ontology, below, cycle, upwards
+from nearcast.model.situation import Situation
+
+
+def names_of(filter: Filter) -> tuple[str, ...]:
+    """The names that a filter's conditions are about, each once, in the order of the text."""
+    return tuple(dict.fromkeys(name for atom in atoms(filter) for name in names_in(atom)))
+
+
+def names_in(atom: Atom) -> Iterator[str]:
+    """The names that one condition is about, perhaps repeatedly."""
+    if isinstance(atom.name, str):
+        yield atom.name
+    elif isinstance(atom.name, Call):
+        yield from (part.name for part in parts(atom.name) if isinstance(part, Property))
+
+
+def reach(ontology: Ontology, name: str) -> float | None:
+    """The metres within which readings of a class hold by default: its own, else the nearest above it that has one."""
+    classes = {one.name: one for one in ontology.classes}
+    found = (classes[one].within for one in upwards(ontology.parents(), name) if one in classes)
+    return next((metres for metres in found if metres is not None), None)
+
+
+def standing_on(rules: Iterable[Situation], ontology: Ontology) -> dict[str, tuple[str, ...]]:
+    """For each rule, by its id, the rules that must be decided before it.
+
+    Those that conclude what it names, or something that is one; and what the necessary conditions of its class name.
+    """
+    listed = list(rules)
+    under, above = below(ontology.parents()), ontology.parents()
+    concluding: dict[str, list[str]] = {}
+    for one in listed:
+        concluding.setdefault(one.concludes, []).append(one.id)
+    necessary = [one for one in listed if not one.sufficient]
+    found = {}
+    for one in listed:
+        over = set(upwards(above, one.concludes)) if one.sufficient else set()
+        named = [*names_of(one.when)]
+        named += [name for other in necessary if other.concludes in over for name in names_of(other.when)]
+        lower = (sub for name in named for sub in sorted(under.get(name, {name})))
+        found[one.id] = tuple(dict.fromkeys(id for sub in lower for id in concluding.get(sub, ())))
+    return found
+
+
+def rule_cycle(rules: Iterable[Situation], ontology: Ontology) -> tuple[str, ...] | None:
+    """A way from a rule over what it stands on back to itself, by ids; None if there is none."""
+    return cycle(standing_on(rules, ontology))
+
+
+def in_order(standing: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Rules so that each comes after all it stands on; else in the order that they have. There is no cycle."""
+    done: dict[str, None] = {}
+    for start in standing:
+        waiting = [start]
+        while waiting:
+            lacking = [lower for lower in standing.get(waiting[-1], ()) if lower not in done]
+            if lacking:
+                waiting.append(lacking[0])
+            else:
+                done[waiting.pop()] = None
+    return list(done)

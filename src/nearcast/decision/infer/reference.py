@@ -1,0 +1,60 @@
+"""The plain reference: every reading looks at every rule, every situation, and every other reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from nearcast.decision.infer.engine import Instance, makes_hold
+from nearcast.decision.infer.plan import Plan, Rule
+from nearcast.decision.infer.readings import Centre, PlainReadings, Reading, separation
+
+
+@dataclass(slots=True)
+class PlainScene:
+    """A scene without any index."""
+
+    plan: Plan
+    readings: PlainReadings = field(default_factory=PlainReadings)
+    situations: dict[str, Instance] = field(default_factory=dict)
+
+    def add(self, instance: Instance, rule: Rule) -> None:
+        """Takes in a situation."""
+        self.situations[instance.id] = instance
+
+    def drop(self, instance: Instance) -> None:
+        """Forgets a situation that ended."""
+        del self.situations[instance.id]
+
+    def running(self, rule: Rule) -> Iterable[Instance]:
+        """The situations of a rule."""
+        return [one for one in self.situations.values() if one.rule == rule.id]
+
+    @property
+    def any(self) -> bool:
+        """Whether there is any situation."""
+        return bool(self.situations)
+
+    def around(self, rules: Iterable[Rule], centre: Centre, rule: Rule, metres: float) -> Sequence[Instance]:
+        """The situations of these rules within the validity of another rule around a centre."""
+        named = {one.id: one for one in rules}
+        found = [one for one in self.situations.values() if one.rule in named]
+        return [one for one in found if is_around(one, named[one.rule], centre, rule, metres)]
+
+    def concerned(self, name: str, keys: Sequence[tuple[str, str]], centre: Centre) -> Iterable[Instance]:
+        """Every situation that is."""
+        return list(self.situations.values())
+
+    def completed(self, reading: Reading) -> Iterable[Rule]:
+        """The rules of which the reading makes some condition hold."""
+        return [rule for rule in self.plan.rules if makes_hold(rule, reading, self.plan)]
+
+
+def is_around(instance: Instance, own: Rule, centre: Centre, rule: Rule, metres: float) -> bool:
+    """Whether a situation, of the rule `own`, is within the validity of another rule around a centre."""
+    if rule.area is not None:
+        return rule.area in instance.centre.areas
+    if own.area is not None:
+        return own.area in centre.areas
+    apart = separation(centre, instance.centre)
+    return apart is not None and apart <= metres

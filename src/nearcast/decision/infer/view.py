@@ -1,0 +1,221 @@
+"""What holds around a centre at a moment: the three-valued truth of rules there, and what it rests on.
+
+A condition on a class is about the fresh readings around: it is true if at least one of them satisfies it, false if
+there are some and none does, and unknown where there is none, as filters have it for the values of an attribute.
+A condition on a situation is true where one is around. It is false where every rule for it is false, or a necessary
+condition of it is, or a reading denies it; else unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from nearcast.decision.compute import truth_of
+from nearcast.decision.evaluate import satisfies
+from nearcast.decision.infer.plan import Joint, Leaf, Node, Plan, Rule
+from nearcast.decision.infer.readings import Centre, Reading, Readings
+from nearcast.decision.truths import Truth, negated, some
+from nearcast.model.expression import Call
+from nearcast.model.place import Place
+from nearcast.model.values import Value
+
+NEVER = 1 << 62
+"""A moment that does not come."""
+
+
+class Running(Protocol):
+    """A situation that is."""
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+
+    @property
+    def concludes(self) -> str:
+        """Its class."""
+
+
+class World(Protocol):
+    """What there is: rules, readings, situations."""
+
+    plan: Plan
+
+    @property
+    def readings(self) -> Readings:
+        """The newest of every class by every entity."""
+
+    def around(self, rules: Iterable[Rule], centre: Centre, rule: Rule, metres: float) -> Sequence[Running]:
+        """The situations of these rules within the validity of another rule around a centre, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a condition rests on: a reading, or a situation that is, by its id and class."""
+
+    name: str
+    reading: Reading | None
+    situation: str | None = None
+
+
+class View:
+    """One centre at one moment. `lapses` is the first moment at which what was looked at may count otherwise;
+    `seen` are the keys of all that was looked at.
+    """
+
+    def __init__(self, world: World, centre: Centre, now: int) -> None:
+        self._world = world
+        self._centre = centre
+        self._now = now
+        self._found: dict[tuple[Rule, str], list[Reading]] = {}
+        self.lapses = NEVER
+        self.seen: set[tuple[str, str]] = set()
+
+    def verdict(self, rule: Rule) -> tuple[Truth, str]:
+        """Whether there is a situation of this rule, and the id of the necessary rule that refutes it."""
+        found = self.truth(rule.tree, rule)
+        for lower in rule.necessary:
+            if found and self.truth(lower.tree, lower) is False:
+                return False, lower.id
+        return found, ""
+
+    def holds(self, rule: Rule) -> bool:
+        """Whether there is a situation of this rule: no more is looked at than that takes."""
+        return self._holds(rule.tree, rule) and self.verdict(rule)[0] is True
+
+    def _holds(self, node: Node, rule: Rule) -> bool:
+        if isinstance(node, Leaf):
+            return self.truth(node, rule) is True
+        if node.every:
+            return all(self._holds(part, rule) for part in node.parts)
+        return any(self._holds(part, rule) for part in node.parts)
+
+    def truth(self, node: Node, rule: Rule) -> Truth:
+        """The truth of conditions of a rule."""
+        if isinstance(node, Leaf):
+            found = self._leaf(node, rule)
+            return negated(found) if node.negated else found
+        unknown = False
+        for part in node.parts:
+            found = self.truth(part, rule)
+            if found is not node.every and found is not None:
+                return found
+            unknown = unknown or found is None
+        return None if unknown else node.every
+
+    def _leaf(self, leaf: Leaf, rule: Rule) -> Truth:
+        if leaf.situation is not None:
+            return self._situation(leaf, leaf.situation, rule)
+        if isinstance(leaf.atom.name, Call):
+            return truth_of(leaf.atom.name, _Facts({name: self._values(name, rule) for name in leaf.names}))
+        return some(satisfies(leaf.atom, reading.value) for reading in self.readings(leaf.names[0], rule))
+
+    def _values(self, name: str, rule: Rule) -> tuple[Value, ...]:
+        return tuple(reading.value for reading in self.readings(name, rule))
+
+    def readings(self, name: str, rule: Rule) -> list[Reading]:
+        """The fresh readings of a class that count for a rule here."""
+        key = (rule, name)
+        if key not in self._found:
+            self._found[key] = list(self._gather(name, rule))
+        return self._found[key]
+
+    def _gather(self, name: str, rule: Rule) -> Iterator[Reading]:
+        names = self._world.plan.served.get(name, (name,))
+        if rule.area is not None:
+            found = self._world.readings.inside(names, rule.area)
+        else:
+            found = self._world.readings.near(names, self._centre, rule.reach[name])
+        for reading in found:
+            lapses = NEVER if rule.valid is None else reading.moment + rule.valid + 1
+            if lapses > self._now and reading.position > rule.after:
+                self.lapses = min(self.lapses, lapses)
+                self.seen.add(reading.key)
+                yield reading
+
+    def _situation(self, leaf: Leaf, name: str, rule: Rule) -> Truth:
+        plan = self._world.plan
+        told = some(reading.value if isinstance(reading.value, bool) else None for reading in self.readings(name, rule))
+        if told or self._running(name, rule):
+            return True
+        if told is False or any(self.truth(one.tree, one) is False for one in plan.demanding[name]):
+            return False
+        rules = plan.concluding[name]
+        return False if rules and all(self.truth(one.tree, one) is False for one in rules) else None
+
+    def _running(self, name: str, rule: Rule) -> Sequence[Running]:
+        found = self._world.around(self._world.plan.concluding[name], self._centre, rule, rule.reach[name])
+        self.seen.update((one.id, one.concludes) for one in found)
+        return found
+
+    def grounds(self, node: Node, rule: Rule, before: Iterable[Ground] = ()) -> tuple[Ground, ...]:
+        """What true conditions rest on, each once; what they rested on `before` goes on, where it can."""
+        kept = {(ground.name, ground.reading.entity) for ground in before if ground.reading}
+        return tuple(dict.fromkeys(self._grounds(node, rule, kept)))
+
+    def _grounds(self, node: Node, rule: Rule, kept: set[tuple[str, str]]) -> Iterator[Ground]:
+        if isinstance(node, Joint):
+            holding = [part for part in node.parts if self.truth(part, rule)]
+            for part in holding if node.every else holding[:1]:
+                yield from self._grounds(part, rule, kept)
+        elif node.situation is not None:
+            yield from self._situation_grounds(node, node.situation, rule, kept)
+        elif isinstance(node.atom.name, Call):
+            for name in node.names:
+                yield from _one(name, self.readings(name, rule), kept)
+        else:
+            found = self.readings(node.names[0], rule)
+            yield from _one(node.names[0], [one for one in found if satisfied(node, one.value)], kept)
+
+    def _situation_grounds(self, leaf: Leaf, name: str, rule: Rule, kept: set[tuple[str, str]]) -> Iterator[Ground]:
+        told = [one for one in self.readings(name, rule) if satisfied(leaf, one.value)]
+        if told:
+            yield from _one(name, told, kept)
+        elif not leaf.negated:
+            yield from (Ground(one.concludes, None, one.id) for one in self._running(name, rule)[:1])
+        else:
+            plan = self._world.plan
+            denying = [one for one in plan.demanding[name] if self.truth(one.tree, one) is False][:1]
+            for one in denying or plan.concluding[name]:
+                yield from self._grounds(one.against, one, kept)
+
+
+def satisfied(leaf: Leaf, value: Value) -> bool:
+    """Whether one value alone makes a condition hold; the values of several classes are judged together only."""
+    if isinstance(leaf.atom.name, Call):
+        return True
+    found = (value if isinstance(value, bool) else None) if leaf.situation is not None else satisfies(leaf.atom, value)
+    return (negated(found) if leaf.negated else found) is True
+
+
+def _age(reading: Reading) -> tuple[int, str, str]:
+    # Not by position: late readings have other ones than those in order.
+    return -reading.moment, reading.entity, reading.name
+
+
+def _one(name: str, readings: Sequence[Reading], kept: set[tuple[str, str]]) -> Iterator[Ground]:
+    """The reading of the entity on which the condition rested before, else the newest."""
+    ordered = sorted(readings, key=_age)
+    before = [reading for reading in ordered if (name, reading.entity) in kept]
+    yield from (Ground(name, reading) for reading in (before or ordered)[:1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Readings as expressions read the attributes of an event."""
+
+    read: Mapping[str, tuple[Value, ...]]
+    place: Place | None = None
+
+    def values(self, name: str) -> Sequence[Value]:
+        """The values of a class."""
+        return self.read.get(name, ())
+
+    def previous(self, name: str) -> Sequence[Value] | None:
+        """Rules do not ask for what was before."""
+        return None
+
+    def user(self, name: str) -> Place | None:
+        """Rules do not ask for users."""
+        return None

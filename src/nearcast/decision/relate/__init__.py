@@ -1,0 +1,1 @@
+"""Relations between entities: predicates, the plain reference, and the stage that evaluates them (SEMANTICS §7)."""

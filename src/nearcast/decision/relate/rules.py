@@ -1,0 +1,142 @@
+"""Relations between pairs as columns: one row a relation, with all that deciding a pair of it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from nearcast.decision.location import surely_beyond, surely_within
+from nearcast.decision.relate.growing import Growing
+from nearcast.decision.relate.predicate import Predicate, bound_of, is_symmetric, reach, widened
+from nearcast.decision.relate.reports import FOREVER
+from nearcast.model.filter import Filter
+from nearcast.model.relation import Detection, Named, Pair, Relation
+
+NOBODY = -1
+"""In place of a filter's number: a side that is one named entity."""
+
+TELLS: dict[Detection, int] = {"enter": 1, "dwell": 2, "exit": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One relation between pairs: its number among the rules, and the order of its definition.
+
+    `metres` is how far its predicate for entering reaches. `unordered`: a pair is one pair, whoever is side a.
+    """
+
+    number: int
+    sequence: int
+    relation: Relation
+    pair: Pair
+    unordered: bool
+    metres: float
+    enter: Predicate | None
+    stay: Predicate | None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether both sides are named, so that there is one pair."""
+        return isinstance(self.pair.a, Named) and isinstance(self.pair.b, Named)
+
+
+class Rules:
+    """All relations between pairs, by number; what ends leaves an empty place.
+
+    `open` are those with a side that is not named, `general` those with a predicate that is no plain bound.
+
+    Of each: the bound of a plain distance, for entering (`near`) and for staying (`stay`), with the squares of chords
+    that are surely within and surely beyond; times in microseconds; what is told, as bits of `TELLS`.
+    """
+
+    def __init__(self) -> None:
+        self.all: list[Rule | None] = []
+        self.by_id: dict[str, Rule] = {}
+        self.open: dict[str, Rule] = {}
+        self.general: dict[str, Rule] = {}
+        self.filters: dict[Filter, int] = {}
+        self._numbers = count()
+        self.columns = Growing(
+            {
+                "bounded": np.False_,
+                "inclusive": np.False_,
+                "near": np.float64(0),
+                "near_in": np.float64(-1),
+                "near_out": np.float64(-1),
+                "stay": np.float64(0),
+                "stay_in": np.float64(-1),
+                "stay_out": np.float64(-1),
+                "lasting": np.int64(0),
+                "time_to_live": np.int64(FOREVER),
+                "tells": np.int8(0),
+                "filter_a": np.int32(NOBODY),
+                "filter_b": np.int32(NOBODY),
+            }
+        )
+
+    def add(self, relation: Relation, sequence: int) -> Rule:
+        """Takes a relation between pairs."""
+        pair = relation.about
+        assert isinstance(pair, Pair), "gatherings are no pairs"
+        bound, wider = bound_of(pair.when), widened(pair.when, relation.margin)
+        plain = bound is not None
+        rule = Rule(
+            number=len(self.all),
+            sequence=sequence,
+            relation=relation,
+            pair=pair,
+            unordered=pair.a == pair.b and is_symmetric(pair.when),
+            metres=reach(pair.when),
+            enter=None if plain else Predicate(pair.when),
+            stay=None if plain else Predicate(wider),
+        )
+        self.all.append(rule)
+        self._file(rule)
+        values: dict[str, Any] = {f"filter_{side}": self._filter(one) for side, one in (("a", pair.a), ("b", pair.b))}
+        if bound is not None:
+            stay = bound_of(wider)
+            assert stay is not None, "a margin leaves a bound a bound"
+            values |= {"bounded": True, "inclusive": bound.inclusive}
+            values |= {
+                "near": bound.metres,
+                "near_in": surely_within(bound.metres),
+                "near_out": surely_beyond(bound.metres),
+            }
+            values |= {
+                "stay": stay.metres,
+                "stay_in": surely_within(stay.metres),
+                "stay_out": surely_beyond(stay.metres),
+            }
+        if relation.lasting is not None:
+            values["lasting"] = micros(relation.lasting)
+        if relation.time_to_live is not None:
+            values["time_to_live"] = micros(relation.time_to_live)
+        self.columns.append(tells=sum(TELLS[one] for one in relation.detect), **values)
+        return rule
+
+    def _filter(self, side: object) -> int:
+        filter = getattr(side, "filter", None)
+        return NOBODY if filter is None else self.filters.setdefault(filter, next(self._numbers))
+
+    def end(self, rule: Rule) -> None:
+        """Forgets a relation; its number is not used again."""
+        for filed in (self.by_id, self.open, self.general):
+            filed.pop(rule.relation.id, None)
+        self.all[rule.number] = None
+
+    def _file(self, rule: Rule) -> None:
+        id = rule.relation.id
+        self.by_id[id] = rule
+        if not rule.is_named:
+            self.open[id] = rule
+        if rule.enter is not None:
+            self.general[id] = rule
+
+
+def micros(seconds: float) -> int:
+    """Seconds in microseconds, as `timedelta` rounds them."""
+    return timedelta(seconds=seconds) // timedelta(microseconds=1)

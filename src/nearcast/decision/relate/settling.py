@@ -1,0 +1,131 @@
+"""From the steps of a stretch to what is told of it: what begins, lasts and ends, pair by pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.decision.relate.evaluations import BEGINS, FAILS, FALLS_SILENT, LEAVES, Steps
+from nearcast.decision.relate.growing import Growing
+from nearcast.decision.relate.reports import FOREVER, NEVER, Integers, Reports
+from nearcast.decision.relate.rules import TELLS, Rules
+from nearcast.decision.relate.telling import CAUSED, LAPSED, Reason
+from nearcast.model.relation import Detection
+
+REASONS: dict[int, Reason | None] = {FAILS: None, LEAVES: "left", FALLS_SILENT: "silent"}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Something to tell of pairs, as columns: at which row, in which phase, of which pair, since when, and why."""
+
+    detect: Detection
+    pair: Integers
+    row: Integers
+    phase: Integers
+    since: Integers
+    effect: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """Times through which pairs held: from their state, or a row, to a row; `end` of an open one is their number."""
+
+    pair: Integers
+    since: Integers
+    due: Integers
+    dwelt: npt.NDArray[np.bool_]
+    end: Integers
+    effect: Integers
+    deadline: Integers
+
+
+def settled(pairs: Growing, which: Integers, steps: Steps, rules: Rules, reports: Reports) -> list[Outcome]:
+    """What some pairs tell over a stretch; their state is as of its end then."""
+    rule = pairs["rule"][which]
+    begins = steps.effect == BEGINS
+    # Before a step a pair holds if the step before began it, or it held when the stretch began.
+    first = np.append(True, steps.pair[1:] != steps.pair[:-1])[: len(steps.pair)]
+    before = np.where(first, pairs["held"][which][steps.pair], np.append(False, begins)[: len(begins)])
+    changes = np.flatnonzero(begins != before)
+    steps, begins = steps.take(changes), begins[changes]
+    spans = _spans(pairs, which, steps, begins, rules, reports)
+    told = rules.columns["tells"][rule]
+    entered = np.flatnonzero(begins & _tells(told, steps.pair, "enter"))
+    rows = steps.row[entered]
+    found = [
+        Outcome("enter", steps.pair[entered], rows, _phases(rows, CAUSED), reports.moment[rows], steps.effect[entered])
+    ]
+    spans, dwelling = _lasted(spans, reports)
+    own = Outcome("dwell", spans.pair, dwelling, _phases(dwelling, LAPSED), spans.since, spans.effect)
+    found.append(_chosen(own, (dwelling < reports.length) & _tells(told, spans.pair, "dwell")))
+    ended = spans.end < reports.length
+    phases = np.where(spans.effect == FALLS_SILENT, LAPSED, CAUSED)
+    exits = Outcome("exit", spans.pair, spans.end, phases, spans.since, spans.effect)
+    begun = spans.dwelt | _tells(told, spans.pair, "enter") | ~_tells(told, spans.pair, "dwell")
+    found.append(_chosen(exits, ended & _tells(told, spans.pair, "exit") & begun))
+    _keep(pairs, which, spans, ~ended)
+    return found
+
+
+def _spans(
+    pairs: Growing, which: Integers, steps: Steps, begins: npt.NDArray[np.bool_], rules: Rules, reports: Reports
+) -> _Spans:
+    held = np.flatnonzero(pairs["held"][which])
+    starts = np.flatnonzero(begins)
+    ends = np.flatnonzero(~begins)
+    row = steps.row[starts]
+    lasting = rules.columns["lasting"][pairs["rule"][which[steps.pair[starts]]]]
+    now = reports.now[row]
+    due = np.where((lasting > 0) & (now != NEVER), np.where(now == NEVER, 0, now) + lasting, FOREVER)
+    pair = np.concatenate([held, steps.pair[starts]])
+    since = np.concatenate([pairs["since"][which[held]], reports.moment[row]])
+    due = np.concatenate([pairs["due"][which[held]], due])
+    dwelt = np.concatenate([pairs["dwelt"][which[held]], np.zeros(len(starts), np.bool_)])
+    # Beginnings and ends alternate: the n-th span of a pair ends with its n-th end, if there are so many.
+    order = np.argsort(pair, kind="stable")
+    pair, since, due, dwelt = pair[order], since[order], due[order], dwelt[order]
+    end, effect = np.full(len(pair), reports.length), np.full(len(pair), FAILS)
+    deadline = np.full(len(pair), FOREVER)
+    at = np.searchsorted(pair, steps.pair[ends]) + _rank(steps.pair[ends])
+    end[at], effect[at], deadline[at] = steps.row[ends], steps.effect[ends], steps.deadline[ends]
+    return _Spans(pair, since, due, dwelt, end, effect, deadline)
+
+
+def _rank(sorted_: Integers) -> Integers:
+    """The how-manieth of its equals each number is, in an ascending column."""
+    return np.arange(len(sorted_)) - np.searchsorted(sorted_, sorted_)
+
+
+def _lasted(spans: _Spans, reports: Reports) -> tuple[_Spans, Integers]:
+    """The row at which each span has lasted long enough, if it has; the spans know that it has."""
+    row = np.searchsorted(reports.now, spans.due, "left")
+    in_time = np.where(spans.effect == FALLS_SILENT, spans.due <= spans.deadline, row <= spans.end)
+    lasted = (spans.due != FOREVER) & (row < reports.length) & in_time
+    dwelt, due = spans.dwelt | lasted, np.where(lasted, FOREVER, spans.due)
+    known = _Spans(spans.pair, spans.since, due, dwelt, spans.end, spans.effect, spans.deadline)
+    return known, np.where(lasted, row, reports.length)
+
+
+def _keep(pairs: Growing, which: Integers, spans: _Spans, open_: npt.NDArray[np.bool_]) -> None:
+    """Writes what holds at the end of the stretch."""
+    pairs["held"][which] = False
+    rows = which[spans.pair[open_]]
+    pairs["held"][rows] = True
+    for name, column in (("since", spans.since), ("due", spans.due), ("dwelt", spans.dwelt)):
+        pairs[name][rows] = column[open_]
+
+
+def _tells(told: npt.NDArray[np.int8], pair: Integers, detect: Detection) -> npt.NDArray[np.bool_]:
+    return (told[pair] & TELLS[detect]) != 0
+
+
+def _phases(like: Integers, phase: int) -> Integers:
+    return np.full(len(like), phase)
+
+
+def _chosen(outcome: Outcome, which: npt.NDArray[np.bool_]) -> Outcome:
+    columns = (outcome.pair, outcome.row, outcome.phase, outcome.since, outcome.effect)
+    return Outcome(outcome.detect, *(column[which] for column in columns))

@@ -1,0 +1,203 @@
+"""The second stage, relate: what happens between entities, as events of its own (SEMANTICS §7).
+
+Relations between pairs are evaluated in columns, over stretches in which no definition changes; gatherings report by
+report, and relations about what relations tell event by event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.decision.derived import Stretch, derived_of
+from nearcast.decision.relate.crowds import Crowds
+from nearcast.decision.relate.pairing import Pairing
+from nearcast.decision.relate.reference import Known, Plain
+from nearcast.decision.relate.reports import NEVER, Entities, Reports, moment_of
+from nearcast.decision.relate.sides import sees_derived
+from nearcast.decision.relate.telling import Cause, Told, events_of
+from nearcast.decision.repository import Repository, entities, last_of_each
+from nearcast.model.changes import Change, ClientChange, ClientRemoval, RelationChange, RelationRemoval
+from nearcast.model.columns import to_events
+from nearcast.model.event import Event
+from nearcast.model.relation import Gathering, Relation
+
+Newest = Callable[[], pa.Table]
+"""Gives the newest event that counts of every entity, where it is asked for."""
+
+STRETCH = 8_192
+"""Rows that are evaluated together at most: enough for columns to pay, few enough for little memory."""
+
+
+class Relating:
+    """Relations over the batches of a journal; a `Deriving` stage.
+
+    It is given every batch, in order, also while there are no relations: it then looks at the changes only. The whole
+    object may be pickled; its state is as of the last batch's end. How the journal is cut does not change what is told.
+    """
+
+    def __init__(self) -> None:
+        self._now = NEVER
+        self._sequence = 0
+        self._lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
+        self._relations: dict[str, Relation] = {}
+        self._known = Entities()
+        self._overtaken: dict[int, pa.Table] = {}
+        self._pairing = Pairing(self._known)
+        self._crowds = Crowds(self._known)
+        self._plain = Plain()
+
+    def advance(self, stretch: Stretch) -> list[Event]:
+        """What a stretch of the journal causes, ascending by position and part.
+
+        Of the changes those of relations and clients count; of the events, those that are not derived themselves. The
+        repository is read when a relation is defined. The present state of a new relation is told to be of its time.
+        """
+        events = stretch.events
+        if self._relations and len(derived_of(events)):
+            events = events.filter(pc.equal(events.column("part"), 0))
+        told: list[Event] = []
+        done = 0
+        for position, change in stretch.changes:
+            if not self._concerns(change):
+                self._note_lists(change)
+                continue
+            until = int(np.searchsorted(events.column("position").to_numpy(), position))
+            told += self._stretches(events, done, until, stretch.repository)
+            done = until
+            moment = stretch.times.get(position)
+            cause = Cause(position, moment, moment)
+            found = self._change(change, cause, partial(self._newest, stretch.repository, events.slice(0, done)))
+            told += self._plain.told(found, cause)
+            if not self._relations:
+                self._reset()
+        return told + self._stretches(events, done, len(events), stretch.repository)
+
+    def _concerns(self, change: Change) -> bool:
+        """Whether a change does anything to relations; lists are noted also where nobody asks for them."""
+        match change:
+            case RelationChange(relation):
+                return self._relations.get(relation.id) != relation
+            case RelationRemoval(id):
+                return id in self._relations
+            case ClientChange(lists=lists):
+                return lists is not None and len(self._crowds.by_id) > 0
+            case ClientRemoval():
+                return len(self._crowds.by_id) > 0
+        return False
+
+    def _change(self, change: Change, cause: Cause, newest: Newest) -> list[Told]:
+        match change:
+            case RelationChange(relation):
+                if not self._relations:
+                    self._now = self._known.begin(newest())
+                return [*self._end(relation.id), *self._define(relation, cause, newest)]
+            case RelationRemoval(id):
+                return self._end(id)
+            case ClientChange() | ClientRemoval():
+                self._note_lists(change)
+                return self._crowds.relisted(change.client, self._lists, self._now, cause)
+        return []
+
+    def _note_lists(self, change: Change) -> None:
+        match change:
+            case ClientChange(client, lists=lists) if lists is not None:
+                self._lists[client] = {**self._lists.get(client, {}), **lists}
+            case ClientRemoval(client):
+                self._lists.pop(client, None)
+
+    def _define(self, relation: Relation, cause: Cause, newest: Newest) -> list[Told]:
+        self._sequence += 1
+        self._relations[relation.id] = relation
+        if isinstance(relation.about, Gathering) and not sees_derived(relation):
+            return self._crowds.define(relation, self._sequence, newest, self._lists, self._now, cause)
+        if not sees_derived(relation):
+            return self._pairing.define(relation, self._sequence, newest, self._now, cause)
+        if not len(self._plain):
+            self._begin_plain(newest())
+        return self._plain.define(relation, self._sequence, cause)
+
+    def _begin_plain(self, newest: pa.Table) -> None:
+        heard = self._known.columns["heard"]
+        self._plain.now = moment_of(self._now)
+        self._plain.known = {
+            event.entity: Known(event, moment_of(int(heard[self._known.number(event.entity)])))
+            for event in to_events(newest)
+        }
+
+    def _end(self, id: str) -> list[Told]:
+        if self._relations.pop(id, None) is None:
+            return []
+        found = [*self._pairing.end(id), *self._crowds.end(id), *self._plain.end(id)]
+        if not len(self._plain):
+            self._plain.known = {}
+        return found
+
+    def _reset(self) -> None:
+        """Without relations nothing is kept; the first new one begins with what the repository has."""
+        self._now, self._known, self._overtaken = NEVER, Entities(), {}
+        self._pairing, self._crowds = Pairing(self._known), Crowds(self._known)
+
+    def _newest(self, repository: Repository, passed: pa.Table) -> pa.Table:
+        """The newest event that counts of every entity; the repository has the last one, also if it came late."""
+        tables = [repository.newest(), passed, *self._overtaken.values()]
+        together = pa.concat_tables(tables)
+        # What was derived is there too, and no entity of the world.
+        together = together.filter(pc.equal(together.column("part"), 0))
+        return together.take(pa.array(last_of_each(entities(together))))
+
+    def _stretches(self, events: pa.Table, start: int, stop: int, repository: Repository) -> list[Event]:
+        """What happens from one row of a batch to another."""
+        told: list[Event] = []
+        if not self._relations:
+            return told
+        for first in range(start, stop, STRETCH):
+            table = events.slice(first, min(STRETCH, stop - first))
+            reports = Reports.of(table, self._known, self._now)
+            told += self._stretch(reports)
+            self._keep_overtaken(reports, partial(self._newest, repository, events.slice(0, first)))
+            self._known.update(reports)
+            self._now = int(reports.now[-1])
+        return told
+
+    def _stretch(self, reports: Reports) -> list[Event]:
+        found: dict[int, list[Told]] = {}
+        for row, one in chain(self._pairing.advance(reports), self._crowds.advance(reports)):
+            found.setdefault(row, []).append(one)
+        told: list[Event] = []
+        if len(self._plain):
+            for row, event in enumerate(to_events(reports.table)):
+                cause = Cause(event.position, event.time, event.accepted)
+                told += self._plain.told([*found.get(row, ()), *self._plain.report(event)], cause)
+            return told
+        rows = sorted(found)
+        for row, cause in zip(rows, _causes(reports.table, rows), strict=True):
+            told += events_of(found[row], cause, 1)
+        return told
+
+    def _keep_overtaken(self, reports: Reports, newest: Newest) -> None:
+        """Keeps what counts of entities whose last report came late: the repository will have that report instead."""
+        if not self._overtaken and not len(reports.late):
+            return
+        last = reports.last_of_each()
+        for number in reports.entity[last].tolist():
+            self._overtaken.pop(number, None)
+        own = dict(zip(reports.entity[last].tolist(), reports.row[last].tolist(), strict=True))
+        for number in reports.late.tolist():
+            if number in own:
+                self._overtaken[number] = reports.table.take(pa.array([own[number]]))
+            elif number not in self._overtaken:
+                known = newest()
+                at = pc.equal(known.column("position"), int(self._known.columns["position"][number]))
+                self._overtaken[number] = known.filter(at)
+
+
+def _causes(table: pa.Table, rows: list[int]) -> list[Cause]:
+    """Some rows as causes."""
+    chosen = table.select(["position", "time", "accepted"]).take(pa.array(rows, pa.int64()))
+    return [Cause(*row) for row in zip(*(column.to_pylist() for column in chosen.columns), strict=True)]

@@ -1,0 +1,147 @@
+"""The events that relations cause: what they tell, and in which order (SEMANTICS §7).
+
+Of one cause, what lapsed with its time comes first, then what it did itself; relations in the order of their
+definitions, pairs by their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import orjson
+
+from nearcast.model.event import Event
+from nearcast.model.place import Place
+from nearcast.model.relation import RELATION_EVENT, RELATIONS, Detection
+from nearcast.model.values import Value, time_text
+
+Reason = Literal["left", "silent", "removed"]
+"""Why something ended though nothing says that its predicate failed: an entity is no longer of its side, was not heard
+for too long, or the relation itself was removed."""
+
+LAPSED, CAUSED = 0, 1
+
+_ORDER: dict[str, int] = {"dwell": 0, "exit": 1, "enter": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """The event that something is told as of: its place in the journal, its time, when it was accepted."""
+
+    position: int
+    time: datetime | None
+    accepted: datetime | None
+
+    @property
+    def moment(self) -> datetime | None:
+        """When it happened, as far as that is known."""
+        return self.time or self.accepted
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One of those that something is told of: its name and where it is."""
+
+    entity: str
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One thing to tell. `b` is one entity of a pair, or those around `a` in a gathering, whose number is `count`.
+
+    `phase` is `LAPSED` or `CAUSED`, `sequence` the number of the relation. `present`: it held when it was asked for.
+    """
+
+    phase: int
+    sequence: int
+    relation: str
+    detect: Detection
+    a: Subject
+    b: tuple[Subject, ...]
+    distance: float | None
+    since: datetime | None
+    reason: Reason | None = None
+    present: bool = False
+    count: int | None = None
+
+    @property
+    def order(self) -> tuple[int, int, str, str, int]:
+        """Ascends in the order of telling, among what one event causes."""
+        other = self.b[0].entity if self.count is None else ""
+        return self.phase, self.sequence, self.a.entity, other, _ORDER[self.detect]
+
+
+def events_of(told: Iterable[Told], cause: Cause, first: int) -> list[Event]:
+    """The events that tell it, in order; their parts count from `first`."""
+    ordered = sorted(told, key=lambda one: one.order)
+    return [_event(one, cause, part) for part, one in enumerate(ordered, first)]
+
+
+def _event(told: Told, cause: Cause, part: int) -> Event:
+    names = [told.relation, told.a.entity] + [one.entity for one in told.b if told.count is None]
+    subject = "nearcast/relations/" + "/".join(names)
+    id = f"{'/'.join(names)}/{cause.position}.{part}"
+    data = _data(told)
+    document: dict[str, Any] = {"specversion": "1.0", "id": id, "type": RELATION_EVENT, "source": RELATIONS}
+    document["subject"] = subject
+    if cause.moment is not None:
+        document["time"] = time_text(cause.moment)
+    document["data"] = data
+    return Event(
+        id=id,
+        type=RELATION_EVENT,
+        source=RELATIONS,
+        subject=subject,
+        time=cause.moment,
+        place=told.a.place,
+        attributes=(("specversion", "1.0"), *_attributes("", data)),
+        payload=orjson.dumps(document),
+        accepted=cause.accepted,
+        position=cause.position,
+        part=part,
+    )
+
+
+def _data(told: Told) -> dict[str, Any]:
+    """What the event tells; what is not known is left out."""
+    pair = told.count is None
+    names = [one.entity for one in told.b]
+    places = [_position(one.place) for one in told.b]
+    data: dict[str, Any] = {
+        "relation": told.relation,
+        "detect": told.detect,
+        "a": told.a.entity,
+        "b": names[0] if pair else names,
+        "a_position": _position(told.a.place),
+        "b_position": places[0] if pair else [place for place in places if place],
+        "distance": told.distance,
+        "since": None if told.since is None else time_text(told.since),
+        "reason": told.reason,
+        "present": told.present or None,
+        "count": told.count,
+    }
+    # The event is where `a` is; who reads it anew finds its place as in any other event.
+    data |= _position(told.a.place) or {}
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def _position(place: Place | None) -> dict[str, float] | None:
+    if place is None:
+        return None
+    names = ("x", "y", "z") if place.coordinates == "planar" else ("lon", "lat", "alt")
+    pairs = zip(names, (place.x, place.y, place.z), strict=True)
+    return {name: value for name, value in pairs if value is not None}
+
+
+def _attributes(prefix: str, data: dict[str, Any]) -> Iterator[tuple[str, Value]]:
+    """Data as attributes: nested names are dotted, a list is its name several times."""
+    for name, value in data.items():
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, dict):
+                yield from _attributes(f"{prefix}{name}.", one)
+            else:
+                yield f"{prefix}{name}", one

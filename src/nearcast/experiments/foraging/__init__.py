@@ -1,0 +1,1 @@
+"""The simulations of Tsetsos & Hadjiefthymiades, "An innovative architecture for context foraging" (§4)."""

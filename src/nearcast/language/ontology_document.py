@@ -1,0 +1,162 @@
+"""Ontologies within documents: classes, situations and places as YAML files, settings and control events write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from nearcast.decision.infer import units
+from nearcast.decision.infer.areas import outline
+from nearcast.errors import Fault
+from nearcast.language.nodes import Node
+from nearcast.language.reading import Reader, closest
+from nearcast.model.ontology import Area, ContextClass, Ontology, SituationClass, cycle
+
+PARTS = ("classes", "situations", "places")
+
+
+def read_ontology(node: Node, reader: Reader) -> Ontology:
+    """The ontology of a node. Faults go to the reader: unknown names and units, names that come twice, cycles."""
+    fields = reader.fields(node, (), PARTS, "an ontology")
+    entries = {part: list(_entries(fields.get(part), part, reader)) for part in PARTS}
+    classes = tuple(_class(name, entry, entries["classes"], reader) for name, entry in entries["classes"])
+    situations = tuple(
+        SituationClass(name, _parents(name, reader.fields(entry, (), ("is",), name), entries["situations"], reader))
+        for name, entry in entries["situations"]
+    )
+    areas = tuple(_area(name, entry, entries["places"], reader) for name, entry in entries["places"])
+    found = Ontology(classes, situations, areas)
+    _check_names(entries, reader)
+    named = [*entries["classes"], *entries["situations"]]
+    _check_cycles(found.parents(), "classes, each one of the next", named, reader)
+    _check_cycles(found.wholes(), "places, each part of the next", entries["places"], reader)
+    return found
+
+
+def ontology_data(ontology: Ontology) -> dict[str, Any]:
+    """An ontology as a document, JSON-able; `read_ontology` inverts it."""
+    data: dict[str, Any] = {}
+    if ontology.classes:
+        data["classes"] = {one.name: _class_data(one) for one in ontology.classes}
+    if ontology.situations:
+        data["situations"] = {one.name: {"is": list(one.parents)} if one.parents else {} for one in ontology.situations}
+    if ontology.areas:
+        data["places"] = {one.name: _area_data(one) for one in ontology.areas}
+    return data
+
+
+def _class_data(one: ContextClass) -> dict[str, Any]:
+    data: dict[str, Any] = {"is": list(one.parents), "unit": one.unit, "within": one.within}
+    if one.low is not None or one.high is not None:
+        data["range"] = [one.low, one.high]
+    data["attributes"] = dict(one.attributes)
+    return {name: value for name, value in data.items() if value not in (None, [], {})}
+
+
+def _area_data(one: Area) -> dict[str, Any]:
+    data = {"part-of": one.part_of, "area": one.outline, "entities": list(one.entities)}
+    return {name: value for name, value in data.items() if value not in (None, [])}
+
+
+def _entries(node: Node | None, part: str, reader: Reader) -> Iterator[tuple[str, Node]]:
+    """The names of a part and what is said of each; of one that stands alone nothing is."""
+    for name, entry in reader.named(node, part) if node is not None else ():
+        yield name, Node({}, entry.where, entry.path) if entry.value is None else entry
+
+
+def _class(name: str, node: Node, classes: Sequence[tuple[str, Node]], reader: Reader) -> ContextClass:
+    fields = reader.fields(node, (), ("is", "unit", "range", "within", "attributes"), name)
+    unit = _unit(fields["unit"], reader) if "unit" in fields else None
+    low, high = _range(fields["range"], reader) if "range" in fields else (None, None)
+    within = reader.number(fields["within"], "within, in metres", low=0) if "within" in fields else None
+    attributes = _attributes(fields["attributes"], unit, reader) if "attributes" in fields else ()
+    return ContextClass(name, _parents(name, fields, classes, reader), unit, low, high, within, attributes)
+
+
+def _parents(
+    name: str, fields: Mapping[str, Node], known: Sequence[tuple[str, Node]], reader: Reader
+) -> tuple[str, ...]:
+    if "is" not in fields:
+        return ()
+    listed = fields["is"].value if isinstance(fields["is"].value, list) else [fields["is"]]
+    names = [(item, reader.text(item, f"what {name} is")) for item in listed]
+    for item, parent in names:
+        _check_known(item, parent, [one for one, _ in known], "a class that is defined", reader)
+    return tuple(dict.fromkeys(parent for _, parent in names if parent))
+
+
+def _check_known(node: Node, name: str | None, known: Sequence[str], expected: str, reader: Reader) -> None:
+    if name is not None and name not in known:
+        reader.fault(expected, node, closest(name, known) or f"defined are {', '.join(known[:10])}")
+
+
+def _unit(node: Node, reader: Reader) -> str | None:
+    unit = reader.text(node, "unit")
+    if unit is None or units.is_unit(unit):
+        return unit
+    reader.fault("a unit of measure", node, closest(unit, units.names()) or "for example: degC, percent, ppm, m/s")
+    return None
+
+
+def _range(node: Node, reader: Reader) -> tuple[float | None, float | None]:
+    """The least and the greatest value; null stands for no bound."""
+    items = reader.items(node, "range")
+    bounds = [None if item.value is None else reader.number(item, "a bound") for item in items]
+    if isinstance(node.value, list) and len(bounds) != 2:
+        reader.fault("[least, greatest]", node, came=f"{len(bounds)} values")
+    if len(bounds) != 2:
+        return None, None
+    low, high = bounds
+    if low is not None and high is not None and low > high:
+        reader.fault("a range that begins with the least value", node, came=f"{low:g} to {high:g}")
+    return low, high
+
+
+def _attributes(node: Node, unit: str | None, reader: Reader) -> tuple[tuple[str, str | None], ...]:
+    """Other names of a class: a list, or a mapping to the unit that each is in."""
+    if isinstance(node.value, list):
+        return tuple((name, None) for item in node.value if (name := reader.text(item, "an attribute's name")))
+    found = []
+    for name, entry in reader.named(node, "attributes"):
+        own = _unit(entry, reader) if entry.value is not None else None
+        if own is not None and units.conversion(own, unit or own) is None:
+            reader.fault(f"a unit that converts into {unit}", entry)
+        found.append((name, own))
+    return tuple(found)
+
+
+def _area(name: str, node: Node, places: Sequence[tuple[str, Node]], reader: Reader) -> Area:
+    fields = reader.fields(node, (), ("part-of", "area", "entities"), name)
+    whole = reader.text(fields["part-of"], "part-of") if "part-of" in fields else None
+    if "part-of" in fields:
+        _check_known(fields["part-of"], whole, [one for one, _ in places], "a place that is defined", reader)
+    text = reader.text(fields["area"], "area") if "area" in fields else None
+    if text is not None and outline(text) is None:
+        reader.fault("a geometry in WKT", fields["area"], "for example: POLYGON((0 0, 10 0, 10 10, 0 0))")
+    listed = reader.items(fields["entities"], "entities") if "entities" in fields else []
+    entities = [entity for item in listed if (entity := reader.text(item, "an entity"))]
+    return Area(name, whole, text, tuple(entities))
+
+
+def _check_names(entries: Mapping[str, Sequence[tuple[str, Node]]], reader: Reader) -> None:
+    """A name is that of a class or of a situation; and no attribute is that of two classes."""
+    owners = {name: name for name, _ in entries["classes"]}
+    for name, node in entries["situations"]:
+        if name in owners:
+            reader.fault("a name that no class has", node, came=name)
+    for name, node in entries["classes"]:
+        told = node.value.get("attributes") if isinstance(node.value, dict) else None
+        listed = told.value if told is not None else ()
+        for item in listed if isinstance(listed, (list, dict)) else ():
+            attribute = item.value if isinstance(item, Node) else item
+            if owners.setdefault(str(attribute), name) != name:
+                reader.fault("an attribute of one class", node, f"{owners[str(attribute)]} has it", came=str(attribute))
+
+
+def _check_cycles(
+    above: Mapping[str, tuple[str, ...]], what: str, entries: Sequence[tuple[str, Node]], reader: Reader
+) -> None:
+    way = cycle(above)
+    if way:
+        node = next(node for name, node in entries if name == way[0])
+        reader.faults.append(Fault(f"{what}, without a way back", " → ".join(way), node.where, "leave one of them out"))

@@ -1,0 +1,219 @@
+"""Relations within documents: as definitions, management requests and control events write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from nearcast.decision.relate.predicate import takes_margin
+from nearcast.errors import DefinitionError, Fault, Mark
+from nearcast.language import cql2
+from nearcast.language.filter_document import filter_data, read_filter
+from nearcast.language.nodes import Node, from_data
+from nearcast.language.reading import Reader, closest
+from nearcast.language.relation_predicate import read_predicate
+from nearcast.language.relation_sides import filter_faults, side_faults
+from nearcast.model.relation import (
+    DETECTIONS,
+    Buddies,
+    Crowd,
+    Detection,
+    Gathering,
+    Matching,
+    Named,
+    Pair,
+    Relation,
+    Side,
+    Strategy,
+)
+
+OF_A_PAIR = ("a", "b", "when")
+OF_A_GATHERING = ("among", "within", "count")
+_FURTHER = ("detect", "margin", "for", "time_to_live", "scope", "strategy")
+_UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)")
+
+LARGEST_COUNT = 1_000_000
+
+
+def relation_document(data: Mapping[str, Any], where: Mark) -> Relation:
+    """The relation that a document asks for. Raises `DefinitionError` with every fault."""
+    reader = Reader()
+    relation = read_relation(from_data(data, where), reader)
+    reader.stop()
+    assert relation is not None, "without a fault there is a relation"
+    return relation
+
+
+def relation_data(relation: Relation) -> dict[str, Any]:
+    """A relation as a document, JSON-able; `relation_document` inverts it."""
+    data: dict[str, Any] = {"id": relation.id}
+    match relation.about:
+        case Pair(a, b, when):
+            data |= {"a": _side_data(a), "b": _side_data(b), "when": cql2.write(when)}
+        case Gathering(among, within, count):
+            data |= {"among": _side_data(among), "within": within, "count": count}
+    data["detect"] = list(relation.detect)
+    if relation.margin:
+        data["margin"] = relation.margin
+    if relation.lasting is not None:
+        data["for"] = relation.lasting
+    if relation.time_to_live is not None:
+        data["time_to_live"] = relation.time_to_live
+    if relation.local:
+        data["scope"] = "local"
+    if relation.strategy is not None:
+        data["strategy"] = {"name": relation.strategy.name, **relation.strategy.parameters}
+    return data
+
+
+def read_relation(node: Node, reader: Reader) -> Relation | None:
+    """The relation of a node; None after a fault."""
+    before = len(reader.faults)
+    about = OF_A_GATHERING if isinstance(node.value, dict) and "among" in node.value else OF_A_PAIR
+    fields = reader.fields(node, ("id", *about), _FURTHER, "a relation")
+    id = reader.text(fields["id"], "a relation's id") if "id" in fields else None
+    found = _gathering(fields, reader) if about is OF_A_GATHERING else _pair(fields, reader)
+    margin = reader.number(fields["margin"], "margin", low=0) if "margin" in fields else 0.0
+    lasting = _seconds(fields["for"], "for", reader) if "for" in fields else None
+    time_to_live = _seconds(fields["time_to_live"], "time_to_live", reader) if "time_to_live" in fields else None
+    detect = _detect(node, fields, reader)
+    local = _local(fields["scope"], reader) if "scope" in fields else False
+    strategy = _strategy(fields["strategy"], reader) if "strategy" in fields else None
+    if isinstance(found, Pair) and margin and not takes_margin(found.when):
+        advice = "it widens distances, else comparisons of numbers of both sides with < <= > >= = or BETWEEN"
+        reader.fault("a margin for a predicate that compares numbers", fields["margin"], advice)
+    if len(reader.faults) > before or id is None or found is None or margin is None:
+        return None
+    return Relation(id, found, detect, margin, lasting, time_to_live, local, strategy)
+
+
+def _pair(fields: Mapping[str, Node], reader: Reader) -> Pair | None:
+    a, b = (_side(fields[name], f"side {name}", reader) if name in fields else None for name in ("a", "b"))
+    when = _predicate(fields["when"], reader) if "when" in fields else None
+    if a is None or b is None or when is None:
+        return None
+    if isinstance(a, Named) and a == b:
+        reader.fault("two different entities", fields["b"], came=f"{a.entity} on both sides")
+    pair = Pair(a, b, when)
+    reader.faults += side_faults(pair)
+    return pair
+
+
+def _side(node: Node, what: str, reader: Reader) -> Side | None:
+    """`{entity: ID}`, or a filter: text, or a tree."""
+    if isinstance(node.value, dict) and "entity" in node.value:
+        fields = reader.fields(node, ("entity",), (), what)
+        entity = reader.text(fields["entity"], "an entity's id") if "entity" in fields else None
+        return None if entity is None else Named(entity)
+    return _matching(node, what, reader)
+
+
+def _matching(node: Node, what: str, reader: Reader) -> Matching | None:
+    if not isinstance(node.value, (str, dict)):
+        reader.fault(f"{what}: {{entity: ID}}, or a filter in CQL2", node)
+        return None
+    weighted = read_filter(node, 1, reader)
+    if weighted is None:
+        return None
+    if any(relevance is not None for relevance in weighted.relevance):
+        reader.fault(f"{what} without relevances", node, "who is near whom is not weighed")
+    reader.faults += filter_faults(weighted.filter)
+    return Matching(weighted.filter)
+
+
+def _predicate(node: Node, reader: Reader) -> Any:
+    text = reader.text(node, "when")
+    if text is None:
+        return None
+    try:
+        return read_predicate(text, node.locate or (lambda offset: node.where))
+    except Fault as error:
+        reader.take(error)
+    except DefinitionError as error:
+        reader.take(error)
+    return None
+
+
+def _gathering(fields: Mapping[str, Node], reader: Reader) -> Gathering | None:
+    among = _crowd(fields["among"], reader) if "among" in fields else None
+    within = reader.number(fields["within"], "within, in metres", low=0) if "within" in fields else None
+    count = reader.integer(fields["count"], "count", 2, LARGEST_COUNT) if "count" in fields else None
+    return None if among is None or within is None or count is None else Gathering(among, within, count)
+
+
+def _crowd(node: Node, reader: Reader) -> Crowd | None:
+    """`{client: ID, list: NAME}`, or a filter."""
+    if not isinstance(node.value, dict) or not {"client", "list"} & set(node.value):
+        return _matching(node, "among", reader)
+    fields = reader.fields(node, ("client", "list"), (), "among")
+    client = reader.text(fields["client"], "a client's id") if "client" in fields else None
+    list = reader.text(fields["list"], "the name of a list") if "list" in fields else None
+    return None if client is None or list is None else Buddies(client, list)
+
+
+def _seconds(node: Node, what: str, reader: Reader) -> float | None:
+    """A time above 0: seconds, or a text such as `5 s`, `10 min`."""
+    if not isinstance(node.value, str):
+        found = reader.number(node, f"{what}, in seconds or as in 5 s", above=0)
+        return None if found is None else float(found)
+    match = _DURATION.fullmatch(node.value.strip())
+    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if seconds <= 0:
+        reader.fault(f"{what}: a time above 0, as in 5 s", node, f"units are {', '.join(_UNITS)}")
+        return None
+    return seconds
+
+
+def _detect(node: Node, fields: Mapping[str, Node], reader: Reader) -> tuple[Detection, ...]:
+    """What is told; where a time stands, by default that it lasted so long, instead of that it began."""
+    if "detect" not in fields:
+        return ("dwell", "exit") if "for" in fields else ("enter", "exit")
+    listed = fields["detect"].value
+    nodes = listed if isinstance(listed, list) else [fields["detect"]]
+    found = {word for item in nodes if (word := _word(item, reader))}
+    if not nodes:
+        reader.fault(f"at least one of {', '.join(DETECTIONS)}", fields["detect"], came="none")
+    if "dwell" in found and "for" not in fields:
+        reader.fault("for, the time after which dwell is told", node, "for example: for: 5 s", came="none")
+    if found and "for" in fields and "dwell" not in found:
+        reader.fault("dwell in detect", fields["detect"], "for says how long it must hold before dwell is told")
+    # Each once, in one order, so that equal relations are equal values.
+    return tuple(one for one in DETECTIONS if one in found)
+
+
+def _word(node: Node, reader: Reader) -> str | None:
+    if node.value in DETECTIONS:
+        return str(node.value)
+    reader.fault(f"one of {', '.join(DETECTIONS)}", node, closest(str(node.value), DETECTIONS))
+    return None
+
+
+def _local(node: Node, reader: Reader) -> bool:
+    if node.value not in ("local", "global"):
+        reader.fault("scope: local or global", node)
+    return node.value == "local"
+
+
+def _strategy(node: Node, reader: Reader) -> Strategy | None:
+    """A strategy's name, or a mapping with its name and its parameters."""
+    if isinstance(node.value, dict):
+        named = node.value.get("name")
+        name = reader.text(named, "a strategy's name") if named is not None else None
+        if named is None:
+            reader.fault("name in a strategy", node, came="none")
+        parameters = {key: child.plain() for key, child in node.value.items() if key != "name"}
+        return None if name is None else Strategy(name, parameters)
+    name = reader.text(node, "a strategy's name")
+    return None if name is None else Strategy(name)
+
+
+def _side_data(side: Side | Crowd) -> Any:
+    match side:
+        case Named(entity):
+            return {"entity": entity}
+        case Matching(filter):
+            return filter_data(filter)
+        case Buddies(client, list):
+            return {"client": client, "list": list}

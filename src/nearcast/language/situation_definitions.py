@@ -1,0 +1,76 @@
+"""The situation rules and actions of definition files together: each once, no cycles, and what is hardly meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nearcast.decision.infer.names import names_of, rule_cycle
+from nearcast.errors import Fault, Mark
+from nearcast.language.nodes import Node
+from nearcast.language.reading import Reader
+from nearcast.language.situation_document import read_action, read_situation
+from nearcast.model.filter import atoms
+from nearcast.model.ontology import Ontology, below, upwards
+from nearcast.model.situation import Action, Situation
+from nearcast.model.subscription import Settings
+
+
+def read_rules(
+    situations: Sequence[Node], actions: Sequence[Node], settings: Settings, reader: Reader
+) -> tuple[tuple[Situation, ...], tuple[Action, ...]]:
+    """The rules and actions of these nodes. Faults go to the reader: an id that comes twice, rules in a cycle."""
+    rules: dict[str, Situation] = {}
+    marks: dict[str, Mark] = {}
+    for node in situations:
+        rule = read_situation(node, settings, reader)
+        if rule is not None and _once(rule.id, "situation rule", node, marks, reader):
+            rules[rule.id] = rule
+    way = rule_cycle(rules.values(), settings.ontology)
+    if way:
+        advice = "leave one of these conditions out"
+        expected = "rules of which none stands on itself"
+        reader.take(Fault(expected, f"a cycle, {' → '.join(way)}", marks[way[0]], advice))
+    found: dict[str, Action] = {}
+    marks = {}
+    for node in actions:
+        action = read_action(node, settings, reader)
+        if action is not None and _once(action.id, "action", node, marks, reader):
+            found[action.id] = action
+    return tuple(rules.values()), tuple(found.values())
+
+
+def _once(id: str, what: str, node: Node, marks: dict[str, Mark], reader: Reader) -> bool:
+    """Whether an id comes for the first time; a fault if not."""
+    fields: Mapping[str, Node] = node.value if isinstance(node.value, dict) else {}
+    mark = fields["id"].where if "id" in fields else node.where
+    if id in marks:
+        reader.take(Fault(f"each {what} once", f"{id} again", mark, f"it is already at {marks[id]}"))
+        return False
+    marks[id] = mark
+    return True
+
+
+def warnings_of_rules(rules: Sequence[Situation], actions: Sequence[Action], settings: Settings) -> Iterator[Fault]:
+    """Conditions that nothing can fulfil: a situation that no rule concludes and no reading can tell of."""
+    concluded = {above for rule in rules if rule.sufficient for above in _above(settings.ontology, rule.concludes)}
+    situations = {one.name for one in settings.ontology.situations}
+    owners = [(one.id, one.when) for one in rules] + [(one.id, one.when) for one in actions]
+    for id, when in owners:
+        for name in names_of(when):
+            if name in situations and name not in concluded:
+                what = f"a rule that concludes {name}"
+                advice = f"{id} waits for events that have {name} as an attribute"
+                yield Fault(what, "none", next(atoms(when)).where, advice)
+    for rule in rules:
+        if not rule.sufficient and not _others(rule, rules, settings.ontology):
+            what = f"a sufficient rule for {rule.concludes}"
+            yield Fault(what, "none", next(atoms(rule.when)).where, f"{rule.id} alone begins nothing")
+
+
+def _above(ontology: Ontology, name: str) -> Iterator[str]:
+    return upwards(ontology.parents(), name)
+
+
+def _others(rule: Situation, rules: Sequence[Situation], ontology: Ontology) -> bool:
+    under = below(ontology.parents()).get(rule.concludes, frozenset({rule.concludes}))
+    return any(other.sufficient and other.concludes in under for other in rules)

@@ -1,0 +1,280 @@
+"""Situation rules and actions within documents: as definitions, management requests and control events write them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from nearcast.decision.infer.names import names_in, reach
+from nearcast.errors import Fault, Mark
+from nearcast.language.durations import read_duration
+from nearcast.language.filter_document import filter_data, read_filter
+from nearcast.language.nodes import Node, from_data
+from nearcast.language.reading import Reader, closest
+from nearcast.model.event import CONTROL_PREFIX
+from nearcast.model.expression import PREVIOUS, Call, parts
+from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, PlainNot, atoms
+from nearcast.model.ontology import Ontology
+from nearcast.model.situation import PHASES, Action, Effect, Phase, Publish, Run, Situation, Webhook
+from nearcast.model.subscription import Settings
+
+EFFECTS = ("publish", "webhook", "run")
+PLACEHOLDERS = ("action", "situation", "class", "id", "phase", "place", "position", "since", "reason")
+"""What a text of an event to publish may hold in braces, besides readings.CLASS."""
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def situation_document(data: Mapping[str, Any], where: Mark, settings: Settings) -> Situation:
+    """The rule that a document asks for. Raises `DefinitionError` with every fault."""
+    reader = Reader()
+    found = read_situation(from_data(data, where), settings, reader)
+    reader.stop()
+    assert found is not None, "without a fault there is a rule"
+    return found
+
+
+def action_document(data: Mapping[str, Any], where: Mark, settings: Settings) -> Action:
+    """The action that a document asks for. Raises `DefinitionError` with every fault."""
+    reader = Reader()
+    found = read_action(from_data(data, where), settings, reader)
+    reader.stop()
+    assert found is not None, "without a fault there is an action"
+    return found
+
+
+def situation_data(rule: Situation) -> dict[str, Any]:
+    """A rule as a document, JSON-able; `situation_document` inverts it."""
+    data = {"id": rule.id, "class": rule.concludes, "when": filter_data(rule.when)}
+    given = {"within": rule.within, "in": rule.area, "valid": rule.valid, "lateness": rule.lateness or None}
+    data |= {name: value for name, value in given.items() if value is not None}
+    return data if rule.sufficient else data | {"sufficient": False}
+
+
+def action_data(action: Action) -> dict[str, Any]:
+    """An action as a document, JSON-able; `action_document` inverts it."""
+    data: dict[str, Any] = {"id": action.id, "when": filter_data(action.when), "phases": list(action.phases)}
+    if action.within is not None:
+        data["within"] = action.within
+    for effect in action.effects:
+        match effect:
+            case Publish(type_, told):
+                data["publish"] = {"type": type_, "data": json.loads(told)}
+            case Webhook(url, secret):
+                data["webhook"] = {"url": url} if secret is None else {"url": url, "secret": secret}
+            case Run(name, arguments):
+                data["run"] = {"name": name, "arguments": json.loads(arguments)}
+    return data
+
+
+def read_situation(node: Node, settings: Settings, reader: Reader) -> Situation | None:
+    """The rule of a node; None after a fault."""
+    before = len(reader.faults)
+    optional = ("within", "in", "valid", "lateness", "sufficient")
+    fields = reader.fields(node, ("id", "class", "when"), optional, "a situation rule")
+    id = reader.text(fields["id"], "a rule's id") if "id" in fields else None
+    ontology = settings.ontology
+    concludes = _concluded(fields["class"], ontology, reader) if "class" in fields else None
+    when = read_conditions(fields["when"], settings, reader) if "when" in fields else None
+    within = reader.number(fields["within"], "within, in metres", low=0) if "within" in fields else None
+    area = _named_area(fields["in"], ontology, reader) if "in" in fields else None
+    valid = read_duration(fields["valid"], "valid", reader) if "valid" in fields else None
+    lateness = read_duration(fields["lateness"], "lateness", reader) if "lateness" in fields else 0.0
+    sufficient = reader.flag(fields["sufficient"], "sufficient") if "sufficient" in fields else True
+    if when is not None:
+        _check_reach(node, fields, when, ontology, reader)
+    if len(reader.faults) > before or id is None or concludes is None or when is None:
+        return None
+    return Situation(id, concludes, when, within, area, valid, lateness or 0.0, sufficient)
+
+
+def read_conditions(node: Node, settings: Settings, reader: Reader) -> Filter | None:
+    """Conditions over classes and situations; None after a fault, each at the condition that is wrong."""
+    weighted = read_filter(node, settings.levels, reader)
+    if weighted is None:
+        return None
+    before = len(reader.faults)
+    if any(value is not None for value in weighted.relevance):
+        reader.fault("conditions", node, "relevance is for subscriptions", came="a relevance")
+    if _has_plain_not(weighted.filter):
+        reader.fault("not", node, "what is unknown counts neither as true nor as false", came="unless")
+    for atom in atoms(weighted.filter):
+        for fault in _faults(atom, settings.ontology):
+            reader.take(fault)
+    return weighted.filter if len(reader.faults) == before else None
+
+
+def _has_plain_not(node: Filter) -> bool:
+    if isinstance(node, (And, Or)):
+        return any(_has_plain_not(child) for child in node.children)
+    return isinstance(node, PlainNot) or (isinstance(node, Not) and _has_plain_not(node.child))
+
+
+def _faults(atom: Atom, ontology: Ontology) -> Iterator[Fault]:
+    """What is wrong with one condition of a rule."""
+    calls = [part for part in parts(atom.name) if isinstance(part, Call)] if isinstance(atom.name, Call) else []
+    outside = [call.function for call in calls if call.function in (*PREVIOUS, "USER")]
+    if not isinstance(atom.name, (str, Call)) or outside:
+        came = outside[0] if outside else "a distance or count"
+        yield Fault("a condition over classes and situations", came, atom.where, "within says how near readings are")
+        return
+    if atom.operator is Operator.IS_NULL or any(call.function == "IS NULL" for call in calls):
+        yield Fault("a condition over values", "IS NULL", atom.where, "a missing reading makes a condition unknown")
+    situations = [one.name for one in ontology.situations]
+    known = [*(one.name for one in ontology.classes), *situations]
+    for name in dict.fromkeys(names_in(atom)):
+        if name not in known:
+            advice = closest(name, known) or ("add it to the ontology" if known else "define an ontology")
+            yield Fault("a class or situation of the ontology", name, atom.where, advice)
+        elif name in situations and not _asks_whether(atom):
+            yield Fault(f"{name} or NOT {name}", f"{name} {atom.operator} …", atom.where, "a situation is or is not")
+
+
+def _asks_whether(atom: Atom) -> bool:
+    return isinstance(atom.name, str) and atom.operator is Operator.EQ and isinstance(atom.value, bool)
+
+
+def _concluded(node: Node, ontology: Ontology, reader: Reader) -> str | None:
+    name = reader.text(node, "a rule's class")
+    known = [one.name for one in ontology.situations]
+    if name is None or name in known:
+        return name
+    if name in (one.name for one in ontology.classes):
+        reader.fault("a situation", node, "move it to the ontology's situations", came=f"{name}, a class of readings")
+    else:
+        advice = closest(name, known) or "add it to the ontology's situations"
+        reader.fault("a situation of the ontology", node, advice)
+    return None
+
+
+def _named_area(node: Node, ontology: Ontology, reader: Reader) -> str | None:
+    name = reader.text(node, "in")
+    known = [one.name for one in ontology.areas]
+    if name is not None and name not in known:
+        reader.fault("a place of the ontology", node, closest(name, known) or "add it to the ontology's places")
+    return name
+
+
+def _check_reach(node: Node, fields: Mapping[str, Node], when: Filter, ontology: Ontology, reader: Reader) -> None:
+    """Around which a rule looks: metres or a place; else every class must say it."""
+    if "within" in fields and "in" in fields:
+        reader.fault("within or in", fields["in"], "leave out one of them", came="both")
+    if "within" in fields or "in" in fields:
+        return
+    classes = [one.name for one in ontology.classes]
+    names = [name for atom in atoms(when) for name in names_in(atom)]
+    lacking = [name for name in names if name in classes and reach(ontology, name) is None]
+    if lacking or not any(name in classes for name in names):
+        came = f"none, nor has {lacking[0]} one in the ontology" if lacking else "none"
+        reader.fault("within, in metres, or in, a place", node, came=came)
+
+
+def read_action(node: Node, settings: Settings, reader: Reader) -> Action | None:
+    """The action of a node; None after a fault."""
+    before = len(reader.faults)
+    fields = reader.fields(node, ("id", "when"), (*EFFECTS, "phases", "within"), "an action")
+    id = reader.text(fields["id"], "an action's id") if "id" in fields else None
+    when = _situations(fields["when"], settings, reader) if "when" in fields else None
+    within = reader.number(fields["within"], "within, in metres", low=0) if "within" in fields else None
+    phases = _phases(fields["phases"], reader) if "phases" in fields else ("begin",)
+    effects = tuple(_effects(fields, settings.ontology, reader))
+    if isinstance(node.value, dict) and not any(name in fields for name in EFFECTS):
+        reader.fault(f"one of {', '.join(EFFECTS)} in an action", node, came="none")
+    if len(reader.faults) > before or id is None or when is None:
+        return None
+    return Action(id, when, effects, phases, within)
+
+
+def _situations(node: Node, settings: Settings, reader: Reader) -> Filter | None:
+    """Conditions that are about situations alone."""
+    when = read_conditions(node, settings, reader)
+    known = [one.name for one in settings.ontology.situations]
+    for atom in atoms(when) if when is not None else ():
+        for name in names_in(atom):
+            if name not in known:
+                advice = "write a rule that concludes a situation from it"
+                reader.take(Fault("a situation", f"{name}, a class of readings", atom.where, advice))
+    return when
+
+
+def _phases(node: Node, reader: Reader) -> tuple[Phase, ...]:
+    listed = node.value if isinstance(node.value, list) else [node]
+    for item in listed:
+        if item.value not in PHASES:
+            reader.fault(f"one of {', '.join(PHASES)}", item)
+    given = {item.value for item in listed}
+    return tuple(phase for phase in PHASES if phase in given)
+
+
+def _effects(fields: Mapping[str, Node], ontology: Ontology, reader: Reader) -> Iterator[Effect]:
+    found: Sequence[Effect | None] = (
+        _publish(fields["publish"], ontology, reader) if "publish" in fields else None,
+        _webhook(fields["webhook"], reader) if "webhook" in fields else None,
+        _run(fields["run"], reader) if "run" in fields else None,
+    )
+    yield from (effect for effect in found if effect is not None)
+
+
+def _publish(node: Node, ontology: Ontology, reader: Reader) -> Publish | None:
+    fields = reader.fields(node, ("type",), ("data",), "publish")
+    type_ = reader.text(fields["type"], "the type of the event") if "type" in fields else None
+    if type_ is not None and type_.startswith(CONTROL_PREFIX):
+        reader.fault("a type of events that tell of the world", fields["type"])
+    data = fields.get("data")
+    if data is not None:
+        _check_texts(data, [one.name for one in ontology.classes], reader)
+    return Publish(type_, _json(data)) if type_ is not None else None
+
+
+def _json(node: Node | None) -> str:
+    return json.dumps({} if node is None else node.plain(), ensure_ascii=False, sort_keys=True)
+
+
+def _check_texts(node: Node, classes: Sequence[str], reader: Reader) -> None:
+    """Notes braces in the texts of data that stand for nothing."""
+    if isinstance(node.value, dict):
+        for child in node.value.values():
+            _check_texts(child, classes, reader)
+    elif isinstance(node.value, list):
+        for child in node.value:
+            _check_texts(child, classes, reader)
+    elif isinstance(node.value, str):
+        known = [*PLACEHOLDERS, *(f"readings.{name}" for name in classes)]
+        for name in _BRACES.findall(node.value):
+            if name not in known:
+                advice = closest(name, known) or f"there are {', '.join(PLACEHOLDERS)} and readings.CLASS"
+                reader.fault("a name in braces that is known", node, advice, came=f"{{{name}}}")
+
+
+def _webhook(node: Node, reader: Reader) -> Webhook | None:
+    fields = {"url": node} if isinstance(node.value, str) else reader.fields(node, ("url",), ("secret",), "webhook")
+    url = reader.text(fields["url"], "url") if "url" in fields else None
+    what = "secret, the name of an environment variable"
+    secret = reader.text(fields["secret"], what) if "secret" in fields else None
+    if url is not None and not _is_url(url):
+        reader.fault("a URL, http:// or https://", fields["url"])
+    if secret is not None and not _VARIABLE.fullmatch(secret):
+        advice = "definitions are no place for secrets: name the variable that holds it"
+        # What stands there may be the secret: it is not repeated.
+        reader.fault("the name of an environment variable", fields["secret"], advice, came="another text")
+    return Webhook(url, secret) if url is not None else None
+
+
+def _is_url(text: str) -> bool:
+    try:
+        found = urlsplit(text)
+        return found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
+    except ValueError:
+        return False
+
+
+def _run(node: Node, reader: Reader) -> Run | None:
+    if isinstance(node.value, str):
+        return Run(node.value) if reader.text(node, "run, the name of an action") else None
+    fields = reader.fields(node, ("name",), ("arguments",), "run")
+    name = reader.text(fields["name"], "the name of a registered action") if "name" in fields else None
+    return Run(name, _json(fields.get("arguments"))) if name is not None else None

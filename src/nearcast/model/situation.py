@@ -1,0 +1,80 @@
+"""Rules that conclude situations from readings, and actions that situations call for (SEMANTICS §8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nearcast.model.filter import Filter
+
+Phase = Literal["begin", "update", "end"]
+PHASES: tuple[Phase, ...] = ("begin", "update", "end")
+
+SITUATION_TYPE = "nearcast.situation"
+"""The type of the events that tell of situations."""
+
+ACTION_TYPE = "nearcast.action"
+"""The type of the events that tell that an action is to be run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A rule: where and while `when` is true of the readings around, there is a situation of class `concludes`.
+
+    Its conditions are about context classes and other situations. `within`: metres around the reading in the middle;
+    or `area`: everything in that place is around; neither: each class' own `within` in the ontology. `valid`: seconds
+    for which a reading counts (None: until the next). `lateness`: seconds for which readings are awaited, so that they
+    count in the order of their own times; 0: in the order of the journal. Not `sufficient`: the conditions are only
+    necessary; where they are false there is no such situation, whatever other rules say.
+    """
+
+    id: str
+    concludes: str
+    when: Filter
+    within: float | None = None
+    area: str | None = None
+    valid: float | None = None
+    lateness: float = 0.0
+    sufficient: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """An event to publish: its type, and its data as JSON text, whose texts may hold {place}, {since}, {readings.X}."""
+
+    type: str
+    data: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A URL to tell by POST; signed with the secret that the environment variable `secret` holds, if one is named."""
+
+    url: str
+    secret: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A registered Python action by its name, and what it is given besides, as JSON text."""
+
+    name: str
+    arguments: str = "{}"
+
+
+Effect = Publish | Webhook | Run
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What to do where situations are as `when` says, at each of these `phases` of that.
+
+    One situation alone: at every one of its class. Several: where they are within `within` metres of each other (None:
+    the greatest `within` of the rules that conclude them).
+    """
+
+    id: str
+    when: Filter
+    effects: tuple[Effect, ...]
+    phases: tuple[Phase, ...] = ("begin",)
+    within: float | None = None

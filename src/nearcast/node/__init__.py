@@ -1,0 +1,1 @@
+"""A foraging node for a device or gateway: an event loop around `decision/foraging`, without Spark or server."""

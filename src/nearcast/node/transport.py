@@ -1,0 +1,78 @@
+"""The seam between nodes: datagrams to whoever hears them. They may be lost, come twice, or in another order.
+
+A transport promises little: what it gives was sent by somebody, whole, and it says by whom as well as it can tell. A
+node may hear itself. Nobody waits for anybody: what a slow node cannot take is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from nearcast.errors import Fault, Mark
+
+MOST_WAITING = 10_000
+"""Datagrams that wait to be taken; more are dropped."""
+
+LARGEST = 65_507
+"""Bytes: what UDP carries over IPv4."""
+
+
+class Datagram(NamedTuple):
+    """What was heard, and from whom: as far as a transport can tell, which is not from the datagram itself."""
+
+    data: bytes
+    sender: str
+
+
+class Transport(ABC):
+    """One node's voice and ear; open it with `async with`."""
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        self._heard: asyncio.Queue[Datagram | None] = asyncio.Queue()
+        self._open = False
+
+    async def __aenter__(self) -> Transport:
+        await self._start()
+        self._open = True
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._open = False
+        await self._stop()
+        self._heard.put_nowait(None)
+
+    def send(self, data: bytes) -> None:
+        """Says something to whoever hears it; after closing, to nobody. Raises `Fault` for what is too large."""
+        if len(data) > LARGEST:
+            raise Fault(f"a datagram of at most {LARGEST:,} bytes", f"{len(data):,}", Mark("datagram"))
+        if self._open:
+            self._send(data)
+
+    async def receive(self) -> Datagram | None:
+        """The next datagram heard; None when the transport is closed."""
+        heard = await self._heard.get()
+        if heard is None:
+            self._heard.put_nowait(None)
+        return heard
+
+    def _hear(self, data: bytes, sender: str) -> None:
+        """Takes what an implementation has heard."""
+        if self._heard.qsize() >= MOST_WAITING:
+            self.dropped += 1
+        else:
+            self._heard.put_nowait(Datagram(data, sender))
+
+    @abstractmethod
+    async def _start(self) -> None:
+        """Makes ready to send and hear."""
+
+    @abstractmethod
+    async def _stop(self) -> None:
+        """Ends it."""
+
+    @abstractmethod
+    def _send(self, data: bytes) -> None:
+        """Says something to whoever hears it."""

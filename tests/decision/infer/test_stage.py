@@ -1,0 +1,203 @@
+"""The stage infer: outcomes do not depend on batches, on when late readings come, or on indexes."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearcast.decision.infer.reference import PlainScene
+from nearcast.decision.infer.stage import Inferring
+from nearcast.model.changes import SettingsChange, SituationChange, SituationRemoval
+from nearcast.model.event import Event
+from nearcast.model.place import Place
+from nearcast.model.situation import Situation
+from nearcast.model.subscription import Settings
+from tests.decision.infer.scenes import (
+    FIRE,
+    ONTOLOGY,
+    advanced,
+    data_of,
+    defined,
+    ends,
+    inferred,
+    phases,
+    rule,
+    table_of,
+    told,
+)
+
+CONDITIONS = (
+    "Temperature > 80 AND Humidity < 10",
+    "Temperature > 80 AND NOT Humidity > 10",
+    "Smoke = TRUE OR Temperature BETWEEN 85 AND 95",
+    "Weather > 80",
+    "Temperature - Humidity > 80",
+    "NOT (Smoke = TRUE AND Humidity < 50)",
+)
+UPPER = ("Fire", "Hazard AND Button = TRUE", "NOT Fire AND Smoke = TRUE", "Fire AND NOT Drill")
+
+seconds = st.integers(0, 40)
+values = st.fixed_dictionaries(
+    {},
+    optional={
+        "Temperature": st.sampled_from([20, 81, 90, 96]),
+        "Humidity": st.sampled_from([4, 12, 60]),
+        "Smoke": st.booleans(),
+        "Button": st.booleans(),
+        "Drill": st.booleans(),
+    },
+)
+readings = st.builds(
+    lambda second, entity, x, read: told(second, entity, x, **read),
+    seconds,
+    st.sampled_from("abcd"),
+    st.sampled_from([None, 0, 30, 60, 110, 400]),
+    values,
+)
+traces = st.lists(readings, max_size=25).map(lambda found: sorted(found, key=lambda one: one.time))
+rules = st.builds(
+    lambda lower, upper, necessary, wide, valid, area: [
+        rule("fire", "Fire", lower, within=wide, valid=valid),
+        rule(
+            "alarm", "Alarm", upper, within=None if area else wide, valid=2 * valid, area="building-7" if area else None
+        ),
+        rule("drill", "Drill", "Button = TRUE", within=wide),
+        *([rule("needed", "Fire", "Smoke = TRUE", within=50, sufficient=False)] if necessary else []),
+    ],
+    st.sampled_from(CONDITIONS),
+    st.sampled_from(UPPER),
+    st.booleans(),
+    st.sampled_from([0, 50, 100]),
+    st.sampled_from([3, 10]),
+    st.booleans(),
+)
+
+
+def outcome(events: list[Event]) -> list[tuple[int, object]]:
+    """What is told, in order."""
+    return [(one.position, one.payload) for one in events]
+
+
+@given(rules, traces, st.lists(st.integers(0, 25), max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_batches_do_not_matter(found: list[Situation], events: list[Event], cuts: list[int]) -> None:
+    """Events cut into any tables give the same, also by a stage that was put away and taken up again."""
+    stage = Inferring()
+    told_ = advanced(stage, defined(found), table_of([]))
+    bounds = [0, *sorted(min(cut, len(events)) for cut in cuts), len(events)]
+    table = table_of(events)
+    for first, last in pairwise(bounds):
+        stage = pickle.loads(pickle.dumps(stage))
+        told_ += advanced(stage, [], table.slice(first, last - first))
+    assert outcome(inferred(found, events)) == outcome(told_)
+
+
+@given(rules, traces, st.data())
+@settings(max_examples=60, deadline=None)
+def test_lateness_gives_what_order_would_have(found: list[Situation], events: list[Event], data: st.DataObject) -> None:
+    """Readings that come late by no more than the lateness give what they would have given in order."""
+    patient = [Situation(**{**{name: getattr(one, name) for name in one.__slots__}, "lateness": 6.0}) for one in found]
+    last = told(1000, "z", 9999)
+    delays = data.draw(st.lists(st.integers(0, 6), min_size=len(events), max_size=len(events)))
+    # Two events of one entity and moment have no order but that in which they came.
+    unique = list({(one.time, one.subject): one for one in events}.values())
+    timed = [(one, delay) for one, delay in zip(unique, delays, strict=False)]
+    in_order = [told_again(one, 0) for one, _ in timed]
+    late = [told_again(one, delay) for one, delay in sorted(timed, key=lambda pair: came(pair[0], pair[1]))]
+    assert [shown(one) for one in inferred(patient, [*in_order, last])] == [
+        shown(one) for one in inferred(patient, [*late, last])
+    ]
+
+
+def came(event: Event, delay: int) -> float:
+    """When an event comes that is late by some seconds."""
+    assert event.time is not None
+    return event.time.timestamp() + delay
+
+
+def told_again(event: Event, delay: int) -> Event:
+    """The same event, later."""
+    assert event.time is not None and event.subject is not None
+    second = int(event.time.timestamp()) - int(told(0, "a").time.timestamp())  # type: ignore[union-attr]
+    x = None if event.place is None else event.place.x
+    return told(second, event.subject, x, came=second + delay, **dict(event.attributes))
+
+
+def shown(event: Event) -> dict[str, object]:
+    """What is told, without positions: those are another matter where events come in another order."""
+    data = data_of(event)
+    data.pop("id")
+    for one in data["evidence"]:
+        one.pop("event", None)
+        one.pop("situation", None)
+    return data
+
+
+def plainly(found: list[Situation], events: list[Event]) -> list[Event]:
+    """What the plain reference derives."""
+    return inferred(found, events, Inferring(PlainScene))
+
+
+@given(rules, traces)
+@settings(max_examples=100, deadline=None)
+def test_indexes_change_nothing(found: list[Situation], events: list[Event]) -> None:
+    """What is found in cells is what looking at everything finds."""
+    assert outcome(plainly(found, events)) == outcome(inferred(found, events))
+
+
+def somewhere(event: Event, longitude: float, latitude: float) -> Event:
+    """The same event, as many metres away from there as it was from the planar origin, about."""
+    if event.place is None:
+        return event
+    degrees = longitude + event.place.x / 111_320
+    return replace(event, place=Place("geographic", degrees - 360 if degrees > 180 else degrees, latitude))
+
+
+@given(rules, traces, st.sampled_from([(0, 0), (179.9995, 5), (-0.0003, 89.9999), (11.5, -48.1)]))
+@settings(max_examples=100, deadline=None)
+def test_indexes_change_nothing_anywhere_on_earth(
+    found: list[Situation], events: list[Event], where: tuple[float, float]
+) -> None:
+    """Nor at the antimeridian and the poles."""
+    there = [somewhere(event, *where) for event in events]
+    assert outcome(plainly(found, there)) == outcome(inferred(found, there))
+
+
+def test_a_rule_sees_what_comes_after_it() -> None:
+    """Like a subscription, a rule is about the events behind its own position."""
+    stage = Inferring()
+    changes = [(0, SettingsChange(Settings(ontology=ONTOLOGY))), (1, SituationChange(FIRE))]
+    found = advanced(stage, changes, table_of([told(0, "a", Temperature=90), told(1, "b", Humidity=5)]))
+    assert [] == phases(found)
+
+
+def test_a_rule_that_is_removed_ends_its_situations() -> None:
+    """Who hears of a situation hears of its end, whyever it ends."""
+    stage = Inferring()
+    events = table_of([told(0, "a", Temperature=90, Humidity=5)])
+    found = advanced(stage, [*defined([FIRE]), (5, SituationRemoval("fire"))], events)
+    assert [(1, "fire", "begin"), (5, "fire", "end")] == phases(found)
+    assert [(5, "removed")] == ends(found)
+
+
+def test_a_rule_that_stands_on_itself_is_not_taken() -> None:
+    """A rule that would close a cycle is refused and counted; those that were there go on."""
+    stage = Inferring()
+    found = inferred(
+        [rule("alarm", "Alarm", "Fire"), FIRE, rule("fire", "Fire", "Alarm")],
+        [told(0, "a", Temperature=90, Humidity=5)],
+        stage,
+    )
+    assert ["fire", "alarm"] == [one for _, one, _ in phases(found)]
+    assert {("fire", "stands on itself"): 1} == dict(stage.refused)
+
+
+def test_what_nobody_provides_is_known() -> None:
+    """The stage tells which classes a rule waits for in vain."""
+    stage = Inferring()
+    inferred([FIRE, rule("alarm", "Alarm", "Fire AND Smoke = TRUE")], [told(0, "a", Temperature=90)], stage)
+    assert {"fire": ("Humidity",), "alarm": ("Smoke",)} == stage.unprovided()

@@ -1,0 +1,109 @@
+"""The stage that evaluates relations tells what the plain reference tells, however the journal is cut."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearcast.decision.derived import Stretch
+from nearcast.decision.relate.reference import Reference
+from nearcast.decision.relate.stage import Relating
+from nearcast.model.changes import ClientChange, ClientRemoval, RelationRemoval
+from nearcast.model.event import Event
+from tests.decision.relations import Step, defined, events_told, report
+
+ENTITIES = ("a", "b", "c", "d")
+FORMS = (
+    {},
+    {"when": "distance(a, b) < 10", "margin": 3},
+    {"when": "distance(a, b) <= 0"},
+    {"a": {"entity": "a"}, "b": {"entity": "b"}, "when": "distance(a, b) < 10", "margin": 3, "lasting": 5},
+    {"a": {"entity": "a"}, "b": {"entity": "b"}, "time_to_live": 6},
+    {"a": {"entity": "c"}, "time_to_live": 6, "lasting": 4, "detect": ["enter", "dwell", "exit"]},
+    {"b": "type = 'bus'", "detect": ["exit"]},
+    {"when": "distance(a, b) <= 10 AND a.size < b.size", "margin": 5},
+    {"when": "distance(a, b) > 10 OR a.size = b.size"},
+    {"a": {"entity": "a"}, "b": {"entity": "b"}, "when": "a.size - b.size < 2", "margin": 1},
+    {"among": "type = 'car'", "within": 10, "count": 3, "margin": 2},
+    {"among": {"client": "ann", "list": "team"}, "within": 20, "count": 2, "time_to_live": 5, "lasting": 3},
+    {"a": "type = 'nearcast.relation'", "b": "type = 'car'", "when": "distance(a, b) <= 5"},
+    {"a": "type = 'nearcast.relation'", "b": "type = 'nearcast.relation'", "when": "a.distance < b.distance"},
+)
+GEOGRAPHIC = tuple(degrees for degrees in (179.99995, -179.99995, 180.0, -180.0, 179.9999, 0.0, 0.00009))
+
+seconds = st.one_of(st.none(), st.integers(0, 12))
+planar = st.builds(
+    report,
+    st.sampled_from(ENTITIES),
+    st.one_of(st.none(), st.sampled_from([0, 3, 5, 9.5, 10, 10.5, 13, 20, 1000])),
+    st.sampled_from([0, 0, 4, 10]),
+    seconds,
+    seconds,
+    type=st.sampled_from(["car", "car", "car", "bus"]),
+    size=st.sampled_from([0, 1, 2, 3.5, "big"]),
+)
+geographic = st.builds(
+    report,
+    st.sampled_from(ENTITIES),
+    st.sampled_from(GEOGRAPHIC),
+    st.sampled_from([0.0, 0.00009, 89.99999, -90.0]),
+    seconds,
+    geographic=st.just(True),
+)
+definitions = st.builds(lambda number, form: defined(f"r{number}", **form), st.integers(0, 2), st.sampled_from(FORMS))
+lists = st.lists(st.sampled_from(ENTITIES), max_size=4, unique=True)
+changes = st.one_of(
+    definitions,
+    definitions,
+    st.integers(0, 2).map(lambda number: RelationRemoval(f"r{number}")),
+    lists.map(lambda entities: ClientChange("ann", lists={"team": tuple(entities)})),
+    st.just(ClientRemoval("ann")),
+    st.just(ClientChange("ann", lists={"team": ENTITIES})),
+)
+
+
+def steps(reports: st.SearchStrategy[Event]) -> st.SearchStrategy[list[Step]]:
+    """Stories that begin with a definition or two."""
+    rest = st.lists(st.one_of(*[reports] * 6, changes), max_size=30)
+    start = st.lists(changes, max_size=3)
+    return st.tuples(start, rest).map(lambda parts: [*parts[0], *parts[1]])
+
+
+stories = st.one_of(steps(planar), steps(geographic), steps(st.one_of(planar, geographic)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(stories, st.data())
+def test_the_stage_tells_what_the_reference_tells(story: Sequence[Step], data: st.DataObject) -> None:
+    """Every event, in the same order, whatever the batches."""
+    cuts = data.draw(st.lists(st.integers(0, len(story)), max_size=6))
+    expected = events_told(Reference(), story)
+    assert expected == events_told(Relating(), story, cuts)
+
+
+@settings(max_examples=50, deadline=None)
+@given(stories)
+def test_the_reference_itself_does_not_depend_on_batches(story: Sequence[Step]) -> None:
+    """One batch for each step tells the same."""
+    assert events_told(Reference(), story) == events_told(Reference(), story, range(len(story)))
+
+
+class Restarted(Relating):
+    """A stage that is stored and loaded between any two batches."""
+
+    def advance(self, stretch: Stretch) -> list[Event]:
+        other = pickle.loads(pickle.dumps(self))
+        found = Relating.advance(other, stretch)
+        self.__dict__ = other.__dict__
+        return found
+
+
+@settings(max_examples=50, deadline=None)
+@given(stories, st.data())
+def test_its_state_can_be_stored(story: Sequence[Step], data: st.DataObject) -> None:
+    """A stage goes on after a restart as if there had been none."""
+    cuts = data.draw(st.lists(st.integers(0, len(story)), max_size=6))
+    assert events_told(Reference(), story) == events_told(Restarted(), story, cuts)

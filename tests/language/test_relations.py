@@ -1,0 +1,193 @@
+"""Relations as definitions and control events write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+
+from nearcast.errors import DefinitionError, Mark
+from nearcast.language.control import changes, to_event
+from nearcast.language.definitions import load, relation_data, relation_document
+from nearcast.language.relation_predicate import read_predicate
+from nearcast.model.changes import ClientChange, RelationChange, RelationRemoval
+from nearcast.model.expression import Call, Constant, Property
+from nearcast.model.filter import Atom, Operator
+from nearcast.model.relation import Buddies, Gathering, Matching, Named, Pair, Relation, Strategy
+from nearcast.model.subscription import Settings
+
+HERE = Mark("here")
+METRES = Call("DISTANCE", (Property("a"), Property("b")))
+CARS = Matching(Atom("type", Operator.EQ, "car"))
+
+# The forms that nearcast promises to keep.
+PROMISED = """\
+clients: [{id: ranger-1, lists: {buddies: [x, y]}}]
+relations:
+  - {id: close, a: "type = 'car'", b: "type = 'car'", when: "S_DWITHIN(a.position, b.position, 1000)", detect: [enter, exit], strategy: {name: range-ring}}
+  - {id: pair, a: {entity: deer-1}, b: {entity: deer-2}, when: "distance(a, b) < 10", margin: 3, for: 5 s}
+  - {id: ratio, a: {entity: price-x}, b: {entity: earnings-x}, when: "a.price / b.earnings < 15"}
+  - {id: gathering, among: {client: ranger-1, list: buddies}, within: 50, count: 3}
+"""  # noqa: E501
+
+
+def loaded(text: str, folder: Path) -> Any:
+    """The definitions of a file with this text."""
+    path = folder / "d.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load([path])
+
+
+def atom(function: str, *arguments: Any) -> Atom:
+    return Atom(Call(function, arguments), Operator.EQ, True)
+
+
+def test_the_promised_forms(tmp_path: Path) -> None:
+    """Pairs of filters and of names, predicates of distance and of numbers, a crowd from a client's list."""
+    deer = Pair(Named("deer-1"), Named("deer-2"), atom("<", METRES, Constant(10)))
+    share = atom("<", Call("/", (Property("a.price"), Property("b.earnings"))), Constant(15))
+    definitions = loaded(PROMISED, tmp_path)
+    assert (
+        Relation("close", Pair(CARS, CARS, atom("<=", METRES, Constant(1000))), strategy=Strategy("range-ring")),
+        Relation("pair", deer, ("dwell", "exit"), 3, 5.0),
+        Relation("ratio", Pair(Named("price-x"), Named("earnings-x"), share)),
+        Relation("gathering", Gathering(Buddies("ranger-1", "buddies"), 50, 3)),
+    ) == definitions.relations
+    assert ClientChange("ranger-1", lists={"buddies": ("x", "y")}) in definitions.changes()
+    assert RelationChange(definitions.relations[0]) in definitions.changes()
+
+
+PREDICATES = (
+    "distance(a, b) < 10",
+    "S_DWITHIN(a.position, b, 1000)",
+    "S_DWITHIN(a.geom, b.geom, 1000)",
+    "a.price / b.earnings < 15 AND NOT (a.kind = b.kind OR a.moored)",
+    "distance(a, b) BETWEEN 5 AND 10",
+    "distance(b, a) <= a.range + b.range",
+    "S_INTERSECTS(a.geometry, b)",
+    "a.moored AND distance(a, b) < 5",
+    'a.size > 3 AND b.size IN (1, 2) AND "b.alert-level" IS NULL',
+    "a.time < b.time",
+)
+
+
+@pytest.mark.parametrize("text", PREDICATES)
+def test_predicates_come_back(text: str) -> None:
+    """What a relation's document says is the relation again."""
+    relation = relation_document({"id": "r", "a": "x = 1", "b": {"entity": "e"}, "when": text}, HERE)
+    assert relation == relation_document(relation_data(relation), HERE)
+
+
+def test_the_names_of_a_place_are_one() -> None:
+    """A side alone, its position, and whichever side stands first."""
+    texts = ("distance(a, b) <= 5", "distance(b.position, a.this) <= 5", "S_DWITHIN(b, a.position, 5)")
+    assert 1 == len({read_predicate(text, lambda offset: HERE) for text in texts})
+
+
+relations = st.builds(
+    Relation,
+    st.sampled_from(["r", "s"]),
+    st.one_of(
+        st.builds(
+            Pair,
+            st.sampled_from([CARS, Named("x")]),
+            st.sampled_from([CARS, Named("y")]),
+            st.sampled_from([read_predicate(text, lambda offset: HERE) for text in PREDICATES[:1]]),
+        ),
+        st.builds(Gathering, st.sampled_from([CARS, Buddies("c", "l")]), st.floats(0, 1e6), st.integers(2, 10)),
+    ),
+    st.sampled_from([("enter", "dwell", "exit"), ("dwell",)]),
+    st.floats(0, 100),
+    st.floats(0.001, 1e6),
+    st.one_of(st.none(), st.floats(0.001, 1e6)),
+    st.booleans(),
+    st.one_of(st.none(), st.just(Strategy("range-ring")), st.just(Strategy("speed-bound", {"speed": 20, "x": [1]}))),
+)
+
+
+@limits(max_examples=100)
+@given(relations)
+def test_relations_come_back(relation: Relation) -> None:
+    """Through a document, and through a control event."""
+    assert relation == relation_document(relation_data(relation), HERE)
+    for change in (RelationChange(relation), RelationRemoval(relation.id)):
+        assert [change] == changes(to_event(change, "1", "s"), Settings())
+
+
+BASE: dict[str, Any] = {"id": "r", "a": "type = 'car'", "b": "type = 'car'", "when": "distance(a, b) < 10"}
+CROWD: dict[str, Any] = {"id": "r", "among": "type = 'car'", "within": 5, "count": 3}
+
+
+@pytest.mark.parametrize(
+    ("expected", "data"),
+    [
+        ("when in a relation", {"id": "r", "a": "x = 1", "b": "x = 1"}),
+        ("within in a relation", {"id": "r", "among": "x = 1", "count": 3}),
+        ("a field of a relation", CROWD | {"when": "distance(a, b) < 3"}),
+        ("a distance in metres, 0 or more", BASE | {"when": "distance(a, b) < -1"}),
+        ("a distance in metres, 0 or more", BASE | {"when": "S_DWITHIN(a, b, -1)"}),
+        ("a distance in metres above 0", BASE | {"when": "distance(a, b) < 0"}),
+        ("a number to compare with", BASE | {"when": "distance(a, b) < 'far'"}),
+        ("an attribute of a side", BASE | {"when": "speed > 3"}),
+        ("an attribute of a side", BASE | {"when": "c.speed > b.speed"}),
+        ("the two sides", BASE | {"when": "distance(a, POINT(1 2)) < 3"}),
+        ("the two sides", BASE | {"when": "distance(a, a) < 3"}),
+        ("a predicate over both sides", BASE | {"when": "a.speed > 3"}),
+        ("something to compare", BASE | {"when": "a = b"}),
+        ("an attribute, a.NAME", BASE | {"when": "a.position + b.x < 3"}),
+        ("a condition on a.NAME", BASE | {"when": "PREVIOUS(a.x) < b.x"}),
+        ("a condition on a.NAME", BASE | {"when": "S_DWITHIN(user('x'), b.geom, 5) AND a.x = 1"}),
+        ("two values that compare", BASE | {"a": "kind = 'x'", "b": "level > 3", "when": "a.kind = b.level"}),
+        ("two values that compare", BASE | {"when": "a.type < 5 AND distance(a, b) < 3"}),
+        ("numbers to calculate with", BASE | {"a": "kind = 'x'", "when": "a.kind + b.level < 3"}),
+        ("an attribute that a can have", BASE | {"a": "kind IS NULL", "when": "a.kind = b.kind"}),
+        ("two different entities", BASE | {"a": {"entity": "x"}, "b": {"entity": "x"}}),
+        ("side a: {entity: ID}, or a filter", BASE | {"a": 5}),
+        ("a condition on one event alone", BASE | {"a": "distance(user('u'), this) < 5"}),
+        ("a condition on one event alone", BASE | {"a": "CHANGED(x)"}),
+        ("side b without relevances", BASE | {"b": {"when": "x = 1", "relevance": 0.5}}),
+        ("margin: a finite number, 0 or more", BASE | {"margin": -1}),
+        ("a margin for a predicate that compares numbers", BASE | {"margin": 1, "when": "a.kind = b.kind"}),
+        ("within, in metres: a finite number, 0 or more", CROWD | {"within": -1}),
+        ("count: an integer from 2", CROWD | {"count": 1}),
+        ("list in among", CROWD | {"among": {"client": "ann"}}),
+        ("for: a time above 0", BASE | {"for": "5 parsecs"}),
+        ("for, in seconds", BASE | {"for": 0}),
+        ("time_to_live", BASE | {"time_to_live": -5}),
+        ("one of enter, dwell, exit", BASE | {"detect": ["leave"]}),
+        ("at least one of enter", BASE | {"detect": []}),
+        ("for, the time after which dwell is told", BASE | {"detect": ["dwell"]}),
+        ("dwell in detect", BASE | {"detect": ["enter"], "for": 5}),
+        ("scope: local or global", BASE | {"scope": "galactic"}),
+        ("name in a strategy", BASE | {"strategy": {"nme": "x"}}),
+    ],
+)
+def test_bad_relations(expected: str, data: dict[str, Any]) -> None:
+    """What cannot be told is a fault that says what was expected."""
+    with pytest.raises(DefinitionError) as error:
+        relation_document(data, HERE)
+    assert expected in str(error.value)
+
+
+def test_faults_have_their_places(tmp_path: Path) -> None:
+    """File, line and column, within the predicate too; a crowd's client and list must be defined."""
+    text = """\
+clients: [{id: ann, lists: {team: [x]}}]
+relations:
+  - {id: r, a: "kind = 'x'", b: "level > 3", when: "a.kind = b.level"}
+  - {id: s, a: "kind = 'x'", b: "level > 3",
+     when: "distance(a, b) < 10 AND speed > 3"}
+  - {id: t, among: {client: bob, list: team}, within: 5, count: 3}
+  - {id: u, among: {client: ann, list: taem}, within: 5, count: 3}
+  - {id: u, among: {client: ann, list: team}, within: 5, count: 3}
+"""
+    with pytest.raises(DefinitionError) as error:
+        loaded(text, tmp_path)
+    assert [(3, 53), (5, 37), (6, 29), (7, 40), (8, 10)] == [
+        (fault.where.line, fault.where.column) for fault in error.value.faults if fault.where
+    ]
+    assert "did you mean team?" in str(error.value)

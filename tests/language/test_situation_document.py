@@ -1,0 +1,227 @@
+"""Situation rules and actions in definitions and control events."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearcast.errors import DefinitionError, Fault, Mark
+from nearcast.language.check import check
+from nearcast.language.cloudevents import read_event, read_line
+from nearcast.language.control import changes, to_event
+from nearcast.language.cql2 import parse
+from nearcast.language.definitions import Definitions, load
+from nearcast.language.situation_document import (
+    action_data,
+    action_document,
+    situation_data,
+    situation_document,
+)
+from nearcast.model.changes import ActionChange, ActionRemoval, Change, SituationChange, SituationRemoval
+from nearcast.model.situation import Action, Publish, Run, Situation, Webhook
+from nearcast.model.subscription import Settings
+from tests.decision.infer.scenes import ONTOLOGY
+
+HERE = Mark("here")
+SETTINGS = Settings(ontology=ONTOLOGY)
+
+# The forms that nearcast promises to keep.
+PROMISED = """\
+ontology: weather.yaml                      # or a Turtle / RDF file
+situations:
+  - {id: fire, class: Fire, when: "Temperature > 80 AND Humidity < 10", within: 100, valid: 10 s}
+actions:
+  - {id: alert, when: Fire, publish: {type: alert, data: {text: "fire near {place}"}}}
+"""
+WEATHER = """\
+classes: {Temperature: {unit: degC}, Humidity: {unit: percent}}
+situations: {Fire: , Alarm: , Drill: }
+places: {building-7: }
+"""
+
+
+def defined(text: str, folder: Path) -> Definitions:
+    """The definitions of a file with this text, beside an ontology."""
+    (folder / "weather.yaml").write_text(WEATHER, encoding="utf-8")
+    (folder / "d.yaml").write_text(text, encoding="utf-8")
+    return load([folder / "d.yaml"])
+
+
+def faults(text: str, folder: Path) -> list[Fault]:
+    """What is wrong with definitions."""
+    with pytest.raises(DefinitionError) as caught:
+        defined(f"ontology: weather.yaml\n{text}", folder)
+    return caught.value.faults
+
+
+def test_the_promised_forms(tmp_path: Path) -> None:
+    """The promised forms load."""
+    found = defined(PROMISED, tmp_path)
+    conditions = parse("Temperature > 80 AND Humidity < 10", HERE)
+    assert (Situation("fire", "Fire", conditions, within=100, valid=10.0),) == found.situations
+    published = Publish("alert", '{"text": "fire near {place}"}')
+    assert (Action("alert", parse("Fire", HERE), (published,)),) == found.actions
+    assert () == found.warnings
+    assert {SituationChange, ActionChange} <= {type(one) for one in found.changes()}
+
+
+RULES = (
+    Situation("a", "Fire", parse("Temperature > 80 AND NOT Humidity < 10", HERE), within=5.5),
+    Situation("b", "Alarm", parse("Fire AND NOT Drill", HERE), area="building-7", valid=0.5, lateness=3.0),
+    Situation("c", "Fire", parse("Temperature BETWEEN 1 AND 2", HERE), sufficient=False),
+)
+ACTIONS = (
+    Action("a", parse("Fire", HERE), (Publish("alert", '{"n": 1}'), Webhook("https://example.org/x", "SECRET"))),
+    Action("b", parse("Fire AND NOT Drill", HERE), (Run("ring", '{"times": 3}'),), ("begin", "end"), 50.0),
+    Action("c", parse("Fire", HERE), (Webhook("http://localhost:1/x"),), ("update",)),
+)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_as_a_document(rule: Situation) -> None:
+    """A rule's document gives the rule again."""
+    assert rule == situation_document(situation_data(rule), HERE, SETTINGS)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_an_action_as_a_document(action: Action) -> None:
+    """An action's document gives the action again."""
+    assert action == action_document(action_data(action), HERE, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(SituationChange(rule) for rule in RULES),
+        *(ActionChange(action) for action in ACTIONS),
+        SituationRemoval("a"),
+        ActionRemoval("a"),
+    ],
+)
+def test_a_change_travels_as_an_event(change: Change) -> None:
+    """An event made of a change brings about the same change, also after its journey as bytes."""
+    event = to_event(change, "c1", "s")
+    assert [change] == changes(event, SETTINGS)
+    assert event == read_line(event.payload, Mark("f"))
+
+
+@pytest.mark.parametrize(
+    ("valid", "seconds"), [("10 s", 10), ("10", 10), ("0.5", 0.5), ("250 ms", 0.25), ("5min", 300), ("2 h", 7200)]
+)
+def test_durations(valid: str, seconds: float, tmp_path: Path) -> None:
+    """A duration is a number of seconds, or has its unit."""
+    text = PROMISED.replace("valid: 10 s", f"valid: {valid}")
+    assert seconds == defined(text, tmp_path).situations[0].valid
+
+
+KNOWN = "a class or situation of the ontology"
+OVER, NEAR = "a condition over classes and situations", "within says how near readings are"
+VALUES, MISSING = "a condition over values", "a missing reading makes a condition unknown"
+UNKNOWN = "what is unknown counts neither as true nor as false"
+DURATION = "valid: a number and one of ms, s, min, h, d, as in 10 s"
+
+
+@pytest.mark.parametrize(
+    ("written", "expected", "advice"),
+    [
+        ("class: Fire, when: 'Temprature > 8', within: 1", KNOWN, "did you mean Temperature?"),
+        ("class: Fyre, when: 'Temperature > 8', within: 1", "a situation of the ontology", "did you mean Fire?"),
+        ("class: Temperature, when: 'Humidity > 8', within: 1", "a situation", "move it to the ontology's situations"),
+        ("class: Fire, when: 'Temperature > 8'", "within, in metres, or in, a place", ""),
+        ("class: Fire, when: 'Temperature > 8', in: bilding-7", "a place of the ontology", "did you mean building-7?"),
+        ("class: Fire, when: 'Temperature > 8', in: building-7, within: 1", "within or in", "leave out one of them"),
+        ("class: Fire, when: 'Drill > 8', within: 1", "Drill or NOT Drill", "a situation is or is not"),
+        ("class: Fire, when: 'Temperature IS NULL', within: 1", VALUES, MISSING),
+        ("class: Fire, when: 'count(this) > 1', within: 1", OVER, NEAR),
+        ("class: Fire, when: 'CHANGED(Humidity)', within: 1", OVER, NEAR),
+        ("class: Fire, when: {unless: 'Humidity > 1'}, within: 1", "not", UNKNOWN),
+        ("class: Fire, when: 'Temperature > 8', within: 1, valid: 10 x", DURATION, ""),
+        ("class: Fire, when: 'Temperature >', within: 1", "a name, a literal, a function or (", ""),
+        ("class: Fire, when: 'Temperature > 8', with-in: 1", "a field of a situation rule", "did you mean within?"),
+    ],
+)  # fmt: skip
+def test_bad_rules(written: str, expected: str, advice: str, tmp_path: Path) -> None:
+    """What is wrong with a rule is told where it stands, with the closest name there is."""
+    found = faults(f"situations:\n  - {{id: r, {written}}}\n", tmp_path)[0]
+    assert (expected, advice) == (found.expected, found.advice)
+    assert found.where is not None and found.where.line == 3
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("when: Fire", "one of publish, webhook, run in an action"),
+        ("when: 'Temperature > 8', run: x", "a situation"),
+        ("when: Fire, publish: {type: nearcast.client}", "a type of events that tell of the world"),
+        ("when: Fire, publish: {type: a, data: {t: 'at {plaec}'}}", "a name in braces that is known"),
+        ("when: Fire, webhook: {url: 'ftp://x'}", "a URL, http:// or https://"),
+        ("when: Fire, webhook: {url: 'http://x', secret: 'p@ss'}", "the name of an environment variable"),
+        ("when: Fire, run: x, phases: [start]", "one of begin, update, end"),
+    ],
+)
+def test_bad_actions(written: str, expected: str, tmp_path: Path) -> None:
+    """What is wrong with an action is told; a secret is not repeated."""
+    (found,) = faults(f"actions:\n  - {{id: r, {written}}}\n", tmp_path)
+    assert expected == found.expected
+    assert "p@ss" not in str(found)
+
+
+def test_cycles_of_rules_are_told_with_their_way(tmp_path: Path) -> None:
+    """A rule that stands on itself, over other rules, is refused."""
+    text = """\
+situations:
+  - {id: one, class: Fire, when: Alarm, within: 5}
+  - {id: two, class: Drill, when: "Fire AND Humidity > 1", within: 5}
+  - {id: three, class: Alarm, when: "NOT Drill", within: 5}
+"""
+    (found,) = faults(text, tmp_path)
+    assert "a cycle, one → three → two → one" == found.came
+    assert found.where is not None and 3 == found.where.line
+
+
+def test_a_necessary_rule_may_close_a_cycle(tmp_path: Path) -> None:
+    """What a class' necessary conditions name, its rules stand on."""
+    text = """\
+situations:
+  - {id: one, class: Fire, when: "Humidity > 1", within: 5}
+  - {id: two, class: Alarm, when: Fire, within: 5}
+  - {id: must, class: Fire, when: "NOT Alarm", within: 5, sufficient: false}
+"""
+    (found,) = faults(text, tmp_path)
+    assert "a cycle, one → two → one" == found.came
+
+
+def test_each_once(tmp_path: Path) -> None:
+    """An id is that of one rule, and that of one action."""
+    rule = "{id: r, class: Fire, when: 'Temperature > 8', within: 1}"
+    action = "{id: r, when: Fire, run: x}"
+    found = faults(f"situations: [{rule}, {rule}]\nactions: [{action}, {action}]\n", tmp_path)
+    assert ["each situation rule once", "each action once"] == [fault.expected for fault in found]
+
+
+def test_what_nothing_concludes_is_a_warning(tmp_path: Path) -> None:
+    """A situation that no rule concludes, or only a necessary rule, is hardly meant."""
+    text = PROMISED.replace("when: Fire,", 'when: "Fire AND Drill",')
+    assert ["a rule that concludes Drill"] == [one.expected for one in defined(text, tmp_path).warnings]
+    text = PROMISED.replace("valid: 10 s", "sufficient: false")
+    expected = ["a rule that concludes Fire", "a sufficient rule for Fire"]
+    assert expected == [one.expected for one in defined(text, tmp_path).warnings]
+    assert check([tmp_path / "d.yaml"]).good
+
+
+def test_names_are_those_of_the_settings_of_then() -> None:
+    """A rule in a control event is read under the ontology at its position."""
+    event = to_event(SituationChange(replace(RULES[0], id="x")), "c", "s")
+    with pytest.raises(Exception, match="a situation of the ontology"):
+        changes(event, Settings())
+
+
+def test_a_file_is_named_in_definition_files_only() -> None:
+    """A control event brings its ontology along."""
+    data: dict[str, Any] = {"specversion": "1.0", "id": "c", "type": "nearcast.settings", "source": "s"}
+    event = read_event({**data, "data": {"ontology": "weather.yaml"}}, HERE)
+    with pytest.raises(Exception, match="a file can be named in a definition file only"):
+        changes(event, Settings())

@@ -1,0 +1,53 @@
+"""Transports of each kind, and running nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+
+from nearcast.model.place import Place
+from nearcast.node.multicast import Group, MulticastTransport
+from nearcast.node.radio import Radio
+from nearcast.node.runtime import Runtime
+from nearcast.node.transport import Transport
+from nearcast.node.weather import Weather, WeatheredTransport
+
+Make = Callable[[str], Transport]
+HERE = Place("planar", 0.0, 0.0)
+PORTS = count(18_700)
+
+
+@pytest.fixture(params=["radio", "multicast", "weathered multicast"])
+def make(request: pytest.FixtureRequest) -> Make:
+    """Makes transports that hear each other."""
+    if request.param == "radio":
+        radio = Radio(50.0)
+        return lambda name: radio.transport(name, lambda: HERE)
+    group = Group(port=next(PORTS), interface="127.0.0.1")
+    if request.param == "multicast":
+        return lambda name: MulticastTransport(group)
+    return lambda name: WeatheredTransport(MulticastTransport(group), Weather())
+
+
+@asynccontextmanager
+async def running(*runtimes: Runtime) -> AsyncIterator[None]:
+    """Nodes that run from the beginning of the block to its end."""
+    tasks = [asyncio.create_task(runtime.run()) for runtime in runtimes]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def until(true: Callable[[], Any], seconds: float = 60.0) -> None:
+    """Waits until something is so; fails if it does not become so."""
+    async with asyncio.timeout(seconds):
+        while not true():
+            await asyncio.sleep(0.01)

@@ -1,0 +1,219 @@
+"""Running nodes: they find each other's readings through bad air, and nothing that they hear can harm them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearcast.decision.foraging.door import Bounds, Verdict
+from nearcast.decision.foraging.limits import Rates
+from nearcast.decision.foraging.node import Manner, Node
+from nearcast.decision.foraging.requestor import Situation
+from nearcast.decision.foraging.rules import Rule
+from nearcast.errors import Mark
+from nearcast.language.cql2 import parse
+from nearcast.model.filter import Atom, Operator
+from nearcast.model.foraging import MessageId, Request, Response
+from nearcast.model.place import Place
+from nearcast.node.radio import Radio
+from nearcast.node.runtime import Runtime
+from nearcast.node.sensors import Measured, Sensor, SimulatedSensor
+from nearcast.node.transport import Datagram
+from nearcast.node.weather import Weather
+from nearcast.node.wire import encode
+from tests.node.conftest import HERE, Make, running, until
+
+FIRE = Rule("fire", "Fire", parse("Temperature > 80 AND Humidity < 10", Mark("rule")), 100.0, 0.5)
+MANNER = Manner(fresh=2.0, at_once=True, bounds=Bounds(rates=Rates()))
+WARM = SimulatedSensor("Temperature", 85, 95, every=0.1, seed=1)
+DRY = SimulatedSensor("Humidity", 3, 8, every=0.1, seed=2)
+
+
+def node(
+    name: str,
+    transport: object,
+    place: Place = HERE,
+    rules: Sequence[Rule] = (),
+    sensors: Sequence[Sensor] = (),
+    told: Callable[[Situation], None] = lambda _: None,
+) -> Runtime:
+    measured = [one.name for one in sensors if isinstance(one, SimulatedSensor)]
+    return Runtime(Node(name, rules, measured, MANNER), transport, place, sensors, told)  # type: ignore[arg-type]
+
+
+def test_nodes_find_what_they_miss_at_each_other(make: Make) -> None:
+    """Over every transport: the situation begins, with a reading of each."""
+
+    async def find() -> None:
+        changes: list[Situation] = []
+        asking = node("a", make("a"), rules=[FIRE], sensors=[WARM], told=changes.append)
+        async with running(asking, node("b", make("b"), Place("planar", 30.0, 0.0), sensors=[DRY])):
+            await until(lambda: changes)
+        assert ("Fire", "begin") == (changes[0].situation, changes[0].phase)
+        assert {"a", "b"} == {known.provider for _, known in changes[0].readings}
+
+    asyncio.run(find())
+
+
+def test_a_situation_is_found_through_relays_in_bad_air() -> None:
+    """Half is lost, some comes twice, all of it late and mixed: asking again makes up for it."""
+
+    async def find() -> None:
+        radio = Radio(50.0, Weather(loss=0.4, twice=0.3, late=0.05), seed=3)
+        changes: list[Situation] = []
+        places = {name: Place("planar", x, 0.0) for name, x in (("a", 0.0), ("b", 45.0), ("c", 90.0))}
+        sets = {name: radio.transport(name, lambda name=name: places[name]) for name in places}  # type: ignore[misc]
+        asking = node("a", sets["a"], places["a"], [FIRE], [WARM], changes.append)
+        others = [node("b", sets["b"], places["b"]), node("c", sets["c"], places["c"], (), [DRY])]
+        async with running(asking, *others):
+            await until(lambda: changes)
+        assert {"a", "c"} == {known.provider for _, known in changes[0].readings}
+        assert asking.node.door.counts[Verdict.OWN] > 0
+
+    asyncio.run(find())
+
+
+def test_a_situation_ends_when_its_provider_falls_silent(make: Make) -> None:
+    """What it said last is stale after a while: the condition is unknown again."""
+
+    async def leave() -> None:
+        changes: list[Situation] = []
+        asking = node("a", make("a"), rules=[FIRE], sensors=[WARM], told=changes.append)
+        async with running(asking):
+            async with running(node("b", make("b"), sensors=[DRY])):
+                await until(lambda: changes)
+            await until(lambda: changes[-1].phase == "end")
+        assert {"fire": None} == asking.node.requestor.truths(HERE, asking.clock())
+
+    asyncio.run(leave())
+
+
+def deaf() -> Runtime:
+    """A node whose transport is never opened: what it says goes nowhere."""
+    return node("z", Radio(50.0).transport("z", lambda: HERE), rules=[FIRE])
+
+
+REQUEST = Request(MessageId("n1", 1), HERE, 100.0, 0.0, 10.0, (Atom("Humidity", Operator.LT, 10),))
+
+
+def heard(runtime: Runtime, *messages: Request | Response) -> dict[str, int]:
+    """The verdicts on some messages."""
+    for message in messages:
+        runtime.hear(Datagram(encode(message, message.id.origin), "somewhere"))
+    return {verdict.name: count for verdict, count in runtime.node.door.counts.items()}
+
+
+@given(st.lists(st.binary(max_size=100), max_size=20))
+@settings(deadline=None)
+def test_random_datagrams_are_counted_and_harmless(datagrams: list[bytes]) -> None:
+    """A message among them is heard as if they were not there."""
+
+    async def hear() -> None:
+        runtime = deaf()
+        for data in datagrams:
+            runtime.hear(Datagram(data, "noise"))
+        assert len(datagrams) == runtime.counts["malformed"]
+        assert {"TAKEN": 1} == heard(runtime, replace(REQUEST, time=runtime.clock()))
+
+    asyncio.run(hear())
+
+
+def test_wrong_clocks_places_and_replays_are_counted_and_harmless() -> None:
+    """One of each, and the right one is taken."""
+
+    async def hear() -> None:
+        runtime = deaf()
+        now = runtime.clock()
+        right = replace(REQUEST, time=now)
+        found = heard(
+            runtime,
+            right,
+            right,
+            replace(REQUEST, id=MessageId("behind", 1), time=now - 3_600),
+            replace(REQUEST, id=MessageId("ahead", 1), time=now + 3_600),
+            replace(REQUEST, id=MessageId("away", 1), time=now, place=Place("planar", 1e9, 1e9)),
+            replace(REQUEST, id=MessageId("on earth", 1), time=now, place=Place("geographic", 1.0, 1.0)),
+            replace(REQUEST, id=MessageId("greedy", 1), time=now, within=1e300),
+        )
+        assert {"TAKEN": 1, "DUPLICATE": 1, "STALE": 1, "EARLY": 1, "AWAY": 2, "EXCESSIVE": 1} == found
+
+    asyncio.run(hear())
+
+
+def test_a_flood_does_not_keep_a_node_from_hearing_others() -> None:
+    """A thousand requests of one; another's is taken."""
+
+    async def flood() -> None:
+        runtime = deaf()
+        now = runtime.clock()
+        many = (replace(REQUEST, id=MessageId("flooder", number), time=now) for number in range(1_000))
+        refused = heard(runtime, *many)["FLOODING"]
+        assert refused > 900
+        before = runtime.node.door.taken
+        runtime.hear(Datagram(encode(replace(REQUEST, time=now), "n1"), "elsewhere"))
+        assert before + 1 == runtime.node.door.taken
+
+    asyncio.run(flood())
+
+
+def test_values_of_another_kind_do_not_trip_a_rule() -> None:
+    """A text where a number is expected leaves the condition unknown."""
+
+    async def hear() -> None:
+        runtime = deaf()
+        now = runtime.clock()
+        for number, value in enumerate(["wet", True, ""]):
+            heard(runtime, Response(MessageId("n2", number), "n2", HERE, 100.0, now, 5.0, (("Humidity", value),)))
+        runtime.look()
+        assert runtime.node.requestor.truths(HERE, now) == {"fire": None}
+
+    asyncio.run(hear())
+
+
+def test_readings_of_classes_that_a_node_does_not_declare_are_counted() -> None:
+    """And a reading may say where the node is."""
+    runtime = node("a", Radio(50.0).transport("a", lambda: HERE), sensors=[WARM])
+    runtime.measure(Measured((("Temperature", 90), ("Preassure", 3)), Place("planar", 5.0, 5.0)))
+    assert (1, 1) == (runtime.counts["readings"], runtime.counts["unknown classes"])
+    assert Place("planar", 5.0, 5.0) == runtime.place
+
+
+def test_a_node_under_random_fire_keeps_answering() -> None:
+    """Noise, replays and real requests mixed: each new request on a dry place is answered."""
+
+    async def fire() -> None:
+        chance = random.Random(5)
+        runtime = node("z", Radio(50.0).transport("z", lambda: HERE), sensors=[DRY])
+        runtime.measure(Measured((("Humidity", 5),)))
+        asked: list[bytes] = []
+        for number in range(200):
+            asked.append(encode(replace(REQUEST, id=MessageId(f"n{number}", 1), time=runtime.clock()), f"n{number}"))
+            runtime.hear(Datagram(chance.randbytes(60), "noise"))
+            runtime.hear(Datagram(chance.choice(asked[:-1] or asked), "replay"))
+            runtime.hear(Datagram(asked[-1], f"n{number}"))
+        assert (200, 200) == (runtime.node.door.taken, runtime.counts["malformed"])
+
+    asyncio.run(fire())
+
+
+def test_a_class_that_nobody_answers_for_is_reported() -> None:
+    """After three requests in vain, once; an answer begins the count anew."""
+
+    async def ask() -> None:
+        moments = count(1_000_000.0, 0.5)
+        runtime = node("z", Radio(50.0).transport("z", lambda: HERE), rules=[FIRE])
+        runtime.clock = lambda: next(moments)
+        async with running(runtime):
+            await until(lambda: runtime.counts["unanswered Humidity"])
+        assert 3 <= runtime.counts["said"]
+        assert {"unanswered Humidity": 1, "unanswered Temperature": 1} == {
+            name: times for name, times in runtime.counts.items() if name.startswith("unanswered")
+        }
+
+    asyncio.run(ask())
