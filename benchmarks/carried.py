@@ -1,4 +1,4 @@
-"""The whole pipeline beside what Spark only carries: `python -m benchmarks.carried [--events 1000000] [--filters 10000]`.
+"""The pipeline beside what Spark only carries: `python -m benchmarks.carried [--events 1000000] [--filters 10000]`.
 
 On one side the events of a journal are decided against selective filters, Arrow to Arrow, deliveries and all; on the
 other the same rows go through `mapInArrow` unchanged, from a column per attribute, and to nowhere. Both by the clock,
