@@ -228,7 +228,7 @@ def _changing(flavour: str, made: Sequence[Tree], rows: list[Row]) -> None:
     table = to_table([_event(number, row) for number, row in enumerate(rows[:BATCH])])
     began = time.process_time()
     there = [standing.take(_group(tree)) for tree in made]
-    standing.index(table)
+    standing.index(table, Surrounding())
     first = time.process_time() - began
     changing, matching, longest, some = 0.0, 0.0, 0.0, max(1, len(made) // 20)
     for _ in range(20):
@@ -237,7 +237,7 @@ def _changing(flavour: str, made: Sequence[Tree], rows: list[Row]) -> None:
             which = chance.randrange(len(there))
             standing.let_go(there[which])
             there[which] = standing.take(_group(made[chance.randrange(len(made))]))
-        index = standing.index(table)
+        index = standing.index(table, Surrounding())
         changed = time.process_time()
         changing, longest = changing + changed - began[0], max(longest, time.perf_counter() - began[1])
         index.match(table, Surrounding())
@@ -260,7 +260,7 @@ def _kind(kind: Kind, count: int, events: int) -> None:
         for n, row in found
     )
     index = Index([(filter, (0,) * sum(1 for _ in atoms(filter))) for filter in filters], many=0)
-    index.prepare(table)
+    index.prepare(table, Surrounding(users))
     pairs = len(index.match(table, Surrounding(users)).lanes)
     rate = events / _median(lambda: index.match(table, Surrounding(users)))
     print(f"{kind.name}, {count:,} filters, from Arrow to pairs, batch {events:,}: {pairs / events:.1f} pairs an event")

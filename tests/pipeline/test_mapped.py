@@ -40,7 +40,7 @@ def test_an_index_is_written_once_and_goes_with_its_file(tmp_path: Path) -> None
     table = to_table([Event(id="1", type="t", source="s", attributes=(("v", 5),), position=1)])
     index = Index([(Atom("v", Operator.LT, n), (0,)) for n in range(300)])
     batch = Together(((index, np.arange(300, dtype=np.int32)),))
-    batch.prepare(table)
+    batch.prepare(table, Surrounding())
     shelf = Shelf(tmp_path)
     sent = [shelf.dumps(batch, position) for position in (1, 2)]
     assert sent[0] == sent[1]

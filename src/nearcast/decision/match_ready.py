@@ -95,8 +95,9 @@ def _groups() -> list[tuple[Filter, tuple[int, ...]]]:
         Or((like, among)),
         Not(equal),
         near,
+        Atom("d", Operator.EQ, True),
+        Atom("type", Operator.EQ, "t"),
     ]
-    found += [Atom("d", Operator.EQ, True), Atom("type", Operator.EQ, "t")]
     return [(filter, (0,) * sum(1 for _ in atoms(filter))) for filter in found]
 
 

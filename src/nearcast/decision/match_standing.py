@@ -79,12 +79,7 @@ class _Part:
     """An index, and what its groups are: `members` their keys, `numbers` their numbers, `alive` how many are there."""
 
     def __init__(
-        self,
-        members: list[int],
-        groups: list[Group],
-        sample: pa.Table,
-        around: Surrounding,
-        many: int = MANY,
+        self, members: list[int], groups: list[Group], sample: pa.Table, around: Surrounding, many: int = MANY
     ) -> None:
         self.members = members
         self.index = Index(groups, many=many)

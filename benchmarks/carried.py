@@ -1,0 +1,104 @@
+"""The pipeline beside what Spark only carries: `python -m benchmarks.carried [--events 1000000] [--filters 10000]`.
+
+On one side the events of a journal are decided against selective filters, Arrow to Arrow, deliveries and all; on the
+other the same rows go through `mapInArrow` unchanged, from a column per attribute, and to nowhere. Both by the clock,
+in turn, the best of so many rounds; a run of each comes before that does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from benchmarks import workload
+from benchmarks.machine import machine
+from nearcast.decision.known import Known
+from nearcast.decision.match_ready import wait
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.pipeline.history import replay
+from nearcast.pipeline.session import session
+
+PIECE = 10_000
+"""Events of one block of the journal."""
+
+STRETCH = 250_000
+"""Events drawn at once."""
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--filters", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--master", default="local[2]")
+    asked = parser.parse_args()
+    print(machine())
+    wait()
+    with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as name:
+        folder = Path(name)
+        journal = SqliteJournal(folder / "journal")
+        (folder / "parquet").mkdir()
+        for number, first in enumerate(range(0, asked.events, STRETCH)):
+            _lay(journal, folder / "parquet" / f"{number}.parquet", min(STRETCH, asked.events - first), number)
+        spark = session(asked.master)
+        known = Known(workload.registry(workload.filters(asked.filters)))
+        ways: dict[str, Callable[[], int]] = {
+            "decided by nearcast": lambda: _decided(spark, journal, known, folder / "batches"),
+            "carried by mapInArrow": lambda: _carried(spark, folder / "parquet"),
+        }
+        found = {name: way() for name, way in ways.items()}
+        best = dict.fromkeys(ways, float("inf"))
+        for _ in range(asked.rounds):
+            for name, way in ways.items():
+                best[name] = min(best[name], _seconds(way))
+    for name, seconds in best.items():
+        print(f"{name:24} {asked.events / seconds:>12,.0f} events/s  {found[name]:>12,} rows out", flush=True)
+    share = best["carried by mapInArrow"] / best["decided by nearcast"]
+    print(f"nearcast decides {share:.2f} × what mapInArrow carries")
+
+
+def _lay(journal: SqliteJournal, parquet: Path, count: int, number: int) -> None:
+    """Puts events into the journal, and the same as columns into a file."""
+    values = workload.values(count, workload.SEED + number)
+    pq.write_table(values, parquet)
+    for first in range(0, count, PIECE):
+        journal.append("events", _numbered(workload.events(values.slice(first, PIECE)), number))
+
+
+def _numbered(events: pa.Table, number: int) -> pa.Table:
+    """Events with ids that no other stretch has."""
+    ids = pa.array([f"{number}-{id}" for id in events["id"].to_pylist()])
+    return events.set_column(events.schema.get_field_index("id"), events.schema.field("id"), ids)
+
+
+def _decided(spark: SparkSession, journal: SqliteJournal, known: Known, folder: Path) -> int:
+    fresh = Known(known.registry)
+    return sum(len(deliveries) for _, deliveries in replay(spark, journal, fresh, folder))
+
+
+def _carried(spark: SparkSession, folder: Path) -> int:
+    rows = spark.read.parquet(str(folder))
+    rows.mapInArrow(_same, rows.schema).write.format("noop").mode("overwrite").save()
+    return sum(pq.read_metadata(path).num_rows for path in folder.iterdir())
+
+
+def _same(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from parts
+
+
+def _seconds(job: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    job()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()
