@@ -92,3 +92,8 @@ def test_nothing_is_near_an_empty_geometry() -> None:
     point = shapely.Point(1, 1)
     assert not within(point, shapely.from_wkt("POLYGON EMPTY"), 1e9)
     assert not within(point, point, -1.0)
+
+
+def test_any_limit_may_be_asked_for() -> None:
+    """More than the globe is wide is everywhere, however much more."""
+    assert within(shapely.LineString([(0, 0), (1, 1)]), shapely.Point(180, 0), 1e300)
