@@ -7,6 +7,7 @@ and what is told of it. The outcome is that of the reference.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
@@ -51,6 +52,12 @@ class Pairing:
     def size(self) -> int:
         """Bytes of the pairs' state, without what is known of entities."""
         return self._pairs.size + self.rules.columns.size
+
+    @property
+    def reaches_all(self) -> bool:
+        """Whether some relation has no distance beyond which it cannot hold, and no named side."""
+        sides = ((rule, (rule.pair.a, rule.pair.b)) for rule in self.rules.open.values() if math.isinf(rule.metres))
+        return any(not any(isinstance(side, Named) for side in both) for _, both in sides)
 
     def advance(self, reports: Reports) -> Iterator[AtRow]:
         """What a stretch tells; entities are not updated yet."""

@@ -33,6 +33,9 @@ Newest = Callable[[], pa.Table]
 STRETCH = 8_192
 """Rows that are evaluated together at most: enough for columns to pay, few enough for little memory."""
 
+MOST_PAIRS = 1_000_000
+"""Pairs that a stretch may make of a relation whose predicate has no distance to bound it."""
+
 
 class Relating:
     """Relations over the batches of a journal; a `Deriving` stage.
@@ -161,8 +164,12 @@ class Relating:
         told: list[Event] = []
         if not self._relations:
             return told
-        for first in range(start, stop, STRETCH):
-            table = events.slice(first, min(STRETCH, stop - first))
+        step = STRETCH
+        if self._pairing.reaches_all:
+            # Each report meets everybody: few at a time, or their pairs would fill the memory.
+            step = min(step, max(1, MOST_PAIRS // (len(self._known) + 1)))
+        for first in range(start, stop, step):
+            table = events.slice(first, min(step, stop - first))
             reports = Reports.of(table, self._known, self._now)
             told += self._stretch(reports)
             self._keep_overtaken(reports, partial(self._newest, repository, events.slice(0, first)))
