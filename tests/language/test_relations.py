@@ -112,7 +112,7 @@ relations = st.builds(
 )
 
 
-@limits(max_examples=100)
+@limits(max_examples=100, deadline=None)
 @given(relations)
 def test_relations_come_back(relation: Relation) -> None:
     """Through a document, and through a control event."""
