@@ -29,6 +29,7 @@ from nearcast.pipeline.match import SPREAD, decided
 from nearcast.pipeline.metrics import Metrics
 from nearcast.pipeline.query import start
 from nearcast.pipeline.session import session
+from nearcast.pipeline.situations import Watch
 from nearcast.pipeline.source import collect, ranges
 from nearcast.pipeline.state import ready_file
 
@@ -68,6 +69,7 @@ class Decider:
         self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"))
         self._journal, self._config, self._metrics = journal, config, metrics
         self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
+        self._situations = Watch(metrics)
         self.batches = 0
         # What a pipeline that was killed had laid out for its workers.
         shutil.rmtree(config.folder / "batches", ignore_errors=True)
@@ -94,6 +96,7 @@ class Decider:
             tables.append(decided(batch, blocks, path, folder, spread=spread))
             where = "driver" if len(batch.events) < spread else "executors"
             self._metrics.batches.labels(where).inc()
+        self._situations.look(self.follower.known.stages)
         judged = time.perf_counter()
         deliveries = pa.concat_tables(tables)
         # Also where nobody gets anything: by the end of the log everybody knows how far is decided.

@@ -16,7 +16,8 @@ from nearcast.model.changes import ClientChange, ClientRemoval
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.server import clock
-from nearcast.server.blocks import Blocks
+from nearcast.server.actions import Actions
+from nearcast.server.blocks import Blocks, Full
 from nearcast.server.config import ServerConfig
 from nearcast.server.contexts import Contexts
 from nearcast.server.controls import MEASURED, checked_changes
@@ -85,7 +86,13 @@ class Service:
         while piece := await asyncio.to_thread(next, pieces, None):
             desk.deliver(piece)
         desk.advance(events, deliveries)
-        self._tasks = [self._begin(self._housekeeping()), self._begin(self._keep_watermark())]
+        mark_path = None if self._settled is None else self._settled.with_name(self._settled.name + "-actions")
+        actions = Actions(self.journal, desk.registry, self._bury, self.metrics, mark_path)
+        self._tasks = [
+            self._begin(self._housekeeping()),
+            self._begin(self._keep_watermark()),
+            self._begin(actions.run()),
+        ]
         self.reader.start(events, deliveries)
         log.info(
             "server started events=%d deliveries=%d clients=%d subscriptions=%d outstanding=%d",
@@ -180,6 +187,14 @@ class Service:
             except Exception:
                 self.metrics.errors.labels("housekeeping").inc()
                 log.exception("housekeeping failed")
+
+    def _bury(self, letter: Refused) -> None:
+        """Puts what was given up into the dead letters, as far as there is room."""
+        try:
+            self.dead_letters.put([letter]).add_done_callback(lambda written: written.exception())
+        except Full:
+            self.metrics.errors.labels("dead letters").inc()
+            log.warning("dead letters full dropped=1")
 
     async def _keep_watermark(self) -> None:
         """The end of the outcomes is read first: those of later deliveries than are read then come after it."""
