@@ -63,10 +63,12 @@ def test_nodes_in_namespaces_find_each_other_in_bad_air(tmp_path: Path) -> None:
     """Three in ten datagrams lost at either end, as many doubled, all of them late: the situation is found."""
     (tmp_path / "one.yaml").write_text(ONE)
     (tmp_path / "two.yaml").write_text(TWO)
-    script = SCRIPT.format(python=sys.executable, folder=tmp_path, seconds=15)
+    script = SCRIPT.format(python=sys.executable, folder=tmp_path, seconds=20)
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": str(Path(nearcast.__file__).parents[1])}
     ran = subprocess.run(["unshare", "-rnm", "sh", "-c", script], capture_output=True, text=True, env=environment)
-    assert (0, "") == (ran.returncode, ran.stderr)
+    # One may ask in vain until the other is there, and says so.
+    assert [] == [line for line in ran.stderr.splitlines() if "nobody has answered" not in line]
+    assert 0 == ran.returncode
     *changes, counted = [json.loads(line) for line in (tmp_path / "one.out").read_text().splitlines()]
     assert ("Fire", "begin") == (changes[0]["situation"], changes[0]["phase"])
     assert {"one", "two"} == {reading["provider"] for reading in changes[0]["readings"]}
