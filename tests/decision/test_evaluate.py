@@ -145,3 +145,10 @@ def test_an_event_without_a_position_is_near_nothing() -> None:
     around = Map({"u": at(0, 0)})
     for text in ("distance(user('u'), this) <= 150", "distance(user('u'), this) > 150"):
         assert truth(parse(text, HERE), event(), around) is None
+
+
+def test_nothing_lies_between_bounds_of_two_kinds() -> None:
+    """Though a text that names a moment compares with a time and with a text."""
+    noon = "2026-01-01T12:00:00Z"
+    atom = Atom("size", Operator.BETWEEN, (datetime(2026, 1, 1, 12, tzinfo=UTC), "a"))
+    assert satisfies(atom, noon) is None

@@ -157,6 +157,9 @@ def satisfies(atom: Atom, value: Value) -> Truth:
             return some(compare(Operator.EQ, value, literal) for literal in literals)
         case Operator.BETWEEN:
             low, high = atom.value  # type: ignore[misc, str-unpack]
+            # Else a text that names a moment could lie between a time and a text.
+            if kind_of(low) != kind_of(high):
+                return None
             return both(compare(Operator.GE, value, low), compare(Operator.LE, value, high))
         case Operator.LIKE:
             return bool(like(str(atom.value)).fullmatch(value)) if isinstance(value, str) else None
