@@ -93,9 +93,9 @@ def _beyond(plan: Plan) -> Iterator[Run]:
             yield from _seeds(plan, "values", scheme.name, number, lazy)
     for name, manner in MANNERS.items():
         for speed in SPEEDS[::2]:
-            yield from _seeds(plan, "manners", name, speed, Setting(CFOR10, speed=speed), manner, 5)
+            yield from _seeds(plan, "manners", name, speed, Setting(CFOR10, speed=speed), manner, 10)
     for name in ("as the paper", "rates are limited"):
-        yield from _seeds(plan, "flood", name, FLOOD, Setting(CFOR10, flooding=FLOOD), MANNERS[name], 5)
+        yield from _seeds(plan, "flood", name, FLOOD, Setting(CFOR10, flooding=FLOOD), MANNERS[name], 10)
 
 
 def _sized(nodes: int) -> Setting:
