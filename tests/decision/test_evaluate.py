@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 import pytest
 
-from nearcast.decision.evaluate import NOTHING, truth
+from nearcast.decision.evaluate import NOTHING, satisfies, truth
 from nearcast.errors import Mark
 from nearcast.language.cql2 import parse
 from nearcast.model.event import Event

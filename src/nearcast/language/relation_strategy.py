@@ -34,7 +34,7 @@ def serves(relation: Relation, strategy: Strategy, node: Node, reader: Reader) -
     """Whether the strategy takes its parameters and can serve the relation; else there is a fault where it is named."""
     measure = measure_of(relation)
     try:
-        chosen(strategy.name, strategy.parameters, measure.bound if measure else None)
+        chosen(strategy.name, strategy.parameters, None if measure is None else measure.bound)
     except Fault as fault:
         reader.fault(fault.expected, _blamed(fault, node), fault.advice, fault.came)
         return False
