@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from nearcast.cli.options import server_options
-from nearcast.cli.output import print_json
+from nearcast.cli.output import counted, print_json
 from nearcast.cli.system import fetch
 
 COUNTS = ("position", "waiting", "events_total", "deliveries_total", "batches_total", "refused_total", "failures_total")
@@ -47,8 +47,9 @@ def show(status: dict[str, Any], console: Console) -> None:
     """The status as a few lines and a table."""
     sessions, known, read = status["sessions"], status["known"], status["read"]
     console.print(
-        f"{known['clients']:,} clients, {sessions['connected']:,} connected; {known['subscriptions']:,} subscriptions; "
-        f"{read['events']:,} events, decided through {read['deliveries']:,}; up {status['seconds']:,.0f} s"
+        f"{counted(known['clients'], 'client')}, {sessions['connected']:,} connected;"
+        f" {counted(known['subscriptions'], 'subscription')};"
+        f" {counted(read['events'], 'event')}, decided through {read['deliveries']:,}; up {status['seconds']:,.0f} s"
     )
     console.print(_told(status.get("pipeline")))
     console.print(latency_table(status))

@@ -22,6 +22,10 @@ from nearcast.errors import Fault, Mark, SetupError
 COLOURS = {0: "bold red", 1: "yellow", 2: "cyan"}
 
 
+AWAY_SECONDS = 2.0
+"""So often is looked whether there is a connection."""
+
+
 @click.command("tail")
 @click.argument("client", required=False)
 @click.option("--filter", "filter_text", help="CQL2 text: subscribe this client while it listens.")
@@ -75,14 +79,34 @@ async def _tail(
         if readings:
             await receiving.say(readings=readings)
         complain("note", f"listening as {name} at {url}; end with Ctrl-C")
-        left = count
-        async for delivery in receiving.deliveries():
-            _show(delivery, as_json)
-            # Before the count is looked at: the last one is taken, too.
-            await receiving.acknowledge(delivery.position)
-            left = None if left is None else left - 1
-            if left == 0:
-                return
+        watching = asyncio.create_task(_watch(receiving))
+        try:
+            await _show_all(receiving, count, as_json)
+        finally:
+            watching.cancel()
+
+
+async def _show_all(receiving: Client, count: int | None, as_json: bool) -> None:
+    """Shows deliveries as they come, as many as are asked for."""
+    left = count
+    async for delivery in receiving.deliveries():
+        _show(delivery, as_json)
+        # Before the count is looked at: the last one is taken, too.
+        await receiving.acknowledge(delivery.position)
+        left = None if left is None else left - 1
+        if left == 0:
+            return
+
+
+async def _watch(receiving: Client) -> None:
+    """Says when the server is away, and when it is back: meanwhile there is nothing else to see."""
+    lost = False
+    while True:
+        # A connection that is back at once is no news.
+        await asyncio.sleep(AWAY_SECONDS)
+        if receiving.online == lost:
+            lost = not receiving.online
+            complain("note", "no connection to the server; trying again" if lost else "connected again")
 
 
 @asynccontextmanager

@@ -163,6 +163,11 @@ class Client:
                 await self._running
             self._running = None
 
+    @property
+    def online(self) -> bool:
+        """Whether a server has greeted it and the connection stands; without one it tries again and again."""
+        return self._connection is not None
+
     async def __aenter__(self) -> Client:
         return self
 

@@ -189,7 +189,8 @@ def _sequences(given: Any) -> list[int]:
     except ValueError:
         pass
     what = f"ack: a list of at most {MOST_POSITIONS} positions, each as its delivery had it"
-    raise DefinitionError(Fault(what, repr(given)[:80], Mark("message")))
+    advice = "that of a derived event is a text such as '12.1'"
+    raise DefinitionError(Fault(what, repr(given)[:80], Mark("message"), advice))
 
 
 class EventStream(Connection):

@@ -1,0 +1,37 @@
+"""`nearcast tail` while its server goes and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from nearcast.cli import tail
+
+
+class Receiving:
+    """A client that has a connection now and then."""
+
+    def __init__(self, *online: bool) -> None:
+        self._left = list(online)
+
+    @property
+    def online(self) -> bool:
+        return self._left.pop(0) if len(self._left) > 1 else self._left[0]
+
+
+def test_tail_says_when_the_server_is_away_and_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once each, however long it takes."""
+    monkeypatch.setattr(tail, "AWAY_SECONDS", 0.001)
+    receiving = Receiving(True, True, False, False, False, True, True)
+
+    async def watched() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await tail._watch(receiving)  # type: ignore[arg-type]
+
+    asyncio.run(watched())
+    said = capsys.readouterr().err.splitlines()
+    assert ["no connection", "connected again"] == [line.split(": ", 1)[1].split(" to")[0] for line in said]
