@@ -52,6 +52,16 @@ class Pairing:
         """Bytes of the pairs' state, without what is known of entities."""
         return self._pairs.size + self.rules.columns.size
 
+    def standing(self) -> tuple[Integers, Integers]:
+        """Of pairs with two named sides: their rules; shape (3, n): the positions of both reports, and if they hold.
+
+        A position is negative where nothing was reported yet.
+        """
+        named = np.flatnonzero(self._named[self._pairs["rule"]])
+        position = self._known.columns["position"]
+        rows = [position[self._pairs[side][named]] for side in ("a", "b")]
+        return self._pairs["rule"][named].astype(np.int64), np.stack([*rows, self._pairs["held"][named]])
+
     def advance(self, reports: Reports) -> Iterator[AtRow]:
         """What a stretch tells; entities are not updated yet."""
         if not self.rules.by_id:

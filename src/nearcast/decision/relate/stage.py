@@ -53,6 +53,11 @@ class Relating:
         for relation in relations:
             self._define(relation, None, None)
 
+    @property
+    def pairing(self) -> Pairing:
+        """The relations between pairs."""
+        return self._pairing
+
     def advance(self, stretch: Stretch) -> list[Event]:
         """See `Deriving`."""
         return self.fold(stretch.changes, stretch.events, stretch.repository, stretch.times)
