@@ -24,21 +24,27 @@ def test_it_prints_the_relation_and_an_event_for_each_difference() -> None:
     )
 
 
-def test_it_says_where_repeated_values_matter() -> None:
-    """And compares without them on demand."""
+def test_an_attribute_has_one_value_unless_it_is_said_that_it_may_have_several() -> None:
+    """Where that makes a difference, a note says so."""
     both = ["size > 5", "size < 3"]
-    assert "note: EMPTY among events in which no attribute has several values\n" == compared(*both).stderr
-    assert "EMPTY" == compared(*both, "--single").stdout.splitlines()[0]
+    assert "EMPTY" == compared(*both).stdout.splitlines()[0]
+    assert "note: INTERSECT where an attribute may have several values (--repeated)\n" == compared(*both).stderr
+    assert ("INTERSECT", "") == (
+        compared(*both, "--repeated").stdout.splitlines()[0],
+        compared(*both, "--repeated").stderr,
+    )
 
 
 def test_as_json_it_tells_what_the_relation_rests_on() -> None:
     """Several values of a name are a list; what users matter is told too."""
-    found = json.loads(compared("size > 5", "size < 3", "--json").stdout)
-    assert ("INTERSECT", False, True, "EMPTY") == (
+    plain = json.loads(compared("size > 5", "size < 3", "--json").stdout)
+    assert ("EMPTY", "INTERSECT") == (plain["relation"], plain["repeated"])
+    found = json.loads(compared("size > 5", "size < 3", "--json", "--repeated").stdout)
+    assert ("INTERSECT", False, True, "INTERSECT") == (
         found["relation"],
         found["first_covers_second"],
         found["intersect"],
-        found["unrepeated"],
+        found["repeated"],
     )
     assert {"id": "e1", "type": "event", "source": "somewhere", "size": [2, 6]} == found["both"]
     near = json.loads(compared("distance(user('a'), this) <= 5", "size > 3", "--json").stdout)

@@ -149,3 +149,51 @@ def test_definitions_and_events_go_together(tmp_path: Path) -> None:
     """One without the other is a mistake of usage."""
     (tmp_path / "d.yaml").write_text(DEFINITIONS)
     assert run("1", "--definitions", tmp_path / "d.yaml").exit_code == 2
+
+
+DEFINED = """\
+ontology: {classes: {Temperature: {unit: degC}, Humidity: {}}, situations: {Fire: }}
+clients: [{id: ann}]
+subscriptions: [{id: fires, client: ann, filter: "class = 'Fire'"}]
+situations: [{id: fire, class: Fire, when: "Temperature > 80 AND Humidity < 10", within: 100, valid: 10 s}]
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str | Path]:
+    """Options that name definitions with a rule, and two readings that together make a fire."""
+    (tmp_path / "d.yaml").write_text(DEFINED, encoding="utf-8")
+    told = [("a", 0, {"Temperature": 90, "x": 0, "y": 0}), ("b", 3, {"Humidity": 5, "x": 60, "y": 0})]
+    lines = [
+        orjson.dumps(
+            {
+                "specversion": "1.0",
+                "id": id,
+                "type": "r",
+                "source": id,
+                "time": f"2026-01-01T00:00:0{at}Z",
+                "data": data,
+            }
+        )
+        for id, at, data in told
+    ]
+    (tmp_path / "e.jsonl").write_bytes(b"\n".join(lines))
+    return ["--definitions", tmp_path / "d.yaml", "--events", tmp_path / "e.jsonl"]
+
+
+def test_what_a_situation_rested_on(files: list[str | Path]) -> None:
+    """Which conditions held, from which readings, of whom, how old; and who got it."""
+    output = run("fire@2:begin:2.1", *files).stdout
+    assert "situation fire@2, Fire by rule fire: begin" in output
+    assert "Temperature 90 degC, of a, 3 s old, event 1" in output
+    assert "client ann: selected by fires" in output
+
+
+def test_why_there_was_no_situation(files: list[str | Path]) -> None:
+    """What was missing of a rule around an event."""
+    output = run("a", "--situation", "fire", *files).stdout
+    assert "rule fire, within 100 m of a: UNKNOWN; there is no situation of it" in output
+    assert "UNKNOWN  Humidity < 10  (no reading of Humidity has come)" in output
+    data = orjson.loads(run("b", "--situation", "fire", "--json", *files).stdout)
+    assert (True, "fire@2") == (data["truth"], data["situation"])
+    assert [3.0, 0.0] == [one["readings"][0]["age"] for one in data["conditions"]]

@@ -9,6 +9,8 @@ from typing import Any
 
 import orjson
 
+from nearcast.decision.derived import Stretch
+from nearcast.decision.registry import Registry
 from nearcast.decision.relate.reference import Reference
 from nearcast.decision.relate.stage import Relating
 from nearcast.decision.repository import Repository
@@ -69,7 +71,8 @@ def events_told(engine: Reference | Relating, steps: Sequence[Step], cuts: Seque
             else:
                 changes.append((position, step))
         table = to_table(events)
-        told += engine.fold(changes, table, repository, {position: NOON for position, _ in changes})
+        times = {position: NOON for position, _ in changes}
+        told += engine.advance(Stretch(changes, times, table, Registry(), repository))
         repository.add(table)
     return told
 

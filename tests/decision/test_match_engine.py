@@ -194,7 +194,7 @@ def test_an_index_that_is_prepared_is_not_planned_again_where_it_is_sent(monkeyp
     """Workers match at once; one that is not prepared is planned where it matches."""
     table = to_table(numbered([Event(id=str(n), type="t", source="s", attributes=(("v", n),)) for n in range(300)]))
     indexes = [Index([(Atom("v", Operator.LT, n), (0,)) for n in range(20)], many=0) for _ in range(2)]
-    indexes[0].prepare(table)
+    indexes[0].prepare(table, Surrounding())
     prepared, other = (pickle.loads(pickle.dumps(index)) for index in indexes)
     plans = []
     monkeypatch.setattr(match_engine, "plan", lambda *given: plans.append(given) or match_plan.plan(*given))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.decision.derived import Stretch
 from nearcast.decision.relate.reference import Reference
 from nearcast.decision.relate.stage import Relating
 from nearcast.model.changes import ClientChange, ClientRemoval, RelationRemoval
@@ -93,9 +94,9 @@ def test_the_reference_itself_does_not_depend_on_batches(story: Sequence[Step]) 
 class Restarted(Relating):
     """A stage that is stored and loaded between any two batches."""
 
-    def fold(self, *batch):  # type: ignore[no-untyped-def]
+    def advance(self, stretch: Stretch) -> list[Event]:
         other = pickle.loads(pickle.dumps(self))
-        found = Relating.fold(other, *batch)
+        found = Relating.advance(other, stretch)
         self.__dict__ = other.__dict__
         return found
 

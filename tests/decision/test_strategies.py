@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.decision.strategies.dimensions import DIMENSIONS
-from nearcast.decision.strategies.guards import Report, Ring
+from nearcast.decision.strategies.guards import Guard, Report, Ring
 from nearcast.decision.strategies.node import every_report
 from nearcast.decision.strategies.plain import CommonNode
 from nearcast.decision.strategies.rings import RangeRing, SpeedBound
 from nearcast.decision.strategies.seam import Bound, Known, Strategy, guards
 from nearcast.decision.strategies.side import Side
 from nearcast.decision.strategies.trial import Trace, differences, run
-from nearcast.model.place import Place
+from nearcast.model.place import Coordinates, Place
 from tests.decision.traces import STRATEGIES, bounds, late, traces, walk
 
 PLANAR = DIMENSIONS["planar"]
@@ -35,6 +35,51 @@ def test_the_outcome_is_that_of_every_report(strategy: Strategy, data: st.DataOb
     dimension = data.draw(st.sampled_from([*DIMENSIONS]))
     bound = data.draw(bounds(dimension))
     assert [] == differences(strategy, bound, data.draw(traces(dimension)))
+
+
+def farthest(guard: Guard, start: Place, east: float, north: float) -> Place:
+    """The last place that a guard permits on the way straight from one, to 60 binary digits."""
+
+    def reached(way: float) -> Place:
+        return Place(start.coordinates, start.x + way * east, start.y + way * north)
+
+    permitted, refused = 0.0, 4.0
+    for _ in range(60):
+        middle = (permitted + refused) / 2
+        permitted, refused = (middle, refused) if guard.permits(Report(2, reached(middle))) else (permitted, middle)
+    return reached(permitted)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=named)
+@pytest.mark.parametrize(("dimension", "coordinates"), [("planar", "planar"), ("geodesic", "geographic")])
+@given(
+    east=st.floats(-20, 20),
+    north=st.floats(-20, 20),
+    factor=st.sampled_from([0.3, 0.9, 1.1, 3.0]),
+    margin=st.sampled_from([0.0, 0.5]),
+    ways=st.lists(st.floats(-1, 1), min_size=4, max_size=4),
+)
+@settings(max_examples=15, deadline=None)
+def test_at_the_very_edges_of_both_guards_the_relation_is_as_it_was(
+    strategy: Strategy,
+    dimension: str,
+    coordinates: Coordinates,
+    east: float,
+    north: float,
+    factor: float,
+    margin: float,
+    ways: list[float],
+) -> None:
+    """Straight at one another, straight away, and aside: the one obligation of a strategy."""
+    a, b = Place(coordinates, 0.0, 0.0), Place(coordinates, east, north)
+    apart = DIMENSIONS[dimension].reading(a, b)
+    bound = Bound(DIMENSIONS[dimension], apart / factor, "<", margin * apart / factor)
+    known = Known(Report(0, a), Report(1, b), bound.holds(a, b, False))
+    mine, theirs = guards(strategy, known, bound)
+    straight = [(east, north, -east, -north), (-east, -north, east, north)]
+    for x1, y1, x2, y2 in [*straight, [20 * way for way in ways]]:
+        at_the_edge = farthest(mine, a, x1, y1), farthest(theirs, b, x2, y2)
+        assert known.holds == bound.holds(*at_the_edge, known.holds)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=named)

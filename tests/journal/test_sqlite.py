@@ -116,7 +116,7 @@ def test_a_newer_format_is_refused(sqlite: SqliteJournal, file: Path) -> None:
     """A journal that a newer version wrote is not touched."""
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(JournalError, match="expected format 1, got 99"):
+    with pytest.raises(JournalError, match="expected format 2, got 99"):
         SqliteJournal(file)
 
 

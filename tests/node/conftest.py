@@ -46,7 +46,7 @@ async def running(*runtimes: Runtime) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def until(true: Callable[[], Any], seconds: float = 10.0) -> None:
+async def until(true: Callable[[], Any], seconds: float = 60.0) -> None:
     """Waits until something is so; fails if it does not become so."""
     async with asyncio.timeout(seconds):
         while not true():

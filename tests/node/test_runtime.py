@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,7 +72,7 @@ def test_a_situation_is_found_through_relays_in_bad_air() -> None:
         asking = node("a", sets["a"], places["a"], [FIRE], [WARM], changes.append)
         others = [node("b", sets["b"], places["b"]), node("c", sets["c"], places["c"], (), [DRY])]
         async with running(asking, *others):
-            await until(lambda: changes, 20.0)
+            await until(lambda: changes)
         assert {"a", "c"} == {known.provider for _, known in changes[0].readings}
         assert asking.node.door.counts[Verdict.OWN] > 0
 
@@ -199,3 +200,20 @@ def test_a_node_under_random_fire_keeps_answering() -> None:
         assert (200, 200) == (runtime.node.door.taken, runtime.counts["malformed"])
 
     asyncio.run(fire())
+
+
+def test_a_class_that_nobody_answers_for_is_reported() -> None:
+    """After three requests in vain, once; an answer begins the count anew."""
+
+    async def ask() -> None:
+        moments = count(1_000_000.0, 0.5)
+        runtime = node("z", Radio(50.0).transport("z", lambda: HERE), rules=[FIRE])
+        runtime.clock = lambda: next(moments)
+        async with running(runtime):
+            await until(lambda: runtime.counts["unanswered Humidity"])
+        assert 3 <= runtime.counts["said"]
+        assert {"unanswered Humidity": 1, "unanswered Temperature": 1} == {
+            name: times for name, times in runtime.counts.items() if name.startswith("unanswered")
+        }
+
+    asyncio.run(ask())

@@ -28,30 +28,31 @@ MEANING = {
 @click.command("compare")
 @click.argument("first")
 @click.argument("second")
-@click.option("--single", is_flag=True, help="Of events in which no attribute has several values.")
+@click.option("--repeated", is_flag=True, help="Of events in which an attribute may have several values, too.")
 @click.option("--integers", is_flag=True, help="Of events in which every number is an integer.")
 @click.option("--advertisements", is_flag=True, help="Read both as what publishers say their events will carry.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(first: str, second: str, single: bool, integers: bool, advertisements: bool, as_json: bool) -> None:
+def command(first: str, second: str, repeated: bool, integers: bool, advertisements: bool, as_json: bool) -> None:
     """Compare the events that FIRST, a CQL2 text, accepts with those that SECOND accepts.
 
     Prints EQUAL, SUBSET (SECOND accepts them all), SUPERSET, INTERSECT, EMPTY (nothing in common) or UNKNOWN, then an
-    event for each difference. An advertisement allows the attributes it names and no others; two of them are compared
-    on events that carry what both name.
+    event for each difference. The events are those in which an attribute has one value at most; a note says where the
+    relation is another as soon as lists come in. An advertisement allows the attributes it names and no others; two of
+    them are compared on events that carry what both name.
 
     Exits with 1 if the relation is UNKNOWN.
     """
     filters = _parsed(first, second)
     if advertisements:
         filters = advertised(*filters)
-    assumed = Assumed(single, integers)
+    assumed = Assumed(not repeated, integers)
     found = compare(*filters, assumed)
-    unrepeated = found if single else compare(*filters, Assumed(True, integers))
+    any_event = found if repeated else compare(*filters, Assumed(False, integers))
     if as_json:
-        print_json(_data(found, unrepeated))
+        print_json(_data(found, any_event))
     else:
         _show(found)
-        _notes(filters, assumed, found, unrepeated)
+        _notes(filters, assumed, found, any_event)
     sys.exit(1 if found.relation is Relation.UNKNOWN else 0)
 
 
@@ -77,24 +78,24 @@ def _show(found: Comparison) -> None:
             click.echo(f"{meaning}: {_text(witness)}")
 
 
-def _notes(filters: tuple[Filter, Filter], assumed: Assumed, found: Comparison, unrepeated: Comparison) -> None:
+def _notes(filters: tuple[Filter, Filter], assumed: Assumed, found: Comparison, any_event: Comparison) -> None:
     # Where both accept an event, neither accepts none.
     for filter, name in () if found.meet else zip(filters, ("FIRST", "SECOND"), strict=True):
         if find(filter, assumed).possible is False:
             complain("note", f"{name} accepts no event at all")
     if None in (found.within, found.covers) and found.relation in (Relation.SUBSET, Relation.SUPERSET):
         complain("note", "they may be EQUAL: that was not decided")
-    if unrepeated.relation is not found.relation:
-        complain("note", f"{unrepeated.relation} among events in which no attribute has several values")
+    if any_event.relation is not found.relation:
+        complain("note", f"{any_event.relation} where an attribute may have several values (--repeated)")
 
 
-def _data(found: Comparison, unrepeated: Comparison) -> dict[str, Any]:
+def _data(found: Comparison, any_event: Comparison) -> dict[str, Any]:
     return {
         "relation": found.relation,
         "second_covers_first": found.within,
         "first_covers_second": found.covers,
         "intersect": found.meet,
-        "unrepeated": unrepeated.relation,
+        "repeated": any_event.relation,
         **{name: witness and _event(witness) for name in MEANING for witness in [getattr(found, name)]},
     }
 

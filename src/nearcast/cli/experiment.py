@@ -13,7 +13,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from nearcast.cli import foraging
+from nearcast.cli.experiment_foraging import foraging
+from nearcast.cli.experiment_fulcrum import fulcrum
 from nearcast.cli.output import complain, print_json, progress
 from nearcast.experiments.merging import OPERATORS, PUBLISHED, Setting, Summary, run, summarized
 from nearcast.experiments.merging_plot import plot
@@ -33,7 +34,8 @@ def command() -> None:
     """Run a published setting again, and show its figures beside ours."""
 
 
-command.add_command(foraging.command)
+command.add_command(foraging)
+command.add_command(fulcrum)
 
 
 @command.command("merging")

@@ -11,12 +11,15 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.cli.explain_situation import rule_data, rule_lines, told_situation
 from nearcast.cli.explain_text import as_data, as_text
 from nearcast.cli.options import data_option, journal_path
 from nearcast.cli.output import DeadLetters, print_json, progress
 from nearcast.decision.derived import derived_of
 from nearcast.decision.explain import explain
 from nearcast.decision.fate import Fate, fates, undelivered
+from nearcast.decision.infer.finding import RuleFinding
+from nearcast.decision.infer.stage import Inferring
 from nearcast.decision.known import Known
 from nearcast.decision.past import Past, past
 from nearcast.decision.registry import Registry
@@ -46,6 +49,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--journal", "journal_file", type=FILE, help="A journal, instead of the one in the data folder.")
 @click.option("--definitions", "definition_files", multiple=True, type=FILE, help="With --events: as in replay.")
 @click.option("--events", "event_files", multiple=True, type=FILE, help="Files of events instead of a journal.")
+@click.option("--situation", "rule", help="Explain this situation rule around EVENT, instead of clients.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per client.")
 def command(
     event_id: str,
@@ -55,27 +59,35 @@ def command(
     journal_file: Path | None,
     definition_files: tuple[Path, ...],
     event_files: tuple[Path, ...],
+    rule: str | None,
     as_json: bool,
 ) -> None:
     """Explain why EVENT, an id, reached a client or did not.
 
     Shows every atom with its truth and what made it so, the level, the context, the matrix row, the priority as of the
-    event's position, and what became of the delivery; and why not, if not.
+    event's position, and what became of the delivery; and why not, if not. Of a situation's event also what the
+    situation rested on; and with --situation every condition of a rule around EVENT, and what was missing.
     """
     if bool(definition_files) != bool(event_files) or (event_files and journal_file):
         raise click.UsageError("give --definitions and --events together, or a journal alone")
     with _history(journal_file or journal_path(data), definition_files, event_files) as history:
         position, derived = _meant(history, event_id, source)
+        if rule is not None:
+            found_rule = _rule(history, rule, position)
+            print_json(rule_data(found_rule)) if as_json else click.echo("\n".join(rule_lines(found_rule)))
+            return
         around = _around(history, position, derived)
+        told = told_situation(around.scene.event)
+        situation = {} if told is None else {"situation": told}
         decided = _fates(history.journal, around.scene.event) if history.decided else None
         for number, name in enumerate([client] if client is not None else _everyone(around)):
             found = explain(around.scene, name)
             reasons = why_not(found, around, write)
             fate = None if decided is None else decided.of(name)
             if as_json:
-                print_json(as_data(found, reasons, fate))
+                print_json(as_data(found, reasons, fate) | situation)
             else:
-                click.echo(as_text(found, reasons, fate, headed=number == 0))
+                click.echo(as_text(found, reasons, fate, headed=number == 0, situation=told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +164,18 @@ def _around(history: _History, position: int, derived: Event | None) -> Past:
     with progress("reading", end) as advance:
         tables = _stretches(history.journal, "events", end, advance)
         return past(tables, position, changes, history.registry, derived)
+
+
+def _rule(history: _History, rule: str, position: int) -> RuleFinding:
+    """What a situation rule found around the event at a position: everything up to there is folded once more."""
+    known = Known(history.registry.copy())
+    with progress("reading", position) as advance:
+        for after in range(0, position, STRETCH):
+            for _ in known.advance(history.journal.read("events", after, min(STRETCH, position - after)), changes):
+                pass
+            advance(min(STRETCH, position - after))
+    stage = next(stage for stage in known.stages if isinstance(stage, Inferring))
+    return stage.find(rule, to_events(history.journal.read("events", position - 1, 1))[0])
 
 
 def _stretches(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from nearcast.cli.explain_situation import situation_lines
 from nearcast.decision.explain import AtomFinding, Explanation, SubscriptionFinding
 from nearcast.decision.fate import Fate
 from nearcast.decision.relevance import ABSENT
@@ -17,9 +18,19 @@ from nearcast.model.matrices import WITHHELD
 TRUTHS = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 
 
-def as_text(found: Explanation, reasons: list[str], fate: Fate | None, headed: bool = True) -> str:
-    """Plain lines, a section for each subscription; `headed`: the event's own line comes first."""
+def as_text(
+    found: Explanation,
+    reasons: list[str],
+    fate: Fate | None,
+    headed: bool = True,
+    situation: dict[str, Any] | None = None,
+) -> str:
+    """Plain lines, a section for each subscription; `headed`: the event's own lines come first, and those of the
+    `situation` that it tells of.
+    """
     lines = list(_event(found.event)) if headed else []
+    if headed and situation is not None:
+        lines += situation_lines(situation)
     lines += ["", f"client {found.name}: {_answer(found, fate)}"]
     lines += [f"  why not: {reason}" for reason in reasons]
     if found.client is not None:

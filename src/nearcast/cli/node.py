@@ -36,7 +36,7 @@ def command(definition: Path, seconds: float | None, only_check: bool) -> None:
     """
     found = load_node(definition)
     if only_check:
-        complain("note", f"{definition}: node {found.id}, {len(found.sensors)} sensors, {len(found.rules)} rules")
+        complain("note", f"{definition}: node {found.id}, {len(found.sensors)} sensors, {len(found.known.rules)} rules")
         return
     runtime = runtime_of(found)
     # What tasks raise comes in groups; what a person is to read is the first reason of it.
@@ -54,11 +54,12 @@ def runtime_of(found: NodeDefinition) -> Runtime:
     # Numbers of messages go on after a restart: others remember those from before.
     first = time.time_ns() // 1_000_000
     serves = found.bridge.classes if found.bridge else ()
-    node = Node(found.id, found.rules, found.measured, found.manner, first=first, serves=serves)
+    known = found.known
+    node = Node(found.id, known.rules, found.measured, found.manner, known.above, first, serves)
     transport: Transport = MulticastTransport(found.group)
     if found.weather:
         transport = WeatheredTransport(transport, found.weather, seed=first)
-    return Runtime(node, transport, found.place, found.sensors, _told)
+    return Runtime(node, transport, found.place, found.sensors, _told, ranges=known.ranges())
 
 
 def _first(errors: BaseExceptionGroup[NearcastError]) -> NearcastError:

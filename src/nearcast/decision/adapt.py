@@ -48,9 +48,7 @@ def adapt(batch: Batch, events: pa.Table, pairs: Pairs, alternatives: bool = Tru
     for them.
     """
     rows, names, ids = _heard(batch.assignments, events.column("position").to_numpy(), pairs)
-    roles = as_of(batch.clients.roles, names, rows.client, rows.position)
-    present = rows.take((rows.role == ANY_ROLE) | (rows.role == roles))
-    best, rest = _most_urgent(present)
+    best, rest = _most_urgent(rows.take(_present(batch.clients.roles, names, rows)))
     clients, subscriptions = pa.array(names, pa.string()), pa.array(ids, pa.string())
     levels = pa.nulls(len(best), DELIVERIES.field("by_role").type)
     if alternatives and len(best) and (rows.role != ANY_ROLE).any():
@@ -109,16 +107,30 @@ def _few(codes: npt.NDArray[np.int32], size: int) -> tuple[Integers, Integers]:
     return (np.cumsum(there) - 1)[codes], np.flatnonzero(there)
 
 
+def _present(roles: Track[str, int], names: list[str], rows: _Rows) -> npt.NDArray[np.bool_]:
+    """Which rows hold under the role and task that their client has at their position."""
+    present = rows.role == ANY_ROLE
+    other = np.flatnonzero(~present)
+    present[other] = rows.role[other] == as_of(roles, names, rows.client[other], rows.position[other])
+    return present
+
+
 def as_of(track: Track[str, int], names: list[str], key: Integers, position: Integers) -> Integers:
     """The values of a track for many (number of the key in `names`, position) at once; −1 where there is none."""
-    base = np.array([track.base.get(name, -1) for name in names], np.int64)
-    values = base[key]
-    for code, name in enumerate(names) if track.changes else ():
-        changes = track.changes.get(name)
-        if changes:
-            rows = np.flatnonzero(key == code)
-            which = np.searchsorted([at for at, _ in changes], position[rows], "left")
-            values[rows] = np.array([base[code], *(value for _, value in changes)])[which]
+    # Only the keys that are asked for are looked at: everybody may have moved, and few be concerned.
+    asked, own = np.unique(key, return_inverse=True)
+    there = [names[code] for code in asked.tolist()]
+    values = np.array([track.base.get(name, -1) for name in there], np.int64)[own]
+    changes = [(number, *change) for number, name in enumerate(there) for change in track.changes.get(name, ())]
+    if not changes:
+        return values
+    number, at, value = np.array(changes, np.int64).T
+    # One key instead of two: both ascend by owner, then position.
+    first = min(int(at.min()), int(position.min()))
+    width = max(int(at.max()), int(position.max())) - first + 1
+    last = np.searchsorted(number * width + at - first, own * width + position - first) - 1
+    changed = (last >= 0) & (number[last] == own)
+    values[changed] = value[last[changed]]
     return values
 
 

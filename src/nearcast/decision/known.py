@@ -188,7 +188,7 @@ class Known:
         self.repository.add(events)
         self._clients = clients.after()
         around = Surrounding(clients.places, members, previous)
-        index = interests.standing.index(events)
+        index = interests.standing.index(events, around)
         return Batch(events, self.registry.settings, index, interests.assignments(), around, clients)
 
     def _derive(self, events: pa.Table, changes: Sequence[At]) -> pa.Table:

@@ -42,7 +42,9 @@ def geodesic(x1: Floats, y1: Floats, x2: Floats, y2: Floats) -> Floats:
 
 def planar(dx: Floats, dy: Floats, dz: Floats) -> Floats:
     """Metres from differences; `dz` is 0 where a side has no height: exactly what `distance` gives."""
-    return np.sqrt(dx * dx + dy * dy + dz * dz)
+    # Beyond all doubles is infinitely far, for numbers one by one without a word.
+    with np.errstate(over="ignore"):
+        return np.sqrt(dx * dx + dy * dy + dz * dz)
 
 
 def unit_vectors(longitude: Floats, latitude: Floats) -> Floats:

@@ -52,10 +52,10 @@ class Index:
         self._bits = BitIndex([groups[number] for number in left], conditions)
         self.left_out = self._left[self._bits.left_out].tolist()
 
-    def prepare(self, table: pa.Table) -> None:
+    def prepare(self, table: pa.Table, around: Surrounding) -> None:
         """Does once what matching events like these needs, so that nobody to whom the index is sent has to."""
         if self._many:
-            self._many.prepare(table.slice(0, SAMPLED))
+            self._many.prepare(table.slice(0, SAMPLED), around)
 
     def blind(self, events: int) -> bool:
         """Whether it was made for events that nobody had seen, and so many would show how they are."""

@@ -17,9 +17,9 @@ from nearcast.decision.match_atoms import ChunkAtoms, place
 from nearcast.decision.match_columns import encode
 from nearcast.decision.match_computed import ComputedAtoms
 from nearcast.decision.match_distance import DistanceAtoms, Paths, anchor_of
-from nearcast.decision.match_entities import walked_rows
+from nearcast.decision.match_entities import Walk
 from nearcast.decision.match_graph import Graph
-from nearcast.decision.match_points import Points, event_points
+from nearcast.decision.match_points import Points, event_points, pack
 from nearcast.decision.match_rows import LANES, Numbers, Rows, bits, words
 from nearcast.decision.match_tests import AtomTests
 from nearcast.decision.normal_form import Literal, plain_form, threshold_forms
@@ -29,6 +29,9 @@ from nearcast.model.filter import Filter
 
 Group = tuple[Filter, tuple[int, ...]]
 """A filter, and the class of each of its atoms in document order."""
+
+TOGETHER = 2_048
+"""Distances from anchors that are computed together: so many numbers for each of a chunk's lanes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,8 @@ class BitIndex:
         self._computed = ComputedAtoms([atom for atom in distinct if isinstance(atom.name, Call)])
         numbers = {atom: number for number, atom in enumerate([*plain, *self._location, *self._computed.atoms])}
         self._measured = np.array([anchor_of(atom) is not None for atom in self._location], np.bool_)
-        self._distances = DistanceAtoms([atom for atom in self._location if anchor_of(atom)])
+        measured = [atom for atom in self._location if anchor_of(atom)]
+        self._distances = [DistanceAtoms(measured[at : at + TOGETHER]) for at in range(0, len(measured), TOGETHER)]
         self._atom = np.array([numbers[literal.atom] for literal in literals], np.intp)
         self._wanted = [np.array([literal.wanted is wanted for literal in literals], np.bool_) for wanted in Wanted]
         self._layers = graph.layers()
@@ -116,14 +120,17 @@ class BitIndex:
         placed = {key: place(column, self._tests.columns[key]) for key, column in columns.items()}
         positions = table.column("position").to_numpy()
         points = event_points(table) if self._location else None
-        paths = Paths(self._distances.anchors, around.users)
+        paths = [Paths(distances.anchors, around.users) for distances in self._distances]
+        walk = Walk(around, positions, points) if points else None
+        walked = [walk.truths(self._location[number]) for number in np.flatnonzero(~self._measured)] if walk else []
         for first in range(0, len(table), LANES):
             lanes = min(LANES, len(table) - first)
             chunk = ChunkAtoms(self._tests, placed, first, lanes, words(lanes))
             true, comparable = chunk.true, chunk.comparable
             if points:
                 here, there = positions[first : first + lanes], points.lanes(first, first + lanes)
-                located = self._locate(chunk, around, paths, here, there)
+                aside = [pack(np.array(truths)[:, first : first + lanes], words(lanes)) for truths in walked]
+                located = self._locate(chunk, paths, here, there, aside)
                 true, comparable = np.concatenate([[true, comparable], located], axis=1)
             if self._computed.atoms:
                 found = [chunk.append(rows) for rows in self._computed.rows(table.slice(first, lanes), around)]
@@ -133,18 +140,22 @@ class BitIndex:
             yield first, lanes, *self._layers.evaluate(rows, literal_rows)
 
     def _locate(
-        self, chunk: ChunkAtoms, around: Surrounding, paths: Paths, positions: Positions, points: Points
+        self, chunk: ChunkAtoms, paths: Sequence[Paths], positions: Positions, points: Points, aside: Sequence[Rows]
     ) -> npt.NDArray[np.intp]:
-        """Adds the location atoms' rows to a chunk's; returns which are their true ones, and which their comparable."""
+        """Adds the location atoms' rows to a chunk's; returns which are their true ones, and which their comparable.
+
+        `aside` has both of each atom that is about more than an anchor and the event.
+        """
         found = np.zeros((2, len(self._location)), np.intp)
         width = words(len(positions))
-        if self._measured.any():
-            paths.advance(positions)
-            for which, rows in enumerate(self._distances.rows(paths, points, width)):
-                found[which, self._measured] = chunk.append(rows) + np.arange(len(rows))
-        for number in np.flatnonzero(~self._measured):
-            for which, rows in enumerate(walked_rows(self._location[number], around, positions, points, width)):
-                found[which, number] = chunk.append(rows)
+        own = np.flatnonzero(self._measured)
+        for number, (distances, path) in enumerate(zip(self._distances, paths, strict=True)):
+            path.advance(positions)
+            for which, rows in enumerate(distances.rows(path, points, width)):
+                atoms = own[number * TOGETHER :][: len(rows)]
+                found[which, atoms] = chunk.append(rows) + np.arange(len(rows))
+        for other, rows in zip(np.flatnonzero(~self._measured), aside, strict=True):
+            found[:, other] = chunk.append(rows) + np.arange(2)
         return found
 
     def _literals(self, rows: Rows, true: Numbers, comparable: Numbers) -> tuple[Rows, Numbers]:

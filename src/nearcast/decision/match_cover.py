@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.decision.match_flat import OPAQUE, OUTSIDE, POINTS, RANGE
+from nearcast.decision.match_flat import FALSE, NEARBY, NOT_TRUE, OPAQUE, OUTSIDE, POINTS, RANGE, TRUE
 from nearcast.decision.match_kept import compiled
-from nearcast.decision.match_trees import EVERY, FALSE, LEAF, NOT_TRUE, TRUE
+from nearcast.decision.match_trees import EVERY, LEAF
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -75,6 +75,7 @@ def _literal_cost(literal: int, tests: Any) -> float:
     kind = tests.kind[atom]
     if (
         kind == OPAQUE
+        or (kind == NEARBY and wanted != tests.high[atom])
         or wanted >= NOT_TRUE
         or (wanted == TRUE and kind == OUTSIDE)
         or (wanted == FALSE and kind == POINTS)
@@ -212,7 +213,7 @@ def know(tree: Any, size: int, turn: int, tests: Any, room: Any) -> int:
 def apart(a: int, b: int, tests: Any) -> bool:
     """Whether two literals of a cover surely select by different values of one column."""
     first, second = a >> 2, b >> 2
-    if tests.column[first] != tests.column[second] or (a & 3) != TRUE or (b & 3) != TRUE:
+    if tests.column[first] < 0 or tests.column[first] != tests.column[second] or (a & 3) != TRUE or (b & 3) != TRUE:
         return False
     if tests.kind[first] == RANGE and tests.kind[second] == RANGE:
         return tests.high[first] <= tests.low[second] or tests.high[second] <= tests.low[first]

@@ -57,7 +57,7 @@ class DistanceAtoms:
         self.anchors: list[User | Place] = [anchor for anchor in dict.fromkeys(found) if anchor is not None]
         number = {anchor: index for index, anchor in enumerate(self.anchors)}
         self._anchor = np.array([number[anchor] for anchor in found if anchor is not None], np.intp)
-        own = [_tests(atom) for atom in atoms]
+        own = [tests_of(atom) for atom in atoms]
         self._testable = np.array([bool(tests) for tests in own], np.bool_)
         self._first = np.cumsum([0, *(len(tests) for tests in own)])
         self._joint = [atom.operator is Operator.BETWEEN for atom in atoms]
@@ -86,13 +86,19 @@ class DistanceAtoms:
         return pack(holds & comparable, width), pack(comparable, width)
 
 
-def _tests(atom: Atom) -> list[tuple[Operator, float]]:
+def tests_of(atom: Atom) -> list[tuple[Operator, float]]:
     """The comparisons with one number each that an atom is made of; a literal of another kind makes none."""
     literals = atom.value if isinstance(atom.value, tuple) else (atom.value,)
     numbers = [float(value) for value, kind in zip(literals, atom.kinds, strict=True) if kind == "number"]  # type: ignore[arg-type]
     if atom.operator is Operator.BETWEEN:
         return [(Operator.GE, numbers[0]), (Operator.LE, numbers[1])] if len(numbers) == 2 else []
     return [(Operator.EQ if atom.operator is Operator.IN else atom.operator, number) for number in numbers]
+
+
+def sides_of(distance: Floats, limit: Floats) -> Sides:
+    """Whether each distance is below (−1), at (0) or beyond (1) its limit."""
+    # Not the sign of a difference: that of two infinities is none.
+    return (distance > limit).astype(np.int8) - (distance < limit).astype(np.int8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +156,7 @@ class Paths:
         if (known & ~here.geographic).any():
             rise = np.where(here.high & events.high, here.z - events.z, 0.0)
             apart = planar(here.x - events.x, here.y - events.y, rise)
-            sides = np.sign(self._along(used, apart, atoms.test_anchor) - atoms.limits[:, None]).astype(np.int8)
+            sides = sides_of(self._along(used, apart, atoms.test_anchor), atoms.limits[:, None])
         on_earth = known & here.geographic
         if on_earth.any():
             vectors = unit_vectors(events.x, events.y)
@@ -183,4 +189,4 @@ class Paths:
         open_ = (squares > atoms.within[test]) & (squares <= atoms.beyond[test])
         test, lane, place = test[open_], lane[open_], place[open_]
         exact = geodesic(self._points.x[place], self._points.y[place], events.x[lane], events.y[lane])
-        sides[test, lane] = np.sign(exact - atoms.limits[test])
+        sides[test, lane] = sides_of(exact, atoms.limits[test])

@@ -20,13 +20,16 @@ from nearcast.decision.match_flat import Group, Reading
 from nearcast.decision.match_kernels import Names, Pairs, run_straight, run_trees
 from nearcast.decision.match_lanes import PADDING
 from nearcast.decision.match_layout import Layout, Segment, lay_out, shares
-from nearcast.decision.match_plan import EVERYWHERE, plan
-from nearcast.decision.match_sort import Events, Repeated, as_they_are, sort
+from nearcast.decision.match_nearby import Near
+from nearcast.decision.match_plan import AROUND, EVERYWHERE, plan
+from nearcast.decision.match_programs import IN_AROUND, JOIN, TEST_SHIFT
+from nearcast.decision.match_sort import Events, Repeated, as_they_are, gather, sort
 from nearcast.model.filter import Atom
 
 Integers = npt.NDArray[np.int64]
 Short = npt.NDArray[np.int32]
 Rows = npt.NDArray[np.uint64]
+Floats = npt.NDArray[np.float64]
 
 BLOCK = 16_384
 """Events that are sorted and matched together: their columns stay in the second-level cache."""
@@ -35,6 +38,10 @@ SAMPLE = 256
 """Events from which on a batch is taken as a sample of how values are spread."""
 
 NO_ROWS = np.zeros((1, 1), np.uint64)
+NOTHING_NEAR = Near(np.zeros(1, np.int32), np.array([], np.int32))
+
+SELDOM = 0.01
+"""The share of events that an atom about what is near is taken to select before events were seen."""
 
 
 class _Room:
@@ -62,14 +69,15 @@ class _Room:
         size = 2 * len(self.pairs.lanes) + more
         self.pairs = Pairs(_longer(self.pairs.lanes, size), _longer(self.pairs.names, size))
 
-    def events(self, stride: int, batch: Coded, rows: Rows) -> Events:
+    def events(self, stride: int, batch: Coded, rows: Rows, near: Near) -> Events:
         """Room for so many lanes of a batch's columns."""
         columns = max(1, len(batch.codes))
         if len(self._order) < stride:
             self._order = np.empty(stride, np.uint32)
         if len(self._codes) < stride * columns:
             self._codes = np.zeros(stride * columns, self._codes.dtype)
-        return Events(self._start, self._order, self._codes, stride, batch.complete, rows)
+        lists = (near.starts, near.lanes)
+        return Events(self._start, self._order, self._codes, stride, batch.complete, rows, *lists)
 
 
 def _unused(pairs: Pairs) -> bool:
@@ -87,7 +95,8 @@ class Engine:
     """Filters compiled for matching. What it is given as `rows` are those of its `literals`, by lane of the batch.
 
     A plan is made for events spread as in a sample: the first batch that is large enough. Codes have 16 bits if no
-    column has more than `narrow` of them, else 32.
+    column has more than `narrow` of them, else 32. What is `Near` is told of the atoms `nearby`; the plan's entries
+    need it of those in `around`.
     """
 
     def __init__(self, groups: Sequence[Group], narrow: int = NARROW) -> None:
@@ -99,6 +108,8 @@ class Engine:
         self._codes: np.dtype[Any] = np.dtype(np.uint32 if self.wide else np.uint16)
         self._reading = reading
         self.refused = list(reading.refused)
+        self.nearby = list(reading.nearby)
+        self.around: Integers = np.array([], np.int64)
         roots = np.array(reading.root_of_group, np.int64)
         self._groups = np.array(reading.groups, np.int32)[np.argsort(roots, kind="stable")]
         self._starts = np.searchsorted(np.sort(roots), np.arange(len(reading.starts)))
@@ -131,15 +142,24 @@ class Engine:
         """Rows by which no literal holds."""
         return np.zeros((max(1, len(self.literals)), batch.lanes // 64 + 1), np.uint64)
 
-    def prepare(self, sample: Coded | None) -> bool:
-        """Plans for events like these, unless it is planned already for as good a sample; whether it did."""
+    def planned(self, lanes: int) -> bool:
+        """Whether it is planned already, and as well as a sample of so many events would do it."""
+        return self._layout is not None and (self.sampled >= SAMPLE or lanes < SAMPLE)
+
+    def prepare(self, sample: Coded | None, near: Floats | None = None) -> bool:
+        """Plans for events like these, unless it is planned already for as good a sample; whether it did.
+
+        `near` has for each atom of `nearby` the share of the sample that is near it.
+        """
         lanes = sample.lanes if sample is not None else 0
-        if self._layout is not None and (self.sampled >= SAMPLE or lanes < SAMPLE):
+        if self.planned(lanes):
             return False
-        tests = shares(self._tests, self._sizes, sample if lanes >= SAMPLE else None)
+        near = np.full(len(self.nearby), SELDOM) if near is None else near
+        tests = shares(self._tests, self._sizes, sample if lanes >= SAMPLE else None, near)
         made = plan(self._reading, tests, self._sizes, missing(self._codes))
         self._layout = lay_out(made, len(self._sizes), self._tests.points, self._codes)
         self.sampled = lanes
+        self._look_around()
         roots, count = self._layout.roots, len(self._layout.roots)
         first, extra = self._starts[roots], self._starts[roots + 1] - self._starts[roots] - 1
         self._names = Names(self._groups, first, extra)
@@ -150,7 +170,22 @@ class Engine:
             self._levels[self._groups[first[there] + number]] = self._layout.levels[there]
         return True
 
-    def pairs(self, batch: Coded, rows: Rows = NO_ROWS) -> tuple[Short, Short, npt.NDArray[np.int8]]:
+    def _look_around(self) -> None:
+        """Numbers the atoms that entries and tests look around by their place in `around`."""
+        layout = self.layout
+        own = [np.arange(part.begin, part.end) for part in layout.segments if part.column == AROUND]
+        entries = np.concatenate([np.array([], np.int64), *own])
+        word = layout.code[:, 0]
+        tests = np.flatnonzero(((word & 7) <= JOIN) & ((word >> TEST_SHIFT & 3) == IN_AROUND))
+        low, high = layout.entries.low, layout.entries.high
+        self.around = np.union1d(low[entries], layout.code[tests, 1]).astype(np.int64)
+        low[entries] = np.searchsorted(self.around, low[entries])
+        high[entries] = low[entries] + 1
+        layout.code[tests, 1] = np.searchsorted(self.around, layout.code[tests, 1])
+
+    def pairs(
+        self, batch: Coded, rows: Rows = NO_ROWS, near: Near = NOTHING_NEAR
+    ) -> tuple[Short, Short, npt.NDArray[np.int8]]:
         """Lanes, groups and levels of what matches, in no particular order."""
         layout = self.layout
         room = self._rooms.pop() if self._rooms else _Room(int(self._sizes.max(initial=0)), self._codes)
@@ -161,7 +196,8 @@ class Engine:
         by_form = repeats or bool(layout.careful.any())
         names = self._forms if by_form else self._names
         for first in range(0, batch.lanes, BLOCK):
-            at = self._block(batch, first, min(BLOCK, batch.lanes - first), rows, repeated, names, room, at)
+            last = min(first + BLOCK, batch.lanes)
+            at = self._block(batch, first, last - first, rows, near.within(first, last), repeated, names, room, at)
         lanes, found = room.taken(at)
         self._rooms.append(room)
         if by_form:
@@ -183,19 +219,23 @@ class Engine:
         return lanes[pair], groups, layout.levels[forms[pair]]
 
     def _block(
-        self, batch: Coded, first: int, lanes: int, rows: Rows, repeated: Repeated | None,
+        self, batch: Coded, first: int, lanes: int, rows: Rows, near: Near, repeated: Repeated | None,
         names: Names, room: _Room, at: int,
     ) -> int:  # fmt: skip
         """Adds the pairs of one block; returns where they end."""
         stride = lanes + PADDING + (len(batch.values) if repeated else 0)
-        events = room.events(stride, batch, rows)
         column = None
         for segment in self.layout.segments:
             if segment.column != column:
                 column = segment.column
+                if column == AROUND:
+                    events = _around(near, batch, rows)
+                    gather(batch.codes, near.lanes, first, segment.needed, events)
+                else:
+                    events = room.events(stride, batch, rows, near)
                 if column == EVERYWHERE:
                     as_they_are(batch.codes, first, lanes, segment.needed, events)
-                else:
+                elif column != AROUND:
                     size = int(self._sizes[column])
                     sort(batch.codes, column, first, lanes, size, segment.needed, events, repeated)
             at = self._run(segment, events, first, repeated, names, room, at)
@@ -222,6 +262,14 @@ class Engine:
                 return at
             form = layout.entries.form[entry]
             room.grow(events.stride * int(names.extra[form] + 1))
+
+
+def _around(near: Near, batch: Coded, rows: Rows) -> Events:
+    """Room for events by the atoms that they are near, each as often as it is."""
+    stride = len(near.lanes) + PADDING
+    codes = np.empty(stride * max(1, len(batch.codes)), batch.codes.dtype)
+    order = np.empty(stride, np.uint32)
+    return Events(near.starts, order, codes, stride, batch.complete, rows, near.starts, near.lanes)
 
 
 def _kept(lanes: Short, forms: Short, layout: Layout, every: bool) -> npt.NDArray[np.intp]:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.match_codes import Classes, Literals, classes_of
+from nearcast.decision.match_nearby import inner
 from nearcast.decision.match_tests import Key
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, PlainNot
 from nearcast.model.values import Value
@@ -22,8 +23,11 @@ Integers = npt.NDArray[np.int64]
 AND, OR, NOT, PLAIN_NOT = range(4)
 """A token of a connective is −1 − (number of parts · 4 + one of these)."""
 
-OPAQUE, RANGE, OUTSIDE, POINTS = range(4)
-"""What an atom asks of a value: nothing that codes show, a code in a range, one not in it, or one of several."""
+OPAQUE, RANGE, OUTSIDE, POINTS, NEARBY = range(5)
+"""What an atom asks: nothing that codes show, a code in a range, one not in it, one of several; or to be near."""
+
+TRUE, FALSE, NOT_TRUE, NOT_FALSE = range(4)
+"""The truths that a literal may want of its atom."""
 
 _CONNECTIVE = {And: AND, Or: OR, Not: NOT, PlainNot: PLAIN_NOT}
 
@@ -35,7 +39,10 @@ Group = tuple[Filter, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Atoms:
-    """Atoms as tests of codes, side by side: `kind`, `column`, and `low`, `high`, bounds of codes or into `points`."""
+    """Atoms as tests of codes, side by side: `kind`, `column`, and `low`, `high`, bounds of codes or into `points`.
+
+    Of one about what is near `low` is its number among these, and `high` the truth that it has only near.
+    """
 
     kind: Integers
     column: Integers
@@ -56,6 +63,7 @@ class Reading:
         self.groups: list[int] = []
         self.root_of_group: list[int] = []
         self.refused: list[int] = []
+        self.nearby: list[Atom] = []
         self._numbers: dict[tuple[object, ...], int] = {}
         self._roots: dict[tuple[object, ...], int] = {}
         self._literals: dict[Key, Literals] = {}
@@ -113,6 +121,10 @@ class Reading:
         points: list[int] = []
         for index, (test, atom) in enumerate(zip(found, self.atoms, strict=True)):
             if test is None:
+                near = inner(atom)
+                if near is not None:
+                    table[:, index] = (NEARBY, -1, len(self.nearby), TRUE if near else FALSE)
+                    self.nearby.append(atom)
                 continue
             key, literals = test
             classes, place = made[key]

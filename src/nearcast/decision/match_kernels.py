@@ -18,6 +18,7 @@ from nearcast.decision.match_programs import (
     CHECK,
     COLUMN_SHIFT,
     FORM_SHIFT,
+    IN_AROUND,
     IN_POINTS,
     IN_RANGE,
     INVERTED_PRESENT,
@@ -149,6 +150,8 @@ def run_trees(
                             held = _among(bound, span, live, points, base, codes)
                         elif word >> TEST_SHIFT & 3 == IN_RANGE:
                             held = within64(codes, base, kind(bound), kind(span))
+                        elif word >> TEST_SHIFT & 3 == IN_AROUND:
+                            held = _in_around(bound, live, events.near_starts, events.near, events.order[lane:])
                         else:
                             held = _in_row(events.rows[bound], live, events.order[lane:], first)
                         form = word >> FORM_SHIFT & 3
@@ -209,6 +212,25 @@ def _in_row(row: Any, live: Any, order: Any, first: int) -> Any:
         bit = lowest(live)
         own = first + np.int64(order[bit])
         held |= (row[own >> 6] >> np.uint64(own & 63) & np.uint64(1)) << np.uint64(bit)
+        live &= live - np.uint64(1)
+    return held
+
+
+@compiled
+def _in_around(atom: int, live: Any, starts: Short, near: Short, order: Any) -> Any:
+    """The live lanes that are near an atom: each is looked up among those that are, which are few."""
+    held = np.uint64(0)
+    end = starts[atom + 1]
+    while live != 0 and starts[atom] < end:
+        bit = lowest(live)
+        low, high = starts[atom], end
+        while low < high:
+            middle = (low + high) >> 1
+            if near[middle] < order[bit]:
+                low = middle + 1
+            else:
+                high = middle
+        held |= np.uint64(low < end and near[low] == order[bit]) << np.uint64(bit)
         live &= live - np.uint64(1)
     return held
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nearcast.decision.match_codes import Coded
 from nearcast.decision.match_cover import Tests
-from nearcast.decision.match_flat import OUTSIDE, POINTS, RANGE, Atoms
+from nearcast.decision.match_flat import FALSE, NEARBY, OPAQUE, OUTSIDE, POINTS, RANGE, TRUE, Atoms
 from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_kernels import Entries
 from nearcast.decision.match_lanes import PADDING
@@ -22,6 +22,9 @@ Integers = npt.NDArray[np.int64]
 
 UNKNOWN = 0.5
 """What share of events an opaque atom is taken to hold for."""
+
+WIDE = 0.05
+"""What is near more events than this share is given as a row of bits, not as a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +64,17 @@ class Layout:
         return sum(array.nbytes for array in arrays)
 
 
-def shares(atoms: Atoms, sizes: Integers, sample: Coded | None) -> Tests:
+def shares(atoms: Atoms, sizes: Integers, sample: Coded | None, near: npt.NDArray[np.float64]) -> Tests:
     """The atoms with the share of events for which each is TRUE or FALSE, as a sample has it.
 
-    Without a sample all codes of a column are taken to be as frequent.
+    Without a sample all codes of a column are taken to be as frequent. `near` are the shares of what is near.
     """
     true, false = np.full((2, len(atoms.kind)), UNKNOWN)
+    kinds = atoms.kind.copy()
+    for truth, held in ((TRUE, true), (FALSE, false)):
+        around = np.flatnonzero((atoms.kind == NEARBY) & (atoms.high == truth))
+        held[around] = near[atoms.low[around]]
+        kinds[around[held[around] > WIDE]] = OPAQUE
     for column, size in enumerate(sizes.tolist()):
         share, there = _spread(column, size, sample)
         below = np.concatenate([[0.0], np.cumsum(share)])
@@ -80,7 +88,7 @@ def shares(atoms: Atoms, sizes: Integers, sample: Coded | None) -> Tests:
                 held = below[high] - below[low]
             true[which] = there - held if kind == OUTSIDE else held
             false[which] = held if kind == OUTSIDE else there - held
-    return Tests(atoms.kind, atoms.column, atoms.low, atoms.high, atoms.points, true, false)
+    return Tests(kinds, atoms.column, atoms.low, atoms.high, atoms.points, true, false)
 
 
 def _spread(column: int, size: int, sample: Coded | None) -> tuple[npt.NDArray[np.float64], float]:
@@ -106,7 +114,8 @@ def lay_out(plan: Plan, columns: int, points: Integers, codes: np.dtype[Any]) ->
     entries = np.ascontiguousarray(plan.entries[order])
     code = np.empty_like(plan.code)
     where = np.full(len(plan.code) + 1, -1, np.int64)
-    used = np.zeros((columns + 1, columns), np.bool_)
+    # Two rows more, found from the end: for what looks everywhere, and for what looks around atoms.
+    used = np.zeros((columns + 2, columns), np.bool_)
     size = _move(entries, plan.code, code, where, used)
     by_field = [entries[:, field].astype(np.int32) for field in (LOW, HIGH, FORM, FIRST, LAST, TAIL)]
     keys = entries[:, COLUMN] * (1 << 32) + entries[:, STRAIGHT]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from nearcast.decision.match_bits import BitIndex, Group, Pairs
 from nearcast.decision.match_codes import NARROW, Coded
 from nearcast.decision.match_engine import SAMPLE, Engine
+from nearcast.decision.match_nearby import Nearby
 from nearcast.decision.match_points import pack
 from nearcast.decision.match_ready import ready
 from nearcast.decision.match_rows import words
@@ -37,18 +38,21 @@ class Many:
         self._engine = Engine(groups, narrow)
         self.refused = self._engine.refused
         self._literals = BitIndex(())
+        self._nearby = Nearby(self._engine.nearby)
         self._groups: Sequence[Group] = groups
         self._planned = False
         self._rows: BitIndex | None = None
 
-    def prepare(self, table: pa.Table) -> Coded | None:
+    def prepare(self, table: pa.Table, around: Surrounding) -> Coded | None:
         """Plans for events like these, and gives them as codes; None if the kernels are not there yet."""
         if not self._planned and len(self._groups) < PATIENT and not ready(self._engine.wide):
             self._rows = self._rows or self._as_rows()
             return None
         batch = self._engine.encode(table)
         again = len(self._groups) < REPLANNED and self.blind(len(table))
-        if (again or not self._planned) and self._engine.prepare(batch):
+        if again or not self._planned:
+            self._engine.prepare(batch, self._nearby.shares(table, around))
+            self._nearby.follow(self._engine.around)
             self._literals = BitIndex((), [_as_wanted(atom, wanted) for atom, wanted in self._engine.literals])
             if self._rows:
                 log.info("the kernels of the matcher are compiled filters=%d", len(self._groups))
@@ -64,15 +68,19 @@ class Many:
 
     def match(self, table: pa.Table, around: Surrounding) -> Pairs:
         """The pairs of a table of EVENTS, ascending by position, with all groups, in no particular order."""
-        batch = self.prepare(table)
+        batch = self.prepare(table, around)
         if batch is None:
             assert self._rows is not None
             return self._rows.match(table, around)
+        near = self._nearby.near(table, around)
+        if near is None:
+            half = len(table) // 2
+            return _joined(self.match(table.slice(0, half), around), self.match(table.slice(half), around), half)
         if not self._engine.literals:
-            return Pairs(*self._engine.pairs(batch))
+            return Pairs(*self._engine.pairs(batch, near=near))
         held = self._literals.held(table, around)
         flags = np.array(held, np.bool_).reshape(len(held), batch.lanes)
-        return Pairs(*self._engine.pairs(batch, pack(flags, words(batch.lanes) or 1)))
+        return Pairs(*self._engine.pairs(batch, pack(flags, words(batch.lanes) or 1), near))
 
     def _as_rows(self) -> BitIndex:
         """An index of the same groups without the engine; what the engine refuses is matched elsewhere already."""
@@ -80,6 +88,15 @@ class Many:
         refused = set(self.refused)
         groups = [nothing if number in refused else group for number, group in enumerate(self._groups)]
         return BitIndex(groups)
+
+
+def _joined(first: Pairs, second: Pairs, lanes: int) -> Pairs:
+    """The pairs of a table's first lanes and those of the others."""
+    return Pairs(
+        np.concatenate([first.lanes, second.lanes + np.int32(lanes)]),
+        np.concatenate([first.groups, second.groups]),
+        np.concatenate([first.levels, second.levels]),
+    )
 
 
 def _as_wanted(atom: Atom, wanted: int) -> Filter:

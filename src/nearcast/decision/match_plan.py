@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.match_cover import NO, OPEN, Tests, apart, cover, cover_room, know
-from nearcast.decision.match_flat import OUTSIDE, POINTS, Reading
+from nearcast.decision.match_flat import FALSE, NEARBY, OUTSIDE, POINTS, Reading
 from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_programs import (
     FORM_SHIFT,
@@ -24,12 +24,12 @@ from nearcast.decision.match_programs import (
     straighten,
     write,
 )
-from nearcast.decision.match_trees import FALSE, LEAF, draft_room, plant, tree_room
+from nearcast.decision.match_trees import LEAF, draft_room, plant, tree_room
 
 Integers = npt.NDArray[np.int64]
 
-EVERYWHERE = -1
-"""The column of an entry that looks at all events."""
+EVERYWHERE, AROUND = -1, -2
+"""The columns of an entry that looks at all events, and of one that looks at those near an atom: codes are atoms."""
 
 COLUMN, LOW, HIGH, FORM, FIRST, LAST, STRAIGHT, TAIL = range(8)
 """The fields of an entry: `STRAIGHT` is the number of tests of a program without branches, or −1; `TAIL` how many
@@ -170,7 +170,10 @@ def _split(
             continue
         extras = 0
         for before in range(turn):
-            if not apart(room.chosen[before], room.chosen[turn], tests):
+            if tests.kind[room.chosen[before] >> 2] == NEARBY:
+                # What is not near has no codes to be tested by: the event is given twice, too.
+                forms[filled[2], 2] = 1
+            elif not apart(room.chosen[before], room.chosen[turn], tests):
                 if extras < MOST_EXTRAS:
                     program.extra[extras] = room.chosen[before] ^ 2
                 extras += 1
@@ -183,7 +186,7 @@ def _split(
         if plain >= 0:
             last = first + plain
         tail = 0
-        if (room.chosen[turn] & 3) == FALSE:
+        if (room.chosen[turn] & 3) == FALSE and tests.kind[room.chosen[turn] >> 2] != NEARBY:
             # Among several values one is in the range, and yet the atom may be TRUE by another.
             tail = append_test(MEET, room.chosen[turn], tests, program, last) - last
             if program.code[last, 0] >> FORM_SHIFT & 3 == INVERTED_PRESENT:
@@ -201,7 +204,9 @@ def _enter_all(
     """Adds an entry for each range of codes with which a literal of a cover may hold."""
     atom = literal >> 2
     column, low, high = tests.column[atom], tests.low[atom], tests.high[atom]
-    if tests.kind[atom] == POINTS:
+    if tests.kind[atom] == NEARBY:
+        _enter(AROUND, low, low + 1, form, first, last, plain, tail, entries, filled)
+    elif tests.kind[atom] == POINTS:
         index = low
         while index < high:
             start = tests.points[index]

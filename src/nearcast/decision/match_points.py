@@ -28,9 +28,20 @@ class Points:
     z: Floats
     high: Flags
 
-    def take(self, index: npt.NDArray[np.intp]) -> Points:
-        """The points at these indices."""
+    def take(self, index: npt.NDArray[np.intp] | Flags) -> Points:
+        """The points at these indices, or where these flags are set."""
         return Points(*(getattr(self, name)[index] for name in Points.__slots__))
+
+    def joined(self, others: Points) -> Points:
+        """These points, and others behind them."""
+        return Points(*(np.concatenate([getattr(self, name), getattr(others, name)]) for name in Points.__slots__))
+
+    def replaced(self, index: npt.NDArray[np.intp], others: Points) -> Points:
+        """The points with others in these places."""
+        found = Points(*(getattr(self, name).copy() for name in Points.__slots__))
+        for name in Points.__slots__:
+            getattr(found, name)[index] = getattr(others, name)
+        return found
 
     def lanes(self, first: int, last: int) -> Points:
         """The points from `first` up to but not including `last`."""

@@ -1,8 +1,8 @@
 """What is still to be tested of an event once a literal of the cover holds: programs of 64-lane tests, compiled.
 
 An instruction is three numbers: what to do, and the low and the span of a range of codes (or the first and the number
-of points, or the row of an opaque literal). A program of an Every of plain tests has no branches; any other keeps a
-stack of masks.
+of points, the row of an opaque literal, the number of an atom about what is near). A program of an Every of plain tests
+has no branches; any other keeps a stack of masks.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.match_cover import OPEN, share_of
-from nearcast.decision.match_flat import OPAQUE, OUTSIDE, POINTS
+from nearcast.decision.match_flat import FALSE, NEARBY, NOT_TRUE, OPAQUE, OUTSIDE, POINTS, TRUE
 from nearcast.decision.match_kept import compiled
-from nearcast.decision.match_trees import EVERY, FALSE, LEAF, NOT_TRUE, TRUE
+from nearcast.decision.match_trees import EVERY, LEAF
 
 Integers = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint32]
@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 LOAD, MEET, JOIN, PUSH, POP_MEET, POP_JOIN, CHECK = range(7)
 """Set the mask, AND or OR it with a test's; push it, pop one and AND or OR it; stop where the mask is empty."""
 
-IN_RANGE, IN_POINTS, IN_ROW = range(3)
+IN_RANGE, IN_POINTS, IN_ROW, IN_AROUND = range(4)
 
 PLAIN, INVERTED, INVERTED_PRESENT, PLAIN_OR_MISSING = range(4)
 """What a test of one value becomes: itself, its complement, that where there is a value, or that one's complement."""
@@ -68,7 +68,13 @@ def append_test(operation: int, literal: int, tests: Any, room: Any, at: int) ->
     """Appends the test of a literal."""
     atom, wanted = literal >> 2, literal & 3
     kind = tests.kind[atom]
-    if kind == OPAQUE:
+    if kind == NEARBY and (wanted & 1) == tests.high[atom]:
+        form = PLAIN if wanted == tests.high[atom] else INVERTED
+        room.code[at, 0] = operation | IN_AROUND << TEST_SHIFT | form << FORM_SHIFT
+        room.code[at, 1] = tests.low[atom]
+        room.code[at, 2] = 0
+        return at + 1
+    if kind in (OPAQUE, NEARBY):
         # Rows are given out in the order of first use; which literals they are is told to who makes them.
         if room.rows[literal] < 0:
             room.rows[literal] = room.rows[-1]
@@ -137,7 +143,7 @@ def _open_parts(node: int, tree: Any, cover: Any, room: Any) -> int:
 def _effort(literal: int, tests: Any) -> float:
     """What a test takes, in comparisons of sixty-four lanes."""
     kind = tests.kind[literal >> 2]
-    if kind == OPAQUE:
+    if kind in (OPAQUE, NEARBY):
         return ROW_EFFORT
     return 0.8 * (tests.high[literal >> 2] - tests.low[literal >> 2]) if kind == POINTS else 1.0
 

@@ -13,12 +13,19 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from nearcast.decision.match_codes import NARROW
-from nearcast.decision.match_engine import SAMPLE, Engine
+from nearcast.decision.match_engine import NOTHING_NEAR, SAMPLE, Engine
+from nearcast.decision.match_grid import neighbours
 from nearcast.decision.match_kept import folder
+from nearcast.decision.match_located import Located
+from nearcast.decision.match_nearby import Nearby
+from nearcast.decision.timeline import Surrounding
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
-from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, atoms
+from nearcast.model.filter import And, Atom, Distance, Filter, Not, Operator, Or, This, atoms
+from nearcast.model.place import Place
 
 log = logging.getLogger("nearcast.matcher")
 
@@ -63,11 +70,15 @@ def _compiler(wide: bool) -> subprocess.Popen[bytes]:
 def compile_all(wide: bool) -> None:
     """Compiles all kernels by running each, and leaves the mark that they are there."""
     engine = Engine(_groups(), 0 if wide else NARROW)
+    nearby = Nearby(engine.nearby)
     for repeats in (False, True):
         table = to_table(_event(number, repeats) for number in range(SAMPLE))
         batch = engine.encode(table)
         engine.prepare(batch)
-        engine.pairs(batch, engine.no_rows(batch))
+        nearby.follow(engine.around)
+        engine.pairs(batch, engine.no_rows(batch), nearby.near(table, Surrounding()) or NOTHING_NEAR)
+    one = Located(np.zeros((1, 3)), np.zeros(1, np.int64), np.ones(1, np.int64))
+    list(neighbours(one, np.ones(1), np.ones(1), one))
     place = folder()
     if place is not None:
         _mark(place, wide).touch()
@@ -77,11 +88,19 @@ def _groups() -> list[tuple[Filter, tuple[int, ...]]]:
     """Filters of all kinds: straight tests and trees, sets, opaque atoms, with and without a cover."""
     equal, below = Atom("a", Operator.EQ, 1), Atom("b", Operator.LT, 2)
     among, like = Atom("c", Operator.IN, ("x", "y")), Atom("c", Operator.LIKE, "x%")
-    found: list[Filter] = [And((equal, below)), And((equal, Or((below, Not(among))))), Or((like, among)), Not(equal)]
+    near = Atom(Distance(Place("geographic", 0.0, 0.0), This()), Operator.LE, 1.0)
+    found: list[Filter] = [
+        And((equal, below)),
+        And((equal, Or((below, Not(among))))),
+        Or((like, among)),
+        Not(equal),
+        near,
+    ]
     return [(filter, (0,) * sum(1 for _ in atoms(filter))) for filter in found]
 
 
 def _event(number: int, repeats: bool) -> Event:
     again = (("a", 2), ("c", "y")) * repeats
     given = (("a", number % 3), ("b", 1), ("c", "x"), *again)
-    return Event(id=str(number), type="t", source="s", attributes=given, position=number + 1)
+    place = Place("geographic", number / 60, 0.0)
+    return Event(id=str(number), type="t", source="s", place=place, attributes=given, position=number + 1)

@@ -26,7 +26,8 @@ class Events(NamedTuple):
     """A block of events sorted by a column: lane `order[r]` is r-th, those with code v are `start[v]` … `start[v + 1]`.
 
     `codes` are the columns in this order, one behind the other, `stride` apart. `rows` are those of opaque literals,
-    by lane. `complete` are the columns in which every lane has a value.
+    by lane of the batch, `near` the block's lanes near atom a from `near_starts[a]` on. `complete` are the columns in
+    which every lane has a value.
     """
 
     start: Short
@@ -35,6 +36,8 @@ class Events(NamedTuple):
     stride: int
     complete: npt.NDArray[np.bool_]
     rows: npt.NDArray[np.uint64]
+    near_starts: Short
+    near: Short
 
 
 @compiled
@@ -93,6 +96,17 @@ def _place_repeated(column: int, first: int, lanes: int, start: Short, order: Sh
                 for index in range(begin, end):
                     order[start[repeated.values[index]]] = lane - first
                     start[repeated.values[index]] += 1
+
+
+@compiled
+def gather(codes: Any, lanes: Short, first: int, needed: Short, events: Any) -> None:
+    """These lanes in this order, however often each: `events.start` says already where which of them are."""
+    for rank in range(len(lanes)):
+        events.order[rank] = lanes[rank]
+    for which in needed:
+        base, source = which * events.stride, codes[which]
+        for rank in range(len(lanes)):
+            events.codes[base + rank] = source[first + lanes[rank]]
 
 
 @compiled

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.decision.match import MANY, SAMPLED, Group, Index, Pairs
-from nearcast.decision.timeline import Surrounding
+from nearcast.decision.timeline import Surrounding, Track
 
 log = logging.getLogger("nearcast.matcher")
 
@@ -44,10 +44,10 @@ class Together:
 
     parts: tuple[tuple[Index, Numbers], ...]
 
-    def prepare(self, table: pa.Table) -> None:
+    def prepare(self, table: pa.Table, around: Surrounding) -> None:
         """Does once what matching events like these needs, so that nobody to whom it is sent has to."""
         for index, _ in self.parts:
-            index.prepare(table)
+            index.prepare(table, around)
 
     def match(self, table: pa.Table, around: Surrounding) -> Pairs:
         """The pairs of a table of EVENTS, ascending by position, with all groups, in no particular order."""
@@ -75,10 +75,10 @@ def _numbered(pairs: Pairs, numbers: Numbers) -> Pairs:
 class _Part:
     """An index, and what its groups are: `members` their keys, `numbers` their numbers, `alive` how many are there."""
 
-    def __init__(self, members: list[int], groups: list[Group], sample: pa.Table) -> None:
+    def __init__(self, members: list[int], groups: list[Group], sample: pa.Table, around: Surrounding) -> None:
         self.members = members
         self.index = Index(groups)
-        self.index.prepare(sample)
+        self.index.prepare(sample, around)
         self.numbers = np.full(len(members), GONE, np.int32)
         self.alive = 0
         self._shown = False
@@ -151,13 +151,13 @@ class Standing:
             part.drop(place)
         return True
 
-    def index(self, events: pa.Table) -> Together:
-        """The index of what is there now, for events like these."""
-        sample = events.slice(0, SAMPLED)
+    def index(self, events: pa.Table, around: Surrounding | None = None) -> Together:
+        """The index of what is there now, for events like these with such surroundings."""
+        sample, around = events.slice(0, SAMPLED), around or Surrounding()
         self._finish()
-        self._join(sample)
+        self._join(sample, around)
         if self._thread is None and self._worn(len(sample)):
-            self._begin(sample)
+            self._begin(sample, around)
         return Together(tuple(part.show() for part in self._parts if part.alive))
 
     def settle(self) -> None:
@@ -166,7 +166,7 @@ class Standing:
             self._thread.join()
             self._finish()
 
-    def _join(self, sample: pa.Table) -> None:
+    def _join(self, sample: pa.Table, around: Surrounding) -> None:
         """Makes a part of what is new, together with the last parts while these are small beside it."""
         if not self._new:
             return
@@ -177,7 +177,7 @@ class Standing:
             if large or size > max(BESIDE, len(members)):
                 break
             members = self._alive(self._parts.pop()) + members
-        self._enter(_Part(members, [self._there[key][0] for key in members], sample))
+        self._enter(_Part(members, [self._there[key][0] for key in members], sample, around))
         self._new.clear()
 
     def _alive(self, part: _Part) -> list[int]:
@@ -202,13 +202,15 @@ class Standing:
         worn = rest + gone > max(MANY, len(self._there) // 8)
         return worn or len(self._parts) > PARTS or self._parts[0].index.blind(events)
 
-    def _begin(self, sample: pa.Table) -> None:
+    def _begin(self, sample: pa.Table, around: Surrounding) -> None:
         """Begins with the index of all that is there, beside."""
         members, groups = list(self._there), [group for group, _ in self._there.values()]
+        # The next batch may add to the same track while this one's is read beside.
+        as_it_is = Surrounding(Track(around.users.base, dict(around.users.changes)), around.entities, around.previous)
 
         def make() -> None:
             try:
-                self._made = _Part(members, groups, sample)
+                self._made = _Part(members, groups, sample, as_it_is)
             except Exception:
                 log.exception("the index could not be made anew beside")
 

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.decision.match_flat import AND, NOT, PLAIN_NOT
+from nearcast.decision.match_flat import AND, NOT, NOT_FALSE, NOT_TRUE, PLAIN_NOT, TRUE
 from nearcast.decision.match_kept import compiled
 
 Integers = npt.NDArray[np.int64]
 
-TRUE, FALSE, NOT_TRUE, NOT_FALSE = range(4)
 SOME, EVERY, LEAF = range(3)
 """Kinds of nodes."""
 

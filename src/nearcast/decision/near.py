@@ -24,6 +24,9 @@ TOLERANCE = 0.005
 BEAM = 4_096
 """Pairs of pieces that are followed: where more lie at nearly the same distance, the nearest of them stand for all."""
 
+ANYWHERE = 4e7
+"""Metres: no two points of the globe are so far apart, and squares of what is more may be too large."""
+
 BLOCK = 2_000_000
 """Pairs of pieces that are looked at together at first."""
 
@@ -72,7 +75,7 @@ def within(a: shapely.Geometry, b: shapely.Geometry, metres: float) -> bool:
     """Whether some point of `a` is at most so many metres from some point of `b`, both in degrees."""
     if metres < 0 or shapely.is_empty(a) or shapely.is_empty(b):
         return False
-    return _meet(a, b) or _near(_pieces(a), _pieces(b), metres)
+    return _meet(a, b) or _near(_pieces(a), _pieces(b), min(metres, ANYWHERE))
 
 
 def _meet(a: shapely.Geometry, b: shapely.Geometry) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,17 @@ from nearcast.decision.foraging.door import Bounds
 from nearcast.decision.foraging.limits import Rates
 from nearcast.decision.foraging.neighbours import Adapting
 from nearcast.decision.foraging.node import Manner
-from nearcast.decision.foraging.rules import Rule
 from nearcast.errors import DefinitionError, Fault, SetupError
 from nearcast.language.client_document import read_place
 from nearcast.language.definitions import read_text
+from nearcast.language.durations import read_duration
 from nearcast.language.nodes import Node, from_yaml
 from nearcast.language.reading import Reader, at
 from nearcast.model.event import OWN
 from nearcast.model.place import Place
 from nearcast.node.mqtt import MqttSensor
 from nearcast.node.multicast import Group
-from nearcast.node.rules import read_duration, read_rule
+from nearcast.node.rules import Known, read_known
 from nearcast.node.sensors import FileSensor, Sensor, SimulatedSensor
 from nearcast.node.weather import Weather
 
@@ -42,7 +42,7 @@ class NodeDefinition:
 
     id: str
     place: Place
-    rules: tuple[Rule, ...] = ()
+    known: Known = field(default_factory=Known)
     measured: tuple[str, ...] = ()
     sensors: tuple[Sensor, ...] = ()
     group: Group = field(default_factory=Group)
@@ -52,7 +52,7 @@ class NodeDefinition:
 
 
 FRESH_SECONDS = 5.0
-OPTIONAL = ("sensors", "situations", "multicast", "manner", "bridge", "weather")
+OPTIONAL = ("ontology", "sensors", "situations", "multicast", "manner", "bridge", "weather")
 
 
 def load_node(path: Path) -> NodeDefinition:
@@ -73,40 +73,31 @@ def _node(root: Node, folder: Path, reader: Reader) -> NodeDefinition | None:
     id = reader.text(given["node"], "the node's id") if "node" in given else None
     place = read_place(given["place"], reader) if "place" in given else None
     sensors, measured = _sensors(given.get("sensors"), folder, reader)
-    rules = _rules(given.get("situations"), measured, reader)
+    listed = reader.items(given["situations"], "situations") if "situations" in given else []
+    known = read_known(given.get("ontology"), listed, measured, folder, reader)
     group = _group(given["multicast"], reader) if "multicast" in given else Group()
     manner = _manner(given["manner"], reader) if "manner" in given else _usual()
     bridge = _bridge(given["bridge"], reader) if "bridge" in given else None
     weather = _weather(given["weather"], reader) if "weather" in given else None
     if id is None or place is None or group is None:
         return None
-    return NodeDefinition(id, place, rules, measured, sensors, group, manner, bridge, weather)
+    return NodeDefinition(id, place, known, tuple(measured), sensors, group, manner, bridge, weather)
 
 
-def _rules(node: Node | None, measured: Iterable[str], reader: Reader) -> tuple[Rule, ...]:
-    found: dict[str, Rule] = {}
-    for item in reader.items(node, "situations") if node else ():
-        rule = read_rule(item, frozenset(measured), reader)
-        if rule and rule.id in found:
-            reader.fault("each situation rule once", item, came=f"{rule.id} again")
-        elif rule:
-            found[rule.id] = rule
-    return tuple(found.values())
-
-
-def _sensors(node: Node | None, folder: Path, reader: Reader) -> tuple[tuple[Sensor, ...], tuple[str, ...]]:
-    sensors, measured = [], dict[str, None]()
+def _sensors(node: Node | None, folder: Path, reader: Reader) -> tuple[tuple[Sensor, ...], dict[str, Node]]:
+    """The sensors, and the classes that they read with the places where they are named."""
+    sensors, measured = [], dict[str, Node]()
     for item in reader.items(node, "sensors") if node else ():
         given = reader.fields(item, (), ("class", "classes", "simulated", "file", "mqtt", "every"), "a sensor")
         names = _classes(item, given, reader)
-        measured.update(dict.fromkeys(names))
+        measured.update(dict.fromkeys(names, item))
         every = read_duration(given["every"], "every", reader) if "every" in given else 1.0
         if every == 0:
             reader.fault("every: more than 0 seconds", given["every"])
         sensor = _sensor(item, given, names, every or 1.0, folder, reader)
         if sensor:
             sensors.append(sensor)
-    return tuple(sensors), tuple(measured)
+    return tuple(sensors), measured
 
 
 def _classes(item: Node, given: dict[str, Node], reader: Reader) -> list[str]:
@@ -147,13 +138,23 @@ def _sensor(
 
 def _mqtt(node: Node, names: list[str], reader: Reader) -> Sensor | None:
     given = reader.fields(node, ("host", "topic"), ("port", "user", "password"), "mqtt")
-    host, topic, user, password = (
-        reader.text(given[name], name) if name in given else None for name in ("host", "topic", "user", "password")
+    host, topic, user = (
+        reader.text(given[name], name) if name in given else None for name in ("host", "topic", "user")
     )
+    password = _secret(given["password"], "password", reader) if "password" in given else None
     port = reader.integer(given["port"], "port", 1, 65_535) if "port" in given else 1883
     if host is None or topic is None or port is None:
         return None
     return MqttSensor(host, topic, port, names[0] if len(names) == 1 else None, user, password)
+
+
+def _secret(node: Node, what: str, reader: Reader) -> str | None:
+    """What an environment variable holds: files are no place for secrets."""
+    name = reader.text(node, f"{what}, the name of an environment variable")
+    if name is not None and name not in os.environ:
+        # What stands there may be the secret: it is not repeated.
+        reader.fault(f"{what}, the name of an environment variable that is set", node, came="another text")
+    return os.environ.get(name) if name is not None else None
 
 
 def _group(node: Node, reader: Reader) -> Group | None:
@@ -211,9 +212,8 @@ def _values(node: Node, kind: Any, what: str, reader: Reader) -> Any:
 
 def _bridge(node: Node, reader: Reader) -> BridgeDefinition | None:
     given = reader.fields(node, ("url", "client"), ("classes", "token"), "bridge")
-    url, client, token = (
-        reader.text(given[name], name) if name in given else None for name in ("url", "client", "token")
-    )
+    url, client = (reader.text(given[name], name) if name in given else None for name in ("url", "client"))
+    token = _secret(given["token"], "token", reader) if "token" in given else os.environ.get("NEARCAST_TOKEN")
     listed = reader.items(given["classes"], "classes") if "classes" in given else []
     names = tuple(name for one in listed if (name := reader.text(one, "a class")))
     return BridgeDefinition(url, client, names, token) if url and client else None

@@ -22,7 +22,7 @@ class Group:
     """A multicast group and port; `interface` is the address of the network interface to use, else the system's."""
 
     address: str = "239.255.86.40"
-    port: int = 8641
+    port: int = 8642
     interface: str = ANY
 
     def __post_init__(self) -> None:

@@ -10,14 +10,18 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from math import inf
+from types import MappingProxyType
 
 from nearcast.decision.foraging.node import Node
 from nearcast.decision.foraging.provider import Readings
 from nearcast.decision.foraging.requestor import Situation
 from nearcast.errors import Fault
-from nearcast.model.foraging import Message
+from nearcast.model.foraging import Message, Response
 from nearcast.model.place import Place
+from nearcast.model.values import Value
 from nearcast.node.sensors import Measured, Sensor
 from nearcast.node.transport import Datagram, Transport
 from nearcast.node.wire import decode, encode
@@ -26,6 +30,9 @@ log = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.2
 """How often a node looks whether a request is due and whether a situation has ended."""
+
+IN_VAIN = 3
+"""So many requests for a class without an answer are reported: perhaps nobody provides it."""
 
 Told = Callable[[Situation], None]
 Taken = Callable[[Message], None]
@@ -38,8 +45,9 @@ def _nobody(_: object) -> None:
 class Runtime:
     """A node with its transport and sensors, at a place.
 
-    `told` is called for each change of a situation, `taken` for each message that the node takes and for its own
-    requests; `clock` gives the seconds since the epoch.
+    `ranges` are the values between which readings of some classes lie; others are dropped. `told` is called for each
+    change of a situation, `taken` for each message that the node takes and for its own requests; `clock` gives the
+    seconds since the epoch.
     """
 
     def __init__(
@@ -51,11 +59,13 @@ class Runtime:
         told: Told = _nobody,
         taken: Taken = _nobody,
         clock: Callable[[], float] = time.time,
+        ranges: Mapping[str, tuple[float, float]] = MappingProxyType({}),
     ) -> None:
         self.node, self.transport, self.place = node, transport, place
         self.counts: Counter[str] = Counter()
         self.taken, self.clock = taken, clock
-        self._sensors, self._told = tuple(sensors), told
+        self._sensors, self._told, self._ranges = tuple(sensors), told, ranges
+        self._unanswered: Counter[str] = Counter()
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
@@ -82,11 +92,26 @@ class Runtime:
         if via == self.node.id:
             self.counts["own voice"] += 1
             return
+        if isinstance(message, Response) and not all(self._in_range(*pair) for pair in message.values):
+            self.counts["out of range"] += 1
+            return
         before = self.node.door.taken
         self.say(self.node.hear(message, heard.sender, self.place, self.clock()))
         if self.node.door.taken > before:
+            self._note(message)
             self.taken(message)
             self.look()
+
+    def _note(self, message: Message) -> None:
+        """Forgets in how many requests a class was asked for in vain."""
+        for name, _ in message.values if isinstance(message, Response) else ():
+            for wide in self.node.above(name):
+                self._unanswered.pop(wide, None)
+
+    def _in_range(self, name: str, value: Value) -> bool:
+        """Whether a reading is one, by the ontology's ranges."""
+        low, high = self._ranges.get(name, (-inf, inf))
+        return isinstance(value, (bool, str, datetime)) or low <= value <= high
 
     def say(self, messages: Sequence[Message]) -> None:
         """Broadcasts messages."""
@@ -101,13 +126,21 @@ class Runtime:
     async def _tick(self) -> None:
         while True:
             now = self.clock()
-            asked = self.node.ask(self.place, now)
-            self.say(asked)
-            for message in asked:
-                self.taken(message)
+            self._ask(now)
             self.look()
             self.node.door.forget(now)
             await asyncio.sleep(TICK_SECONDS)
+
+    def _ask(self, now: float) -> None:
+        """Sends the requests that are due; reports a class that is asked for again and again in vain."""
+        for request in self.node.ask(self.place, now):
+            self.say([request])
+            self.taken(request)
+            for name in {str(condition.name) for condition in request.conditions}:
+                self._unanswered[name] += 1
+                if self._unanswered[name] == IN_VAIN:
+                    self.counts[f"unanswered {name}"] += 1
+                    log.warning("nobody has answered class=%s requests=%d", name, IN_VAIN)
 
     def look(self) -> None:
         """Tells of situations that have changed."""
@@ -127,9 +160,11 @@ class Runtime:
     def measure(self, measured: Measured) -> None:
         """Takes what a sensor read, and where if it says so; tells whoever asked for it."""
         self.place = measured.place or self.place
-        readings: Readings = [(name, value) for name, value in measured.values if name in self.node.measured]
+        own = [(name, value) for name, value in measured.values if name in self.node.measured]
+        readings: Readings = [pair for pair in own if self._in_range(*pair)]
         self.counts["readings"] += len(readings)
-        self.counts["unknown classes"] += len(measured.values) - len(readings)
+        self.counts["unknown classes"] += len(measured.values) - len(own)
+        self.counts["out of range"] += len(own) - len(readings)
         now = self.clock()
         self.node.measure(readings, self.place, now)
         self.say(self.node.respond(self.place, now, readings))

@@ -30,6 +30,7 @@ from nearcast.pipeline.match import SPREAD, decided
 from nearcast.pipeline.metrics import Metrics
 from nearcast.pipeline.query import start
 from nearcast.pipeline.session import session
+from nearcast.pipeline.situations import Watch
 from nearcast.pipeline.source import collect, ranges
 from nearcast.pipeline.state import ready_file
 
@@ -70,6 +71,7 @@ class Decider:
         self._journal, self._config, self._metrics = journal, config, metrics
         self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
         self._standings = Standings()
+        self._situations = Watch(metrics)
         self.batches = 0
         # What a pipeline that was killed had laid out for its workers.
         shutil.rmtree(config.folder / "batches", ignore_errors=True)
@@ -97,6 +99,7 @@ class Decider:
             where = "driver" if len(batch.events) < spread else "executors"
             self._metrics.batches.labels(where).inc()
         self._keep_standings(found.through)
+        self._situations.look(self.follower.known.stages)
         judged = time.perf_counter()
         deliveries = pa.concat_tables(tables)
         # Also where nobody gets anything: by the end of the log everybody knows how far is decided.

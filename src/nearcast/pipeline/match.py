@@ -56,7 +56,7 @@ def _spread(batch: Batch, blocks: DataFrame, journal: str, folder: Path, alterna
 
     Ranges go there and blocks of deliveries come back: rows that Spark's Java sees one by one cost more than deciding.
     """
-    batch.index.prepare(batch.events)
+    batch.index.prepare(batch.events, batch.around)
     folder.mkdir(parents=True, exist_ok=True)
     descriptor, name = mkstemp(prefix="batch-", suffix=".pickle", dir=folder)
     with open(descriptor, "wb") as file:

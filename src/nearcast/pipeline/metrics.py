@@ -20,6 +20,12 @@ class Metrics:
         self.batches = self._counter("batches", "Batches, by where they were decided", ["where"])
         self.refused = self._counter("refused", "Control events that changed nothing, see the dead letters")
         self.failures = self._counter("failures", "Batches that failed; each is decided again after a restart")
+        self.unusable = self._counter("unusable", "Readings that are none, and rules not taken", ["name", "reason"])
+        self.unprovided = Gauge(
+            "nearcast_pipeline_unprovided",
+            "Situation rules that name a class of which no reading has come",
+            registry=self.registry,
+        )
         self.position = Gauge(
             "nearcast_pipeline_position", "The last position that was decided", registry=self.registry
         )

@@ -32,6 +32,7 @@ class ClientDocument(Document):
     task: str | None = None
     readings: dict[str, float] | None = Field(None, examples=[{"bandwidth": 3750}])
     position: PositionDocument | None = None
+    lists: dict[str, list[str]] | None = Field(None, examples=[{"buddies": ["ben", "cid"]}])
     matrix: str | list[list[int]] | None = Field(
         None, description="Its own priorities: delay, restriction, or N rows of N."
     )
@@ -47,6 +48,12 @@ class SubscriptionDocument(Document):
     relevance: float | list[float] | None = Field(None, description="One value from 0 to 1 per atom, or one for all.")
     ttl: float | None = Field(None, description="Seconds an event may wait for a client.")
     conflate: bool | None = Field(None, description="Of an entity only the newest event waits.")
+
+
+class RuleDocument(BaseModel):
+    """A relation, a situation rule or an action, as in a definition file; what it means is checked there."""
+
+    model_config = ConfigDict(extra="allow")
 
 
 class SettingsDocument(BaseModel):

@@ -23,7 +23,14 @@ from nearcast.model.changes import Change, ClientRemoval, SettingsChange, Subscr
 from nearcast.server import clock
 from nearcast.server.answers import Unknown
 from nearcast.server.controls import MANAGED, checked_changes, control_event
-from nearcast.server.documents import ClientDocument, Document, SettingsDocument, SubscriptionDocument, Written
+from nearcast.server.documents import (
+    ClientDocument,
+    Document,
+    RuleDocument,
+    SettingsDocument,
+    SubscriptionDocument,
+    Written,
+)
 from nearcast.server.guards import Manager, service_of
 from nearcast.server.publish import read_body
 from nearcast.server.service import Service
@@ -62,14 +69,14 @@ async def client(id: str, token: Manager, service: Here) -> dict[str, Any]:
     """One client, as it is known now."""
     found = service.desk.registry.clients.get(id)
     if found is None:
-        raise _unknown("client", id)
+        raise unknown("client", id)
     return client_data(found)
 
 
 @router.put("/clients/{id}")
 async def put_client(id: str, document: ClientDocument, token: Manager, service: Here, dry: Dry = False) -> Written:
     """Adds a client, or changes what is given of it."""
-    change = client_document(_given(document, id), REQUEST, service.desk.registry.settings)
+    change = client_document(given(document, id), REQUEST, service.desk.registry.settings)
     position = await write(service, change, dry)
     return Written(position=position, document=await client(id, token, service) if position else client_data(change))
 
@@ -92,7 +99,7 @@ async def subscription(id: str, token: Manager, service: Here) -> dict[str, Any]
     """One subscription."""
     found = service.desk.registry.subscriptions.get(id)
     if found is None:
-        raise _unknown("subscription", id)
+        raise unknown("subscription", id)
     return subscription_data(found)
 
 
@@ -106,7 +113,7 @@ async def put_subscription(
     """
     if isinstance(document.filter, str):
         cql2.parse(document.filter, Mark("filter", 1, 1))
-    asked = subscription_document(_given(document, id), REQUEST, service.desk.registry.settings)
+    asked = subscription_document(given(document, id), REQUEST, service.desk.registry.settings)
     position = await write(service, SubscriptionChange(asked), dry)
     return Written(position=position, document=subscription_data(asked))
 
@@ -146,12 +153,14 @@ async def write(service: Service, change: Change, dry: bool = False) -> int:
     return position
 
 
-def _given(document: Document, id: str) -> dict[str, Any]:
+def given(document: Document | RuleDocument, id: str) -> dict[str, Any]:
+    """What a document says, with the id of its path. Raises `DefinitionError` where it says another one."""
     data = document.model_dump(exclude_none=True)
     if data.setdefault("id", id) != id:
         raise DefinitionError(Fault(f"the id of the path, {id}, or none", repr(data["id"]), Mark("id")))
     return data
 
 
-def _unknown(kind: str, id: str) -> Unknown:
+def unknown(kind: str, id: str) -> Unknown:
+    """That there is none of this kind with the id."""
     return Unknown(Fault(f"a known {kind}", id[:80], Mark("request"), f"GET /{kind}s lists them"))

@@ -37,6 +37,9 @@ class Metrics:
         self.connections = Counter("nearcast_connections", "Connections of clients", ["kind"], registry=registry)
         self.reconnections = Counter("nearcast_reconnections", "Connections after a client's first", registry=registry)
         self.errors = Counter("nearcast_errors", "Failures that were survived", ["part"], registry=registry)
+        self.actions = Counter(
+            "nearcast_actions", "Attempts to run what situations call for", ["effect", "outcome"], registry=registry
+        )
         self.waiting = Gauge("nearcast_waiting", "Deliveries that wait", ["priority"], registry=registry)
         self.in_flight = Gauge("nearcast_in_flight", "Deliveries sent and not acknowledged", registry=registry)
         self.sessions = Gauge("nearcast_sessions", "Sessions", ["state"], registry=registry)

@@ -16,7 +16,8 @@ from nearcast.model.changes import ClientChange, ClientRemoval
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.server import clock
-from nearcast.server.blocks import Blocks
+from nearcast.server.actions import Actions
+from nearcast.server.blocks import Blocks, Full
 from nearcast.server.config import ServerConfig
 from nearcast.server.contexts import Contexts
 from nearcast.server.controls import MEASURED, checked_changes
@@ -89,9 +90,13 @@ class Service:
         desk.advance(events, deliveries)
         self.entrance.define(desk.registry, events)
         self.entrance.advance(events)
+        mark_path = None if self._settled is None else self._settled.with_name(self._settled.name + "-actions")
+        actions = Actions(self.journal, desk.registry, self._bury, self.metrics, mark_path)
         self._tasks = [
-            self._begin(part)
-            for part in (self._housekeeping(), self._keep_watermark(), self.entrance.follow(self.journal))
+            self._begin(self._housekeeping()),
+            self._begin(self._keep_watermark()),
+            self._begin(actions.run()),
+            self._begin(self.entrance.follow(self.journal)),
         ]
         self.reader.start(events, deliveries)
         log.info(
@@ -194,6 +199,14 @@ class Service:
             except Exception:
                 self.metrics.errors.labels("housekeeping").inc()
                 log.exception("housekeeping failed")
+
+    def _bury(self, letter: Refused) -> None:
+        """Puts what was given up into the dead letters, as far as there is room."""
+        try:
+            self.dead_letters.put([letter]).add_done_callback(lambda written: written.exception())
+        except Full:
+            self.metrics.errors.labels("dead letters").inc()
+            log.warning("dead letters full dropped=1")
 
     async def _keep_watermark(self) -> None:
         """The end of the outcomes is read first: those of later deliveries than are read then come after it."""

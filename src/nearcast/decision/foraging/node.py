@@ -56,6 +56,7 @@ class Node:
     ) -> None:
         self.id, self.manner = id, manner
         self.measured = frozenset(measured)
+        self.above = above
         self.neighbours = Neighbours(manner.adapting) if manner.adapting else None
         self.door = Door(id, manner.bounds)
         self.requestor = Requestor(rules, measured, above, self.neighbours)
@@ -71,7 +72,7 @@ class Node:
             self._readings[name] = known
             self.requestor.knowledge.take(name, known)
 
-    def ask(self, place: Place, now: float) -> list[Message]:
+    def ask(self, place: Place, now: float) -> list[Request]:
         """The requests that are due."""
         return [
             Request(self.next_id(), place, wanted.rule.within, now, wanted.valid, wanted.conditions)

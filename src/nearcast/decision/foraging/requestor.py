@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from nearcast.decision.foraging.knowledge import Knowledge, Known, holds
@@ -41,6 +41,8 @@ class Wanted:
 class Requestor:
     """The rules of a node and what it knows; `measured` are the classes that it has sensors for.
 
+    A rule may stand on situations that rules before it conclude; these are seen here, not asked for.
+
     With `neighbours` the time between requests follows how fast these change, else it is the rule's own.
     """
 
@@ -52,7 +54,8 @@ class Requestor:
         neighbours: Neighbours | None = None,
     ) -> None:
         self.rules = tuple(rules)
-        self.supported = frozenset(wide for name in measured for wide in above(name))
+        seen = (*measured, *(rule.situation for rule in rules))
+        self.supported = frozenset(wide for name in seen for wide in above(name))
         self.knowledge = Knowledge(above)
         self._neighbours = neighbours
         self._missing = {rule.id: remote(rule, self.supported) for rule in rules}
@@ -63,7 +66,7 @@ class Requestor:
         """The requests to be sent now: those of rules that miss something, are near enough to firing, and whose last
         request has run out.
         """
-        facts = self.knowledge.facts(place, now)
+        facts, _ = self._concluded(place, now)
         wanted = []
         for rule in self.rules:
             missing = self._missing[rule.id]
@@ -80,8 +83,18 @@ class Requestor:
 
     def truths(self, place: Place, now: float) -> dict[str, Truth]:
         """What is known of each rule's condition at a place and time."""
-        facts = self.knowledge.facts(place, now)
-        return {rule.id: holds(rule.when, facts) for rule in self.rules}
+        return self._concluded(place, now)[1]
+
+    def _concluded(self, place: Place, now: float) -> tuple[Event, dict[str, Truth]]:
+        """What is known at a place and time, with the situations that follow; and the truth of each rule."""
+        facts, truths = self.knowledge.facts(place, now), dict[str, Truth]()
+        for rule in self.rules:
+            truth = truths[rule.id] = holds(rule.when, facts)
+            if truth is not None:
+                # What is above a situation holds with it, but need not fail with it.
+                names = self.knowledge.above(rule.situation) if truth else (rule.situation,)
+                facts = replace(facts, attributes=(*facts.attributes, *((name, truth) for name in names)))
+        return facts, truths
 
     def changes(self, place: Place, now: float) -> list[Situation]:
         """The situations that have begun, that rest on other values now, and that have ended since the last time."""

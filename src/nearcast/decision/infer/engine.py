@@ -68,6 +68,10 @@ class Scene(World, Protocol):
     def running(self, rule: Rule) -> Iterable[Instance]:
         """The situations of a rule."""
 
+    @property
+    def any(self) -> bool:
+        """Whether there is any situation."""
+
     def concerned(self, name: str, keys: Sequence[tuple[str, str]], centre: Centre) -> Iterable[Instance]:
         """At least the situations that a reading or situation of this class at a centre may change, and those that
         looked at one of these keys.
@@ -183,7 +187,7 @@ class Engine:
 
     def _decide(self, rule: Rule, work: _Work, pending: Pending, lapsed: bool) -> Iterator[Happening]:
         views = [(centre, View(self.scene, centre, self.now)) for centre in dict.fromkeys(work.centres)]
-        complete = {centre: view for centre, view in views if view.verdict(rule)[0]}
+        complete = {centre: view for centre, view in views if view.holds(rule)}
         for instance in sorted(work.instances, key=lambda one: one.order):
             if instance.running:
                 yield from self._again(instance, rule, complete, pending, lapsed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
 
 from nearcast.decision.location import SHORTEST, SLACK
@@ -20,6 +21,7 @@ SMALLEST = 1.0
 """Metres that no cell is narrower than: nearer things are few."""
 
 
+@lru_cache(maxsize=4096)
 def level_of(metres: float) -> int:
     """The level whose cells are at least that wide, by less than twice."""
     return math.ceil(math.log2(max(metres, SMALLEST) * (1 + SLACK)))

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 from nearcast.decision.infer.areas import Areas
 from nearcast.decision.infer.engine import Engine, Happening
-from nearcast.decision.infer.readings import Reading
+from nearcast.decision.infer.readings import Centre, Reading
 from nearcast.model.place import Place
 from nearcast.model.values import Value
 
@@ -54,6 +54,12 @@ class Lane:
             yield from self.engine.advance(one.moment, cause)
             yield from self._take(one, cause)
         yield from self.engine.advance(time - self.lateness, cause)
+
+    def centre(self, entity: str, place: Place | None) -> Centre:
+        """An entity as a middle: where it says it is, else where it last was."""
+        if place is None and entity in self.places:
+            place = self.places[entity][1]
+        return Centre(entity, place, self.areas.of(entity, place, None))
 
     def note(self, observed: Sequence[Observed]) -> None:
         """Takes in where entities are, by events that let nothing happen."""

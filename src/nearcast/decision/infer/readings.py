@@ -57,7 +57,13 @@ class Located(Protocol):
 
 def is_near(centre: Centre, other: Located, metres: float) -> bool:
     """Whether something is within metres of a centre; of what is nowhere an entity's own things are together."""
-    apart = separation(centre, other)
+    here, there = centre.place, other.place
+    if here is None or there is None:
+        return centre.entity == other.entity
+    # Most of what is asked for is in no corner of the square around.
+    if here.coordinates == "planar" and (abs(here.x - there.x) > metres or abs(here.y - there.y) > metres):
+        return False
+    apart = distance(here, there)
     return apart is not None and apart <= metres
 
 
@@ -83,6 +89,9 @@ class Readings(Protocol):
     def inside(self, names: Collection[str], area: str) -> Iterable[Reading]:
         """The readings of these classes in a named place, in any order."""
 
+    def everything(self) -> Iterable[Reading]:
+        """All readings, in any order."""
+
 
 @dataclass(slots=True)
 class PlainReadings:
@@ -107,3 +116,7 @@ class PlainReadings:
     def inside(self, names: Collection[str], area: str) -> Iterable[Reading]:
         """The readings of these classes in a named place."""
         return [one for one in self.all.values() if one.name in names and area in one.areas]
+
+    def everything(self) -> Iterable[Reading]:
+        """All readings."""
+        return self.all.values()

@@ -30,6 +30,11 @@ class PlainScene:
         """The situations of a rule."""
         return [one for one in self.situations.values() if one.rule == rule.id]
 
+    @property
+    def any(self) -> bool:
+        """Whether there is any situation."""
+        return bool(self.situations)
+
     def around(self, rules: Iterable[Rule], centre: Centre, rule: Rule, metres: float) -> Sequence[Instance]:
         """The situations of these rules within the validity of another rule around a centre."""
         named = {one.id: one for one in rules}

@@ -42,14 +42,13 @@ class IndexedScene:
     @plan.setter
     def plan(self, plan: Plan) -> None:
         self._plan = plan
-        self._completing = Completing(plan)
         asked = list(asked_for(plan))
         levels: dict[str, set[int]] = defaultdict(set)
         for rule, name in asked:
             for sub in plan.served.get(name, (name,)):
                 levels[sub].add(level_of(rule.reach[name]))
         areas = frozenset(rule.area for rule, _ in asked if rule.area is not None)
-        self.readings.prepare(levels, areas)
+        self.readings.prepare(levels, areas, Completing(plan))
         self._levels = sorted({level_of(metres) for rule, name in asked for metres in (rule.widest, rule.reach[name])})
         self._horizons = sorted({level_of(rule.horizon) for rule in plan.rules})
         for instance in [one for found in self._by_rule.values() for one in found]:
@@ -104,6 +103,11 @@ class IndexedScene:
         """The situations of a rule."""
         return list(self._by_rule.get(rule.id, ()))
 
+    @property
+    def any(self) -> bool:
+        """Whether there is any situation."""
+        return bool(self._keys)
+
     def around(self, rules: Iterable[Rule], centre: Centre, rule: Rule, metres: float) -> Sequence[Instance]:
         """The situations of these rules within the validity of another rule around a centre, oldest first."""
         if not self._keys:
@@ -151,7 +155,7 @@ class IndexedScene:
 
     def completed(self, reading: Reading) -> Iterable[Rule]:
         """The rules of which the reading makes some condition hold."""
-        return self._completing.rules(reading)
+        return self.readings.completing.rules(reading)
 
 
 def asked_for(plan: Plan) -> Iterator[tuple[Rule, str]]:

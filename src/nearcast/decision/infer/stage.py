@@ -20,12 +20,14 @@ from nearcast.decision.derived import Stretch
 from nearcast.decision.infer.areas import Areas
 from nearcast.decision.infer.engine import REMOVED, Engine, Happening, Scene
 from nearcast.decision.infer.extract import Extraction, Told
+from nearcast.decision.infer.finding import RuleFinding, find
 from nearcast.decision.infer.lanes import Lane, Observed
 from nearcast.decision.infer.names import names_of, rule_cycle, standing_on
 from nearcast.decision.infer.plan import SECOND, Defined, Plan, plan
 from nearcast.decision.infer.scene import IndexedScene
 from nearcast.decision.infer.tell import Cause, situation_data, situation_event
 from nearcast.decision.repository import entities
+from nearcast.errors import Fault
 from nearcast.model.changes import (
     ActionChange,
     ActionRemoval,
@@ -47,13 +49,14 @@ class Inferring:
     """Situations as of a position of the journal: rules, readings, what is running. Its state can be pickled.
 
     `scene` makes the scenes that situations run in. `refused` counts readings that are none, by class and reason, and
-    rules that stand on themselves.
+    rules that stand on themselves; `provided` are the classes that readings came of, `version` counts changed rules.
     """
 
     def __init__(self, scene: Callable[[Plan], Scene] = IndexedScene) -> None:
         self._scene = scene
         self.refused: Counter[tuple[str, str]] = Counter()
         self.provided: set[str] = set()
+        self.version = 0
         self._ontology = Ontology()
         self._rules: dict[str, Defined] = {}
         self._actions: dict[str, Action] = {}
@@ -63,6 +66,7 @@ class Inferring:
         self._time = 0
         self._change_times: Mapping[int, datetime | None] = {}
         self._number = (0, 0)
+        self._stale: int | None = None
         self._prepare()
 
     def advance(self, stretch: Stretch) -> list[Event]:
@@ -95,9 +99,21 @@ class Inferring:
                 found[id] = tuple(lacking)
         return found
 
+    def find(self, rule: str, event: Event) -> RuleFinding:
+        """What a rule finds around an event that was the last to be folded. Raises `Fault` for an unknown rule."""
+        one = self._rules.get(rule)
+        lane = self._lanes.get(round(one.rule.lateness * SECOND)) if one else None
+        if lane is None or rule not in lane.engine.plan.by_id:
+            known = ", ".join(id for id, one in self._rules.items() if one.rule.sufficient) or "there is none"
+            raise Fault("a rule that concludes situations, as of the event", rule, advice=f"known then: {known}")
+        found = lane.engine.plan.by_id[rule]
+        return find(lane.engine.scene, found, lane.centre(event.entity, event.place), lane.engine.now)
+
     def _fold(self, table: pa.Table) -> Iterator[Event]:
         if not len(table):
             return
+        if self._stale is not None:
+            yield from self._replan(self._stale)
         times = self._stream_times(table)
         self._time = int(times[-1])
         if not self._lanes:
@@ -180,11 +196,18 @@ class Inferring:
                 self._actions[action.id] = action
             case ActionRemoval(id):
                 self._actions.pop(id, None)
-        yield from self._replan(position)
+        self.version += 1
+        # Of many rules at a start each would have all the others made ready anew, for nothing.
+        self._stale = position
+        if any(lane.engine.scene.any for lane in self._lanes.values()):
+            yield from self._replan(position)
 
     def _define(self, rule: Situation, position: int) -> bool:
         others = {id: one for id, one in self._rules.items() if id != rule.id}
-        way = rule_cycle([*(one.rule for one in others.values()), rule], self._ontology)
+        way = None
+        situations = {one.name for one in self._ontology.situations}
+        if not situations.isdisjoint(names_of(rule.when)) or not all(one.rule.sufficient for one in others.values()):
+            way = rule_cycle([*(one.rule for one in others.values()), rule], self._ontology)
         if way:
             self.refused[rule.id, "stands on itself"] += 1
             log.warning("situation rule not taken id=%s: it stands on itself: %s", rule.id, " → ".join(way))
@@ -194,6 +217,7 @@ class Inferring:
 
     def _replan(self, position: int) -> Iterator[Event]:
         """Makes the rules ready anew, each lane its own."""
+        self._stale = None
         self._prepare()
         hidden = {one.rule.id: one for one in self._hidden(position)}
         plans = dict(lane_plans(self._ontology, [*self._rules.values(), *hidden.values()]))

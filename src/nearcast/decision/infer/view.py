@@ -68,7 +68,7 @@ class View:
         self._world = world
         self._centre = centre
         self._now = now
-        self._found: dict[tuple[int, str], list[Reading]] = {}
+        self._found: dict[tuple[Rule, str], list[Reading]] = {}
         self.lapses = NEVER
         self.seen: set[tuple[str, str]] = set()
 
@@ -79,6 +79,17 @@ class View:
             if found and self.truth(lower.tree, lower) is False:
                 return False, lower.id
         return found, ""
+
+    def holds(self, rule: Rule) -> bool:
+        """Whether there is a situation of this rule: no more is looked at than that takes."""
+        return self._holds(rule.tree, rule) and self.verdict(rule)[0] is True
+
+    def _holds(self, node: Node, rule: Rule) -> bool:
+        if isinstance(node, Leaf):
+            return self.truth(node, rule) is True
+        if node.every:
+            return all(self._holds(part, rule) for part in node.parts)
+        return any(self._holds(part, rule) for part in node.parts)
 
     def truth(self, node: Node, rule: Rule) -> Truth:
         """The truth of conditions of a rule."""
@@ -105,7 +116,7 @@ class View:
 
     def readings(self, name: str, rule: Rule) -> list[Reading]:
         """The fresh readings of a class that count for a rule here."""
-        key = (id(rule), name)
+        key = (rule, name)
         if key not in self._found:
             self._found[key] = list(self._gather(name, rule))
         return self._found[key]

@@ -129,16 +129,21 @@ class Pairing:
         rows = which[outcome.pair]
         before = np.where(outcome.phase == LAPSED, 1, 0)
         points = [reports.as_of(self._pairs[side][rows], outcome.row - before) for side in ("a", "b")]
-        columns = (rows, outcome.row, outcome.phase, outcome.since, outcome.effect, *points)
-        for pair, row, phase, since, effect, a, b in zip(*(column.tolist() for column in columns), strict=True):
-            rule = self.rules.all[self._pairs["rule"][pair]]
+        subjects = zip(
+            *(self._subjects(side, rows, at, reports) for side, at in zip("ab", points, strict=True)), strict=True
+        )
+        columns = (self._pairs["rule"][rows], outcome.row, outcome.phase, outcome.since, outcome.effect)
+        every = zip(*(column.tolist() for column in columns), subjects, strict=True)
+        for number, row, phase, since, effect, both in every:
+            rule = self.rules.all[number]
             assert rule, "what is told is of a relation that there is"
-            subjects = [
-                Subject(self._known.names[self._pairs[side][pair]], reports.place(point))
-                for side, point in (("a", a), ("b", b))
-            ]
             reason = REASONS[effect] if outcome.detect == "exit" else None
-            yield row, _tell(rule, phase, outcome.detect, subjects, moment_of(since), reason)
+            yield row, _tell(rule, phase, outcome.detect, both, moment_of(since), reason)
+
+    def _subjects(self, side: str, rows: Integers, points: Integers, reports: Reports) -> list[Subject]:
+        """The entities of one side of some pairs, where they are at some points."""
+        names = [self._known.names[number] for number in self._pairs[side][rows].tolist()]
+        return [Subject(name, place) for name, place in zip(names, reports.places(points), strict=True)]
 
     def _drop(self) -> None:
         """Forgets pairs that do not hold, unless they are named."""
@@ -162,10 +167,8 @@ class Pairing:
             events = read(reports.table, reports.row[last])
             self._newest.update(zip(reports.entity[last].tolist(), events, strict=True))
 
-    def define(
-        self, relation: Relation, sequence: int, newest: Newest | None, now: int, cause: Cause | None
-    ) -> list[Told]:
-        """Adds a relation; what it tells of the present. Without a cause nothing is known, and nothing told.
+    def define(self, relation: Relation, sequence: int, newest: Newest, now: int, cause: Cause) -> list[Told]:
+        """Adds a relation; what it tells of the present.
 
         `newest` gives the newest event of every entity, where the relation needs to know more of it than its place.
         """
@@ -175,7 +178,7 @@ class Pairing:
             if isinstance(side, Named):
                 self._known.number(side.entity)
         new = [(filter, number) for filter, number in self.rules.filters.items() if number not in self._members]
-        table = newest() if newest and (new or (rule.enter and not general)) else None
+        table = newest() if new or (rule.enter and not general) else None
         for filter, number in new:
             self._index = None
             self._members[number] = Growing({"inside": np.False_})
@@ -187,7 +190,7 @@ class Pairing:
         if rule.is_named:
             a, b = (self._known.number(side.entity) for side in (rule.pair.a, rule.pair.b) if isinstance(side, Named))
             self._pairs.append(1, rule=rule.number, a=a, b=b)
-        return [] if cause is None else self._present(rule, now, cause)
+        return self._present(rule, now, cause)
 
     def _present(self, rule: Rule, now: int, cause: Cause) -> list[Told]:
         """What holds when a relation is defined."""
@@ -264,14 +267,11 @@ class Pairing:
     def _ends(self, rule: Rule, which: Integers, detect: Detection, since: datetime | None) -> list[Told]:
         """What is told of pairs when their relation comes, or goes."""
         reports = Reports.nothing(self._known)
-        told = []
-        for pair in which.tolist():
-            numbers = [int(self._pairs[side][pair]) for side in ("a", "b")]
-            subjects = [Subject(self._known.names[one], reports.place(one)) for one in numbers]
-            since_when = since if detect == "enter" else moment_of(int(self._pairs["since"][pair]))
-            present = detect == "enter"
-            told.append(_tell(rule, CAUSED, detect, subjects, since_when, None if present else "removed", present))
-        return told
+        subjects = zip(*(self._subjects(side, which, self._pairs[side][which], reports) for side in "ab"), strict=True)
+        if detect == "enter":
+            return [_tell(rule, CAUSED, detect, both, since, None, True) for both in subjects]
+        begun = map(moment_of, self._pairs["since"][which].tolist())
+        return [_tell(rule, CAUSED, detect, both, when, "removed") for both, when in zip(subjects, begun, strict=True)]
 
 
 def _tell(

@@ -11,14 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-import pyarrow as pa
-
+from nearcast.decision.derived import Stretch
 from nearcast.decision.evaluate import NOTHING, truth
 from nearcast.decision.location import distance
 from nearcast.decision.relate.predicate import Predicate, is_symmetric, widened
 from nearcast.decision.relate.sides import sees_derived
 from nearcast.decision.relate.telling import CAUSED, LAPSED, Cause, Reason, Subject, Told, events_of
-from nearcast.decision.repository import Repository
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, RelationChange, RelationRemoval
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
@@ -34,9 +32,6 @@ from nearcast.model.relation import (
     Relation,
     Side,
 )
-
-At = tuple[int, Change]
-"""A change and the position of the event that makes it."""
 
 Lists = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Of each client its lists of entities."""
@@ -83,10 +78,10 @@ class Plain:
         self.known = {event.entity: Known(event, event.accepted or event.time) for event in events}
         self.now = max((one.heard for one in self.known.values() if one.heard), default=None)
 
-    def define(self, relation: Relation, sequence: int, cause: Cause | None) -> list[Told]:
-        """Adds a relation; what it tells of the present. Without a cause nothing is known, and nothing told."""
+    def define(self, relation: Relation, sequence: int, cause: Cause) -> list[Told]:
+        """Adds a relation; what it tells of the present."""
         self._states[relation.id] = state = _State(relation, sequence)
-        return [] if cause is None else list(state.all(self._world(), cause))
+        return list(state.all(self._world(), cause))
 
     def ids(self) -> list[str]:
         """The relations that there are."""
@@ -157,33 +152,25 @@ class Plain:
 class Reference:
     """Relations over a stream, all of them plainly."""
 
-    def __init__(self, relations: Iterable[Relation] = (), lists: Lists | None = None) -> None:
+    def __init__(self) -> None:
         self._plain = Plain()
-        self._plain.lists |= lists or {}
         self._sequence = 0
-        for relation in relations:
-            self._define(relation, None)
 
-    def fold(
-        self,
-        changes: Sequence[At],
-        events: pa.Table,
-        repository: Repository,
-        times: Mapping[int, datetime | None] | None = None,
-    ) -> list[Event]:
-        """What a batch causes; see `Relating.fold`."""
-        steps: list[tuple[int, Change | Event]] = [*changes, *((event.position, event) for event in to_events(events))]
+    def advance(self, stretch: Stretch) -> list[Event]:
+        """What a stretch of the journal causes, ascending by position and part."""
+        events = [event for event in to_events(stretch.events) if not event.part]
+        steps: list[tuple[int, Change | Event]] = [*stretch.changes, *((event.position, event) for event in events)]
         told: list[Event] = []
-        passed: list[Event] = []
+        passed = [event for event in to_events(stretch.repository.newest()) if not event.part]
         for position, step in sorted(steps, key=lambda one: one[0]):
             if isinstance(step, Event):
                 passed.append(step)
                 found = self._plain.report(step) if len(self._plain) else []
                 cause = Cause(position, step.time, step.accepted)
             else:
-                moment = (times or {}).get(position)
+                moment = stretch.times.get(position)
                 cause = Cause(position, moment, moment)
-                found = self._change(cause, step, [*to_events(repository.newest()), *passed])
+                found = self._change(cause, step, passed)
             told += self._plain.told(found, cause)
         return told
 
@@ -200,7 +187,7 @@ class Reference:
                 return self._plain.relisted(change.client, cause)
         return []
 
-    def _define(self, relation: Relation, cause: Cause | None) -> list[Told]:
+    def _define(self, relation: Relation, cause: Cause) -> list[Told]:
         self._sequence += 1
         return self._plain.define(relation, self._sequence, cause)
 

@@ -224,10 +224,13 @@ class Reports:
         """Whether something is known at a point: of an entity that is only named, nothing is."""
         return (points >= self.known) | self.base["seen"][np.minimum(points, self.known - 1)]
 
-    def place(self, point: int) -> Place | None:
-        """Where a point is."""
-        kind, x, y, z = (self.take(name, np.array([point]))[0].item() for name in PLACE[:4])
-        return None if kind == NOWHERE else Place(_COORDINATES[kind], x, y, None if z != z else z)
+    def places(self, points: Integers) -> list[Place | None]:
+        """Where some points are."""
+        columns = [self.take(name, points).tolist() for name in PLACE[:4]]
+        return [
+            None if kind == NOWHERE else Place(_COORDINATES[kind], x, y, None if z != z else z)
+            for kind, x, y, z in zip(*columns, strict=True)
+        ]
 
 
 def _counting(number: Integers, key: Integers, known: Column) -> Flags:

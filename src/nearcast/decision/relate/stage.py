@@ -1,22 +1,23 @@
 """The second stage, relate: what happens between entities, as events of its own (SEMANTICS §7).
 
-Relations between pairs are evaluated in columns, over stretches in which no definition changes; gatherings, and
-relations about what relations tell, event by event.
+Relations between pairs are evaluated in columns, over stretches in which no definition changes; gatherings report by
+report, and relations about what relations tell event by event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.decision.derived import Stretch
+from nearcast.decision.derived import Stretch, derived_of
+from nearcast.decision.relate.crowds import Crowds
 from nearcast.decision.relate.pairing import Pairing
-from nearcast.decision.relate.reference import At, Known, Lists, Plain
+from nearcast.decision.relate.reference import Known, Plain
 from nearcast.decision.relate.reports import NEVER, Entities, Reports, moment_of
 from nearcast.decision.relate.sides import sees_derived
 from nearcast.decision.relate.telling import Cause, Told, events_of
@@ -24,7 +25,7 @@ from nearcast.decision.repository import Repository, entities, last_of_each
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, RelationChange, RelationRemoval
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
-from nearcast.model.relation import Pair, Relation
+from nearcast.model.relation import Gathering, Relation
 
 Newest = Callable[[], pa.Table]
 """Gives the newest event that counts of every entity, where it is asked for."""
@@ -34,24 +35,22 @@ STRETCH = 8_192
 
 
 class Relating:
-    """Relations over the batches of a journal: `Relating(registry.relations.values(), lists)` at its beginning.
+    """Relations over the batches of a journal; a `Deriving` stage.
 
-    `lists` are the clients' lists, `{client.id: client.lists}`. Call `advance` for every batch, in order, also while
-    there are no relations: it then looks at the changes only. The whole object may be pickled; its state is as of the
-    last batch's end. How the journal is cut into batches does not change what is told.
+    It is given every batch, in order, also while there are no relations: it then looks at the changes only. The whole
+    object may be pickled; its state is as of the last batch's end. How the journal is cut does not change what is told.
     """
 
-    def __init__(self, relations: Iterable[Relation] = (), lists: Lists | None = None) -> None:
+    def __init__(self) -> None:
         self._now = NEVER
         self._sequence = 0
+        self._lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
         self._relations: dict[str, Relation] = {}
         self._known = Entities()
         self._overtaken: dict[int, pa.Table] = {}
         self._pairing = Pairing(self._known)
+        self._crowds = Crowds(self._known)
         self._plain = Plain()
-        self._plain.lists |= lists or {}
-        for relation in relations:
-            self._define(relation, None, None)
 
     @property
     def pairing(self) -> Pairing:
@@ -59,40 +58,30 @@ class Relating:
         return self._pairing
 
     def advance(self, stretch: Stretch) -> list[Event]:
-        """See `Deriving`."""
-        return self.fold(stretch.changes, stretch.events, stretch.repository, stretch.times)
+        """What a stretch of the journal causes, ascending by position and part.
 
-    def fold(
-        self,
-        changes: Sequence[At],
-        events: pa.Table,
-        repository: Repository,
-        times: Mapping[int, datetime | None] | None = None,
-    ) -> list[Event]:
-        """What a batch causes, ascending by position and part.
-
-        `changes` are all of the batch, (position, change): those of relations and clients count, others are passed
-        over. `events` are those of the world, of `EVENTS`, ascending by position. `repository` does not have the batch
-        yet: it is read when a relation is defined. `times` has, for the positions of control events, their time, else
-        that of their acceptance; it is what the present state of a new relation is told to be of.
+        Of the changes those of relations and clients count; of the events, those that are not derived themselves. The
+        repository is read when a relation is defined. The present state of a new relation is told to be of its time.
         """
+        events = stretch.events
+        if self._relations and len(derived_of(events)):
+            events = events.filter(pc.equal(events.column("part"), 0))
         told: list[Event] = []
         done = 0
-        positions = events.column("position").to_numpy() if changes else np.zeros(0)
-        for position, change in changes:
+        for position, change in stretch.changes:
             if not self._concerns(change):
-                self._plain.note_lists(change)
+                self._note_lists(change)
                 continue
-            until = int(np.searchsorted(positions, position))
-            told += self._stretches(events, done, until, repository)
+            until = int(np.searchsorted(events.column("position").to_numpy(), position))
+            told += self._stretches(events, done, until, stretch.repository)
             done = until
-            moment = (times or {}).get(position)
+            moment = stretch.times.get(position)
             cause = Cause(position, moment, moment)
-            found = self._change(change, cause, partial(self._newest, repository, events.slice(0, done)))
+            found = self._change(change, cause, partial(self._newest, stretch.repository, events.slice(0, done)))
             told += self._plain.told(found, cause)
             if not self._relations:
                 self._reset()
-        return told + self._stretches(events, done, len(events), repository)
+        return told + self._stretches(events, done, len(events), stretch.repository)
 
     def _concerns(self, change: Change) -> bool:
         """Whether a change does anything to relations; lists are noted also where nobody asks for them."""
@@ -102,9 +91,9 @@ class Relating:
             case RelationRemoval(id):
                 return id in self._relations
             case ClientChange(lists=lists):
-                return lists is not None and len(self._plain) > 0
+                return lists is not None and len(self._crowds.by_id) > 0
             case ClientRemoval():
-                return len(self._plain) > 0
+                return len(self._crowds.by_id) > 0
         return False
 
     def _change(self, change: Change, cause: Cause, newest: Newest) -> list[Told]:
@@ -116,16 +105,25 @@ class Relating:
             case RelationRemoval(id):
                 return self._end(id)
             case ClientChange() | ClientRemoval():
-                self._plain.note_lists(change)
-                return self._plain.relisted(change.client, cause)
+                self._note_lists(change)
+                return self._crowds.relisted(change.client, self._lists, self._now, cause)
         return []
 
-    def _define(self, relation: Relation, cause: Cause | None, newest: Newest | None) -> list[Told]:
+    def _note_lists(self, change: Change) -> None:
+        match change:
+            case ClientChange(client, lists=lists) if lists is not None:
+                self._lists[client] = {**self._lists.get(client, {}), **lists}
+            case ClientRemoval(client):
+                self._lists.pop(client, None)
+
+    def _define(self, relation: Relation, cause: Cause, newest: Newest) -> list[Told]:
         self._sequence += 1
         self._relations[relation.id] = relation
-        if isinstance(relation.about, Pair) and not sees_derived(relation):
+        if isinstance(relation.about, Gathering) and not sees_derived(relation):
+            return self._crowds.define(relation, self._sequence, newest, self._lists, self._now, cause)
+        if not sees_derived(relation):
             return self._pairing.define(relation, self._sequence, newest, self._now, cause)
-        if not len(self._plain) and newest is not None:
+        if not len(self._plain):
             self._begin_plain(newest())
         return self._plain.define(relation, self._sequence, cause)
 
@@ -140,7 +138,7 @@ class Relating:
     def _end(self, id: str) -> list[Told]:
         if self._relations.pop(id, None) is None:
             return []
-        found = self._pairing.end(id) if id in self._pairing.rules.by_id else self._plain.end(id)
+        found = [*self._pairing.end(id), *self._crowds.end(id), *self._plain.end(id)]
         if not len(self._plain):
             self._plain.known = {}
         return found
@@ -148,12 +146,14 @@ class Relating:
     def _reset(self) -> None:
         """Without relations nothing is kept; the first new one begins with what the repository has."""
         self._now, self._known, self._overtaken = NEVER, Entities(), {}
-        self._pairing = Pairing(self._known)
+        self._pairing, self._crowds = Pairing(self._known), Crowds(self._known)
 
     def _newest(self, repository: Repository, passed: pa.Table) -> pa.Table:
         """The newest event that counts of every entity; the repository has the last one, also if it came late."""
         tables = [repository.newest(), passed, *self._overtaken.values()]
         together = pa.concat_tables(tables)
+        # What was derived is there too, and no entity of the world.
+        together = together.filter(pc.equal(together.column("part"), 0))
         return together.take(pa.array(last_of_each(entities(together))))
 
     def _stretches(self, events: pa.Table, start: int, stop: int, repository: Repository) -> list[Event]:
@@ -172,7 +172,7 @@ class Relating:
 
     def _stretch(self, reports: Reports) -> list[Event]:
         found: dict[int, list[Told]] = {}
-        for row, one in self._pairing.advance(reports):
+        for row, one in chain(self._pairing.advance(reports), self._crowds.advance(reports)):
             found.setdefault(row, []).append(one)
         told: list[Event] = []
         if len(self._plain):
@@ -180,8 +180,9 @@ class Relating:
                 cause = Cause(event.position, event.time, event.accepted)
                 told += self._plain.told([*found.get(row, ()), *self._plain.report(event)], cause)
             return told
-        for row in sorted(found):
-            told += events_of(found[row], _cause(reports.table, row), 1)
+        rows = sorted(found)
+        for row, cause in zip(rows, _causes(reports.table, rows), strict=True):
+            told += events_of(found[row], cause, 1)
         return told
 
     def _keep_overtaken(self, reports: Reports, newest: Newest) -> None:
@@ -201,5 +202,7 @@ class Relating:
                 self._overtaken[number] = known.filter(at)
 
 
-def _cause(table: pa.Table, row: int) -> Cause:
-    return Cause(*(table.column(name)[row].as_py() for name in ("position", "time", "accepted")))
+def _causes(table: pa.Table, rows: list[int]) -> list[Cause]:
+    """Some rows as causes."""
+    chosen = table.select(["position", "time", "accepted"]).take(pa.array(rows, pa.int64()))
+    return [Cause(*row) for row in zip(*(column.to_pylist() for column in chosen.columns), strict=True)]

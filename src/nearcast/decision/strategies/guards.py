@@ -104,6 +104,8 @@ class Line:
         point = None if report.value is None else self.dimension.vector(report.value)
         if point is None or len(point) != len(self.start):
             return False
-        step = [now - before for now, before in zip(point, self.start, strict=True)]
-        advance = sum(length * part for length, part in zip(step, self.ahead, strict=True))
-        return advance + ROUNDING * math.hypot(*step) <= self.reach
+        advance = aside = 0.0
+        for now, before, part in zip(point, self.start, self.ahead, strict=True):
+            advance += (now - before) * part
+            aside += abs(now - before)
+        return advance + ROUNDING * aside <= self.reach

@@ -184,7 +184,7 @@ class Side:
         """Folds in a fact of the other side at its place; which own reports become facts because of it."""
         if fact.order <= self._base.order:
             # What is settled stays as it was; but from there on the other side is better known.
-            self._base = replace(self._base, known=_learnt(self._base.known, self.other, fact))
+            self._base = replace(self._base, known=learnt(self._base.known, self.other, fact))
             return self._walk()
         insort(self._theirs, fact, key=_order)
         return self._advance(self.other, fact) if fact.order > self._tip.order else self._walk()
@@ -222,7 +222,7 @@ class Side:
         current = report if side == self.me else point.current
         if side == self.me and report.order not in self._facts:
             return replace(point, order=report.order, current=current)
-        known = _learnt(point.known, side, report)
+        known = learnt(point.known, side, report)
         a, b = known.a and known.a.value, known.b and known.b.value
         holds = self.bound.holds(a, b, known.holds)
         if holds == known.holds:
@@ -253,7 +253,7 @@ class Side:
         self._sent += 1
         self._facts[report.order] = self._sent
         if report.order <= self._base.order:
-            self._base = replace(self._base, known=_learnt(self._base.known, self.me, report))
+            self._base = replace(self._base, known=learnt(self._base.known, self.me, report))
 
     def _forget(self, current: Report | None) -> None:
         """Drops facts by which nothing can be decided any more."""
@@ -282,7 +282,7 @@ class Side:
         return any(told < change.order <= self.clock for change in self._tip.changes)
 
 
-def _learnt(known: Known, side: SideName, fact: Report) -> Known:
+def learnt(known: Known, side: SideName, fact: Report) -> Known:
     """What is known once a fact is, unless a newer one of its side is."""
     before = known.of(side)
     if before is not None and before.order > fact.order:

@@ -43,6 +43,9 @@ def run(strategy: Strategy, bound: Bound, trace: Trace, delays: Delays | None = 
     trial, way = Trial(), _Way(sides, delays)
     for side, report in trace:
         way.arrive(report.order - 1)
+        if delays is None:
+            for one in sides.values():
+                one.settle(report.order - 1)
         way.send(sides[side].report(report), report.order)
         way.arrive(report.order, instantly=True)
         if delays is None:

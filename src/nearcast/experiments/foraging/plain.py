@@ -31,11 +31,11 @@ def simulate_plainly(setting: Setting, places: Floats, values: Floats, manner: M
         for number, node in enumerate(nodes):
             node.measure(_read(values[now, number]), here[number], now)
         # Requests first: what is measured in a time unit meets the filters that came in it.
-        begun = [(number, message) for number, node in enumerate(nodes) for message in node.ask(here[number], now)]
+        asked = [(number, message) for number, node in enumerate(nodes) for message in node.ask(here[number], now)]
         flood = [(len(nodes) - 1, message) for message in _flood(setting, here[-1], now)]
-        _spread([*flood, *begun], nodes, here, hearers, now, sent)
-        begun = [(number, message) for number, node in enumerate(nodes) for message in node.respond(here[number], now)]
-        _spread(begun, nodes, here, hearers, now, sent)
+        _spread([*flood, *asked], nodes, here, hearers, now, sent)
+        told = [(number, message) for number, node in enumerate(nodes) for message in node.respond(here[number], now)]
+        _spread(told, nodes, here, hearers, now, sent)
         for number in range(setting.requestors):
             truths = nodes[number].requestor.truths(here[number], now)
             fired[now, number] = [truth is True for truth in truths.values()]

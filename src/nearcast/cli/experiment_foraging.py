@@ -43,7 +43,7 @@ WHOLE, QUICK = Plan(), Plan(seeds=2, duration=30, beyond=False)
     type=click.Path(file_okay=False, path_type=Path),
     help="Write foraging.html, foraging.json and the figures into this folder.",
 )
-def command(
+def foraging(
     experiments: tuple[str, ...],
     seeds: int,
     seed: int,

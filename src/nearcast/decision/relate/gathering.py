@@ -1,0 +1,220 @@
+"""Gatherings, report by report, at a cost that follows neighbours: members lie in cells no smaller than the distance.
+
+The outcome is that of the reference. What lapses is looked for only once the stream's time has passed the earliest
+moment at which anything can.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import product
+
+from nearcast.decision.location import distance, surely_beyond
+from nearcast.decision.relate.reports import FOREVER, NEVER
+from nearcast.decision.relate.rules import micros
+from nearcast.decision.relate.telling import CAUSED, LAPSED, Reason, Subject, Told
+from nearcast.model.place import Place
+from nearcast.model.relation import Detection, Gathering, Relation
+
+Cell = tuple[int, ...]
+
+_FINEST = 1e-6
+"""The least width of a cell on the unit sphere: some six metres."""
+
+
+@dataclass(slots=True)
+class _Member:
+    """An entity of the crowd: where it is, and the stream's time through which it counts without a report."""
+
+    place: Place | None
+    cell: Cell | None
+    deadline: int
+
+
+@dataclass(slots=True)
+class _Held:
+    """Who gathers: since when, and the stream's time at which it has lasted long enough."""
+
+    since: datetime | None
+    due: int
+    dwelt: bool = False
+
+
+@dataclass(slots=True)
+class Crowd:
+    """One gathering's crowd: who is in it and where, and who of them gathers."""
+
+    relation: Relation
+    sequence: int
+    about: Gathering = field(init=False)
+    members: dict[str, _Member] = field(default_factory=dict)
+    held: dict[str, _Held] = field(default_factory=dict)
+    next_lapse: int = FOREVER
+    _cells: dict[Cell, set[str]] = field(default_factory=dict)
+    _gone: dict[str, Place | None] = field(default_factory=dict)
+    _widths: tuple[float, float] = field(init=False)
+    _time_to_live: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.relation.about, Gathering), "pairs are no crowds"
+        self.about = self.relation.about
+        reach = self.about.within + self.relation.margin
+        chord = math.sqrt(max(surely_beyond(reach), 0.0)) * (1 + 1e-9)
+        self._widths = (max(reach * (1 + 1e-9), 1.0), max(chord, _FINEST))
+        lived = self.relation.time_to_live
+        self._time_to_live = FOREVER if lived is None else micros(lived)
+
+    def report(
+        self, entity: str, place: Place | None, inside: bool, now: int, moment: datetime | None
+    ) -> Iterator[Told]:
+        """What a report changes: of an entity that is of the crowd by it, or not."""
+        old = self.members.get(entity)
+        if old is None and not inside:
+            return
+        if old is not None and inside and old.place == place:
+            self._set(entity, place, now)
+            # Whoever has not moved changes nothing, but lives on.
+            return
+        concerned = self.leave(entity, place)
+        if inside:
+            self._set(entity, place, now)
+            concerned += self._around(entity, self.relation.margin)
+        yield from self.settle(concerned, now, moment, False)
+
+    def join(self, entity: str, place: Place | None, heard: int, now: int) -> None:
+        """Takes an entity into the crowd that was heard of before, if it is not silent by now."""
+        if self._deadline(heard) >= now:
+            self._set(entity, place, heard)
+
+    def leave(self, entity: str, place: Place | None) -> list[str]:
+        """Takes an entity, which is at a place now, out of the crowd; itself and those around whom it was."""
+        concerned = [entity, *self._around(entity, self.relation.margin)]
+        member = self.members.pop(entity, None)
+        if member and member.cell:
+            self._cells[member.cell].discard(entity)
+            if not self._cells[member.cell]:
+                del self._cells[member.cell]
+        self._gone = {**self._gone, entity: place}
+        return concerned
+
+    def settle(self, entities: Iterable[str], now: int, moment: datetime | None, present: bool) -> Iterator[Told]:
+        """Who of these begins to gather, or ends."""
+        for entity in sorted(set(entities)):
+            member = self.members.get(entity)
+            if entity in self.held:
+                if member is None:
+                    yield from self._end(entity, CAUSED, "left")
+                elif member.place and not self._gathers(entity, self.relation.margin):
+                    yield from self._end(entity, CAUSED, None)
+            elif member is not None and member.place and self._gathers(entity, 0.0):
+                yield from self._begin(entity, now, moment, present)
+        self._gone = {}
+
+    def _set(self, entity: str, place: Place | None, heard: int) -> None:
+        cell = self._cell(place) if place else None
+        self.members[entity] = member = _Member(place, cell, self._deadline(heard))
+        if cell:
+            self._cells.setdefault(cell, set()).add(entity)
+        self.next_lapse = min(self.next_lapse, member.deadline)
+
+    def _deadline(self, heard: int) -> int:
+        return FOREVER if self._time_to_live == FOREVER or heard == NEVER else heard + self._time_to_live
+
+    def _cell(self, place: Place) -> Cell:
+        if place.coordinates == "planar":
+            return math.floor(place.x / self._widths[0]), math.floor(place.y / self._widths[0])
+        lon, lat = math.radians(place.x), math.radians(place.y)
+        vector = (math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat))
+        return tuple(math.floor(one / self._widths[1]) for one in vector)
+
+    def _near(self, entity: str, margin: float) -> list[tuple[str, float]]:
+        """The other members within the distance of one, by name, and how far they are."""
+        member = self.members.get(entity)
+        place = member.place if member else self._gone.get(entity)
+        if place is None:
+            return []
+        found = []
+        for other in self._candidates(self._cell(place)):
+            there = self.members[other].place
+            metres = distance(place, there) if there and other != entity else None
+            if metres is not None and metres <= self.about.within + margin:
+                found.append((other, metres))
+        return sorted(found)
+
+    def _candidates(self, cell: Cell) -> Iterator[str]:
+        # Where there are fewer members than cells around one, all are looked at.
+        offsets = list(product((-1, 0, 1), repeat=len(cell)))
+        if len(self.members) <= len(offsets):
+            yield from self.members
+            return
+        for offset in offsets:
+            yield from self._cells.get(tuple(a + b for a, b in zip(cell, offset, strict=True)), ())
+
+    def _around(self, entity: str, margin: float) -> list[str]:
+        return [name for name, _ in self._near(entity, margin)] if entity in self.members else []
+
+    def _gathers(self, entity: str, margin: float) -> bool:
+        return len(self._near(entity, margin)) >= self.about.count - 1
+
+    def _begin(self, entity: str, now: int, moment: datetime | None, present: bool) -> Iterator[Told]:
+        lasting = self.relation.lasting
+        due = FOREVER if lasting is None or now == NEVER else now + micros(lasting)
+        self.held[entity] = _Held(moment, due)
+        self.next_lapse = min(self.next_lapse, due)
+        if "enter" in self.relation.detect:
+            yield self._tell("enter", entity, CAUSED, None, self._near(entity, 0.0), present)
+
+    def _end(self, entity: str, phase: int, reason: Reason | None, now: int = NEVER) -> Iterator[Told]:
+        held, detect = self.held[entity], self.relation.detect
+        if "exit" in detect and (held.dwelt or "enter" in detect or "dwell" not in detect):
+            yield self._tell("exit", entity, phase, reason, self._living(entity, now))
+        del self.held[entity]
+
+    def _living(self, entity: str, now: int) -> list[tuple[str, float]]:
+        """Those around one that are not silent."""
+        near = self._near(entity, self.relation.margin)
+        return [(name, metres) for name, metres in near if self.members[name].deadline >= now]
+
+    def lapse(self, now: int) -> Iterator[Told]:
+        """Who has gathered long enough, and whose gathering ended in silence, by the stream's time."""
+        for entity, held in sorted(self.held.items()):
+            ends = self._silence(entity)
+            if held.due <= min(ends, now):
+                held.due, held.dwelt = FOREVER, True
+                yield self._tell("dwell", entity, LAPSED, None, self._living(entity, now))
+            if ends < now:
+                yield from self._end(entity, LAPSED, "silent", now)
+        for entity in [name for name, member in self.members.items() if member.deadline < now]:
+            self.leave(entity, None)
+        self._gone = {}
+        moments = [member.deadline for member in self.members.values()] + [held.due for held in self.held.values()]
+        self.next_lapse = min(moments, default=FOREVER)
+
+    def _silence(self, entity: str) -> int:
+        """The stream's time through which silence lets one gather: as members fall silent, there is one too many."""
+        near = self._near(entity, self.relation.margin)
+        others = sorted((self.members[name].deadline for name, _ in near), reverse=True)
+        return min([self.members[entity].deadline, *others[: self.about.count - 1][-1:]])
+
+    def end(self) -> list[Told]:
+        """The ends of everything that holds."""
+        return [one for entity in list(self.held) for one in self._end(entity, CAUSED, "removed")]
+
+    def _tell(
+        self,
+        detect: Detection,
+        entity: str,
+        phase: int,
+        reason: Reason | None,
+        near: list[tuple[str, float]],
+        present: bool = False,
+    ) -> Told:
+        member = self.members.get(entity)
+        a = Subject(entity, member.place if member else self._gone.get(entity))
+        around = tuple(Subject(name, self.members[name].place) for name, _ in near)
+        farthest = max((metres for _, metres in near), default=None)
+        since, count = self.held[entity].since, len(near) + 1
+        return Told(phase, self.sequence, self.relation.id, detect, a, around, farthest, since, reason, present, count)

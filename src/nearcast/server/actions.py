@@ -1,0 +1,181 @@
+"""Runs what situations call for: follows the log of derived events, and posts webhooks or calls Python actions.
+
+At least once: the position up to which everything has been run, or given up, is kept in a small file; a server that
+dies runs what came after it again. What does not succeed is tried again after growing pauses, and is a dead letter in
+the end. The action is the one that its definition says now: an event names it, and holds no URL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.decision.registry import Registry
+from nearcast.journal.seam import Journal
+from nearcast.model.columns import to_events
+from nearcast.model.event import Event
+from nearcast.model.situation import ACTION_TYPE, Run, Webhook
+from nearcast.server import clock
+from nearcast.server.metrics import Metrics
+from nearcast.server.outcomes import Refused
+from nearcast.server.webhooks import LONGEST_PAUSE, NotRun, post
+
+log = logging.getLogger(__name__)
+
+GROUP = "nearcast.actions"
+"""The group of entry points under which Python actions are registered: `function(event, arguments)`."""
+
+ATTEMPTS = 8
+FIRST_PAUSE = 1.0
+ROWS = 5_000
+WAIT_SECONDS = 0.1
+AT_ONCE = 16
+"""Actions that are run at the same time: a receiver that hangs holds up no other."""
+
+Bury = Callable[[Refused], None]
+
+
+class Actions:
+    """Runs the actions of one journal. `path`: where the position is kept; None: nowhere, it begins at the end.
+
+    `pause` are the seconds before the second attempt; each later pause is twice as long.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        registry: Registry,
+        bury: Bury,
+        metrics: Metrics,
+        path: Path | None,
+        pause: float = FIRST_PAUSE,
+    ) -> None:
+        self.journal, self.registry, self.metrics = journal, registry, metrics
+        self._bury, self._path, self._pause = bury, path, pause
+        self._through = 0
+        self._open: dict[asyncio.Task[None], int] = {}
+
+    @property
+    def through(self) -> int:
+        """Up to this position nothing is left to be run."""
+        return min([self._through, *(position - 1 for position in self._open.values())])
+
+    async def run(self) -> None:
+        """Follows the log until it is cancelled."""
+        self._through = kept = await asyncio.to_thread(self._read_mark)
+        async with httpx.AsyncClient(follow_redirects=False) as http:
+            while True:
+                # A journal that fails for a while must not end this for good.
+                try:
+                    await self._step(http)
+                    if self.through != kept:
+                        kept = self.through
+                        await asyncio.to_thread(self._write_mark, kept)
+                except Exception:
+                    self.metrics.errors.labels("actions").inc()
+                    log.exception("actions not followed position=%d", self._through)
+                await asyncio.sleep(WAIT_SECONDS)
+
+    async def _step(self, http: httpx.AsyncClient) -> None:
+        end = await asyncio.to_thread(self.journal.end, "derived")
+        while self._through < end:
+            count = min(ROWS, end - self._through)
+            rows = await asyncio.to_thread(self.journal.read, "derived", self._through, count)
+            for event in to_events(_called(rows)):
+                while len(self._open) >= AT_ONCE:
+                    await asyncio.wait(self._open, return_when=asyncio.FIRST_COMPLETED)
+                task = asyncio.create_task(self._attempts(event, http))
+                self._open[task] = event.position
+                task.add_done_callback(self._open.pop)
+            self._through += count
+
+    async def _attempts(self, event: Event, http: httpx.AsyncClient) -> None:
+        """Runs one action until it succeeds, or is given up."""
+        told = json.loads(event.payload)["data"]
+        pause = self._pause
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                await self._once(event, told, http)
+                self.metrics.actions.labels(told["effect"], "done").inc()
+                return
+            except NotRun as error:
+                log.warning("action not run id=%s attempt=%d reason=%s", event.id, attempt, error.reason)
+                if error.final or attempt == ATTEMPTS:
+                    self.metrics.actions.labels(told["effect"], "given up").inc()
+                    reason = f"{error.reason}; given up at attempt {attempt}"
+                    self._bury(Refused(f"action {told['action']}", reason, event.payload, clock.now()))
+                    return
+                self.metrics.actions.labels(told["effect"], "tried").inc()
+                await asyncio.sleep(max(pause, error.pause))
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _once(self, event: Event, told: dict[str, Any], http: httpx.AsyncClient) -> None:
+        action = self.registry.actions.get(told["action"])
+        kind = {"webhook": Webhook, "run": Run}.get(told["effect"])
+        effects = [one for one in action.effects if type(one) is kind] if action else []
+        for effect in effects:
+            if isinstance(effect, Webhook):
+                await post(http, effect, event, int(clock.now()))
+            elif isinstance(effect, Run):
+                await asyncio.to_thread(_call, effect, event)
+        if not effects:
+            raise NotRun(f"expected the action {told['action']} with a {told['effect']}, got none any more", final=True)
+
+    def _read_mark(self) -> int:
+        if self._path is None:
+            return self.journal.end("derived")
+        try:
+            mark = int(self._path.read_text())
+            # That of a longer journal, which was here before, says nothing of this one.
+            return mark if mark <= self.journal.end("derived") else 0
+        except FileNotFoundError:
+            return 0
+        except (OSError, ValueError) as error:
+            log.warning("mark of actions unreadable path=%s error=%r; all are run again", self._path, error)
+            return 0
+
+    def _write_mark(self, position: int) -> None:
+        if self._path is not None:
+            temporary = self._path.with_name(self._path.name + ".new")
+            temporary.write_text(str(position))
+            # As a whole: a server that dies meanwhile leaves the mark before.
+            os.replace(temporary, self._path)
+
+
+def _called(rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.equal(rows.column("type"), ACTION_TYPE))
+
+
+def _call(run: Run, event: Event) -> None:
+    function = registered().get(run.name)
+    if function is None:
+        known = ", ".join(sorted(registered())) or "none"
+        raise NotRun(f"expected a registered action, got {run.name}; registered are: {known}", final=True)
+    # Whatever a foreign function raises, the server goes on.
+    try:
+        function(json.loads(event.payload), json.loads(run.arguments))
+    except Exception as error:
+        raise NotRun(f"{type(error).__name__}: {error}") from error
+
+
+@cache
+def registered() -> dict[str, Callable[[dict[str, Any], dict[str, Any]], object]]:
+    """The Python actions of all installed packages, by name; one that cannot be loaded is left out, and told."""
+    found = {}
+    for one in entry_points(group=GROUP):
+        try:
+            found[one.name] = one.load()
+        except Exception:
+            log.exception("action not loaded name=%s", one.name)
+    return found

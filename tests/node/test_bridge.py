@@ -1,0 +1,134 @@
+"""A bridge: nodes ask the server, the server asks nodes, each hears the other's answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Any
+
+from nearcast.decision.foraging.node import Manner, Node
+from nearcast.decision.foraging.requestor import Situation
+from nearcast.decision.foraging.rules import Rule
+from nearcast.errors import Mark
+from nearcast.language.cql2 import parse
+from nearcast.node.bridge import Bridge
+from nearcast.node.definition import BridgeDefinition
+from nearcast.node.radio import Radio
+from nearcast.node.runtime import Runtime
+from nearcast.node.sensors import SimulatedSensor
+from tests.node.conftest import HERE, running, until
+from tests.server.conftest import Running
+from tests.server.conftest import running as serving
+
+MANNER = Manner(fresh=120.0, at_once=True)
+FIRE = Rule("fire", "Fire", parse("Temperature > 80 AND Humidity < 10", Mark("rule")), 100.0, 60.0)
+
+
+def awaited(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    """Runs an asynchronous test in an event loop of its own."""
+
+    @wraps(test)
+    def whole() -> None:
+        asyncio.run(test())  # type: ignore[arg-type]
+
+    return whole
+
+
+@asynccontextmanager
+async def bridged(server: Running, classes: Sequence[str], radio: Radio) -> AsyncIterator[Runtime]:
+    """A bridge that runs, with a radio."""
+    node = Node("gate", manner=MANNER, serves=classes)
+    runtime = Runtime(node, radio.transport("gate", lambda: HERE), HERE)
+    definition = BridgeDefinition(server.url, "gate", tuple(classes))
+    async with Bridge(definition, runtime) as bridge:
+        runtime.taken = bridge.take
+        async with running(runtime):
+            yield runtime
+
+
+def event(id: str, type: str = "weather", **data: Any) -> dict[str, Any]:
+    return {"specversion": "1.0", "id": id, "type": type, "source": "station 4", "data": {"x": 20, "y": 0, **data}}
+
+
+@awaited
+async def test_a_node_finds_at_the_server_what_it_misses() -> None:
+    """Its request is a subscription there for as long as it holds; the situation tells from which station it is."""
+    changes: list[Situation] = []
+    radio = Radio(50.0)
+    warm = SimulatedSensor("Temperature", 85, 95, every=0.1)
+    node = Node("a", [FIRE], ["Temperature"], MANNER)
+    asking = Runtime(node, radio.transport("a", lambda: HERE), HERE, [warm], changes.append)
+    async with serving() as server, bridged(server, ["Humidity"], radio) as gate:
+        async with running(asking):
+            await until(lambda: gate.counts["bridge subscribed"])
+            await server.publish(event("1", Humidity=50), event("2", Humidity=5))
+            await until(lambda: changes)
+        providers = {known.provider for _, known in changes[0].readings}
+        assert {"a", "station 4"} == providers
+        assert 1 == gate.counts["bridge answered"]
+        assert 2 == len(subscriptions(server))
+        # A minute and more later nobody asks any more.
+        gate.clock = lambda: time.time() + 100
+        await until(lambda: {"gate-requests"} == subscriptions(server))
+
+
+def subscriptions(server: Running) -> set[str]:
+    """What there is to decide for, now."""
+    server.pipeline.decide()
+    return set(server.pipeline.registry.subscriptions)
+
+
+@awaited
+async def test_the_server_finds_at_nodes_what_it_asks_for() -> None:
+    """An event that asks becomes a request; the answers are events, about their providers."""
+    radio = Radio(50.0)
+    dry = SimulatedSensor("Humidity", 3, 8, every=0.1)
+    node = Node("b", (), ["Humidity"], MANNER)
+    answering = Runtime(node, radio.transport("b", lambda: HERE), HERE, [dry])
+    async with serving() as server, bridged(server, [], radio) as gate, running(answering):
+        await server.declare("watcher", filter="type = 'context.response' AND Humidity < 10")
+        asked = event("9", "context.request", when="Humidity < 10", within=100, valid=120)
+        await server.publish(asked)
+        await until(lambda: gate.counts["bridge published"])
+        server.pipeline.decide()
+        async with server.client("watcher") as watcher, asyncio.timeout(10):
+            delivery = await anext(watcher.deliveries())
+        assert ("context.response", "b") == (delivery.event["type"], delivery.event["subject"])
+        assert 3 <= delivery.event["data"]["Humidity"] <= 8
+
+
+@awaited
+async def test_a_request_event_that_is_none_is_counted_and_harmless() -> None:
+    """A filter that cannot be read, a reach without end, data that are none: the next one is asked."""
+    radio = Radio(50.0)
+    async with serving() as server, bridged(server, [], radio) as gate:
+        await server.publish(
+            *[
+                event("1", "context.request", when="Humidity <", within=100, valid=120),
+                event("2", "context.request", when="Humidity < 10", within=1e12, valid=120),
+                event("3", "context.request", within=100, valid=120),
+                {"specversion": "1.0", "id": "4", "type": "context.request", "source": "s", "data": "text"},
+                event("5", "context.request", when="Humidity < 10", within=100, valid=120),
+            ]
+        )
+        await until(lambda: gate.counts["bridge asked"])
+        assert (4, 1) == (gate.counts["bridge faults"], gate.counts["bridge asked"])
+
+
+@awaited
+async def test_what_nodes_ask_each_other_does_not_go_to_the_server() -> None:
+    """Neither requests for classes it is not asked for, nor answers that it has not asked for."""
+    radio = Radio(50.0)
+    dry = SimulatedSensor("Humidity", 3, 8, every=0.1)
+    warm = SimulatedSensor("Temperature", 85, 95, every=0.1)
+    changes: list[Situation] = []
+    one = Node("a", [FIRE], ["Temperature"], MANNER)
+    asking = Runtime(one, radio.transport("a", lambda: HERE), HERE, [warm], changes.append)
+    two = Node("b", (), ["Humidity"], MANNER)
+    answering = Runtime(two, radio.transport("b", lambda: HERE), HERE, [dry])
+    async with serving() as server, bridged(server, ["Wind"], radio) as gate, running(asking, answering):
+        await until(lambda: changes and gate.node.door.taken > 2)
+        assert (0, 0) == (gate.counts["bridge subscribed"], gate.counts["bridge published"])

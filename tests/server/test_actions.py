@@ -1,0 +1,206 @@
+"""What situations call for is run: webhooks, signed and tried again, Python actions; what fails is a dead letter."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearcast.decision.registry import Registry
+from nearcast.errors import Mark
+from nearcast.journal.memory import MemoryJournal
+from nearcast.language.cql2 import parse
+from nearcast.model.columns import to_table
+from nearcast.model.event import Event
+from nearcast.model.situation import Action, Effect, Run, Webhook
+from nearcast.server import actions as module
+from nearcast.server.actions import ATTEMPTS, Actions
+from nearcast.server.metrics import Metrics
+from nearcast.server.outcomes import Refused
+from tests.server.conftest import run, until
+
+
+class Receiver:
+    """A web server that answers as it is told, and keeps what it got."""
+
+    def __init__(self, *answers: int) -> None:
+        self.answers, self.got = list(answers), []  # type: ignore[var-annotated]
+        self.url = ""
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        headers = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+        self.got.append((headers, await reader.readexactly(int(headers["content-length"]))))
+        status = self.answers.pop(0) if self.answers else 204
+        writer.write(f"HTTP/1.1 {status} x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/fires"
+        async with server:
+            yield
+
+
+class Scene:
+    """A journal with actions to be run, and what runs them."""
+
+    def __init__(self, *effects: Effect, mark: Path | None = None) -> None:
+        self.journal, self.letters = MemoryJournal(), []  # type: ignore[var-annotated]
+        self.registry = Registry()
+        self.registry.actions["act"] = Action("act", parse("Fire", Mark("here")), effects)
+        self.mark, self.metrics = mark, Metrics()
+
+    def call(self, position: int, effect: str = "webhook", action: str = "act") -> bytes:
+        data = {"action": action, "effect": effect, "situation": {"id": "fire@1"}}
+        document = {"specversion": "1.0", "id": f"a{position}", "type": "nearcast.action", "source": "s", "data": data}
+        payload = json.dumps(document).encode()
+        event = Event(f"a{position}", "nearcast.action", "s", payload=payload, position=position, part=1)
+        self.journal.cover("derived", to_table([event]), position)
+        return payload
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Actions]:
+        actions = Actions(self.journal, self.registry, self.letters.append, self.metrics, self.mark, pause=0.001)
+        task = asyncio.create_task(actions.run())
+        await asyncio.sleep(0.05)
+        yield actions
+        task.cancel()
+
+    @property
+    def reasons(self) -> list[str]:
+        return [letter.reason for letter in self.letters if isinstance(letter, Refused)]
+
+
+def test_a_webhook_is_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receiver can tell that the body is ours, and that it has it already."""
+    monkeypatch.setenv("KEY", "swordfish")
+
+    async def test() -> None:
+        receiver = Receiver()
+        async with receiver.serving():
+            scene = Scene(Webhook(receiver.url, "KEY"))
+            async with scene.running():
+                payload = scene.call(1)
+                await until(lambda: receiver.got)
+        headers, body = receiver.got[0]
+        seconds, found = (part.split("=")[1] for part in headers["x-nearcast-signature"].split(","))
+        expected = hmac.new(b"swordfish", f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
+        assert (payload, expected, "a1") == (body, found, headers["idempotency-key"])
+
+    run(test)
+
+
+def test_what_fails_is_tried_again() -> None:
+    """Until it succeeds."""
+
+    async def test() -> None:
+        receiver = Receiver(500, 429, 503)
+        async with receiver.serving():
+            scene = Scene(Webhook(receiver.url))
+            async with scene.running() as actions:
+                scene.call(1)
+                await until(lambda: actions.through == 1 and len(receiver.got) == 4)
+        assert [] == scene.letters
+
+    run(test)
+
+
+def test_what_never_succeeds_is_a_dead_letter() -> None:
+    """With its reason and the event; others are run meanwhile."""
+
+    async def test() -> None:
+        receiver = Receiver(*[500] * ATTEMPTS)
+        async with receiver.serving():
+            scene = Scene(Webhook(receiver.url))
+            async with scene.running():
+                payload = scene.call(1)
+                await until(lambda: scene.letters)
+        assert [f"expected an answer of 200 to 299, got 500; given up at attempt {ATTEMPTS}"] == scene.reasons
+        assert payload == scene.letters[0].content
+
+    run(test)
+
+
+def test_what_is_refused_for_good_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A 404, an action that is gone, a Python action that nobody registered."""
+    monkeypatch.setattr(module, "registered", lambda: {})
+
+    async def test() -> None:
+        receiver = Receiver(404)
+        async with receiver.serving():
+            scene = Scene(Webhook(receiver.url), Run("ring"))
+            async with scene.running():
+                scene.call(1)
+                scene.call(2, action="gone")
+                scene.call(3, "run")
+                await until(lambda: len(scene.letters) == 3)
+        assert 1 == len(receiver.got)
+        assert all(reason.endswith("given up at attempt 1") for reason in scene.reasons)
+
+    run(test)
+
+
+def test_a_webhook_is_never_unsigned_by_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the variable of its secret is not set nothing is sent."""
+    monkeypatch.delenv("KEY", raising=False)
+
+    async def test() -> None:
+        receiver = Receiver()
+        async with receiver.serving():
+            scene = Scene(Webhook(receiver.url, "KEY"))
+            async with scene.running():
+                scene.call(1)
+                await until(lambda: scene.letters)
+        assert [] == receiver.got
+        assert "KEY" in scene.reasons[0]
+
+    run(test)
+
+
+def test_a_python_action_gets_event_and_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that raises is tried again."""
+    got: list[Any] = []
+
+    def ring(event: dict[str, Any], arguments: dict[str, Any]) -> None:
+        got.append((event["id"], arguments))
+        if len(got) == 1:
+            raise ValueError("no bell")
+
+    monkeypatch.setattr(module, "registered", lambda: {"ring": ring})
+
+    async def test() -> None:
+        scene = Scene(Run("ring", '{"times": 3}'))
+        async with scene.running() as actions:
+            scene.call(5, "run")
+            await until(lambda: actions.through == 5 and len(got) == 2)
+
+    run(test)
+    assert [("a5", {"times": 3})] * 2 == got
+
+
+def test_nothing_is_forgotten_over_a_restart(tmp_path: Path) -> None:
+    """What was not run when the server ended is run by the next; what was is not run again."""
+
+    async def test() -> None:
+        receiver = Receiver(500)
+        async with receiver.serving():
+            scene = Scene(Webhook(receiver.url), mark=tmp_path / "mark")
+            scene.call(1)
+            async with scene.running() as actions:
+                await until(lambda: (tmp_path / "mark").exists() and actions.through == 1)
+            scene.call(2)
+            async with scene.running():
+                await until(lambda: len(receiver.got) == 3)
+        assert ["a1", "a1", "a2"] == [headers["idempotency-key"] for headers, _ in receiver.got]
+
+    run(test)
