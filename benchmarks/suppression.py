@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from benchmarks.machine import machine
+from nearcast.decision.derived import Stretch
 from nearcast.decision.entry import Entry
 from nearcast.decision.registry import Registry
 from nearcast.decision.relate.stage import Relating
@@ -23,7 +24,8 @@ from nearcast.decision.relate.standing import Standings
 from nearcast.decision.repository import Repository
 from nearcast.errors import Mark
 from nearcast.language.relation_document import relation_document
-from nearcast.model.columns import to_table
+from nearcast.model.changes import RelationChange
+from nearcast.model.columns import EVENTS, to_table
 from nearcast.model.event import Event
 from nearcast.model.place import Place
 from nearcast.model.relation import Relation
@@ -76,8 +78,10 @@ def _run(
     relations: list[Relation], events: list[Event], batch: int, holding: bool
 ) -> tuple[int, list[bytes], float, float]:
     """How many entered, what was told, and the seconds of CPU at the entry node and in the stages."""
-    entry, relating, standings, repository = Entry(), Relating(relations), Standings(), Repository()
+    entry, relating, standings, repository = Entry(), Relating(), Standings(), Repository()
     entry.define(Registry(relations={one.id: one for one in relations}), 0)
+    defined = [(0, RelationChange(one)) for one in relations]
+    relating.advance(Stretch(defined, {}, EVENTS.empty_table(), Registry(), repository))
     told: list[bytes] = []
     entered, at_entry, in_stages = 0, 0.0, 0.0
     for start in range(0, len(events), batch):
@@ -90,7 +94,7 @@ def _run(
         began = time.process_time()
         placed = [replace(event, position=position) for event, position in zip(taken, positions, strict=True)]
         table = to_table(placed)
-        found = relating.fold([], table, repository)
+        found = relating.advance(Stretch([], {}, table, Registry(), repository))
         repository.add(table)
         word = standings.advance(relating.pairing, max(entered, 1))
         in_stages += time.process_time() - began

@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.decision.derived import Stretch
 from nearcast.decision.entry import Entry
 from nearcast.decision.registry import Registry
 from nearcast.decision.relate.stage import Relating
@@ -21,8 +23,8 @@ from nearcast.decision.wanted import Interest
 from nearcast.errors import Mark
 from nearcast.language import cql2
 from nearcast.language.relation_document import relation_document
-from nearcast.model.changes import ClientChange
-from nearcast.model.columns import to_table
+from nearcast.model.changes import ClientChange, RelationChange
+from nearcast.model.columns import EVENTS, to_table
 from nearcast.model.event import Event
 from nearcast.model.relation import Relation
 from nearcast.model.subscription import Roles, Settings, Subscription
@@ -61,8 +63,13 @@ class Journal:
         self.events: list[Event] = []
         self.told: list[dict[str, Any]] = []
         self._positions: dict[tuple[str, str], int] = {}
-        self._relating, self._standings, self._repository = Relating(RELATIONS), Standings(), Repository()
+        self._relating, self._standings, self._repository = Relating(), Standings(), Repository()
         self._decided = 0
+        defined = [(0, RelationChange(one)) for one in RELATIONS]
+        self._relate(defined, EVENTS.empty_table())
+
+    def _relate(self, changes: Sequence[tuple[int, RelationChange]], table: pa.Table) -> list[Event]:
+        return self._relating.advance(Stretch(changes, {}, table, Registry(), self._repository))
 
     def append(self, events: Iterable[Event]) -> list[int]:
         """Takes events, each once; their positions."""
@@ -77,7 +84,7 @@ class Journal:
     def decide(self) -> list[Any]:
         """Relates what is new; how relations stand where that changed."""
         table = to_table(self.events[self._decided :])
-        derived = self._relating.fold([], table, self._repository)
+        derived = self._relate([], table)
         self.told += [orjson.loads(event.payload)["data"] for event in derived]
         self._repository.add(table)
         self._decided = len(self.events)
@@ -109,12 +116,15 @@ def told_at_entry(events: Sequence[Event], chance: random.Random, relaxed: float
     for event in events:
         published = entry.take(event)
         unwritten.append((published, journal.append(published)))
-        while unwritten and chance.random() > relaxed:
-            entry.written(*unwritten.pop(0))
+        if chance.random() > relaxed:
+            for written in unwritten:
+                entry.written(*written)
+            unwritten = []
         if chance.random() > relaxed:
             late += journal.decide()
-        while late and chance.random() > relaxed:
-            entry.learn([late.pop(0)])
+        if chance.random() > relaxed:
+            entry.learn(late)
+            late = []
     journal.append(entry.release())
     journal.decide()
     return journal, entry
@@ -141,7 +151,7 @@ def stories(draw: st.DrawFn) -> list[Event]:
     return events
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(stories(), st.randoms(use_true_random=False), st.sampled_from([0.0, 0.3, 0.8]))
 def test_relations_are_told_as_if_every_report_had_entered(
     events: list[Event], chance: random.Random, relaxed: float
@@ -169,7 +179,7 @@ def walks(steps: int) -> list[Event]:
     return events
 
 
-@pytest.mark.parametrize(("relaxed", "most"), [(0.0, 0.25), (0.8, 0.5)])
+@pytest.mark.parametrize(("relaxed", "most"), [(0.0, 0.25), (0.6, 0.7)])
 def test_of_slow_walks_little_enters(relaxed: float, most: float) -> None:
     """What lasts is told too, once its time has come; the later guards are, the more enters."""
     events = walks(600)

@@ -63,11 +63,11 @@ def moved(number: int, subject: str, x: float) -> dict[str, Any]:
 
 def walk(steps: int) -> list[dict[str, Any]]:
     """Two that walk slowly, and sometimes jump."""
-    chance, at = random.Random(3), {"a": 0.0, "b": 50.0}
+    chance, at = random.Random(3), {"a": 0.0, "b": 30.0}
     found = []
     for number in range(steps):
         who = chance.choice("ab")
-        at[who] += chance.gauss(0, 0.3) if chance.random() < 0.97 else chance.uniform(-40, 40)
+        at[who] += chance.gauss(0, 0.3) if chance.random() < 0.93 else chance.choice([-25.0, 25.0])
         found.append(moved(number, who, at[who]))
     return found
 
