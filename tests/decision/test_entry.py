@@ -151,7 +151,7 @@ def stories(draw: st.DrawFn) -> list[Event]:
     return events
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(stories(), st.randoms(use_true_random=False), st.sampled_from([0.0, 0.3, 0.8]))
 def test_relations_are_told_as_if_every_report_had_entered(
     events: list[Event], chance: random.Random, relaxed: float

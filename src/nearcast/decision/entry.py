@@ -8,7 +8,7 @@ each side's newest report is in its own, the relation is as the pipeline knows i
 - What they do not permit is published, behind what is kept of the other side: then the relation is decided from both
   sides' newest reports. These guards are gone; until there are new ones, both sides publish.
 - New guards come from how the pipeline says that the relation stands: as of two published reports. They are taken only
-  if these two are the newest ones published here, and if the newest reports of both sides, kept or not, lie in them.
+  if all that both sides published here from then on, and what is kept of them, lies in them.
 
 However late word of the pipeline is, a relation begins and ends with the same reports, at the same places. In doubt an
 event is published. This needs one entry node for all the subjects of a relation. Late and repeated reports are told by
@@ -17,7 +17,7 @@ the event's own time; one that has none is never held back.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,15 +32,45 @@ from nearcast.model.relation import Relation
 Identity = tuple[str, str]
 
 
+RECENT = 64
+"""Published events that are known of each subject: how a relation stands may be told as of one of them."""
+
+
+@dataclass(slots=True)
+class _Published:
+    """An event, and where it is in the journal, once that is known."""
+
+    event: Event
+    position: int | None = None
+
+
 @dataclass(slots=True)
 class _Subject:
-    """What is known of a subject: the newest event published, where in the journal; the newest one held back since."""
+    """What is known of a subject: the newest events published, ascending; the newest one, if it was held back."""
 
-    published: Event | None = None
-    position: int | None = None
+    recent: deque[_Published] = field(default_factory=lambda: deque(maxlen=RECENT))
     kept: Event | None = None
     same_time: dict[Identity, bool] = field(default_factory=dict)
     """The events of the newest time, and which of them were held back: one that comes again is no newer one."""
+
+    @property
+    def published(self) -> Event | None:
+        """The newest event that was published."""
+        return self.recent[-1].event if self.recent else None
+
+    def since(self, position: int) -> list[Event] | None:
+        """The published event of a position, all published after it, and what is kept; None if it is not known."""
+        found = [one.event for one in reversed(self.recent)]
+        for number, one in enumerate(reversed(self.recent), 1):
+            if one.position == position:
+                return found[number - 1 :: -1] + ([self.kept] if self.kept else [])
+        return None
+
+    def publish(self, event: Event) -> Event:
+        """Takes an event as published: nothing older is kept."""
+        self.recent.append(_Published(event))
+        self.kept = None
+        return event
 
     @property
     def newest(self) -> Event | None:
@@ -119,8 +149,7 @@ class Entry:
             self.held += 1
             return []
         published = [one for pair in outside for one in self._opened(pair, event.entity)]
-        subject.published, subject.position, subject.kept = event, None, None
-        return [*published, event]
+        return [*published, subject.publish(event)]
 
     def _wants(self, subject: _Subject, event: Event) -> bool:
         # Also where it takes the place of an event that is wanted: it ends what that one said.
@@ -137,13 +166,12 @@ class Entry:
         if standing is None:
             return
         a, b = self._subjects[pair.guarded.a], self._subjects[pair.guarded.b]
-        if a.published is None or b.published is None or a.newest is None or b.newest is None:
-            return
-        if (a.position, b.position) != (standing.a_position, standing.b_position):
+        of_a, of_b = a.since(standing.a_position), b.since(standing.b_position)
+        if of_a is None or of_b is None:
             return
         pair.standing = None
-        found = pair.guarded.guards(a.published, b.published, standing.holds)
-        if found is not None and all(pair.guarded.permits(found, one) for one in (a.newest, b.newest)):
+        found = pair.guarded.guards(of_a[0], of_b[0], standing.holds)
+        if found is not None and all(pair.guarded.permits(found, one) for one in (*of_a, *of_b)):
             pair.guards = found
 
     def _opened(self, pair: _Pair, entity: str) -> list[Event]:
@@ -155,10 +183,7 @@ class Entry:
     @staticmethod
     def _released(subject: _Subject) -> list[Event]:
         """What is kept of a subject, to be published."""
-        if subject.kept is None:
-            return []
-        subject.published, subject.position, subject.kept = subject.kept, None, None
-        return [subject.published]
+        return [] if subject.kept is None else [subject.publish(subject.kept)]
 
     def release(self) -> list[Event]:
         """All that is kept, to be published: before definitions change, or the node ends."""
@@ -168,8 +193,9 @@ class Entry:
         """Says where in the journal published events are."""
         for event, position in zip(events, positions, strict=True):
             subject = self._subjects.get(event.entity)
-            if subject is not None and subject.published is event:
-                subject.position = position
+            for one in subject.recent if subject is not None else ():
+                if one.event is event:
+                    one.position = position
 
     def lost(self, events: Iterable[Event]) -> None:
         """Says that the journal did not take events which were to be published: what was kept is kept again."""
