@@ -18,7 +18,8 @@ from nearcast.server.config import ServerConfig
 @data_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with NEARCAST_TOKENS.")
 @click.option("--port", default=8640, show_default=True, help="0 takes any free one.")
-def command(data: Path, host: str, port: int) -> None:
+@click.option("--suppress", is_flag=True, help="Hold back events that change nothing; as the journal's only server.")
+def command(data: Path, host: str, port: int, suppress: bool) -> None:
     """Run the access server: publishing and managing over HTTP, receiving over WebSocket and SSE.
 
     NEARCAST_TOKENS holds tokens, each name:token:rights, separated by spaces; rights are publish, receive and manage.
@@ -26,5 +27,5 @@ def command(data: Path, host: str, port: int) -> None:
     end_with_supervisor()
     data.mkdir(parents=True, exist_ok=True)
     tokens = tokens_from(os.environ.get("NEARCAST_TOKENS", ""))
-    config = ServerConfig(journal_path(data), host, port, tokens)
+    config = ServerConfig(journal_path(data), host, port, tokens, suppress=suppress)
     serve(config, lambda port: click.echo(f"listening on http://{host}:{port}", err=True))

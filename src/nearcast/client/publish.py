@@ -25,10 +25,14 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What became of events: the position of each, None for one that was refused; and the faults by index."""
+    """What became of events: the position of each, None for one without; the faults of refused ones by index.
+
+    `suppressed` are the indices of those that were taken and did not enter the journal, for they change nothing.
+    """
 
     positions: list[int | None] = field(default_factory=list)
     faults: dict[int, Fault] = field(default_factory=dict)
+    suppressed: frozenset[int] = frozenset()
 
 
 class Publisher:
@@ -50,11 +54,13 @@ class Publisher:
         """
         positions: list[int | None] = []
         faults: dict[int, Fault] = {}
+        suppressed: set[int] = set()
         for batch in _batches(events):
             answer = await self._post(batch)
             faults.update((len(positions) + found["index"], _fault(found)) for found in answer["faults"])
+            suppressed.update(len(positions) + index for index in answer.get("suppressed", ()))
             positions += answer["positions"]
-        return Published(positions, faults)
+        return Published(positions, faults, frozenset(suppressed))
 
     async def _post(self, batch: bytes) -> dict[str, Any]:
         loop = asyncio.get_running_loop()

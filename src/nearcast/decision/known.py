@@ -23,6 +23,7 @@ from nearcast.decision.match import Index
 from nearcast.decision.match_standing import Together
 from nearcast.decision.members import Following
 from nearcast.decision.registry import Registry
+from nearcast.decision.relate.pairing import Pairing
 from nearcast.decision.relate.stage import Relating
 from nearcast.decision.remembered import Remembered
 from nearcast.decision.repository import Repository
@@ -110,6 +111,11 @@ class Known:
         self._interests: Interests | None = None
         self._terms: list[Entities] = []
         self._conditions = Index(())
+
+    @property
+    def pairing(self) -> Pairing | None:
+        """The relations between pairs; None where nothing is related."""
+        return next((stage.pairing for stage in self.stages if isinstance(stage, Relating)), None)
 
     def advance(self, table: pa.Table, parse: Parse) -> Iterator[Batch]:
         """Folds a table of EVENTS that begins after `position`, giving batches that are cut where settings change.

@@ -1,8 +1,8 @@
 """The seam of the journal: ordered logs of Arrow rows, behind four methods.
 
-A journal holds the logs of `nearcast.model.columns.LOGS`: events, derived, deliveries, outcomes, dead letters. Every
-row has a position; positions only grow. Implementations: `memory` (the twin, with fault markers) and `sqlite` (the
-default).
+A journal holds the logs of `nearcast.model.columns.LOGS`: events, derived, deliveries, outcomes, dead letters, source
+filters. Every row has a position; positions only grow. Implementations: `memory` (the twin, with fault markers) and
+`sqlite` (the default).
 """
 
 from __future__ import annotations

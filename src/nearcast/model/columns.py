@@ -106,12 +106,27 @@ DEAD_LETTERS = pa.schema(
 )
 """What could not be taken: where it came from, why, and the first 64 KiB of what came."""
 
+SOURCE_FILTERS = pa.schema(
+    [
+        ("position", pa.int64()),
+        ("relation", pa.string()),
+        ("a", pa.string()),
+        ("b", pa.string()),
+        ("a_position", pa.int64()),
+        ("b_position", pa.int64()),
+        ("holds", pa.bool_()),
+    ]
+)
+"""How a relation whose reports may be held back stands as of `position`: the events of its two entities that count, and
+whether it holds. From these follow the guards of both, by the relation's strategy."""
+
 LOGS: dict[str, pa.Schema] = {
     "events": EVENTS,
     "derived": EVENTS,
     "deliveries": DELIVERIES,
     "outcomes": OUTCOMES,
     "dead letters": DEAD_LETTERS,
+    "source filters": SOURCE_FILTERS,
 }
 
 

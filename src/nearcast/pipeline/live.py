@@ -14,7 +14,7 @@ import shutil
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -23,8 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from nearcast.decision.derived import derived_of
 from nearcast.decision.known import Batch
+from nearcast.decision.relate.standing import Standings
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.model.columns import DELIVERIES
+from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS
 from nearcast.pipeline.known import Follower
 from nearcast.pipeline.match import SPREAD, decided
 from nearcast.pipeline.metrics import Metrics
@@ -70,6 +71,7 @@ class Decider:
         self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"))
         self._journal, self._config, self._metrics = journal, config, metrics
         self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
+        self._standings = Standings()
         self._situations = Watch(metrics)
         self.batches = 0
         # What a pipeline that was killed had laid out for its workers.
@@ -97,6 +99,7 @@ class Decider:
             tables.append(decided(batch, blocks, path, folder, spread=spread))
             where = "driver" if len(batch.events) < spread else "executors"
             self._metrics.batches.labels(where).inc()
+        self._keep_standings(found.through)
         self._situations.look(self.follower.known.stages)
         judged = time.perf_counter()
         deliveries = pa.concat_tables(tables)
@@ -114,6 +117,17 @@ class Decider:
         if len(derived):
             self._journal.cover("derived", derived, derived.column("position")[-1].as_py())
             self._metrics.derived.inc(len(derived))
+
+    def _keep_standings(self, through: int) -> None:
+        """Writes how guarded relations stand now, where that changed: access servers make guards of it.
+
+        Before the deliveries: a batch that comes again is told again, and where it is there already nothing changes.
+        """
+        pairing = self.follower.known.pairing
+        standings = self._standings.advance(pairing, through) if pairing else []
+        if standings:
+            rows = pa.Table.from_pylist([asdict(one) for one in standings], SOURCE_FILTERS)
+            self._journal.cover("source filters", rows, through)
 
     def _count(self, position: int, positions: int, deliveries: int) -> None:
         self._metrics.events.inc(positions)

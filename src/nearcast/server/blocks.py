@@ -51,10 +51,10 @@ class Blocks(Generic[T]):
         self._closing = False
         self.failing = False
 
-    def put(self, items: Sequence[T]) -> asyncio.Future[list[int]]:
-        """Queues items; the future has their positions once they are durable. Raises Full."""
+    def put(self, items: Sequence[T], beyond: bool = False) -> asyncio.Future[list[int]]:
+        """Queues items; the future has their positions once they are durable. Raises Full, but not with `beyond`."""
         # A first batch goes in whatever its size: there would never be room for it.
-        if self.pending and self.pending + len(items) > self.room:
+        if not beyond and self.pending and self.pending + len(items) > self.room:
             raise Full
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         self.pending += len(items)

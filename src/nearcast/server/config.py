@@ -46,6 +46,8 @@ class ServerConfig:
     tokens: tuple[Token, ...] = ()
     measure: bool = True
     """Whether a measured bandwidth becomes the client's reading `bandwidth`."""
+    suppress: bool = False
+    """Whether events that can change nothing are held back; then this is the only server at which events enter."""
     limits: Limits = field(default_factory=Limits)
 
     def check(self) -> None:

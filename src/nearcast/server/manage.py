@@ -147,7 +147,8 @@ async def write(service: Service, change: Change, dry: bool = False) -> int:
         return 0
     accepted = clock.moment(clock.now())
     event = control.to_event(change, uuid.uuid4().hex, MANAGED, accepted)
-    [position] = await service.events.put([replace(event, accepted=accepted)])
+    [position] = await service.entrance.put([replace(event, accepted=accepted)])
+    assert position is not None, "definitions are not held back"
     await service.desk.reached(position)
     return position
 

@@ -29,7 +29,8 @@ router = APIRouter(tags=["publish"])
 
 ACCEPTED: dict[int | str, dict[str, Any]] = {
     202: {
-        "description": "Durable. `positions` has one per event, null for one that was refused; `faults` says why.",
+        "description": "Durable. `positions` has one per event, null for one that was refused; `faults` says why."
+        " With suppression, `suppressed` has the indices of those that were taken and did not enter the journal.",
         "content": {
             "application/json": {"example": {"positions": [17, None], "faults": [{"index": 1, "expected": "…"}]}}
         },
@@ -58,13 +59,19 @@ async def publish(request: Request, token: Publisher, service: Annotated[Service
     taken, faults = _read(came, token, service)
     positions: list[int | None] = [None] * len(came)
     if taken:
-        written = await service.events.put([event for _, event in taken])
+        written = await service.entrance.put([event for _, event in taken])
         for (index, _), position in zip(taken, written, strict=True):
             positions[index] = position
         service.metrics.published.inc(len(taken))
     # Last: where there was no room the publisher comes again, and its letters would be there twice.
     _bury(came, faults, service)
-    answer = {"positions": positions, "faults": [{"index": index, **fault_json(fault)} for index, fault in faults]}
+    answer: dict[str, Any] = {
+        "positions": positions,
+        "faults": [{"index": index, **fault_json(fault)} for index, fault in faults],
+    }
+    suppressed = [index for index, _ in taken if positions[index] is None]
+    if suppressed:
+        answer["suppressed"] = suppressed
     if came and not taken:
         return JSONResponse({**fault_json(faults[0][1]), **answer}, 400)
     return JSONResponse(answer, 202)

@@ -22,6 +22,7 @@ from nearcast.server.config import ServerConfig
 from nearcast.server.contexts import Contexts
 from nearcast.server.controls import MEASURED, checked_changes
 from nearcast.server.desk import Desk
+from nearcast.server.entrance import Entrance
 from nearcast.server.metrics import Metrics
 from nearcast.server.outcomes import Outcome, Refused, Watermark, dead_letter_table, identity, outcome_table, unsettled
 from nearcast.server.payloads import Payloads
@@ -56,6 +57,7 @@ class Service:
         self.events: Blocks[Event] = blocks(
             "events", to_table, seconds=limits.block_seconds, rows=limits.block_events, room=limits.intake_events
         )
+        self.entrance = Entrance(self.events, self.metrics, config.suppress)
         self.outcomes: Blocks[Outcome] = blocks(
             "outcomes", outcome_table, seconds=limits.outcome_seconds, rows=10_000, room=NO_BOUND, persistent=True
         )
@@ -86,12 +88,15 @@ class Service:
         while piece := await asyncio.to_thread(next, pieces, None):
             desk.deliver(piece)
         desk.advance(events, deliveries)
+        self.entrance.define(desk.registry, events)
+        self.entrance.advance(events)
         mark_path = None if self._settled is None else self._settled.with_name(self._settled.name + "-actions")
         actions = Actions(self.journal, desk.registry, self._bury, self.metrics, mark_path)
         self._tasks = [
             self._begin(self._housekeeping()),
             self._begin(self._keep_watermark()),
             self._begin(actions.run()),
+            self._begin(self.entrance.follow(self.journal)),
         ]
         self.reader.start(events, deliveries)
         log.info(
@@ -141,28 +146,34 @@ class Service:
                 continue
 
     async def _taken(self, news: News) -> None:
+        redefined = [True]
         try:
-            for event in news.controls:
-                self._apply(event)
+            redefined = [self._apply(event) for event in news.controls]
             for start in range(0, len(news.decided), AT_ONCE):
                 self.desk.deliver(news.decided[start : start + AT_ONCE])
                 await asyncio.sleep(0)
         except Exception:
             self.metrics.errors.labels("reader").inc()
             log.exception("news not taken events=%d deliveries=%d", news.events_through, news.deliveries_through)
+        if news.controls and any(redefined):
+            self.entrance.define(self.desk.registry, news.controls[-1].position)
+        self.entrance.advance(news.events_through)
         # Even after an error: who waits for a position must not wait for ever.
         self.desk.advance(news.events_through, news.deliveries_through)
         while self.outcomes.pending > PENDING_OUTCOMES and not self.stopping:
             await asyncio.sleep(0.05)
 
-    def _apply(self, event: Event) -> None:
-        """As `_fold_one`, with effect on sessions; what clients said since then holds on."""
+    def _apply(self, event: Event) -> bool:
+        """As `_fold_one`, with effect on sessions; what clients said since then holds on.
+
+        Whether anything may be wanted now that was not, or no more.
+        """
         try:
             changes = checked_changes(event, self.desk.registry.settings)
         except DefinitionError as error:
             self.metrics.errors.labels("control").inc()
             log.warning("control event skipped position=%d error=%r", event.position, str(error))
-            return
+            return False
         for change in changes:
             # First: what waits may be taken over by those who are in their subscriptions still.
             self.desk.tenures.note(change, event.position)
@@ -173,6 +184,7 @@ class Service:
             later = self.contexts.unwritten(change.client) if isinstance(change, ClientChange) else None
             if later:
                 self.desk.apply(later)
+        return any(not isinstance(change, ClientChange) or change.lists is not None for change in changes)
 
     async def _housekeeping(self) -> None:
         while True:
@@ -235,6 +247,7 @@ class Service:
             task.cancel()
         # Before the writers are closed: it is among the last that they write.
         self.contexts.flush(all_of_it=True)
+        self.entrance.close()
         for blocks in (self.events, self.outcomes, self.dead_letters):
             blocks.close()
         _, late = await asyncio.wait(self._writers, timeout=STOP_SECONDS)

@@ -59,6 +59,16 @@ class Pairing:
         sides = ((rule, (rule.pair.a, rule.pair.b)) for rule in self.rules.open.values() if math.isinf(rule.metres))
         return any(not any(isinstance(side, Named) for side in both) for _, both in sides)
 
+    def standing(self) -> tuple[Integers, Integers]:
+        """Of pairs with two named sides: their rules; shape (3, n): the positions of both reports, and if they hold.
+
+        A position is negative where nothing was reported yet.
+        """
+        named = np.flatnonzero(self._named[self._pairs["rule"]])
+        position = self._known.columns["position"]
+        rows = [position[self._pairs[side][named]] for side in ("a", "b")]
+        return self._pairs["rule"][named].astype(np.int64), np.stack([*rows, self._pairs["held"][named]])
+
     def advance(self, reports: Reports) -> Iterator[AtRow]:
         """What a stretch tells; entities are not updated yet."""
         if not self.rules.by_id:

@@ -55,6 +55,11 @@ class Relating:
         self._crowds = Crowds(self._known)
         self._plain = Plain()
 
+    @property
+    def pairing(self) -> Pairing:
+        """The relations between pairs."""
+        return self._pairing
+
     def advance(self, stretch: Stretch) -> list[Event]:
         """What a stretch of the journal causes, ascending by position and part.
 

@@ -1,0 +1,217 @@
+"""Where events enter: which of them need not go into the journal, so that every relation is told as if all did.
+
+An event is held back if nobody but guarded relations may want it, and the guards of all these permit it; the newest one
+of each subject is kept. Of each relation the entry node has the *guards in force*: two sets of reports, and as long as
+each side's newest report is in its own, the relation is as the pipeline knows it. So:
+
+- What the guards in force permit changes nothing, whether it is held back or not.
+- What they do not permit is published, behind what is kept of the other side: then the relation is decided from both
+  sides' newest reports. These guards are gone; until there are new ones, both sides publish.
+- New guards come from how the pipeline says that the relation stands: as of two published reports. They are taken only
+  if all that both sides published here from then on, and what is kept of them, lies in them.
+
+However late word of the pipeline is, a relation begins and ends with the same reports, at the same places. In doubt an
+event is published. This needs one entry node for all the subjects of a relation. Late and repeated reports are told by
+the event's own time; one that has none is never held back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from nearcast.decision.registry import Registry
+from nearcast.decision.relate.guarded import Guarded, Sides, guarded
+from nearcast.decision.relate.standing import Standing
+from nearcast.decision.wanted import Interest
+from nearcast.model.event import Event
+from nearcast.model.relation import Relation
+
+Identity = tuple[str, str]
+
+
+RECENT = 64
+"""Published events that are known of each subject: how a relation stands may be told as of one of them."""
+
+
+@dataclass(slots=True)
+class _Published:
+    """An event, and where it is in the journal, once that is known."""
+
+    event: Event
+    position: int | None = None
+
+
+@dataclass(slots=True)
+class _Subject:
+    """What is known of a subject: the newest events published, ascending; the newest one, if it was held back."""
+
+    recent: deque[_Published] = field(default_factory=lambda: deque(maxlen=RECENT))
+    kept: Event | None = None
+    same_time: dict[Identity, bool] = field(default_factory=dict)
+    """The events of the newest time, and which of them were held back: one that comes again is no newer one."""
+
+    @property
+    def published(self) -> Event | None:
+        """The newest event that was published."""
+        return self.recent[-1].event if self.recent else None
+
+    def since(self, position: int) -> list[Event] | None:
+        """The published event of a position, all published after it, and what is kept; None if it is not known."""
+        found = [one.event for one in reversed(self.recent)]
+        for number, one in enumerate(reversed(self.recent), 1):
+            if one.position == position:
+                return found[number - 1 :: -1] + ([self.kept] if self.kept else [])
+        return None
+
+    def publish(self, event: Event) -> Event:
+        """Takes an event as published: nothing older is kept."""
+        self.recent.append(_Published(event))
+        self.kept = None
+        return event
+
+    @property
+    def newest(self) -> Event | None:
+        """The newest event that counts."""
+        return self.kept or self.published
+
+
+@dataclass(slots=True)
+class _Pair:
+    """A guarded relation, where its definition is, how it stands last as far as that was heard, the guards in force."""
+
+    relation: Relation
+    guarded: Guarded
+    since: int
+    standing: Standing | None = None
+    guards: Sides | None = None
+
+
+class Entry:
+    """An entry node. `take` every event in the order in which they enter; what it gives goes into the journal."""
+
+    def __init__(self) -> None:
+        self._subjects: dict[str, _Subject] = defaultdict(_Subject)
+        self._pairs: dict[str, _Pair] = {}
+        self._of: dict[str, list[_Pair]] = {}
+        self._interest = Interest(Registry())
+        self.held = 0
+        """How many events were held back."""
+
+    @property
+    def kept(self) -> int:
+        """How many events are kept: the newest of each subject, where that was held back."""
+        return sum(subject.kept is not None for subject in self._subjects.values())
+
+    def define(self, registry: Registry, position: int) -> None:
+        """Takes the definitions as of a position. Before one changes, what is kept must be published: `release`."""
+        self._interest = Interest(registry)
+        before, self._pairs, self._of = self._pairs, {}, {}
+        for relation in registry.relations.values():
+            known = before.get(relation.id)
+            found = guarded(relation)
+            if found is None:
+                continue
+            same = known is not None and known.relation == relation
+            pair = known if known is not None and same else _Pair(relation, found, position)
+            self._pairs[relation.id] = pair
+            for entity in (found.a, found.b):
+                self._of.setdefault(entity, []).append(pair)
+        self._subjects = defaultdict(
+            _Subject, {entity: subject for entity, subject in self._subjects.items() if entity in self._of}
+        )
+
+    def take(self, event: Event, holding: bool = True) -> list[Event]:
+        """Takes an event; what is to be published now, in this order. Not the event itself: it is held back.
+
+        Without `holding` it is published in any case.
+        """
+        pairs = self._of.get(event.entity)
+        if pairs is None:
+            return [event]
+        subject = self._subjects[event.entity]
+        identity, key, newest = (event.source, event.id), _key(event), subject.newest
+        if newest is not None and key is not None and key == _key(newest) and identity in subject.same_time:
+            return [] if subject.same_time[identity] else [event]
+        if newest is not None and (key is None or (_key(newest) or key) > key):
+            # It is late: so that nobody takes it for the newest, that one goes first.
+            return [*self._released(subject), event]
+        outside = [pair for pair in pairs if not self._permits(pair, event)]
+        hold = holding and not outside and event.time is not None and subject.published is not None
+        hold = hold and not self._wants(subject, event)
+        if newest is None or key != _key(newest):
+            subject.same_time = {}
+        subject.same_time[identity] = hold
+        if hold:
+            subject.kept = event
+            self.held += 1
+            return []
+        published = [one for pair in outside for one in self._opened(pair, event.entity)]
+        return [*published, subject.publish(event)]
+
+    def _wants(self, subject: _Subject, event: Event) -> bool:
+        # Also where it takes the place of an event that is wanted: it ends what that one said.
+        before = subject.published
+        return self._interest.wants(event) or (before is not None and self._interest.wants(before))
+
+    def _permits(self, pair: _Pair, event: Event) -> bool:
+        self._renew(pair)
+        return pair.guards is not None and pair.guarded.permits(pair.guards, event)
+
+    def _renew(self, pair: _Pair) -> None:
+        """Takes the guards that follow from how a relation stands, if they are sure to hold."""
+        standing = pair.standing
+        if standing is None:
+            return
+        a, b = self._subjects[pair.guarded.a], self._subjects[pair.guarded.b]
+        of_a, of_b = a.since(standing.a_position), b.since(standing.b_position)
+        if of_a is None or of_b is None:
+            return
+        pair.standing = None
+        found = pair.guarded.guards(of_a[0], of_b[0], standing.holds)
+        if found is not None and all(pair.guarded.permits(found, one) for one in (*of_a, *of_b)):
+            pair.guards = found
+
+    def _opened(self, pair: _Pair, entity: str) -> list[Event]:
+        """Ends a pair's guards in force, as one side leaves its own: what is kept of the other has to be published."""
+        pair.guards = None
+        other = pair.guarded.b if entity == pair.guarded.a else pair.guarded.a
+        return self._released(self._subjects[other])
+
+    @staticmethod
+    def _released(subject: _Subject) -> list[Event]:
+        """What is kept of a subject, to be published."""
+        return [] if subject.kept is None else [subject.publish(subject.kept)]
+
+    def release(self) -> list[Event]:
+        """All that is kept, to be published: before definitions change, or the node ends."""
+        return [one for subject in self._subjects.values() for one in self._released(subject)]
+
+    def written(self, events: Iterable[Event], positions: Iterable[int]) -> None:
+        """Says where in the journal published events are."""
+        for event, position in zip(events, positions, strict=True):
+            subject = self._subjects.get(event.entity)
+            for one in subject.recent if subject is not None else ():
+                if one.event is event:
+                    one.position = position
+
+    def lost(self, events: Iterable[Event]) -> None:
+        """Says that the journal did not take events which were to be published: what was kept is kept again."""
+        for event in events:
+            subject = self._subjects.get(event.entity)
+            if subject is not None and subject.published is event and subject.same_time.get((event.source, event.id)):
+                subject.kept = event
+
+    def learn(self, standings: Iterable[Standing]) -> None:
+        """Hears how relations stand."""
+        for standing in standings:
+            pair = self._pairs.get(standing.relation)
+            if pair is not None and standing.position >= pair.since:
+                pair.standing = standing
+
+
+def _key(event: Event) -> datetime | None:
+    """By which reports of one subject are newer than others."""
+    return event.time or event.accepted

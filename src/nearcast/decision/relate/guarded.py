@@ -1,0 +1,71 @@
+"""Relations whose strategies let reports be held back where they enter: their guards, from events (SEMANTICS §7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nearcast.decision.relate.measure import UNREADABLE, Measure, measure_of
+from nearcast.decision.relate.sides import sees_derived
+from nearcast.decision.strategies.choice import chosen
+from nearcast.decision.strategies.guards import Guard, Report
+from nearcast.decision.strategies.seam import Known, Strategy, guards
+from nearcast.errors import Fault
+from nearcast.model.event import Event
+from nearcast.model.relation import Named, Pair, Relation
+
+Sides = tuple[Guard, Guard]
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A relation between two named entities, and the strategy by which their reports may be held back."""
+
+    a: str
+    b: str
+    measure: Measure
+    strategy: Strategy
+
+    def side(self, entity: str) -> Literal["a", "b"]:
+        """The side of one of both."""
+        return "a" if entity == self.a else "b"
+
+    def guards(self, a: Event, b: Event, holds: bool) -> Sides | None:
+        """The guards of both sides from their events; None if an event says nothing that a strategy understands."""
+        reports = [self._report("a", a), self._report("b", b)]
+        if any(report.value is UNREADABLE for report in reports):
+            return None
+        bound = self.measure.bound_for(*(report.value for report in reports))
+        turned = self.measure.first == "b"
+        first, second = reports[::-1] if turned else reports
+        found = guards(self.strategy, Known(first, second, holds), bound)
+        return (found[1], found[0]) if turned else found
+
+    def permits(self, found: Sides, event: Event) -> bool:
+        """Whether the guard of an event's entity permits it."""
+        side = self.side(event.entity)
+        report = self._report(side, event)
+        return report.value is not UNREADABLE and found[side == "b"].permits(report)
+
+    def _report(self, side: Literal["a", "b"], event: Event) -> Report:
+        moment = event.time or event.accepted
+        return Report(event.position, self.measure.value(side, event), moment.timestamp() if moment else 0.0)
+
+
+def guarded(relation: Relation) -> Guarded | None:
+    """The relation as one that has guards; None if every report of its sides must be evaluated.
+
+    Only between named entities that never fall silent: elsewhere an event counts by more than what it measures.
+    """
+    about, asked = relation.about, relation.strategy
+    if asked is None or relation.time_to_live is not None or not isinstance(about, Pair) or sees_derived(relation):
+        return None
+    measure = measure_of(relation)
+    if measure is None or not isinstance(about.a, Named) or not isinstance(about.b, Named):
+        return None
+    try:
+        strategy = chosen(asked.name, asked.parameters, measure.bound)
+    except Fault:
+        # A plug-in that was there when the relation was defined, and is not here: then nothing is held back.
+        return None
+    return Guarded(about.a.entity, about.b.entity, measure, strategy) if strategy.evaluated == "entry" else None

@@ -1,0 +1,117 @@
+"""Where events enter the journal: with the switch `suppress`, those that can change nothing are held back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from nearcast.decision.entry import Entry
+from nearcast.decision.registry import Registry
+from nearcast.decision.relate.standing import Standing
+from nearcast.journal.seam import Journal
+from nearcast.model.event import Event
+from nearcast.server.blocks import Blocks, Full
+from nearcast.server.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+FOLLOW_SECONDS = 0.05
+"""Between two looks at how relations stand; until it is heard, both sides of a relation publish."""
+
+LOG = "source filters"
+
+
+class Entrance:
+    """Puts events on their way into the journal. Used from one event loop.
+
+    With `suppress` this must be the only server at which the events of a journal enter (see `decision.entry`).
+    """
+
+    def __init__(self, blocks: Blocks[Event], metrics: Metrics, suppress: bool) -> None:
+        self.suppress = suppress
+        self._blocks, self._metrics, self._entry = blocks, metrics, Entry()
+        self._under_way = 0
+        self._defined = 0
+        self._through = 0
+        self._heard: int | None = None
+
+    async def put(self, events: Sequence[Event]) -> list[int | None]:
+        """Takes events; their positions once they are durable, None of one that was held back.
+
+        Raises Full, JournalError.
+        """
+        if not self.suppress:
+            return [*await self._blocks.put(events)]
+        if self._blocks.pending and self._blocks.pending + len(events) > self._blocks.room:
+            raise Full
+        entering: list[Event] = []
+        places: list[int | None] = []
+        for event in events:
+            entering += self._entering(event)
+            places.append(len(entering) - 1 if entering and entering[-1] is event else None)
+        self._metrics.suppressed.inc(places.count(None))
+        self._metrics.kept.set(self._entry.kept)
+        written = await asyncio.shield(self._write(entering)) if entering else []
+        return [None if place is None else written[place] for place in places]
+
+    def _entering(self, event: Event) -> list[Event]:
+        if not event.control:
+            return self._entry.take(event, not self._under_way and self._defined <= self._through)
+        # Whatever it defines begins with where everything is now.
+        released = self._entry.release()
+        self._under_way += 1
+        return [*released, event]
+
+    def _write(self, entering: list[Event]) -> asyncio.Future[list[int]]:
+        """Writes them, also if who published them is gone meanwhile."""
+        future = self._blocks.put(entering, beyond=True)
+        future.add_done_callback(lambda done: self._written(entering, done))
+        return future
+
+    def _written(self, entering: list[Event], done: asyncio.Future[list[int]]) -> None:
+        controls = [index for index, event in enumerate(entering) if event.control]
+        self._under_way -= len(controls)
+        if done.cancelled() or done.exception():
+            self._entry.lost(entering)
+            return
+        positions = done.result()
+        self._entry.written(entering, positions)
+        self._defined = max([self._defined, *(positions[index] for index in controls)])
+
+    def define(self, registry: Registry, position: int) -> None:
+        """Takes what is defined as of a position."""
+        if self.suppress:
+            released = self._entry.release()
+            if released:
+                self._write(released)
+            self._entry.define(registry, position)
+
+    def advance(self, through: int) -> None:
+        """Hears how far definitions were read."""
+        self._through = through
+
+    async def follow(self, journal: Journal) -> None:
+        """Hears how relations stand, on and on; not what was told before it began."""
+        while self.suppress:
+            try:
+                standings = await asyncio.to_thread(self._read, journal)
+                self._entry.learn(standings)
+            except Exception:
+                # Without guards everything enters, which is never wrong.
+                self._metrics.errors.labels("source filters").inc()
+                log.exception("source filters not read")
+            await asyncio.sleep(FOLLOW_SECONDS)
+
+    def _read(self, journal: Journal) -> list[Standing]:
+        end = journal.end(LOG)
+        after, self._heard = self._heard, end
+        if after is None or end <= after:
+            return []
+        return [Standing(**row) for row in journal.read(LOG, after, end - after).to_pylist()]
+
+    def close(self) -> None:
+        """Publishes what is kept, before the journal is let go."""
+        released = self._entry.release()
+        if released:
+            self._write(released)
