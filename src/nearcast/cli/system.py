@@ -79,6 +79,7 @@ def running(
     master: str | None,
     metrics_port: int | None,
     begin: Callable[[], None] = lambda: None,
+    suppress: bool = False,
 ) -> Iterator[Supervisor]:
     """Server and pipeline of a data folder as supervised processes, ended when the block ends.
 
@@ -96,7 +97,7 @@ def running(
         pipeline = ["pipeline", *where]
         pipeline += ["--master", master] if master else []
         pipeline += ["--metrics-port", str(metrics_port)] if metrics_port is not None else []
-        server = ["server", *where, "--host", host, "--port", str(port)]
+        server = ["server", *where, "--host", host, "--port", str(port), *["--suppress"] * suppress]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         # The parts hold the folder too: if this process is killed, it is free only when they have ended.
         held = (lock.fileno(),)

@@ -28,8 +28,17 @@ from nearcast.language import definitions
 @click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with NEARCAST_TOKENS.")
 @click.option("--port", default=8640, show_default=True)
 @click.option("--master", help="Where Spark runs; local[*] unless given.")
+@click.option("--suppress", is_flag=True, help="Hold back events that change nothing where they enter.")
 @click.option("--metrics-port", type=int, default=8641, show_default=True, help="The pipeline's /metrics, on loopback.")
-def command(files: tuple[Path, ...], data: Path, host: str, port: int, master: str | None, metrics_port: int) -> None:
+def command(
+    files: tuple[Path, ...],
+    data: Path,
+    host: str,
+    port: int,
+    master: str | None,
+    suppress: bool,
+    metrics_port: int,
+) -> None:
     """Run access server and pipeline. A part that dies is started again, and that is said.
 
     Definitions are taken in as events: what is in the files and differs from what is known is changed; what is not in
@@ -44,7 +53,7 @@ def command(files: tuple[Path, ...], data: Path, host: str, port: int, master: s
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
     begin = partial(_begin, data, found) if found else lambda: None
-    with running(data, host, port, master, metrics_port, begin) as supervisor:
+    with running(data, host, port, master, metrics_port, begin, suppress) as supervisor:
         wait_until_ready(supervisor, f"http://{host}:{port}", data, lambda: bool(asked))
         if not asked:
             click.echo(f"ready: http://{host}:{port} (API at /docs), data in {data}; end with Ctrl-C", err=True)

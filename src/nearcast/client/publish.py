@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 BATCH_EVENTS, BATCH_BYTES = 500, 4 << 20
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+QUENCHED_SECONDS = 1.0
+"""So long holds what the server says of a type."""
 BATCHED = "application/cloudevents-batch+json"
 
 Event = Mapping[str, Any]
@@ -27,23 +29,27 @@ Event = Mapping[str, Any]
 class Published:
     """What became of events: the position of each, None for one without; the faults of refused ones by index.
 
-    `suppressed` are the indices of those that were taken and did not enter the journal, for they change nothing.
+    `suppressed` are the indices of those that were taken and did not enter the journal, for they change nothing;
+    `quenched` of those that were not sent, for nobody wants their type.
     """
 
     positions: list[int | None] = field(default_factory=list)
     faults: dict[int, Fault] = field(default_factory=dict)
     suppressed: frozenset[int] = frozenset()
+    quenched: frozenset[int] = frozenset()
 
 
 class Publisher:
     """Publishes CloudEvents, as JSON-able mappings, to the access server at `url`.
 
-    `patience`: seconds for which it tries again while the server cannot be reached or has no room.
+    `patience`: seconds for which it tries again while the server cannot be reached or has no room. With `quench`,
+    events of types that nobody wants are not sent: who begins to want one gets what is published from a second later.
     """
 
-    def __init__(self, url: str, token: str | None = None, *, patience: float = 60.0) -> None:
+    def __init__(self, url: str, token: str | None = None, *, patience: float = 60.0, quench: bool = False) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.patience = patience
+        self.patience, self.quench = patience, quench
+        self._wanted: dict[str, tuple[bool, float]] = {}
         self._http = httpx.AsyncClient(base_url=url, headers=headers, timeout=30.0)
 
     async def publish(self, events: Sequence[Event]) -> Published:
@@ -52,6 +58,9 @@ class Publisher:
         Raises AccessError, RightError; SessionError when patience ends, and then a part may have been published:
         publish the same events again.
         """
+        return await (self._publish_wanted(events) if self.quench else self._publish(events))
+
+    async def _publish(self, events: Sequence[Event]) -> Published:
         positions: list[int | None] = []
         faults: dict[int, Fault] = {}
         suppressed: set[int] = set()
@@ -61,6 +70,33 @@ class Publisher:
             suppressed.update(len(positions) + index for index in answer.get("suppressed", ()))
             positions += answer["positions"]
         return Published(positions, faults, frozenset(suppressed))
+
+    async def _publish_wanted(self, events: Sequence[Event]) -> Published:
+        """Publishes what somebody may want; of the others it says which they are."""
+        wanted = await self._ask({str(event.get("type")) for event in events})
+        sent = [index for index, event in enumerate(events) if wanted[str(event.get("type"))]]
+        found = await self._publish([events[index] for index in sent])
+        positions: list[int | None] = [None] * len(events)
+        for index, position in zip(sent, found.positions, strict=True):
+            positions[index] = position
+        faults = {sent[index]: fault for index, fault in found.faults.items()}
+        suppressed = frozenset(sent[index] for index in found.suppressed)
+        return Published(positions, faults, suppressed, frozenset(range(len(events))) - frozenset(sent))
+
+    async def _ask(self, types: Set[str]) -> dict[str, bool]:
+        """Whether anybody wants events of these types: what was answered within the last second, else asked anew.
+
+        Where the server does not say, everything is wanted.
+        """
+        now = asyncio.get_running_loop().time()
+        old = [one for one in types if self._wanted.get(one, (True, 0.0))[1] <= now]
+        if old:
+            try:
+                answer = (await self._http.get("/wanted", params={"type": old})).raise_for_status().json()
+            except (httpx.HTTPError, ValueError):
+                answer = {}
+            self._wanted.update((one, (answer.get(one, True), now + QUENCHED_SECONDS)) for one in old)
+        return {one: self._wanted[one][0] for one in types}
 
     async def _post(self, batch: bytes) -> dict[str, Any]:
         loop = asyncio.get_running_loop()

@@ -6,7 +6,7 @@ before — is not known there; an atom about it may be TRUE or FALSE.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from nearcast.decision.evaluate import NOTHING, UNDER_NOT, UNDER_PLAIN_NOT, Wanted, atom_truth
 from nearcast.decision.registry import Registry
@@ -21,12 +21,9 @@ from nearcast.model.subscription import Client, Roles, Subscription
 
 
 class Interest:
-    """All that may want events beside guarded relations."""
+    """All that may want events beside guarded relations; without `guards` these too, as if there were none."""
 
-    def __init__(
-        self,
-        registry: Registry,
-    ) -> None:
+    def __init__(self, registry: Registry, guards: bool = True) -> None:
         subscriptions = registry.subscriptions.values()
         filters = [one.filter for one in subscriptions]
         self._entities: set[str] = set()
@@ -34,7 +31,7 @@ class Interest:
         self._all = bool(registry.situations or registry.actions)
         self._all |= any(_may_lack_atoms(one, registry.settings.roles) for one in subscriptions)
         for relation in registry.relations.values():
-            if guarded(relation) is None:
+            if not guards or guarded(relation) is None:
                 filters += self._sides(relation, registry.clients)
         self._all |= any(_needs_others(atom) for filter in filters for atom in atoms(filter))
         # Many clients ask the same.
@@ -62,15 +59,32 @@ class Interest:
             return True
         return any(may_select(filter, event) for filter in self._filters)
 
+    def wants_type(self, type: str) -> bool:
+        """Whether anybody may want some event of a type, whatever else it says."""
+        if self._all or self._entities:
+            return True
+        event = Event("", type, "")
+        return any(may_select(filter, event, is_open=_is_not_type) for filter in self._filters)
 
-def may_select(node: Filter, event: Event, wanted: Wanted = Wanted.TRUE) -> bool:
-    """Whether a filter may select an event, whatever is known besides it."""
+
+Open = Callable[[Atom], bool]
+
+
+def may_select(node: Filter, event: Event, wanted: Wanted = Wanted.TRUE, is_open: Open | None = None) -> bool:
+    """Whether a filter may select an event, whatever is known besides it: atoms that are open may have any truth."""
+    is_open = is_open or _is_open
     if isinstance(node, Atom):
-        return _is_open(node) or wanted.holds(atom_truth(node, event, NOTHING))
+        return is_open(node) or wanted.holds(atom_truth(node, event, NOTHING))
     if isinstance(node, (Not, PlainNot)):
-        return may_select(node.child, event, (UNDER_NOT if isinstance(node, Not) else UNDER_PLAIN_NOT)[wanted])
-    found = (may_select(child, event, wanted) for child in node.children)
+        under = (UNDER_NOT if isinstance(node, Not) else UNDER_PLAIN_NOT)[wanted]
+        return may_select(node.child, event, under, is_open)
+    found = (may_select(child, event, wanted, is_open) for child in node.children)
     return all(found) if isinstance(node, And) == wanted.joint else any(found)
+
+
+def _is_not_type(atom: Atom) -> bool:
+    """Whether an atom asks for more than the event's type."""
+    return atom.name != "type"
 
 
 def _may_lack_atoms(subscription: Subscription, roles: Roles) -> bool:

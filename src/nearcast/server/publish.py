@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse
 
+from nearcast.decision.wanted import Interest
 from nearcast.errors import DefinitionError, EventError, Fault
-from nearcast.language.cloudevents import read_event
+from nearcast.language.cloudevents import CONTROL_TYPES, read_event
 from nearcast.model.event import Event
 from nearcast.server import clock
 from nearcast.server.access import Token, allow
@@ -75,6 +76,18 @@ async def publish(request: Request, token: Publisher, service: Annotated[Service
     if came and not taken:
         return JSONResponse({**fault_json(faults[0][1]), **answer}, 400)
     return JSONResponse(answer, 202)
+
+
+@router.get("/wanted")
+async def wanted(
+    token: Publisher, service: Annotated[Service, Depends(service_of)], type: Annotated[list[str], Query()]
+) -> dict[str, bool]:
+    """Of each type, whether anybody may want some event of it now: what nobody wants need not be sent.
+
+    Guarded relations, like others, want what their sides select.
+    """
+    interest = Interest(service.desk.registry, guards=False)
+    return {one: one in CONTROL_TYPES or interest.wants_type(one) for one in type}
 
 
 async def read_body(request: Request, limit: int) -> bytes:
