@@ -1,0 +1,96 @@
+"""Relations and situations do not depend on how the journal is cut, or on where it is decided."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from nearcast.decision import history
+from nearcast.decision.derived import derived_of
+from nearcast.decision.known import Known
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.language.control import changes
+from nearcast.pipeline.history import replay
+from tests.pipeline.histories import rows, stretches, written
+
+DEFINITIONS = """\
+channels: {field: {coordinates: planar}}
+ontology: {classes: {Temperature: {unit: degC}, Humidity: {unit: percent}}, situations: {Fire: {}}}
+clients: [{id: ann, position: {x: 0, y: 0}}, {id: ben}]
+relations:
+  - {id: close, a: "type = 'car'", b: "type = 'car'", when: "distance(a, b) < 30", margin: 5}
+  - {id: crowd, among: "type = 'car'", within: 40, count: 3}
+  - {id: again, a: "type = 'nearcast.relation' AND detect = 'enter'", b: {entity: car-0}, when: "distance(a, b) < 20"}
+situations:
+  - {id: fire, class: Fire, when: "Temperature > 60 AND Humidity < 40", within: 50, valid: 20 s}
+actions:
+  - {id: alert, when: Fire, publish: {type: alert, data: {text: "fire near {place}"}}}
+subscriptions:
+  - {id: near, client: ann, filter: "distance(user('ann'), this) < 60 AND type LIKE 'nearcast.%'"}
+  - {id: all, client: ben, filter: "type IN ('nearcast.relation', 'nearcast.situation', 'alert', 'car')"}
+"""
+
+
+def documents(count: int) -> Iterator[dict[str, Any]]:
+    """Cars that wander, sensors that measure now and then, and a client that moves."""
+    chance = random.Random(7)
+    for number in range(count):
+        place = {"x": chance.uniform(-60, 60), "y": chance.uniform(-60, 60)}
+        moment = f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z"
+        head = {"specversion": "1.0", "id": str(number), "source": "s", "time": moment}
+        kind = chance.random()
+        if kind < 0.1:
+            yield head | {"type": "nearcast.client", "data": {"client": "ann", "position": place}}
+        elif kind < 0.7:
+            yield head | {"type": "car", "subject": f"car-{chance.randrange(6)}", "data": place}
+        else:
+            measured = {"Temperature": chance.uniform(20, 100)} if kind < 0.85 else {"Humidity": chance.uniform(0, 80)}
+            yield head | {"type": "reading", "subject": f"sensor-{chance.randrange(4)}", "data": {**place, **measured}}
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteJournal]:
+    """A journal of definitions and some minutes of reports."""
+    folder = tmp_path_factory.mktemp("deriving")
+    with closing(written(folder, yaml.safe_load(DEFINITIONS), documents(400))) as found:
+        yield found
+
+
+def derived(journal: SqliteJournal, stretch: int) -> pa.Table:
+    """What is derived, in batches of so many events."""
+    batches = history.replay(Known(), iter(stretches(journal, stretch)), changes)
+    return pa.concat_tables(derived_of(batch.events) for batch, _ in batches)
+
+
+def test_every_kind_is_derived(journal: SqliteJournal) -> None:
+    """Else the other tests would show little."""
+    found = [orjson.loads(payload) for payload in derived(journal, 1_000).column("payload").to_pylist()]
+    told = {one["data"].get("relation") or one["data"].get("situation") or one["type"] for one in found}
+    assert {"close", "crowd", "again", "fire", "alert"} <= told
+
+
+@pytest.mark.parametrize("stretch", [1, 7])
+def test_what_is_derived_does_not_depend_on_batches(journal: SqliteJournal, stretch: int) -> None:
+    """Batches of one, of seven, of all: equal payloads, positions and parts, equal deliveries."""
+    assert derived(journal, 1_000).to_pylist() == derived(journal, stretch).to_pylist()
+    whole, cut = (rows(history.replay(Known(), iter(stretches(journal, one)), changes)) for one in (1_000, stretch))
+    assert whole == cut
+
+
+@pytest.mark.parametrize("stretch, partitions", [(50, 2), (1_000, 1), (1_000, 5)])
+def test_executors_deliver_what_is_derived_alike(
+    journal: SqliteJournal, spark: SparkSession, tmp_path: Path, stretch: int, partitions: int
+) -> None:
+    """Whatever the number of partitions."""
+    here = rows(history.replay(Known(), iter(stretches(journal, 1_000)), changes))
+    there = rows(replay(spark, journal, Known(), tmp_path, stretch=stretch, spread=1, partitions=partitions))
+    assert here == there
