@@ -201,10 +201,13 @@ class Pairing:
 
     def _present(self, rule: Rule, now: int, cause: Cause) -> list[Told]:
         """What holds when a relation is defined."""
-        reports = Reports.nothing(self._known)
         if rule.is_named:
             which = np.array([self._pairs.length - 1])
-        else:
+            # Of many pairs that are defined before anything is reported, none costs a look at all entities.
+            if not self._there(rule, self._pairs["a"][which], self._pairs["b"][which], now)[0]:
+                return []
+        reports = Reports.nothing(self._known)
+        if not rule.is_named:
             members = {number: self._base(number) for number in self._members}
             a, b = candidates(rule, self._filters(rule), reports, members, self._known.names, self._known.numbers, True)
             self._pairs.append(len(a), rule=rule.number, a=a, b=b)
@@ -220,7 +223,8 @@ class Pairing:
         self._pairs["since"][holds] = micros_of(cause.moment)
         self._pairs["due"][holds] = now + lasting if lasting and now != NEVER else FOREVER
         told = self._ends(rule, holds, "enter", cause.moment) if self._tells(rule, "enter") else []
-        self._drop()
+        if not rule.is_named:
+            self._drop()
         return told
 
     def _there(self, rule: Rule, a: Integers, b: Integers, now: int) -> Flags:
@@ -273,6 +277,8 @@ class Pairing:
 
     def _ends(self, rule: Rule, which: Integers, detect: Detection, since: datetime | None) -> list[Told]:
         """What is told of pairs when their relation comes, or goes."""
+        if not len(which):
+            return []
         reports = Reports.nothing(self._known)
         subjects = zip(*(self._subjects(side, which, self._pairs[side][which], reports) for side in "ab"), strict=True)
         if detect == "enter":
