@@ -37,7 +37,7 @@ actions:
   - {id: alert, when: Fire, publish: {type: alert, data: {text: "fire near {place}"}}}
 """
 WEATHER = """\
-classes: {Temperature: {unit: degC}, Humidity: {unit: percent}}
+classes: {Temperature: {unit: degC}, Humidity: {unit: percent}, Smoke: {}}
 situations: {Fire: , Alarm: , Drill: }
 places: {building-7: }
 """
@@ -121,6 +121,8 @@ KNOWN = "a class or situation of the ontology"
 OVER, NEAR = "a condition over classes and situations", "within says how near readings are"
 VALUES, MISSING = "a condition over values", "a missing reading makes a condition unknown"
 UNKNOWN = "what is unknown counts neither as true nor as false"
+IN_DEGREES, MORE = "a number to compare with Temperature, in degC", "for example: Temperature > 10"
+TOLD, UNTIL = "for example: Smoke = TRUE", "leave it out: a reading then counts until the next"
 DURATION = "valid: a number and one of ms, s, min, h, d, as in 10 s"
 
 
@@ -139,6 +141,13 @@ DURATION = "valid: a number and one of ms, s, min, h, d, as in 10 s"
         ("class: Fire, when: 'CHANGED(Humidity)', within: 1", OVER, NEAR),
         ("class: Fire, when: {unless: 'Humidity > 1'}, within: 1", "not", UNKNOWN),
         ("class: Fire, when: 'Temperature > 8', within: 1, valid: 10 x", DURATION, ""),
+        ("class: Fire, when: 'Temperature > 8', within: 1, valid: 0", "valid: a time above 0, as in 10 s", UNTIL),
+        ("class: Fire, when: \"Temperature > 'hot'\", within: 1", IN_DEGREES, MORE),
+        ("class: Fire, when: 'NOT Temperature = TRUE', within: 1", IN_DEGREES, MORE),
+        ("class: Fire, when: \"Temperature IN (1, 'hot')\", within: 1", IN_DEGREES, MORE),
+        ("class: Fire, when: 'NOT Temperature', within: 1", "a comparison, or a situation", MORE),
+        ("class: Fire, when: 'Drill OR Smoke', within: 1", "a comparison, or a situation", TOLD),
+        ("class: Fire, when: {all: [Drill, {not: Smoke}]}, within: 1", "a comparison, or a situation", TOLD),
         ("class: Fire, when: 'Temperature >', within: 1", "a name, a literal, a function or (", ""),
         ("class: Fire, when: 'Temperature > 8', with-in: 1", "a field of a situation rule", "did you mean within?"),
     ],
@@ -160,6 +169,7 @@ def test_bad_rules(written: str, expected: str, advice: str, tmp_path: Path) -> 
         ("when: Fire, webhook: {url: 'ftp://x'}", "a URL, http:// or https://"),
         ("when: Fire, webhook: {url: 'http://x', secret: 'p@ss'}", "the name of an environment variable"),
         ("when: Fire, run: x, phases: [start]", "one of begin, update, end"),
+        ("when: Fire, run: x, phases: []", "at least one of begin, update, end"),
     ],
 )
 def test_bad_actions(written: str, expected: str, tmp_path: Path) -> None:
