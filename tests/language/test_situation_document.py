@@ -235,3 +235,20 @@ def test_a_file_is_named_in_definition_files_only() -> None:
     event = read_event({**data, "data": {"ontology": "weather.yaml"}}, HERE)
     with pytest.raises(Exception, match="a file can be named in a definition file only"):
         changes(event, Settings())
+
+
+@pytest.mark.parametrize(
+    ("advice", "old", "new"),
+    [
+        ("only several readings around", "Humidity < 10", "Temperature < 70"),
+        ("its atoms exclude one another", "Humidity < 10", "NOT Temperature > 80"),
+        ("its lower bound is above its upper one", "Humidity < 10", "Humidity BETWEEN 3 AND 2"),
+        ("its atoms exclude one another", "when: Fire", "when: 'Fire AND NOT Fire'"),
+        ("plug-ins have entry points", "publish: {type: alert, data: {text: \"fire near {place}\"}}", "run: nosuch"),
+    ],
+)  # fmt: skip
+def test_what_is_hardly_meant_is_a_warning(advice: str, old: str, new: str, tmp_path: Path) -> None:
+    """Conditions that exclude one another, and actions that no package registers, are taken with a warning."""
+    (found,) = defined(PROMISED.replace(old, new), tmp_path).warnings
+    assert found.advice.startswith(advice)
+    assert found.where is not None and found.where.line is not None
