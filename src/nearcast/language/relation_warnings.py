@@ -53,4 +53,4 @@ def _plain(node: Filter, names: dict[Expression, str]) -> Filter:
     if not isinstance(call, Call) or call.function not in COMPARISONS or not isinstance(call.arguments[1], Constant):
         return node
     value, bound = call.arguments[0], call.arguments[1].value
-    return Atom(names.setdefault(value, f"v{len(names)}"), Operator(call.function), bound)
+    return Atom(names.setdefault(value, f"v{len(names)}"), Operator(call.function), bound)  # type: ignore[arg-type]
