@@ -192,6 +192,16 @@ situations:
     assert found.where is not None and 3 == found.where.line
 
 
+def test_every_cycle_of_rules_is_told(tmp_path: Path) -> None:
+    """Each at one of its rules."""
+    text = """\
+situations:
+  - {id: one, class: Fire, when: "NOT Fire", within: 5}
+  - {id: two, class: Alarm, when: "NOT Alarm", within: 5}
+"""
+    assert ["a cycle, one → one", "a cycle, two → two"] == [one.came for one in faults(text, tmp_path)]
+
+
 def test_a_necessary_rule_may_close_a_cycle(tmp_path: Path) -> None:
     """What a class' necessary conditions name, its rules stand on."""
     text = """\

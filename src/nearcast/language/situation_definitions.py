@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import entry_points
 
-from nearcast.decision.infer.names import names_of, rule_cycle
+from nearcast.decision.infer.names import names_of, standing_on
 from nearcast.errors import Fault, Mark
 from nearcast.language.never_holding import REPEATED, never_holding
 from nearcast.language.nodes import Node
 from nearcast.language.reading import Reader, closest
 from nearcast.language.situation_document import read_action, read_situation
 from nearcast.model.filter import Filter, atoms
-from nearcast.model.ontology import Ontology, below, upwards
+from nearcast.model.ontology import Ontology, below, cycles, upwards
 from nearcast.model.situation import PLUG_INS, Action, Run, Situation
 from nearcast.model.subscription import Settings
 
@@ -28,8 +28,7 @@ def read_rules(
         rule = read_situation(node, settings, reader)
         if rule is not None and _once(rule.id, "situation rule", node, marks, reader):
             rules[rule.id] = rule
-    way = rule_cycle(rules.values(), settings.ontology)
-    if way:
+    for way in cycles(standing_on(rules.values(), settings.ontology)):
         advice = "leave one of these conditions out"
         expected = "rules of which none stands on itself"
         reader.take(Fault(expected, f"a cycle, {' → '.join(way)}", marks[way[0]], advice))
