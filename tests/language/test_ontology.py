@@ -197,3 +197,14 @@ def test_a_number_with_its_unit_is_told_to_be_a_number() -> None:
     """Of metres, as the field says."""
     (found,) = read("classes: {A: {within: 50 m}}\n")[1]
     assert "it is a number of metres, as in 50" == found.advice
+
+
+def test_broken_turtle_is_told_in_words(tmp_path: Path) -> None:
+    """What the parser says is wrong, and its line; not the bytes around it."""
+    (tmp_path / "o.ttl").write_text("@prefix : <urn:x:> .\nthis is not turtle <\n", encoding="utf-8")
+    (tmp_path / "d.yaml").write_text("ontology: o.ttl\n", encoding="utf-8")
+    with pytest.raises(DefinitionError) as caught:
+        load([tmp_path / "d.yaml"])
+    (found,) = caught.value.faults
+    assert "b'" not in found.came and "Keyword 'this'" in found.came
+    assert found.where is not None and 2 == found.where.line

@@ -128,6 +128,9 @@ CROWD: dict[str, Any] = {"id": "r", "among": "type = 'car'", "within": 5, "count
 @pytest.mark.parametrize(
     ("expected", "data"),
     [
+        ("or among, within, count in one of a crowd", {"id": "r"}),
+        ("compare it: distance(a, b) < 10", BASE | {"when": "distance(a, b)"}),
+        ("a distance from a side to itself is always 0", BASE | {"when": "distance(a, a) < 3"}),
         ("when in a relation", {"id": "r", "a": "x = 1", "b": "x = 1"}),
         ("within in a relation", {"id": "r", "among": "x = 1", "count": 3}),
         ("a field of a relation", CROWD | {"when": "distance(a, b) < 3"}),

@@ -164,6 +164,8 @@ def test_bad_rules(written: str, expected: str, advice: str, tmp_path: Path) -> 
     [
         ("when: Fire", "one of publish, webhook, run in an action"),
         ("when: 'Temperature > 8', run: x", "a situation"),
+        ("when: Temperature, run: x", "a situation"),
+        ("when: Fyre, run: x", "a situation of the ontology"),
         ("when: Fire, publish: {type: nearcast.client}", "a type of events that tell of the world"),
         ("when: Fire, publish: {type: a, data: {t: 'at {plaec}'}}", "a name in braces that is known"),
         ("when: Fire, webhook: {url: 'ftp://x'}", "a URL, http:// or https://"),

@@ -17,8 +17,10 @@ from nearcast.model.ontology import Ontology
 from nearcast.model.subscription import Settings
 
 
-def read_conditions(node: Node, settings: Settings, reader: Reader) -> Filter | None:
-    """Conditions over classes and situations; None after a fault, each at the condition that is wrong."""
+def read_conditions(node: Node, settings: Settings, reader: Reader, alone: bool = False) -> Filter | None:
+    """Conditions over classes and situations, or over situations `alone`; None after a fault, each at the condition
+    that is wrong.
+    """
     weighted = read_filter(node, settings.levels, reader)
     if weighted is None:
         return None
@@ -29,7 +31,7 @@ def read_conditions(node: Node, settings: Settings, reader: Reader) -> Filter | 
         reader.fault("not", node, "what is unknown counts neither as true nor as false", came="unless")
     bare = {(str(one.value), one.where) for one in _alone(node)}
     for atom in atoms(weighted.filter):
-        for fault in _faults(atom, settings.ontology, bare):
+        for fault in _faults(atom, settings.ontology, bare, alone):
             reader.take(fault)
     return weighted.filter if len(reader.faults) == before else None
 
@@ -53,7 +55,7 @@ def _alone(node: Node) -> Iterator[Syntax]:
         yield from cql2.names_alone(node)
 
 
-def _faults(atom: Atom, ontology: Ontology, bare: set[tuple[str, Mark]]) -> Iterator[Fault]:
+def _faults(atom: Atom, ontology: Ontology, bare: set[tuple[str, Mark]], alone: bool) -> Iterator[Fault]:
     """What is wrong with one condition of a rule."""
     calls = [part for part in parts(atom.name) if isinstance(part, Call)] if isinstance(atom.name, Call) else []
     outside = [call.function for call in calls if call.function in (*PREVIOUS, "USER")]
@@ -63,19 +65,25 @@ def _faults(atom: Atom, ontology: Ontology, bare: set[tuple[str, Mark]]) -> Iter
         return
     if atom.operator is Operator.IS_NULL or any(call.function == "IS NULL" for call in calls):
         yield Fault("a condition over values", "IS NULL", atom.where, "a missing reading makes a condition unknown")
-    yield from _unknown(atom, ontology)
-    if isinstance(atom.name, str) and atom.name in (one.name for one in ontology.classes):
+    yield from _unknown(atom, ontology, alone)
+    # Where situations alone are asked for, a class is wrong however it is compared.
+    if not alone and isinstance(atom.name, str) and atom.name in (one.name for one in ontology.classes):
         yield from _unlike(atom, atom.name, ontology, bare)
 
 
-def _unknown(atom: Atom, ontology: Ontology) -> Iterator[Fault]:
+def _unknown(atom: Atom, ontology: Ontology, alone: bool) -> Iterator[Fault]:
     """Names that the ontology has not, and situations that are compared."""
     situations = [one.name for one in ontology.situations]
-    known = [*(one.name for one in ontology.classes), *situations]
+    known = situations if alone else [*(one.name for one in ontology.classes), *situations]
+    classes = [one.name for one in ontology.classes]
+    expected = "a situation of the ontology" if alone else "a class or situation of the ontology"
     for name in dict.fromkeys(names_in(atom)):
-        if name not in known:
+        if alone and name in classes:
+            advice = "write a rule that concludes a situation from it"
+            yield Fault("a situation", f"{name}, a class of readings", atom.where, advice)
+        elif name not in known:
             advice = closest(name, known) or ("add it to the ontology" if known else "define an ontology")
-            yield Fault("a class or situation of the ontology", name, atom.where, advice)
+            yield Fault(expected, name, atom.where, advice)
         elif name in situations and not _asks_whether(atom):
             yield Fault(f"{name} or NOT {name}", f"{name} {atom.operator} …", atom.where, "a situation is or is not")
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nearcast.decision.infer.names import names_in, reach
-from nearcast.errors import Fault, Mark
+from nearcast.errors import Mark
 from nearcast.language.durations import read_duration
 from nearcast.language.filter_document import filter_data
 from nearcast.language.nodes import Node, from_data
@@ -140,7 +140,7 @@ def read_action(node: Node, settings: Settings, reader: Reader) -> Action | None
     before = len(reader.faults)
     fields = reader.fields(node, ("id", "when"), (*EFFECTS, "phases", "within"), "an action")
     id = reader.text(fields["id"], "an action's id") if "id" in fields else None
-    when = _situations(fields["when"], settings, reader) if "when" in fields else None
+    when = read_conditions(fields["when"], settings, reader, alone=True) if "when" in fields else None
     within = reader.number(fields["within"], "within, in metres", low=0) if "within" in fields else None
     phases = _phases(fields["phases"], reader) if "phases" in fields else ("begin",)
     effects = tuple(_effects(fields, settings.ontology, reader))
@@ -149,18 +149,6 @@ def read_action(node: Node, settings: Settings, reader: Reader) -> Action | None
     if len(reader.faults) > before or id is None or when is None:
         return None
     return Action(id, when, effects, phases, within)
-
-
-def _situations(node: Node, settings: Settings, reader: Reader) -> Filter | None:
-    """Conditions that are about situations alone."""
-    when = read_conditions(node, settings, reader)
-    known = [one.name for one in settings.ontology.situations]
-    for atom in atoms(when) if when is not None else ():
-        for name in names_in(atom):
-            if name not in known:
-                advice = "write a rule that concludes a situation from it"
-                reader.take(Fault("a situation", f"{name}, a class of readings", atom.where, advice))
-    return when
 
 
 def _phases(node: Node, reader: Reader) -> tuple[Phase, ...]:
