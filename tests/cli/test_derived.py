@@ -56,3 +56,14 @@ def test_what_was_derived_is_explained_by_its_id(tmp_path: Path) -> None:
     id = json.loads((tmp_path / "r.jsonl").read_text().splitlines()[0])["id"]
     [found] = [json.loads(line) for line in nearcast(tmp_path, "explain", id, *files, "--json").stdout.splitlines()]
     assert ("near", 3) == (found["subscription"], found["event"]["position"])
+
+
+def test_a_control_event_that_changes_nothing_is_named_with_its_place(tmp_path: Path) -> None:
+    """By its file and line, which count what was left out before it, and by its id and position."""
+    relation = {"id": "bad", "a": {"entity": "p"}, "when": "distance(a, b) < 10"}
+    told = {**json.loads(event("c1", "nearcast.relation.defined")), "data": relation}
+    (written(tmp_path) / "e.jsonl").write_text("\n".join(["nothing", car(1, "u1", 0), json.dumps(told)]))
+    found = nearcast(tmp_path, "replay", "--definitions", "d.yaml", "--events", "e.jsonl")
+    [line] = [line for line in found.stderr.splitlines() if "c1" in line]
+    assert line.startswith("dead letter: e.jsonl:3: expected b in a relation, got none")
+    assert line.endswith("(event c1 at position 2)")

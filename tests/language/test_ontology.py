@@ -174,3 +174,37 @@ def test_cycles_are_told_with_their_way(text: str, way: str) -> None:
     """Nothing is one of itself, nor part of itself."""
     (found,) = read(text)[1]
     assert way == found.came
+
+
+def test_every_cycle_is_told() -> None:
+    """Each way back by itself: mending one does not bring up the next."""
+    _, found = read("classes: {A: {is: B}, B: {is: A}, C: {is: C}}\nsituations: {S: {is: T}, T: {is: S}}\n")
+    assert ["A → B → A", "C → C", "S → T → S"] == [one.came for one in found]
+
+
+def test_what_is_known_is_cut_with_a_count() -> None:
+    """Ten names are told, and how many there are besides; a class of readings is no situation."""
+    names = [f"Class{number}" for number in range(12)]
+    (found,) = read(f"classes: {{{', '.join(f'{name}: {{}}' for name in names)}, X: {{is: Whatever}}}}\n")[1]
+    assert found.advice == f"defined are {', '.join(names[:10])} and 3 more"
+    (found,) = read("classes: {A: {}}\nsituations: {S: {is: A}}\n")[1]
+    assert ("a situation", "A, a class of readings") == (found.expected, found.came)
+    (found,) = read("classes: {A: {attributes: 5}}\n")[1]
+    assert "attributes: a list, or a mapping to units" == found.expected
+
+
+def test_a_number_with_its_unit_is_told_to_be_a_number() -> None:
+    """Of metres, as the field says."""
+    (found,) = read("classes: {A: {within: 50 m}}\n")[1]
+    assert "it is a number of metres, as in 50" == found.advice
+
+
+def test_broken_turtle_is_told_in_words(tmp_path: Path) -> None:
+    """What the parser says is wrong, and its line; not the bytes around it."""
+    (tmp_path / "o.ttl").write_text("@prefix : <urn:x:> .\nthis is not turtle <\n", encoding="utf-8")
+    (tmp_path / "d.yaml").write_text("ontology: o.ttl\n", encoding="utf-8")
+    with pytest.raises(DefinitionError) as caught:
+        load([tmp_path / "d.yaml"])
+    (found,) = caught.value.faults
+    assert "b'" not in found.came and "Keyword 'this'" in found.came
+    assert found.where is not None and 2 == found.where.line

@@ -128,6 +128,9 @@ CROWD: dict[str, Any] = {"id": "r", "among": "type = 'car'", "within": 5, "count
 @pytest.mark.parametrize(
     ("expected", "data"),
     [
+        ("or among, within, count in one of a crowd", {"id": "r"}),
+        ("compare it: distance(a, b) < 10", BASE | {"when": "distance(a, b)"}),
+        ("a distance from a side to itself is always 0", BASE | {"when": "distance(a, a) < 3"}),
         ("when in a relation", {"id": "r", "a": "x = 1", "b": "x = 1"}),
         ("within in a relation", {"id": "r", "among": "x = 1", "count": 3}),
         ("a field of a relation", CROWD | {"when": "distance(a, b) < 3"}),
@@ -235,3 +238,27 @@ def test_comparisons_of_one_reading_have_strategies(when: str) -> None:
     """Distances, differences, ratios against a number, whichever side comes first; one attribute below another."""
     data = BASE | {"when": when, "strategy": {"name": "range-ring", "share": 0.25}}
     assert Strategy("range-ring", {"share": 0.25}) == relation_document(data, HERE).strategy
+
+
+@pytest.mark.parametrize(
+    ("advice", "sides", "when"),
+    [
+        ("its atoms exclude one another", "b: {entity: q}", "distance(a, b) > 10 AND distance(a, b) < 5"),
+        ("its atoms exclude one another", "b: {entity: q}", "a.x - b.x = 1 AND NOT a.x - b.x < 5"),
+        ("a division by zero is never known", "b: {entity: q}", "a.x / 0 < b.x"),
+        ("its atoms exclude one another", "b: 'id = 1'", "a.x < b.x"),
+    ],
+)
+def test_what_never_holds_is_a_warning(advice: str, sides: str, when: str, tmp_path: Path) -> None:
+    """A predicate, or a side's filter, that nothing can satisfy is taken with a warning."""
+    sides = sides.replace("id = 1", "id = ''one'' AND id = ''two''")
+    text = f'relations:\n  - {{id: r, a: {{entity: p}}, {sides}, when: "{when}"}}\n'
+    (found,) = loaded(text, tmp_path).warnings
+    assert advice == found.advice
+    assert found.where is not None and 2 == found.where.line
+
+
+def test_what_may_hold_is_no_warning(tmp_path: Path) -> None:
+    """Two values of both sides are not held against each other."""
+    when = "distance(a, b) > 10 AND distance(a, b) < 15 AND a.x > 10 AND b.x < 5"
+    assert () == loaded(f'relations:\n  - {{id: r, a: "x > 1", b: {{entity: q}}, when: "{when}"}}\n', tmp_path).warnings

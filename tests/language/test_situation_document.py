@@ -37,7 +37,7 @@ actions:
   - {id: alert, when: Fire, publish: {type: alert, data: {text: "fire near {place}"}}}
 """
 WEATHER = """\
-classes: {Temperature: {unit: degC}, Humidity: {unit: percent}}
+classes: {Temperature: {unit: degC}, Humidity: {unit: percent}, Smoke: {}}
 situations: {Fire: , Alarm: , Drill: }
 places: {building-7: }
 """
@@ -121,6 +121,8 @@ KNOWN = "a class or situation of the ontology"
 OVER, NEAR = "a condition over classes and situations", "within says how near readings are"
 VALUES, MISSING = "a condition over values", "a missing reading makes a condition unknown"
 UNKNOWN = "what is unknown counts neither as true nor as false"
+IN_DEGREES, MORE = "a number to compare with Temperature, in degC", "for example: Temperature > 10"
+TOLD, UNTIL = "for example: Smoke = TRUE", "leave it out: a reading then counts until the next"
 DURATION = "valid: a number and one of ms, s, min, h, d, as in 10 s"
 
 
@@ -139,6 +141,13 @@ DURATION = "valid: a number and one of ms, s, min, h, d, as in 10 s"
         ("class: Fire, when: 'CHANGED(Humidity)', within: 1", OVER, NEAR),
         ("class: Fire, when: {unless: 'Humidity > 1'}, within: 1", "not", UNKNOWN),
         ("class: Fire, when: 'Temperature > 8', within: 1, valid: 10 x", DURATION, ""),
+        ("class: Fire, when: 'Temperature > 8', within: 1, valid: 0", "valid: a time above 0, as in 10 s", UNTIL),
+        ("class: Fire, when: \"Temperature > 'hot'\", within: 1", IN_DEGREES, MORE),
+        ("class: Fire, when: 'NOT Temperature = TRUE', within: 1", IN_DEGREES, MORE),
+        ("class: Fire, when: \"Temperature IN (1, 'hot')\", within: 1", IN_DEGREES, MORE),
+        ("class: Fire, when: 'NOT Temperature', within: 1", "a comparison, or a situation", MORE),
+        ("class: Fire, when: 'Drill OR Smoke', within: 1", "a comparison, or a situation", TOLD),
+        ("class: Fire, when: {all: [Drill, {not: Smoke}]}, within: 1", "a comparison, or a situation", TOLD),
         ("class: Fire, when: 'Temperature >', within: 1", "a name, a literal, a function or (", ""),
         ("class: Fire, when: 'Temperature > 8', with-in: 1", "a field of a situation rule", "did you mean within?"),
     ],
@@ -155,11 +164,14 @@ def test_bad_rules(written: str, expected: str, advice: str, tmp_path: Path) -> 
     [
         ("when: Fire", "one of publish, webhook, run in an action"),
         ("when: 'Temperature > 8', run: x", "a situation"),
+        ("when: Temperature, run: x", "a situation"),
+        ("when: Fyre, run: x", "a situation of the ontology"),
         ("when: Fire, publish: {type: nearcast.client}", "a type of events that tell of the world"),
         ("when: Fire, publish: {type: a, data: {t: 'at {plaec}'}}", "a name in braces that is known"),
         ("when: Fire, webhook: {url: 'ftp://x'}", "a URL, http:// or https://"),
         ("when: Fire, webhook: {url: 'http://x', secret: 'p@ss'}", "the name of an environment variable"),
         ("when: Fire, run: x, phases: [start]", "one of begin, update, end"),
+        ("when: Fire, run: x, phases: []", "at least one of begin, update, end"),
     ],
 )
 def test_bad_actions(written: str, expected: str, tmp_path: Path) -> None:
@@ -180,6 +192,16 @@ situations:
     (found,) = faults(text, tmp_path)
     assert "a cycle, one → three → two → one" == found.came
     assert found.where is not None and 3 == found.where.line
+
+
+def test_every_cycle_of_rules_is_told(tmp_path: Path) -> None:
+    """Each at one of its rules."""
+    text = """\
+situations:
+  - {id: one, class: Fire, when: "NOT Fire", within: 5}
+  - {id: two, class: Alarm, when: "NOT Alarm", within: 5}
+"""
+    assert ["a cycle, one → one", "a cycle, two → two"] == [one.came for one in faults(text, tmp_path)]
 
 
 def test_a_necessary_rule_may_close_a_cycle(tmp_path: Path) -> None:
@@ -225,3 +247,20 @@ def test_a_file_is_named_in_definition_files_only() -> None:
     event = read_event({**data, "data": {"ontology": "weather.yaml"}}, HERE)
     with pytest.raises(Exception, match="a file can be named in a definition file only"):
         changes(event, Settings())
+
+
+@pytest.mark.parametrize(
+    ("advice", "old", "new"),
+    [
+        ("only several readings around", "Humidity < 10", "Temperature < 70"),
+        ("its atoms exclude one another", "Humidity < 10", "NOT Temperature > 80"),
+        ("its lower bound is above its upper one", "Humidity < 10", "Humidity BETWEEN 3 AND 2"),
+        ("its atoms exclude one another", "when: Fire", "when: 'Fire AND NOT Fire'"),
+        ("plug-ins have entry points", "publish: {type: alert, data: {text: \"fire near {place}\"}}", "run: nosuch"),
+    ],
+)  # fmt: skip
+def test_what_is_hardly_meant_is_a_warning(advice: str, old: str, new: str, tmp_path: Path) -> None:
+    """Conditions that exclude one another, and actions that no package registers, are taken with a warning."""
+    (found,) = defined(PROMISED.replace(old, new), tmp_path).warnings
+    assert found.advice.startswith(advice)
+    assert found.where is not None and found.where.line is not None

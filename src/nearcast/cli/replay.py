@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,7 +25,7 @@ from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language import definitions
 from nearcast.language.control import changes
-from nearcast.language.history import read_tables
+from nearcast.language.history import Marks, read_tables
 from nearcast.model.subscription import Settings
 
 Decided = Iterator[tuple[Batch, pa.Table]]
@@ -81,9 +82,9 @@ def command(
     registry = Registry()
     for change in found.changes():
         registry.apply(change)
-    letters = DeadLetters()
+    letters, marks = DeadLetters(), Marks()
     with tempfile.TemporaryDirectory(prefix="nearcast-replay-") as folder:
-        journal, chosen = _journal(event_files, registry.settings, letters, engine, Path(folder))
+        journal, chosen = _journal(event_files, registry.settings, letters, marks, engine, Path(folder))
         known = Known(registry)
         decided = _locally(journal, known) if chosen == "local" else _on_spark(journal, known, Path(folder), master)
         with ExitStack() as stack:
@@ -93,21 +94,23 @@ def command(
             lines = _write(file, decided, journal.end("events"))
     letters.summary()
     for refusal in known.refusals:
-        complain("dead letter", str(refusal.error))
+        event = refusal.event
+        fault = replace(refusal.error.fault, where=marks.get((event.source, event.id)))
+        complain("dead letter", f"{fault} (event {event.id} at position {event.position})")
     dead = letters.count + len(known.refusals)
     events, letters_of = counted(journal.end("events"), "event"), counted(dead, "dead letter")
     complain("note", f"{events}, {counted(lines, 'delivery', 'deliveries')}, {letters_of} ({chosen})")
 
 
 def _journal(
-    files: tuple[Path, ...], settings: Settings, letters: DeadLetters, engine: str, folder: Path
+    files: tuple[Path, ...], settings: Settings, letters: DeadLetters, marks: Marks, engine: str, folder: Path
 ) -> tuple[Journal, str]:
     """The events in a journal, and the engine to take."""
     # Spark reads the journal in its workers, from a file; and `auto` knows only afterwards whether it is Spark.
     journal: Journal = MemoryJournal() if engine == "local" else SqliteJournal(folder / "journal")
     repeated = 0
     with progress("reading") as advance:
-        for table in read_tables(files, settings.channels, letters):
+        for table in read_tables(files, settings.channels, letters, marks):
             end = journal.end("events")
             journal.append("events", table)
             repeated += end + len(table) - journal.end("events")

@@ -9,6 +9,8 @@ unknown function, a wrong number of arguments or types that clash are faults wit
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2_conditions import Conditions
 from nearcast.language.cql2_json import read_json, read_node, write_json
@@ -16,9 +18,10 @@ from nearcast.language.cql2_reading import read_text
 from nearcast.language.cql2_text import write
 from nearcast.language.marks import Locate, starting_at
 from nearcast.language.nodes import Node
+from nearcast.language.syntax import Syntax
 from nearcast.model.filter import Filter
 
-__all__ = ["parse", "parse_node", "write", "write_json"]
+__all__ = ["names_alone", "parse", "parse_node", "write", "write_json"]
 
 
 def parse(text: str, where: Mark, locate: Locate | None = None) -> Filter:
@@ -40,6 +43,25 @@ def parse_node(node: Node) -> Filter:
         return Conditions().condition(read_node(node))
     except Fault as fault:
         raise DefinitionError(fault) from None
+
+
+def names_alone(node: Node) -> Iterator[Syntax]:
+    """The names in a filter, text or JSON, that stand where a condition is expected, as in `a AND size > 10` the `a`.
+
+    Raises `Fault` for what `parse` refuses as no CQL2.
+    """
+    if not isinstance(node.value, str):
+        waiting = [read_node(node)]
+    elif _is_json(node.value):
+        waiting = [read_json(node.value, node.where)]
+    else:
+        waiting = [read_text(node.value, node.locate or (lambda offset: node.where))]
+    while waiting:
+        one = waiting.pop()
+        if one.kind == "property":
+            yield one
+        elif one.calls("AND", "OR", "NOT"):
+            waiting.extend(one.parts)
 
 
 def _is_json(text: str) -> bool:

@@ -19,6 +19,7 @@ from nearcast.language.nodes import Node, from_yaml
 from nearcast.language.ontology_file import read_ontology_file
 from nearcast.language.reading import Reader, at, closest
 from nearcast.language.relation_document import read_relation, relation_data, relation_document
+from nearcast.language.relation_warnings import warnings_of_relations
 from nearcast.language.settings_document import FIELDS, read_settings, settings_data
 from nearcast.language.situation_definitions import read_rules, warnings_of_rules
 from nearcast.language.subscription_document import (
@@ -96,7 +97,11 @@ def load(paths: Sequence[Path]) -> Definitions:
     rules, tasks = (_entries(roots, name, reader) for name in ("situations", "actions"))
     situations, actions = read_rules(rules, tasks, settings, reader)
     reader.stop()
-    warnings = (*warnings_of(subscriptions, clients, settings), *warnings_of_rules(situations, actions, settings))
+    warnings = (
+        *warnings_of(subscriptions, clients, settings),
+        *warnings_of_relations(relations, settings),
+        *warnings_of_rules(situations, actions, settings),
+    )
     return Definitions(settings, clients, subscriptions, relations, situations, actions, warnings)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from nearcast.language.cloudevents import DeadLetter, read_lines
+from nearcast.errors import Mark
+from nearcast.language.cloudevents import DeadLetter, numbered
 from nearcast.language.features import read_features
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
@@ -22,10 +23,18 @@ FEATURES = (".geojson", ".json")
 OnDeadLetter = Callable[[DeadLetter], None]
 
 
-def read_tables(paths: Sequence[Path], channels: Sequence[Channel], on_dead: OnDeadLetter) -> Iterator[pa.Table]:
-    """Tables of EVENTS of all files, not yet numbered; what cannot be taken goes to `on_dead`."""
+Marks = dict[tuple[str, str], Mark]
+"""Where control events stand in their files, by source and id: what one changes may turn out wrong when it acts."""
+
+
+def read_tables(
+    paths: Sequence[Path], channels: Sequence[Channel], on_dead: OnDeadLetter, marks: Marks | None = None
+) -> Iterator[pa.Table]:
+    """Tables of EVENTS of all files, not yet numbered; what cannot be taken goes to `on_dead`, and into `marks` where
+    control events stand.
+    """
     events: list[Event] = []
-    for event in _taken(paths, channels, on_dead):
+    for event in _taken(paths, channels, on_dead, {} if marks is None else marks):
         events.append(event)
         if len(events) == ROWS:
             yield to_table(events)
@@ -34,11 +43,14 @@ def read_tables(paths: Sequence[Path], channels: Sequence[Channel], on_dead: OnD
         yield to_table(events)
 
 
-def _taken(paths: Iterable[Path], channels: Sequence[Channel], on_dead: OnDeadLetter) -> Iterator[Event]:
+def _taken(paths: Iterable[Path], channels: Sequence[Channel], on_dead: OnDeadLetter, marks: Marks) -> Iterator[Event]:
     for path in paths:
-        found = read_features(path) if path.suffix.lower() in FEATURES else read_lines(path, channels)
-        for event in found:
+        features = path.suffix.lower() in FEATURES
+        for number, event in enumerate(read_features(path), 1) if features else numbered(path, channels):
             if isinstance(event, DeadLetter):
                 on_dead(event)
-            else:
-                yield event
+                continue
+            if event.control:
+                # Of events with one source and id the first counts.
+                marks.setdefault((event.source, event.id), Mark(str(path), number))
+            yield event

@@ -36,6 +36,8 @@ QUICK = 2_000
 LARGE = 500
 """Up to so many atoms of a filter are held against each other."""
 
+REPEATED = "only an event in which an attribute has several values could satisfy all of it"
+
 LONGEST = 200
 """How many characters of a condition a warning shows."""
 
@@ -45,9 +47,7 @@ def warnings_of(
 ) -> tuple[Fault, ...]:
     """What is worth a warning in subscriptions, given the clients and channels that there are."""
     users = frozenset(client.id for client in clients)
-    every_type = any(not channel.types for channel in settings.channels) or not settings.channels
-    published = (type_ for one in settings.channels for type_ in one.types)
-    types = None if every_type else frozenset((*published, *DERIVED))
+    types = types_of(settings)
     found = [warning for client in clients for warning in _idle(client, settings)]
     for subscription in subscriptions:
         found.extend(never_holding(subscription.filter, users, types))
@@ -55,6 +55,13 @@ def warnings_of(
             first = next(atoms(subscription.filter))
             found.append(Fault("a client", f"none in subscription {subscription.id}", first.where, "it reaches nobody"))
     return tuple(found)
+
+
+def types_of(settings: Settings) -> frozenset[str] | None:
+    """The types of events that there can be, None if channels take any."""
+    if not settings.channels or any(not channel.types for channel in settings.channels):
+        return None
+    return frozenset((*(type_ for one in settings.channels for type_ in one.types), *DERIVED))
 
 
 def _idle(client: Client, settings: Settings) -> Iterator[Fault]:
@@ -110,11 +117,14 @@ def _contradictions(node: Filter, possible: bool = False) -> Iterator[Fault]:
 
 def _exclusion(node: Filter) -> str:
     """Why a part can never hold, or only where attributes repeat; empty if it can."""
-    if find(node, Assumed(single=True), QUICK).possible is not False:
+    if not excluded(node):
         return ""
-    if find(node, steps=QUICK).possible is False:
-        return "its atoms exclude one another"
-    return "only an event in which an attribute has several values could satisfy all of it"
+    return "its atoms exclude one another" if find(node, steps=QUICK).possible is False else REPEATED
+
+
+def excluded(node: Filter) -> bool:
+    """Whether, as far as a quick look tells, a filter can never hold where every attribute has one value."""
+    return find(node, Assumed(single=True), QUICK).possible is False
 
 
 def _independent(node: Filter) -> bool:

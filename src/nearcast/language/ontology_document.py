@@ -9,8 +9,8 @@ from nearcast.decision.infer import units
 from nearcast.decision.infer.areas import outline
 from nearcast.errors import Fault
 from nearcast.language.nodes import Node
-from nearcast.language.reading import Reader, closest
-from nearcast.model.ontology import Area, ContextClass, Ontology, SituationClass, cycle
+from nearcast.language.reading import Reader, closest, listed
+from nearcast.model.ontology import Area, ContextClass, Ontology, SituationClass, cycles
 
 PARTS = ("classes", "situations", "places")
 
@@ -21,8 +21,7 @@ def read_ontology(node: Node, reader: Reader) -> Ontology:
     entries = {part: list(_entries(fields.get(part), part, reader)) for part in PARTS}
     classes = tuple(_class(name, entry, entries["classes"], reader) for name, entry in entries["classes"])
     situations = tuple(
-        SituationClass(name, _parents(name, reader.fields(entry, (), ("is",), name), entries["situations"], reader))
-        for name, entry in entries["situations"]
+        SituationClass(name, _situation_parents(name, entry, entries, reader)) for name, entry in entries["situations"]
     )
     areas = tuple(_area(name, entry, entries["places"], reader) for name, entry in entries["places"])
     found = Ontology(classes, situations, areas)
@@ -78,16 +77,31 @@ def _parents(
 ) -> tuple[str, ...]:
     if "is" not in fields:
         return ()
-    listed = fields["is"].value if isinstance(fields["is"].value, list) else [fields["is"]]
-    names = [(item, reader.text(item, f"what {name} is")) for item in listed]
+    items = fields["is"].value if isinstance(fields["is"].value, list) else [fields["is"]]
+    names = [(item, reader.text(item, f"what {name} is")) for item in items]
     for item, parent in names:
         _check_known(item, parent, [one for one, _ in known], "a class that is defined", reader)
     return tuple(dict.fromkeys(parent for _, parent in names if parent))
 
 
+def _situation_parents(
+    name: str, node: Node, entries: Mapping[str, Sequence[tuple[str, Node]]], reader: Reader
+) -> tuple[str, ...]:
+    """What a situation is: situations. A class of readings among them is told as such."""
+    fields = reader.fields(node, (), ("is",), name)
+    classes = [one for one, _ in entries["classes"]]
+    items = fields["is"].value if "is" in fields and isinstance(fields["is"].value, list) else list(fields.values())
+    wrong = [item for item in items if item.value in classes]
+    if not wrong:
+        return _parents(name, fields, entries["situations"], reader)
+    for item in wrong:
+        reader.fault("a situation", item, "what is concluded is no reading", came=f"{item.value}, a class of readings")
+    return ()
+
+
 def _check_known(node: Node, name: str | None, known: Sequence[str], expected: str, reader: Reader) -> None:
     if name is not None and name not in known:
-        reader.fault(expected, node, closest(name, known) or f"defined are {', '.join(known[:10])}")
+        reader.fault(expected, node, closest(name, known) or f"defined are {listed(known)}")
 
 
 def _unit(node: Node, reader: Reader) -> str | None:
@@ -114,6 +128,9 @@ def _range(node: Node, reader: Reader) -> tuple[float | None, float | None]:
 
 def _attributes(node: Node, unit: str | None, reader: Reader) -> tuple[tuple[str, str | None], ...]:
     """Other names of a class: a list, or a mapping to the unit that each is in."""
+    if not isinstance(node.value, (list, dict)):
+        reader.fault("attributes: a list, or a mapping to units", node)
+        return ()
     if isinstance(node.value, list):
         return tuple((name, None) for item in node.value if (name := reader.text(item, "an attribute's name")))
     found = []
@@ -133,8 +150,8 @@ def _area(name: str, node: Node, places: Sequence[tuple[str, Node]], reader: Rea
     text = reader.text(fields["area"], "area") if "area" in fields else None
     if text is not None and outline(text) is None:
         reader.fault("a geometry in WKT", fields["area"], "for example: POLYGON((0 0, 10 0, 10 10, 0 0))")
-    listed = reader.items(fields["entities"], "entities") if "entities" in fields else []
-    entities = [entity for item in listed if (entity := reader.text(item, "an entity"))]
+    items = reader.items(fields["entities"], "entities") if "entities" in fields else []
+    entities = [entity for item in items if (entity := reader.text(item, "an entity"))]
     return Area(name, whole, text, tuple(entities))
 
 
@@ -146,8 +163,8 @@ def _check_names(entries: Mapping[str, Sequence[tuple[str, Node]]], reader: Read
             reader.fault("a name that no class has", node, came=name)
     for name, node in entries["classes"]:
         told = node.value.get("attributes") if isinstance(node.value, dict) else None
-        listed = told.value if told is not None else ()
-        for item in listed if isinstance(listed, (list, dict)) else ():
+        names = told.value if told is not None else ()
+        for item in names if isinstance(names, (list, dict)) else ():
             attribute = item.value if isinstance(item, Node) else item
             if owners.setdefault(str(attribute), name) != name:
                 reader.fault("an attribute of one class", node, f"{owners[str(attribute)]} has it", came=str(attribute))
@@ -156,7 +173,6 @@ def _check_names(entries: Mapping[str, Sequence[tuple[str, Node]]], reader: Read
 def _check_cycles(
     above: Mapping[str, tuple[str, ...]], what: str, entries: Sequence[tuple[str, Node]], reader: Reader
 ) -> None:
-    way = cycle(above)
-    if way:
+    for way in cycles(above):
         node = next(node for name, node in entries if name == way[0])
         reader.faults.append(Fault(f"{what}, without a way back", " → ".join(way), node.where, "leave one of them out"))

@@ -53,8 +53,15 @@ def read_rdf(text: str, path: Path, where: Mark) -> dict[str, Any]:
     try:
         graph.parse(data=text, format=kind)
     except Exception as error:
-        raise Fault(f"RDF ({kind})", " ".join(str(error).split())[:200], _place(error, where)) from None
+        raise Fault(f"RDF ({kind})", _said(error), _place(error, where)) from None
     return _Reading(graph).document()
+
+
+def _said(error: Exception) -> str:
+    """What a parser says is wrong; the one of Turtle appends the place and the text around it as bytes."""
+    text = " ".join(str(error).split())
+    reason = re.search(r"Bad syntax \((.*)\) at \^ in:", text)
+    return (reason[1] if reason else text)[:200]
 
 
 def _place(error: Exception, where: Mark) -> Mark:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeGuard
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.nodes import Node
 from nearcast.model.values import INTEGER_MAXIMUM
+
+_BEGUN = re.compile(r"\s*\d+(\.\d+)?")
 
 
 class Reader:
@@ -75,7 +78,10 @@ class Reader:
         if _is_finite(value) and value >= low and value > above:
             return value
         bound = f", {low:g} or more" if low > -math.inf else f" above {above:g}" if above > -math.inf else ""
-        self.fault(f"{what}: a finite number{bound}", node)
+        unit = "metres" if "in metres" in what else "seconds" if "in seconds" in what else ""
+        begun = _BEGUN.match(value) if isinstance(value, str) else None
+        advice = f"it is a number{f' of {unit}' if unit else ''}, as in {begun[0].strip()}" if begun else ""
+        self.fault(f"{what}: a finite number{bound}", node, advice)
         return None
 
     def integer(self, node: Node, what: str, low: int, high: int) -> int | None:
@@ -103,6 +109,12 @@ def closest(name: str, known: Iterable[str]) -> str:
     """The advice "did you mean …", empty if nothing known is like the name."""
     matches = difflib.get_close_matches(name, list(known), 1)
     return f"did you mean {matches[0]}?" if matches else ""
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """Names for an advice, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def at(file: str) -> Mark:

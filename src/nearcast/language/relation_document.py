@@ -71,7 +71,11 @@ def relation_data(relation: Relation) -> dict[str, Any]:
 def read_relation(node: Node, reader: Reader) -> Relation | None:
     """The relation of a node; None after a fault."""
     before = len(reader.faults)
-    about = OF_A_GATHERING if isinstance(node.value, dict) and "among" in node.value else OF_A_PAIR
+    about: tuple[str, ...] = OF_A_GATHERING if isinstance(node.value, dict) and "among" in node.value else OF_A_PAIR
+    if isinstance(node.value, dict) and not {*OF_A_PAIR, *OF_A_GATHERING} & set(node.value):
+        expected = f"{', '.join(OF_A_PAIR)} in a relation of pairs, or {', '.join(OF_A_GATHERING)} in one of a crowd"
+        reader.fault(expected, node, came="none")
+        about = ()
     fields = reader.fields(node, ("id", *about), _FURTHER, "a relation")
     id = reader.text(fields["id"], "a relation's id") if "id" in fields else None
     found = _gathering(fields, reader) if about is OF_A_GATHERING else _pair(fields, reader)

@@ -59,6 +59,8 @@ class _PairConditions(Conditions):
         """The predicate that is meant where a condition is expected. Raises `Fault`."""
         if syntax.kind == "property":
             return self._atom(Call("=", (self._expressions.expression(syntax), Constant(True))), syntax)
+        if syntax.calls("DISTANCE"):
+            raise fault("a condition", syntax, f"compare it: {FORM_EXAMPLE}")
         return super().condition(syntax)
 
     def _measured(self, syntax: Syntax) -> Atom | None:
@@ -122,7 +124,9 @@ class _PairExpressions(Expressions):
         a, b = self.arguments(syntax, (2,), "distance(a, b)")
         for part, other in ((a, b), (b, a)):
             if _position(part) is None or (part is b and _position(part) == _position(other)):
-                raise fault("the two sides, as in distance(a, b)", part)
+                twice = _position(part) is not None
+                advice = "a distance from a side to itself is always 0" if twice else ""
+                raise fault("the two sides, as in distance(a, b)", part, advice)
         return _BETWEEN_SIDES
 
 

@@ -9,14 +9,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nearcast.decision.infer.names import names_in, reach
-from nearcast.errors import Fault, Mark
+from nearcast.errors import Mark
 from nearcast.language.durations import read_duration
-from nearcast.language.filter_document import filter_data, read_filter
+from nearcast.language.filter_document import filter_data
 from nearcast.language.nodes import Node, from_data
 from nearcast.language.reading import Reader, closest
+from nearcast.language.situation_conditions import read_conditions
 from nearcast.model.event import CONTROL_PREFIX
-from nearcast.model.expression import PREVIOUS, Call, parts
-from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, PlainNot, atoms
+from nearcast.model.filter import Filter, atoms
 from nearcast.model.ontology import Ontology
 from nearcast.model.situation import PHASES, Action, Effect, Phase, Publish, Run, Situation, Webhook
 from nearcast.model.subscription import Settings
@@ -82,7 +82,7 @@ def read_situation(node: Node, settings: Settings, reader: Reader) -> Situation 
     when = read_conditions(fields["when"], settings, reader) if "when" in fields else None
     within = reader.number(fields["within"], "within, in metres", low=0) if "within" in fields else None
     area = _named_area(fields["in"], ontology, reader) if "in" in fields else None
-    valid = read_duration(fields["valid"], "valid", reader) if "valid" in fields else None
+    valid = _validity(fields["valid"], reader) if "valid" in fields else None
     lateness = read_duration(fields["lateness"], "lateness", reader) if "lateness" in fields else 0.0
     sufficient = reader.flag(fields["sufficient"], "sufficient") if "sufficient" in fields else True
     if when is not None:
@@ -92,50 +92,12 @@ def read_situation(node: Node, settings: Settings, reader: Reader) -> Situation 
     return Situation(id, concludes, when, within, area, valid, lateness or 0.0, sufficient)
 
 
-def read_conditions(node: Node, settings: Settings, reader: Reader) -> Filter | None:
-    """Conditions over classes and situations; None after a fault, each at the condition that is wrong."""
-    weighted = read_filter(node, settings.levels, reader)
-    if weighted is None:
-        return None
-    before = len(reader.faults)
-    if any(value is not None for value in weighted.relevance):
-        reader.fault("conditions", node, "relevance is for subscriptions", came="a relevance")
-    if _has_plain_not(weighted.filter):
-        reader.fault("not", node, "what is unknown counts neither as true nor as false", came="unless")
-    for atom in atoms(weighted.filter):
-        for fault in _faults(atom, settings.ontology):
-            reader.take(fault)
-    return weighted.filter if len(reader.faults) == before else None
-
-
-def _has_plain_not(node: Filter) -> bool:
-    if isinstance(node, (And, Or)):
-        return any(_has_plain_not(child) for child in node.children)
-    return isinstance(node, PlainNot) or (isinstance(node, Not) and _has_plain_not(node.child))
-
-
-def _faults(atom: Atom, ontology: Ontology) -> Iterator[Fault]:
-    """What is wrong with one condition of a rule."""
-    calls = [part for part in parts(atom.name) if isinstance(part, Call)] if isinstance(atom.name, Call) else []
-    outside = [call.function for call in calls if call.function in (*PREVIOUS, "USER")]
-    if not isinstance(atom.name, (str, Call)) or outside:
-        came = outside[0] if outside else "a distance or count"
-        yield Fault("a condition over classes and situations", came, atom.where, "within says how near readings are")
-        return
-    if atom.operator is Operator.IS_NULL or any(call.function == "IS NULL" for call in calls):
-        yield Fault("a condition over values", "IS NULL", atom.where, "a missing reading makes a condition unknown")
-    situations = [one.name for one in ontology.situations]
-    known = [*(one.name for one in ontology.classes), *situations]
-    for name in dict.fromkeys(names_in(atom)):
-        if name not in known:
-            advice = closest(name, known) or ("add it to the ontology" if known else "define an ontology")
-            yield Fault("a class or situation of the ontology", name, atom.where, advice)
-        elif name in situations and not _asks_whether(atom):
-            yield Fault(f"{name} or NOT {name}", f"{name} {atom.operator} …", atom.where, "a situation is or is not")
-
-
-def _asks_whether(atom: Atom) -> bool:
-    return isinstance(atom.name, str) and atom.operator is Operator.EQ and isinstance(atom.value, bool)
+def _validity(node: Node, reader: Reader) -> float | None:
+    """Seconds above 0: a reading that never counts would keep its rule from ever holding."""
+    seconds = read_duration(node, "valid", reader)
+    if seconds == 0:
+        reader.fault("valid: a time above 0, as in 10 s", node, "leave it out: a reading then counts until the next")
+    return seconds
 
 
 def _concluded(node: Node, ontology: Ontology, reader: Reader) -> str | None:
@@ -178,7 +140,7 @@ def read_action(node: Node, settings: Settings, reader: Reader) -> Action | None
     before = len(reader.faults)
     fields = reader.fields(node, ("id", "when"), (*EFFECTS, "phases", "within"), "an action")
     id = reader.text(fields["id"], "an action's id") if "id" in fields else None
-    when = _situations(fields["when"], settings, reader) if "when" in fields else None
+    when = read_conditions(fields["when"], settings, reader, alone=True) if "when" in fields else None
     within = reader.number(fields["within"], "within, in metres", low=0) if "within" in fields else None
     phases = _phases(fields["phases"], reader) if "phases" in fields else ("begin",)
     effects = tuple(_effects(fields, settings.ontology, reader))
@@ -189,23 +151,13 @@ def read_action(node: Node, settings: Settings, reader: Reader) -> Action | None
     return Action(id, when, effects, phases, within)
 
 
-def _situations(node: Node, settings: Settings, reader: Reader) -> Filter | None:
-    """Conditions that are about situations alone."""
-    when = read_conditions(node, settings, reader)
-    known = [one.name for one in settings.ontology.situations]
-    for atom in atoms(when) if when is not None else ():
-        for name in names_in(atom):
-            if name not in known:
-                advice = "write a rule that concludes a situation from it"
-                reader.take(Fault("a situation", f"{name}, a class of readings", atom.where, advice))
-    return when
-
-
 def _phases(node: Node, reader: Reader) -> tuple[Phase, ...]:
     listed = node.value if isinstance(node.value, list) else [node]
     for item in listed:
         if item.value not in PHASES:
             reader.fault(f"one of {', '.join(PHASES)}", item)
+    if not listed:
+        reader.fault(f"at least one of {', '.join(PHASES)}", node, "without phases it is begin", came="none")
     given = {item.value for item in listed}
     return tuple(phase for phase in PHASES if phase in given)
 

@@ -91,6 +91,12 @@ def upwards(above: Mapping[str, tuple[str, ...]], name: str) -> Iterator[str]:
 
 def cycle(above: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
     """A way from a name back to itself, both ends named; None if there is none."""
+    return next(cycles(above), None)
+
+
+def cycles(above: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Ways from names back to themselves, both ends named; of ways that share a name the first found."""
+    told: set[str] = set()
     done: set[str] = set()
     for start in above:
         # Without recursion: a chain may be as long as a file.
@@ -101,8 +107,11 @@ def cycle(above: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
                 done.add(path.pop())
                 branches.pop()
             elif step in path:
-                return (*path[path.index(step) :], step)
+                way = (*path[path.index(step) :], step)
+                # Whoever mends one of them mostly mends the others.
+                if told.isdisjoint(way):
+                    yield way
+                    told.update(way)
             elif step not in done:
                 path.append(step)
                 branches.append(iter(above.get(step, ())))
-    return None

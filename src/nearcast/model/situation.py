@@ -16,6 +16,9 @@ SITUATION_TYPE = "nearcast.situation"
 ACTION_TYPE = "nearcast.action"
 """The type of the events that tell that an action is to be run."""
 
+PLUG_INS = "nearcast.actions"
+"""The group of entry points by which installed packages register Python actions: `function(event, arguments)`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Situation:

@@ -25,16 +25,13 @@ from nearcast.decision.registry import Registry
 from nearcast.journal.seam import Journal
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
-from nearcast.model.situation import ACTION_TYPE, Run, Webhook
+from nearcast.model.situation import ACTION_TYPE, PLUG_INS, Run, Webhook
 from nearcast.server import clock
 from nearcast.server.metrics import Metrics
 from nearcast.server.outcomes import Refused
 from nearcast.server.webhooks import LONGEST_PAUSE, NotRun, post
 
 log = logging.getLogger(__name__)
-
-GROUP = "nearcast.actions"
-"""The group of entry points under which Python actions are registered: `function(event, arguments)`."""
 
 ATTEMPTS = 8
 FIRST_PAUSE = 1.0
@@ -173,7 +170,7 @@ def _call(run: Run, event: Event) -> None:
 def registered() -> dict[str, Callable[[dict[str, Any], dict[str, Any]], object]]:
     """The Python actions of all installed packages, by name; one that cannot be loaded is left out, and told."""
     found = {}
-    for one in entry_points(group=GROUP):
+    for one in entry_points(group=PLUG_INS):
         try:
             found[one.name] = one.load()
         except Exception:
