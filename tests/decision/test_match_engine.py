@@ -266,3 +266,14 @@ def test_code_that_cannot_be_read_or_kept_is_compiled_again(tmp_path: Path, monk
 
 def _sum(a: int, b: int) -> int:
     return a + b
+
+
+@pytest.mark.parametrize("literal", [-1, 0, 1, 2**53, -(2**53)])
+@pytest.mark.parametrize("value", [2**63 - 1, -(2**63), 2**53 + 1, -(2**53) - 1])
+def test_the_largest_integers_have_their_codes(literal: int, value: int) -> None:
+    """However far they are from the literals: a difference may be too large for 64 bits."""
+    table = to_table(numbered([Event("e", "t", "s", attributes=(("tag", value),))]))
+    for operator in (Operator.EQ, Operator.LT, Operator.GE):
+        engine = Engine([(Atom("tag", operator, literal), (0,))], NARROW)
+        fast, slow = engine.encode(table), coded(table, engine.columns, np.dtype(engine.codes), PADDING)
+        assert slow.codes.tolist() == fast.codes.tolist()

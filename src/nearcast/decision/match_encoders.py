@@ -130,9 +130,10 @@ def take_integers(
         if column < 0 or not _is_there(there, bit, at):
             continue
         value = values[at]
-        # The second condition is false where the difference was too large for 64 bits.
-        if value >= lowest[column] and 0 <= value - lowest[column] < span[column]:
-            code = whole[table[column] + value - lowest[column]]
+        # Without a sign: a difference that is too large for 64 bits would else be anything.
+        away = np.uint64(value) - np.uint64(lowest[column])
+        if away < np.uint64(span[column]):
+            code = whole[table[column] + np.int64(away)]
         else:
             near, first, end = np.float64(value), firsts[column], lasts[column]
             low, high = first, end

@@ -118,7 +118,9 @@ def satisfying(atom: Atom, whole: bool = False) -> tuple[Values, Values]:
             return _any_of(atom.value, whole)  # type: ignore[arg-type]
         case Operator.BETWEEN:
             low, high = atom.value  # type: ignore[misc, str-unpack]
-            # Both bounds must compare: of two kinds only a text that names a moment does.
+            # Nothing lies between bounds of two kinds.
+            if kind_of(low) != kind_of(high):
+                return NO_VALUES, NO_VALUES
             above, below = _compared(Operator.GE, low, whole), _compared(Operator.LE, high, whole)
             return above[0] & below[0], above[1] & below[1]
         case Operator.LIKE:
