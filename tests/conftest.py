@@ -6,9 +6,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# The same code has the same outcome, and a machine that is busy is no fault. To look for more examples:
+# `pytest --hypothesis-profile=explore`.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("explore", deadline=None, print_blob=True)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")
