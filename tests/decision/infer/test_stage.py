@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.decision.infer.engine import Scene
+from nearcast.decision.infer.plan import Plan
 from nearcast.decision.infer.reference import PlainScene
+from nearcast.decision.infer.scene import IndexedScene
 from nearcast.decision.infer.stage import Inferring
 from nearcast.model.changes import SettingsChange, SituationChange, SituationRemoval
 from nearcast.model.event import Event
@@ -37,6 +42,7 @@ CONDITIONS = (
     "Weather > 80",
     "Temperature - Humidity > 80",
     "NOT (Smoke = TRUE AND Humidity < 50)",
+    "Temperature > 80 AND Temperature < 95",
 )
 UPPER = ("Fire", "Hazard AND Button = TRUE", "NOT Fire AND Smoke = TRUE", "Fire AND NOT Drill")
 
@@ -165,6 +171,50 @@ def test_indexes_change_nothing_anywhere_on_earth(
     """Nor at the antimeridian and the poles."""
     there = [somewhere(event, *where) for event in events]
     assert outcome(plainly(found, there)) == outcome(inferred(found, there))
+
+
+def evidence(events: list[Event]) -> list[tuple[int, list[tuple[str, str]]]]:
+    """The position of what is told, and the conditions that it rests on, by class and entity."""
+    return [(one.position, [(it["condition"], it["entity"]) for it in data_of(one)["evidence"]]) for one in events]
+
+
+@pytest.mark.parametrize("scene", [PlainScene, IndexedScene])
+def test_what_a_rule_does_not_ask_for_updates_nothing(scene: Callable[[Plan], Scene]) -> None:
+    """A condition keeps its reading, though the same one of a rule below, where readings age sooner, took another."""
+    found = [
+        rule("fire", "Fire", "NOT (Smoke = TRUE AND Humidity < 50)", within=0, valid=10),
+        rule("alarm", "Alarm", "NOT Fire AND Smoke = TRUE", within=0, valid=20),
+        rule("drill", "Drill", "Button = TRUE", within=0),
+    ]
+    events = [
+        told(0, "b", 400, Smoke=True, Humidity=4),
+        told(1, "a", 400, Smoke=True, Humidity=4),
+        told(11, "a", None, Button=False),
+    ]
+    assert [
+        (1, [("Smoke", "b"), ("Humidity", "b")]),
+        (3, [("Smoke", "a"), ("Humidity", "a"), ("Smoke", "b")]),
+    ] == evidence(inferred(found, events, Inferring(scene)))
+
+
+@pytest.mark.parametrize("scene", [PlainScene, IndexedScene])
+def test_conditions_on_one_class_keep_a_reading_each(scene: Callable[[Plan], Scene]) -> None:
+    """Two conditions of one rule on one class do not take over each other's readings when it is looked at again."""
+    found = [
+        rule("fire", "Fire", "Temperature > 80 AND Temperature < 95", valid=None),
+        rule("drill", "Drill", "Button = TRUE"),
+    ]
+    events = [
+        told(0, "a", Temperature=96),
+        told(1, "b", Temperature=20),
+        told(2, "c", Temperature=90),
+        told(3, "b", 400, Temperature=20),
+        told(4, "z", 0, Button=False),
+    ]
+    assert [
+        (2, [("Temperature", "a"), ("Temperature", "b")]),
+        (4, [("Temperature", "a"), ("Temperature", "c")]),
+    ] == evidence(inferred(found, events, Inferring(scene)))
 
 
 def test_a_rule_sees_what_comes_after_it() -> None:

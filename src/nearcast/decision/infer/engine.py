@@ -17,7 +17,7 @@ from typing import Protocol
 
 from nearcast.decision.infer.plan import Leaf, Plan, Rule
 from nearcast.decision.infer.readings import Centre, Reading, separation
-from nearcast.decision.infer.view import NEVER, Ground, View, World, satisfied
+from nearcast.decision.infer.view import NEVER, Ground, View, World, distinct, satisfied
 from nearcast.model.situation import Phase
 
 REMOVED = "removed"
@@ -250,7 +250,7 @@ class Engine:
                 instance.lapses = min(reading.moment for reading in read) + rule.valid + 1
         self.scene.add(instance, rule)
         self._await(instance)
-        return [_told(ground) for ground in before] != [_told(ground) for ground in instance.grounds]
+        return _told(before) != _told(instance.grounds)
 
     def _new(self, rule: Rule, centre: Centre, view: View, pending: Pending) -> Happening:
         self._order += 1
@@ -298,20 +298,20 @@ class Engine:
             instance.centre,
             instance.since,
             self.now,
-            instance.grounds,
+            distinct(instance.grounds),
             reason,
             rule.hidden,
         )
 
 
-def _told(ground: Ground) -> tuple[object, ...]:
-    """What of a ground is worth an update when it changes."""
-    reading = ground.reading
-    return (
-        (ground.name, ground.situation)
-        if reading is None
-        else (ground.name, reading.name, reading.value, reading.entity)
-    )
+def _told(grounds: Iterable[Ground]) -> list[tuple[object, ...]]:
+    """What of grounds is worth an update when it changes."""
+    return [
+        (one.name, one.situation)
+        if one.reading is None
+        else (one.name, one.reading.name, one.reading.value, one.reading.entity)
+        for one in distinct(grounds)
+    ]
 
 
 def makes_hold(rule: Rule, reading: Reading, plan: Plan) -> bool:

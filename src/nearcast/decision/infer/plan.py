@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from nearcast.decision.infer.names import in_order, names_in, names_of, reach, standing_on
 from nearcast.decision.truths import COMPARE
@@ -18,7 +19,7 @@ SECOND = 1_000_000
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
     """One condition, or its negation. `situation`: the class of situations that it asks for, if it does. `compares`:
-    what compares a number with `limit`, where the condition is nothing else.
+    what compares a number with `limit`, where the condition is nothing else. `number`: which of its rule's it is.
     """
 
     atom: Atom
@@ -27,6 +28,7 @@ class Leaf:
     situation: str | None
     compares: Callable[[float, float], bool] | None = None
     limit: float = 0.0
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,8 +129,8 @@ def _demanding(name: str, necessary: Sequence[Rule], above: Mapping[str, tuple[s
 
 def _rule(one: Defined, ontology: Ontology, situations: set[str]) -> Rule:
     rule = one.rule
-    tree = _tree(rule.when, False, situations)
-    against = _tree(rule.when, True, situations)
+    tree = _tree(rule.when, False, situations, count())
+    against = _tree(rule.when, True, situations, count())
     names = names_of(rule.when)
     own = {name: reach(ontology, name) for name in names}
     told = [metres for metres in own.values() if metres is not None]
@@ -138,21 +140,23 @@ def _rule(one: Defined, ontology: Ontology, situations: set[str]) -> Rule:
     return Rule(rule.id, rule.concludes, 0, one.after, tree, against, metres, widest, rule.area, valid, one.hidden)
 
 
-def _tree(filter: Filter, negated: bool, situations: set[str]) -> Node:
-    """The conditions with NOT at the leaves: De Morgan's rules hold for three truths too."""
+def _tree(filter: Filter, negated: bool, situations: set[str], numbers: Iterator[int]) -> Node:
+    """The conditions with NOT at the leaves, numbered in order: De Morgan's rules hold for three truths too."""
     if isinstance(filter, Atom):
         names = tuple(dict.fromkeys(names_in(filter)))
         asked = names[0] if names and names[0] in situations else None
         # `Drill = FALSE` is NOT Drill.
         flipped = asked is not None and filter.value is False
+        compares, limit = None, 0.0
         if isinstance(filter.name, str) and filter.operator in COMPARE and type(filter.value) in (int, float):
-            return Leaf(filter, names, negated, asked, COMPARE[filter.operator], filter.value)  # type: ignore[arg-type]
-        return Leaf(filter, names, negated != flipped, asked)
+            compares, limit = COMPARE[filter.operator], filter.value  # type: ignore[assignment]
+        return Leaf(filter, names, negated != flipped, asked, compares, limit, next(numbers))
     if isinstance(filter, Not):
-        return _tree(filter.child, not negated, situations)
+        return _tree(filter.child, not negated, situations, numbers)
     assert isinstance(filter, (And, Or)), "rules hold no plain negation"
     return Joint(
-        isinstance(filter, And) != negated, tuple(_tree(child, negated, situations) for child in filter.children)
+        isinstance(filter, And) != negated,
+        tuple(_tree(child, negated, situations, numbers) for child in filter.children),
     )
 
 

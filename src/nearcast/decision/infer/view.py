@@ -25,8 +25,11 @@ NEVER = 1 << 62
 """A moment that does not come."""
 
 
-Kept = set[tuple[str, str, str]]
-"""Readings on which a situation rested, by condition, entity and class."""
+Condition = tuple[str, int, str]
+"""A condition of a rule, by the rule's id and its number there, and one of the classes that it names."""
+
+Kept = set[tuple[Condition, tuple[str, str]]]
+"""Readings on which a situation rested, by condition and key."""
 
 
 class Running(Protocol):
@@ -56,9 +59,10 @@ class World(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a condition rests on: a reading, or a situation that is, by its id and class."""
+    """What a condition rests on: a reading, or a situation that is, by its id; `name` is the class asked for."""
 
     name: str
+    condition: Condition
     reading: Reading | None
     situation: str | None = None
 
@@ -166,14 +170,12 @@ class View:
         return found
 
     def grounds(self, node: Node, rule: Rule, before: Iterable[Ground] = ()) -> tuple[Ground, ...]:
-        """What true conditions rest on, each once; what they rested on `before` goes on, where it can."""
-        kept = {(ground.name, *ground.reading.key) for ground in before if ground.reading}
-        # By what tells readings apart, for hashing whole ones takes long.
-        found = {
-            (one.name, one.situation or (one.reading and one.reading.key)): one
-            for one in self._grounds(node, rule, kept)
-        }
-        return tuple(found.values())
+        """What true conditions rest on; what each of them rested on `before` goes on, where it can."""
+        # Each condition by itself: what one rests on is nothing that another did, or looking twice would find other
+        # readings than looking once.
+        kept = {(ground.condition, ground.reading.key) for ground in before if ground.reading}
+        # One condition may be reached by several ways.
+        return tuple({one.condition: one for one in self._grounds(node, rule, kept)}.values())
 
     def _grounds(self, node: Node, rule: Rule, kept: Kept) -> Iterator[Ground]:
         if isinstance(node, Joint):
@@ -184,22 +186,30 @@ class View:
             yield from self._situation_grounds(node, node.situation, rule, kept)
         elif isinstance(node.atom.name, Call):
             for name in node.names:
-                yield from _one(name, self.readings(name, rule), kept)
+                yield from _one((rule.id, node.number, name), self.readings(name, rule), kept)
         else:
-            found = self.readings(node.names[0], rule)
-            yield from _one(node.names[0], [one for one in found if satisfied(node, one.value)], kept)
+            name = node.names[0]
+            found = [one for one in self.readings(name, rule) if satisfied(node, one.value)]
+            yield from _one((rule.id, node.number, name), found, kept)
 
     def _situation_grounds(self, leaf: Leaf, name: str, rule: Rule, kept: Kept) -> Iterator[Ground]:
         told = [one for one in self.readings(name, rule) if satisfied(leaf, one.value)]
+        condition = (rule.id, leaf.number, name)
         if told:
-            yield from _one(name, told, kept)
+            yield from _one(condition, told, kept)
         elif not leaf.negated:
-            yield from (Ground(one.concludes, None, one.id) for one in self._running(name, rule)[:1])
+            yield from (Ground(one.concludes, condition, None, one.id) for one in self._running(name, rule)[:1])
         else:
             plan = self._world.plan
             denying = [one for one in plan.demanding[name] if self.truth(one.tree, one) is False][:1]
             for one in denying or plan.concluding[name]:
                 yield from self._grounds(one.against, one, kept)
+
+
+def distinct(grounds: Iterable[Ground]) -> tuple[Ground, ...]:
+    """What a situation rests on, each once, whichever conditions do."""
+    # By what tells readings apart, for hashing whole ones takes long.
+    return tuple({(one.name, one.situation or (one.reading and one.reading.key)): one for one in grounds}.values())
 
 
 def satisfied(leaf: Leaf, value: Value) -> bool:
@@ -215,11 +225,11 @@ def _age(reading: Reading) -> tuple[int, str, str]:
     return -reading.moment, reading.entity, reading.name
 
 
-def _one(name: str, readings: Sequence[Reading], kept: Kept) -> Iterator[Ground]:
+def _one(condition: Condition, readings: Sequence[Reading], kept: Kept) -> Iterator[Ground]:
     """The reading on which the condition rested before, as it is now, else the newest."""
     ordered = sorted(readings, key=_age)
-    before = [reading for reading in ordered if (name, *reading.key) in kept]
-    yield from (Ground(name, reading) for reading in (before or ordered)[:1])
+    before = [reading for reading in ordered if (condition, reading.key) in kept]
+    yield from (Ground(condition[-1], condition, reading) for reading in (before or ordered)[:1])
 
 
 @dataclass(frozen=True, slots=True)
