@@ -102,7 +102,7 @@ RULE = "node: a\nplace: {{x: 0, y: 0}}\nsituations:\n  - {{id: f, class: F, with
     [
         ("valid: 1", "when in a situation rule"),
         ('valid: 1, when: "T >"', "a literal"),
-        ('valid: 0, when: "T > 1"', "valid of a node's rule: more than 0 seconds"),
+        ('valid: 0, when: "T > 1"', "a time above 0"),
         ('valid: 1, when: "T > 1", threshold: 2', "threshold, a trigger level: from 0 to 1"),
         ("valid: 1, when: \"T LIKE 'x'\"", "conditions that a request can carry"),
     ],
