@@ -138,6 +138,9 @@ def _from_files(definition_files: tuple[Path, ...], event_files: tuple[Path, ...
 
 def _meant(history: _History, id: str, source: str | None) -> tuple[int, Event | None]:
     """The position of the event that is meant, and the event if it is a derived one."""
+    # Published ones are found by an index; for derived ones all of them are read, or even derived once more.
+    if history.journal.positions(id, source):
+        return _position(history.journal, id, source), None
     for table in history.derived():
         for event in to_events(table.filter(pc.equal(table.column("id"), id))):
             if source in (None, event.source):
