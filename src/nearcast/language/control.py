@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -37,6 +37,10 @@ from nearcast.model.values import time_text
 
 CLIENT, CLIENT_REMOVED, SUBSCRIPTION, SUBSCRIPTION_REMOVED, SETTINGS, *_DERIVING = CONTROL_TYPES
 RELATION, RELATION_REMOVED, SITUATION, SITUATION_REMOVED, ACTION, ACTION_REMOVED = _DERIVING
+
+T = TypeVar("T")
+Read = Callable[[Node, Settings, Reader], Change | None]
+"""Reads the data of a control event; None after a fault."""
 
 
 def changes(event: Event, settings: Settings) -> list[Change]:
@@ -132,53 +136,28 @@ def _client(node: Node, settings: Settings, reader: Reader) -> Change | None:
     return change
 
 
-def _client_removed(node: Node, settings: Settings, reader: Reader) -> Change | None:
-    id = _named(node, "client", reader)
-    return None if id is None else ClientRemoval(id)
-
-
-def _subscription(node: Node, settings: Settings, reader: Reader) -> Change | None:
-    subscription = read_subscription(node, settings, reader)
-    return None if subscription is None else SubscriptionChange(subscription)
-
-
-def _subscription_removed(node: Node, settings: Settings, reader: Reader) -> Change | None:
-    id = _named(node, "subscription", reader)
-    return None if id is None else SubscriptionRemoval(id)
-
-
-def _relation(node: Node, settings: Settings, reader: Reader) -> Change | None:
-    relation = read_relation(node, reader)
-    return None if relation is None else RelationChange(relation)
-
-
-def _relation_removed(node: Node, settings: Settings, reader: Reader) -> Change | None:
-    id = _named(node, "relation", reader)
-    return None if id is None else RelationRemoval(id)
-
-
 def _settings(node: Node, settings: Settings, reader: Reader) -> Change | None:
     return SettingsChange(read_settings(reader.fields(node, (), FIELDS, "settings"), reader))
 
 
-def _situation(node: Node, settings: Settings, reader: Reader) -> Change | None:
-    rule = read_situation(node, settings, reader)
-    return None if rule is None else SituationChange(rule)
+def _defined(read: Callable[[Node, Settings, Reader], T | None], make: Callable[[T], Change]) -> Read:
+    """Reads what is added or replaced."""
+
+    def change(node: Node, settings: Settings, reader: Reader) -> Change | None:
+        found = read(node, settings, reader)
+        return None if found is None else make(found)
+
+    return change
 
 
-def _situation_removed(node: Node, settings: Settings, reader: Reader) -> Change | None:
-    id = _named(node, "situation", reader)
-    return None if id is None else SituationRemoval(id)
+def _removed(name: str, make: Callable[[str], Change]) -> Read:
+    """Reads whose end it is: the one field that has its name."""
 
+    def change(node: Node, settings: Settings, reader: Reader) -> Change | None:
+        id = _named(node, name, reader)
+        return None if id is None else make(id)
 
-def _action(node: Node, settings: Settings, reader: Reader) -> Change | None:
-    action = read_action(node, settings, reader)
-    return None if action is None else ActionChange(action)
-
-
-def _action_removed(node: Node, settings: Settings, reader: Reader) -> Change | None:
-    id = _named(node, "action", reader)
-    return None if id is None else ActionRemoval(id)
+    return change
 
 
 def _named(node: Node, name: str, reader: Reader) -> str | None:
@@ -186,16 +165,16 @@ def _named(node: Node, name: str, reader: Reader) -> str | None:
     return reader.text(fields[name], f"a {name}'s id") if name in fields else None
 
 
-_READERS: dict[str, Callable[[Node, Settings, Reader], Change | None]] = {
+_READERS: dict[str, Read] = {
     CLIENT: _client,
-    CLIENT_REMOVED: _client_removed,
-    SUBSCRIPTION: _subscription,
-    SUBSCRIPTION_REMOVED: _subscription_removed,
+    CLIENT_REMOVED: _removed("client", ClientRemoval),
+    SUBSCRIPTION: _defined(read_subscription, SubscriptionChange),
+    SUBSCRIPTION_REMOVED: _removed("subscription", SubscriptionRemoval),
     SETTINGS: _settings,
-    RELATION: _relation,
-    RELATION_REMOVED: _relation_removed,
-    SITUATION: _situation,
-    SITUATION_REMOVED: _situation_removed,
-    ACTION: _action,
-    ACTION_REMOVED: _action_removed,
+    RELATION: _defined(lambda node, settings, reader: read_relation(node, reader), RelationChange),
+    RELATION_REMOVED: _removed("relation", RelationRemoval),
+    SITUATION: _defined(read_situation, SituationChange),
+    SITUATION_REMOVED: _removed("situation", SituationRemoval),
+    ACTION: _defined(read_action, ActionChange),
+    ACTION_REMOVED: _removed("action", ActionRemoval),
 }
