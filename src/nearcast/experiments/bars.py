@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from nearcast.experiments.svg import document, text
+
 WIDTH, HEIGHT = 300, 190
 """Of one panel's drawing, in pixels; around it is room for title and labels."""
 
@@ -41,35 +43,33 @@ def chart(title: str, series: dict[str, str], panels: Sequence[Panel], columns: 
     rows = math.ceil(len(panels) / columns)
     width, height = columns * wide, 60 + rows * high + 30
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        _text(12, 22, title, size=16),
+        text(12, 22, title, size=16),
         *_legend(series),
     ]
     for number, panel in enumerate(panels):
         x, y = number % columns * wide + LEFT, 60 + number // columns * high + ABOVE
         parts += [f'<g transform="translate({x} {y})">', *_panel(panel, [*series.values()]), "</g>"]
-    return "\n".join([*parts, _text(12, height - 12, note, fill="#555"), "</svg>\n"])
+    return document(width, height, [*parts, text(12, height - 12, note, fill="#555")])
 
 
 def _legend(series: dict[str, str]) -> Iterator[str]:
     x = 12
     for name, colour in series.items():
         yield f'<rect x="{x}" y="36" width="12" height="12" fill="{colour}"/>'
-        yield _text(x + 17, 47, name)
+        yield text(x + 17, 47, name)
         x += 34 + 7 * len(name)
 
 
 def _panel(panel: Panel, colours: Sequence[str]) -> Iterator[str]:
     top = panel.highest or _rounded_up(max(bar.height + bar.spread for _, bars in panel.groups for bar in bars))
-    yield _text(0, -12, panel.title, size=13)
+    yield text(0, -12, panel.title, size=13)
     for tick in range(TICKS + 1):
         y = HEIGHT * (1 - tick / TICKS)
         yield f'<line x1="0" x2="{WIDTH}" y1="{y:g}" y2="{y:g}" stroke="#ddd"/>'
-        yield _text(-6, y + 4, f"{top * tick / TICKS:,g}", anchor="end", fill="#555")
+        yield text(-6, y + 4, f"{top * tick / TICKS:,g}", anchor="end", fill="#555")
     step = WIDTH / len(panel.groups)
     for number, (label, bars) in enumerate(panel.groups):
-        yield _text((number + 0.5) * step, HEIGHT + 18, label, anchor="middle")
+        yield text((number + 0.5) * step, HEIGHT + 18, label, anchor="middle")
         yield from _group(bars, colours, number * step + step * 0.08, step * 0.84, top)
         if label in panel.ranges:
             yield from _range(panel.ranges[label], number * step + step * 0.94, top)
@@ -97,8 +97,3 @@ def _rounded_up(value: float) -> float:
     """The next round number: 1, 2, 4, 5 or 10 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value)) if value > 0 else 1.0
     return next(power * factor for factor in (1, 2, 4, 5, 10, 20) if value <= power * factor)
-
-
-def _text(x: float, y: float, text: str, size: int = 12, anchor: str = "start", fill: str = "black") -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{fill}"'
-    return f"<text {place}>{escape(text)}</text>"

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
+from nearcast.experiments.svg import document, polyline, text
+
 WIDTH, HEIGHT = 520, 320
 """Of the drawing, in pixels; around it is room for title and labels."""
 
@@ -21,15 +23,13 @@ def curves(title: str, x: str, y: str, series: Mapping[str, Sequence[Point]], no
     across, up = (_Axis([point[axis] for point in every]) for axis in (0, 1))
     width, height = LEFT + WIDTH + RIGHT, ABOVE + HEIGHT + BELOW + 20
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        _text(12, 22, title, size=16),
+        text(12, 22, title, size=16),
         f'<g transform="translate({LEFT} {ABOVE})">',
         *_axes(across, up, x, y),
     ]
     for number, (name, points) in enumerate(series.items()):
         parts += _line(name, COLOURS[number % len(COLOURS)], points, across, up, number)
-    return "\n".join([*parts, "</g>", _text(12, height - 12, note, fill="#555"), "</svg>\n"])
+    return document(width, height, [*parts, "</g>", text(12, height - 12, note, fill="#555")])
 
 
 class _Axis:
@@ -53,26 +53,20 @@ def _axes(across: _Axis, up: _Axis, x: str, y: str) -> Iterator[str]:
     for tick in across.ticks:
         at = across.at(tick) * WIDTH
         yield f'<line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{HEIGHT}" stroke="#eee"/>'
-        yield _text(at, HEIGHT + 18, f"{tick:,g}", anchor="middle", fill="#555")
+        yield text(at, HEIGHT + 18, f"{tick:,g}", anchor="middle", fill="#555")
     for tick in up.ticks:
         at = (1 - up.at(tick)) * HEIGHT
         yield f'<line x1="0" x2="{WIDTH}" y1="{at:.1f}" y2="{at:.1f}" stroke="#ddd"/>'
-        yield _text(-6, at + 4, f"{tick:,g}", anchor="end", fill="#555")
-    yield _text(WIDTH / 2, HEIGHT + 40, x, anchor="middle")
-    yield _text(-LEFT + 8, -10, y)
+        yield text(-6, at + 4, f"{tick:,g}", anchor="end", fill="#555")
+    yield text(WIDTH / 2, HEIGHT + 40, x, anchor="middle")
+    yield text(-LEFT + 8, -10, y)
 
 
 def _line(name: str, colour: str, points: Sequence[Point], across: _Axis, up: _Axis, number: int) -> Iterator[str]:
     places = [(across.at(x) * WIDTH, (1 - up.at(y)) * HEIGHT) for x, y in points]
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
+    yield polyline(places, colour)
     for (x, y), (at, value) in zip(places, points, strict=True):
         yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}">'
         yield f"<title>{escape(f'{name}: {value:,.6g} at {at:g}')}</title></circle>"
     yield f'<rect x="{WIDTH + 14}" y="{number * 20}" width="12" height="12" fill="{colour}"/>'
-    yield _text(WIDTH + 31, number * 20 + 11, name)
-
-
-def _text(x: float, y: float, text: str, size: int = 12, anchor: str = "start", fill: str = "black") -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{fill}"'
-    return f"<text {place}>{escape(text)}</text>"
+    yield text(WIDTH + 31, number * 20 + 11, name)

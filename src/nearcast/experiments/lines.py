@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from nearcast.experiments.svg import document, polyline, text
+
 WIDTH, HEIGHT = 560, 300
 LEFT, RIGHT, ABOVE, BELOW = 74, 16, 40, 44
 TICKS = 5
@@ -49,16 +51,14 @@ def chart(title: str, axes: Axes, lines: Mapping[str, Line]) -> str:
     rows = math.ceil(len(shown) / (WIDTH // LEGEND_STEP))
     wide, high = LEFT + WIDTH + RIGHT, ABOVE + HEIGHT + BELOW + rows * LEGEND_ROW
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" font-family="sans-serif">',
-        f'<rect width="{wide}" height="{high}" fill="white"/>',
-        _text(12, 22, title, size=15),
+        text(12, 22, title, size=15),
         f'<g transform="translate({LEFT} {ABOVE})">',
         *_axes(axes, scale),
         *(mark for line in shown.values() for mark in _line(line, scale)),
         *_legend(shown),
         "</g>",
     ]
-    return "\n".join([*parts, "</svg>\n"])
+    return document(wide, high, parts)
 
 
 class _Scale:
@@ -86,24 +86,22 @@ def _axes(axes: Axes, scale: _Scale) -> Iterator[str]:
         value = scale.top * tick / TICKS
         y = scale.y(value)
         yield f'<line x1="0" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
-        yield _text(-6, y + 4, f"{value:,g}", anchor="end", fill="#555")
+        yield text(-6, y + 4, f"{value:,g}", anchor="end", fill="#555")
     last = -math.inf
     for x in scale.xs:
         at = scale.x(x)
         yield f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{HEIGHT}" y2="{HEIGHT + 4}" stroke="#555"/>'
         # Labels that would run into each other are left out.
         if at - last >= 30:
-            yield _text(at, HEIGHT + 17, f"{x:,g}", anchor="middle", fill="#555")
+            yield text(at, HEIGHT + 17, f"{x:,g}", anchor="middle", fill="#555")
             last = at
-    yield _text(WIDTH / 2, HEIGHT + 34, axes.x, anchor="middle")
-    yield _text(-LEFT + 12, -8, axes.y, size=11)
+    yield text(WIDTH / 2, HEIGHT + 34, axes.x, anchor="middle")
+    yield text(-LEFT + 12, -8, axes.y, size=11)
 
 
 def _line(line: Line, scale: _Scale) -> Iterator[str]:
     places = [(scale.x(dot.x), scale.y(dot.y)) for dot in line.dots]
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    dash = ' stroke-dasharray="5 4"' if line.dashed else ""
-    yield f'<polyline points="{path}" fill="none" stroke="{line.colour}" stroke-width="2"{dash}/>'
+    yield polyline(places, line.colour, ' stroke-dasharray="5 4"' if line.dashed else "")
     for dot, (x, y) in zip(line.dots, places, strict=True):
         if dot.spread:
             low, high = scale.y(dot.y - dot.spread), scale.y(dot.y + dot.spread)
@@ -118,15 +116,10 @@ def _legend(lines: Mapping[str, Line]) -> Iterator[str]:
         x, y = number % columns * LEGEND_STEP, HEIGHT + BELOW + 6 + number // columns * LEGEND_ROW
         dash = ' stroke-dasharray="5 4"' if line.dashed else ""
         yield f'<line x1="{x}" x2="{x + 20}" y1="{y}" y2="{y}" stroke="{line.colour}" stroke-width="2"{dash}/>'
-        yield _text(x + 25, y + 4, name, size=11)
+        yield text(x + 25, y + 4, name, size=11)
 
 
 def _rounded_up(value: float) -> float:
     """The next round number: 1, 1.5, 2, 3, 4, 5, 6, 8 or 10 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value)) if value > 0 else 1.0
     return next(power * factor for factor in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 20) if value <= power * factor)
-
-
-def _text(x: float, y: float, text: str, size: int = 12, anchor: str = "start", fill: str = "black") -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{fill}"'
-    return f"<text {place}>{escape(text)}</text>"
