@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nearcast.decision.derived_event import Cause, derived_event
 from nearcast.decision.infer.engine import Happening
-from nearcast.decision.infer.tell import Cause, derived
 from nearcast.model.event import Event
 from nearcast.model.filter import Atom
 from nearcast.model.place import Place
@@ -47,10 +47,10 @@ def _event(action: Action, effect: Effect, found: Happening, data: Mapping[str, 
     place = found.centre.place
     if isinstance(effect, Publish):
         told = filled(json.loads(effect.data), values_of(action, data, place))
-        return derived(effect.type, SOURCE, id, found.situation, told, cause, place)
+        return derived_event(effect.type, SOURCE, id, found.situation, told, cause, place)
     # What is called stands in the definition alone: an event is for whoever may hear it.
     told = {"action": action.id, "effect": EFFECTS[type(effect)], "situation": dict(data)}
-    return derived(ACTION_TYPE, SOURCE, id, found.situation, told, cause, place)
+    return derived_event(ACTION_TYPE, SOURCE, id, found.situation, told, cause, place)
 
 
 def values_of(action: Action, data: Mapping[str, Any], place: Place | None) -> dict[str, str]:

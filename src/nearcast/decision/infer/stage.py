@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from nearcast.decision.actions import action_events, lone_situation
 from nearcast.decision.derived import Stretch
+from nearcast.decision.derived_event import Cause
 from nearcast.decision.infer.areas import Areas
 from nearcast.decision.infer.engine import REMOVED, Engine, Happening, Scene
 from nearcast.decision.infer.extract import Extraction, Told
@@ -25,7 +26,7 @@ from nearcast.decision.infer.lanes import Lane, Observed
 from nearcast.decision.infer.names import names_of, rule_cycle, standing_on
 from nearcast.decision.infer.plan import SECOND, Defined, Plan, plan
 from nearcast.decision.infer.scene import IndexedScene
-from nearcast.decision.infer.tell import Cause, situation_data, situation_event
+from nearcast.decision.infer.tell import situation_data, situation_event
 from nearcast.decision.repository import entities
 from nearcast.errors import Fault
 from nearcast.model.changes import (

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import orjson
-
+from nearcast.decision.derived_event import Cause, derived_event
 from nearcast.decision.infer.areas import Areas
 from nearcast.decision.infer.engine import Happening
 from nearcast.decision.infer.plan import SECOND
 from nearcast.decision.infer.view import Ground
 from nearcast.model.event import Event
-from nearcast.model.place import Place, place_data
+from nearcast.model.place import place_data
 from nearcast.model.situation import SITUATION_TYPE
 from nearcast.model.values import Value, time_text
 
 SOURCE = "nearcast:situations"
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """The event that let a situation be decided: what a derived event takes over of it."""
-
-    position: int
-    time: datetime | None
-    accepted: datetime | None
 
 
 def moment_of(microseconds: int) -> datetime:
@@ -78,43 +67,7 @@ def _plain(value: Value) -> Value:
     return time_text(value) if isinstance(value, datetime) else value
 
 
-def derived(type_: str, source: str, id: str, subject: str, data: Any, cause: Cause, place: Place | None) -> Event:
-    """A derived event, decided as of its cause; its payload read again gives the same attributes."""
-    time = cause.time or cause.accepted
-    document: dict[str, Any] = {"specversion": "1.0", "id": id, "type": type_, "source": source, "subject": subject}
-    if time is not None:
-        document["time"] = time_text(time)
-    document["data"] = data
-    attributes: list[tuple[str, Value]] = [("specversion", "1.0")]
-    for name, value in data.items() if isinstance(data, dict) else (("data", data),):
-        attributes += _attributes(f"data.{name}" if name in document and isinstance(data, dict) else name, value)
-    return Event(
-        id=id,
-        type=type_,
-        source=source,
-        subject=subject,
-        time=time,
-        place=place,
-        attributes=tuple(attributes),
-        payload=orjson.dumps(document),
-        accepted=cause.accepted,
-        position=cause.position,
-    )
-
-
 def situation_event(found: Happening, data: dict[str, Any], number: int, cause: Cause) -> Event:
     """The event that tells of a happening; `number` tells those with one cause apart."""
     id = f"{found.situation}:{found.phase}:{cause.position}.{number}"
-    return derived(SITUATION_TYPE, SOURCE, id, found.situation, data, cause, found.centre.place)
-
-
-def _attributes(name: str, value: Any) -> Iterator[tuple[str, Value]]:
-    """The attributes that data makes, as at the door: nested names are dotted, lists repeat."""
-    if isinstance(value, dict):
-        for key, child in value.items():
-            yield from _attributes(f"{name}.{key}", child)
-    elif isinstance(value, list):
-        for child in value:
-            yield from _attributes(name, child)
-    elif value is not None:
-        yield name, value
+    return derived_event(SITUATION_TYPE, SOURCE, id, found.situation, data, cause, found.centre.place)

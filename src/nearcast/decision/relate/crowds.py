@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
+from nearcast.decision.derived_event import Cause
 from nearcast.decision.match import Index
 from nearcast.decision.relate.gathering import Crowd
 from nearcast.decision.relate.reports import Entities, Flags, Reports, moment_of
-from nearcast.decision.relate.telling import Cause, Told
+from nearcast.decision.relate.telling import Told
 from nearcast.model.relation import Buddies, Gathering, Matching, Relation
 
 Lists = Mapping[str, Mapping[str, tuple[str, ...]]]

@@ -14,6 +14,7 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 
+from nearcast.decision.derived_event import Cause
 from nearcast.decision.location import distance
 from nearcast.decision.match import Index
 from nearcast.decision.relate.candidates import candidates
@@ -23,7 +24,7 @@ from nearcast.decision.relate.judging import Judging, read
 from nearcast.decision.relate.reports import FOREVER, NEVER, Entities, Flags, Integers, Reports, micros_of, moment_of
 from nearcast.decision.relate.rules import NOBODY, TELLS, Rule, Rules
 from nearcast.decision.relate.settling import REASONS, Outcome, settled
-from nearcast.decision.relate.telling import CAUSED, LAPSED, Cause, Reason, Subject, Told
+from nearcast.decision.relate.telling import CAUSED, LAPSED, Reason, Subject, Told
 from nearcast.model.event import Event
 from nearcast.model.relation import Detection, Matching, Named, Relation
 

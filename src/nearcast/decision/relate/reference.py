@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from nearcast.decision.derived import Stretch
+from nearcast.decision.derived_event import Cause
 from nearcast.decision.evaluate import NOTHING, truth
 from nearcast.decision.location import distance
 from nearcast.decision.relate.predicate import Predicate, is_symmetric, widened
 from nearcast.decision.relate.sides import sees_derived
-from nearcast.decision.relate.telling import CAUSED, LAPSED, Cause, Reason, Subject, Told, events_of
+from nearcast.decision.relate.telling import CAUSED, LAPSED, Reason, Subject, Told, events_of
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, RelationChange, RelationRemoval
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event

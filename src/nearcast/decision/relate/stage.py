@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.decision.derived import Stretch, derived_of
+from nearcast.decision.derived_event import Cause
 from nearcast.decision.relate.crowds import Crowds
 from nearcast.decision.relate.pairing import Pairing
 from nearcast.decision.relate.reference import Known, Plain
 from nearcast.decision.relate.reports import NEVER, Entities, Reports, moment_of
 from nearcast.decision.relate.sides import sees_derived
-from nearcast.decision.relate.telling import Cause, Told, events_of
+from nearcast.decision.relate.telling import Told, events_of
 from nearcast.decision.repository import Repository, entities, last_of_each
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, RelationChange, RelationRemoval
 from nearcast.model.columns import to_events

@@ -6,17 +6,16 @@ definitions, pairs by their names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-import orjson
-
+from nearcast.decision.derived_event import Cause, derived_event
 from nearcast.model.event import Event
-from nearcast.model.place import Place
+from nearcast.model.place import Place, place_data
 from nearcast.model.relation import RELATION_EVENT, RELATIONS, Detection
-from nearcast.model.values import Value, time_text
+from nearcast.model.values import time_text
 
 Reason = Literal["left", "silent", "removed"]
 """Why something ended though nothing says that its predicate failed: an entity is no longer of its side, was not heard
@@ -25,20 +24,6 @@ for too long, or the relation itself was removed."""
 LAPSED, CAUSED = 0, 1
 
 _ORDER: dict[str, int] = {"dwell": 0, "exit": 1, "enter": 2}
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """The event that something is told as of: its place in the journal, its time, when it was accepted."""
-
-    position: int
-    time: datetime | None
-    accepted: datetime | None
-
-    @property
-    def moment(self) -> datetime | None:
-        """When it happened, as far as that is known."""
-        return self.time or self.accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,25 +70,7 @@ def _event(told: Told, cause: Cause, part: int) -> Event:
     names = [told.relation, told.a.entity] + [one.entity for one in told.b if told.count is None]
     subject = "nearcast/relations/" + "/".join(names)
     id = f"{'/'.join(names)}/{cause.position}.{part}"
-    data = _data(told)
-    document: dict[str, Any] = {"specversion": "1.0", "id": id, "type": RELATION_EVENT, "source": RELATIONS}
-    document["subject"] = subject
-    if cause.moment is not None:
-        document["time"] = time_text(cause.moment)
-    document["data"] = data
-    return Event(
-        id=id,
-        type=RELATION_EVENT,
-        source=RELATIONS,
-        subject=subject,
-        time=cause.moment,
-        place=told.a.place,
-        attributes=(("specversion", "1.0"), *_attributes("", data)),
-        payload=orjson.dumps(document),
-        accepted=cause.accepted,
-        position=cause.position,
-        part=part,
-    )
+    return derived_event(RELATION_EVENT, RELATIONS, id, subject, _data(told), cause, told.a.place, part)
 
 
 def _data(told: Told) -> dict[str, Any]:
@@ -130,18 +97,4 @@ def _data(told: Told) -> dict[str, Any]:
 
 
 def _position(place: Place | None) -> dict[str, float] | None:
-    if place is None:
-        return None
-    names = ("x", "y", "z") if place.coordinates == "planar" else ("lon", "lat", "alt")
-    pairs = zip(names, (place.x, place.y, place.z), strict=True)
-    return {name: value for name, value in pairs if value is not None}
-
-
-def _attributes(prefix: str, data: dict[str, Any]) -> Iterator[tuple[str, Value]]:
-    """Data as attributes: nested names are dotted, a list is its name several times."""
-    for name, value in data.items():
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, dict):
-                yield from _attributes(f"{prefix}{name}.", one)
-            else:
-                yield f"{prefix}{name}", one
+    return None if place is None else place_data(place)

@@ -1,0 +1,67 @@
+"""A derived event as the journal has it: a CloudEvent that, read again, would give the same attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from nearcast.model.event import Event
+from nearcast.model.place import Place
+from nearcast.model.values import Value, time_text
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """The event that something is derived as of: its place in the journal, its time, when it was accepted."""
+
+    position: int
+    time: datetime | None
+    accepted: datetime | None
+
+    @property
+    def moment(self) -> datetime | None:
+        """When it happened, as far as that is known."""
+        return self.time or self.accepted
+
+
+def derived_event(
+    type_: str, source: str, id: str, subject: str, data: Any, cause: Cause, place: Place | None, part: int = 0
+) -> Event:
+    """The event of a type, about a subject, that a cause brings about; its attributes are those of its data."""
+    time = cause.moment
+    document: dict[str, Any] = {"specversion": "1.0", "id": id, "type": type_, "source": source, "subject": subject}
+    if time is not None:
+        document["time"] = time_text(time)
+    document["data"] = data
+    attributes: list[tuple[str, Value]] = [("specversion", "1.0")]
+    for name, value in data.items() if isinstance(data, dict) else (("data", data),):
+        attributes += _attributes(f"data.{name}" if name in document and isinstance(data, dict) else name, value)
+    return Event(
+        id=id,
+        type=type_,
+        source=source,
+        subject=subject,
+        time=time,
+        place=place,
+        attributes=tuple(attributes),
+        payload=orjson.dumps(document),
+        accepted=cause.accepted,
+        position=cause.position,
+        part=part,
+    )
+
+
+def _attributes(name: str, value: Any) -> Iterator[tuple[str, Value]]:
+    """The attributes that data makes, as at the door: nested names are dotted, lists repeat."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from _attributes(f"{name}.{key}", child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _attributes(name, child)
+    elif value is not None:
+        yield name, value
