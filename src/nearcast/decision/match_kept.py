@@ -55,10 +55,7 @@ def folder() -> Path | None:
 def _stamp() -> str:
     """What compiled code depends on: its sources, the compiler, Python, the processor."""
     own = Path(__file__)
-    found = (path.read_bytes() for path in sorted(own.parent.glob("match_*.py")))
-    sources = b"".join(
-        text if any(mark in text for mark in MARKS) else b"".join(CONSTANT.findall(text)) for text in found
-    )
+    sources = b"".join(_compiled_of(path.read_bytes()) for path in sorted(own.parent.glob("match_*.py")))
     machine = f"{numba.__version__} {sys.version} {platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
     return hashlib.sha256(sources + machine.encode()).hexdigest()[:24]
 

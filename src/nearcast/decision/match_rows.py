@@ -35,11 +35,6 @@ def bits(lanes: Numbers, width: int) -> Rows:
     return np.packbits(flags, bitorder="little").view(np.uint64)
 
 
-def lanes_of(row: Rows) -> Numbers:
-    """The lanes whose bits are set in one row: the inverse of `bits`."""
-    return np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little"))
-
-
 @dataclass(frozen=True, slots=True)
 class ChunkColumn:
     """The rows of one column in one chunk, by rank r among the chunk's m distinct codes.

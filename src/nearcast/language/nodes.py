@@ -192,10 +192,6 @@ def _aligned(value: str, source: str, start: int) -> list[int]:
     return [*offsets, at]
 
 
-def _same(a: str, b: str) -> bool:
-    return a == b or (a.isspace() and b.isspace())
-
-
 def _check_depth(depth: int, where: Mark) -> None:
     if depth > MAX_NESTING:
         raise DefinitionError(Fault(f"a document at most {MAX_NESTING} deep", "deeper nesting", where))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nearcast.model.event import CONTROL_PREFIX
-from nearcast.model.filter import Atom, Filter, Operator, atoms
+from nearcast.model.filter import Atom, Operator, atoms
 from nearcast.model.relation import Buddies, Crowd, Matching, Named, Pair, Relation, Side
 
 
@@ -25,11 +25,6 @@ def sides_of(relation: Relation) -> Iterator[Side | Crowd]:
         yield from (about.a, about.b)
     else:
         yield about.among
-
-
-def filters_of(relation: Relation) -> Iterator[Filter]:
-    """The filters among a relation's sides."""
-    yield from (side.filter for side in sides_of(relation) if isinstance(side, Matching))
 
 
 def _asks(side: Side | Crowd) -> bool:

@@ -30,8 +30,6 @@ PUBLISHED = {
 PUBLISHED_USERS = (("stationary", 22_657, 6), ("stationary", 11_743, 2), ("mobile", 1_008, 127), ("mobile", 4_746, 145))
 """The paper's table 2: activity, original events, range ring events."""
 
-COUNTED_IN_PAPER = {"reports": 348_112, "rings": 57_348, "entered": 4_626, "active": 1_028}
-
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
