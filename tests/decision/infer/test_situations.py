@@ -188,6 +188,14 @@ def test_late_readings_count_as_if_in_order() -> None:
     assert [] == inferred([FIRE], events)
 
 
+def test_late_by_all_that_is_awaited_is_still_in_time() -> None:
+    """A reading that comes as late as it may takes its place among those of its moment."""
+    patient = rule("fire", "Fire", "Temperature > 80 AND Humidity < 10", lateness=5)
+    hot, dry, last = told(10, "b", 60, Temperature=90), told(10, "a", 0, came=15, Humidity=5), told(30, "z", 9999)
+    found, _ = inferred([patient], [hot, told(15, "z", 9999), dry, last])
+    assert (60, "2026-01-01T00:00:10Z") == (data_of(found)["x"], data_of(found)["since"])
+
+
 def test_a_clock_that_is_ahead_does_no_harm() -> None:
     """A reading is not younger than the event that brought it."""
     events = [told(3600, "a", Temperature=90, came=0), told(30, "b", Humidity=5)]
