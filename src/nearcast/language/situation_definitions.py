@@ -11,8 +11,8 @@ from nearcast.errors import Fault, Mark
 from nearcast.language.never_holding import REPEATED, never_holding
 from nearcast.language.nodes import Node
 from nearcast.language.reading import Reader, closest
-from nearcast.language.situation_warnings import hardly_meant
 from nearcast.language.situation_document import read_action, read_situation
+from nearcast.language.situation_warnings import hardly_meant
 from nearcast.model.filter import Filter, atoms
 from nearcast.model.ontology import Ontology, below, cycles, upwards
 from nearcast.model.situation import PLUG_INS, Action, Run, Situation
