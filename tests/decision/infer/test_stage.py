@@ -66,8 +66,8 @@ readings = st.builds(
 )
 traces = st.lists(readings, max_size=25).map(lambda found: sorted(found, key=lambda one: one.time))
 rules = st.builds(
-    lambda lower, upper, necessary, wide, valid, area: [
-        rule("fire", "Fire", lower, within=wide, valid=valid),
+    lambda lower, upper, necessary, wide, valid, area, lateness: [
+        rule("fire", "Fire", lower, within=wide, valid=valid, lateness=lateness),
         rule(
             "alarm", "Alarm", upper, within=None if area else wide, valid=2 * valid, area="building-7" if area else None
         ),
@@ -80,6 +80,7 @@ rules = st.builds(
     st.sampled_from([0, 50, 100]),
     st.sampled_from([3, 10]),
     st.booleans(),
+    st.sampled_from([0, 2]),
 )
 
 
