@@ -2,18 +2,21 @@
 
 Subjects move slowly, each is to meet one other. Reports are published in turn; the stages see them in batches, and
 their word of how relations stand comes behind each batch. Costs are CPU time of this process: at the entry node for
-every report, and of the stages for all that entered, beside the stages where every report enters. What is told is
-checked to be equal.
+every report, of the journal for what enters and what is kept, and of the stages for all that entered, beside those
+where every report enters. What is told is checked to be equal.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from benchmarks.machine import machine
 from nearcast.decision.derived import Stretch
@@ -23,6 +26,7 @@ from nearcast.decision.relate.stage import Relating
 from nearcast.decision.relate.standing import Standings
 from nearcast.decision.repository import Repository
 from nearcast.errors import Mark
+from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.relation_document import relation_document
 from nearcast.model.changes import RelationChange
 from nearcast.model.columns import EVENTS, to_table
@@ -39,18 +43,41 @@ def main() -> None:
     parser.add_argument("--subjects", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=60, help="reports of each subject")
     parser.add_argument("--batch", type=int, default=500, help="reports between two batches of the stages")
+    parser.add_argument("--group", type=int, default=50, help="reports that become durable together")
     options = parser.parse_args()
     print(machine())
     relations = [_relation(pair) for pair in range(options.subjects // 2)]
     events = list(_reports(options.subjects, options.rounds))
-    plain, plain_told, _, plain_cost = _run(relations, events, options.batch, False)
-    entered, told, cost, stages = _run(relations, events, options.batch, True)
-    assert told == plain_told, "what is told must not change"
+    plain = _run(relations, events, options, holding=False)
+    unkept = _run(relations, events, options, keeping=False)
+    held = _run(relations, events, options)
+    assert held.told == plain.told, "what is told must not change"
     count = len(events)
-    print(f"{count} reports of {options.subjects} subjects, {len(told)} begins and ends")
-    print(f"every report: {plain} entered, stages {1e6 * plain_cost / count:.1f} us of CPU a report")
-    print(f"held back: {entered} entered, {1 - entered / count:.1%} did not")
-    print(f"  entry {1e6 * cost / count:.1f} us, stages {1e6 * stages / count:.1f} us of CPU a report")
+    print(f"{count} reports of {options.subjects} subjects, {len(held.told)} begins and ends")
+    print(f"every report: {plain.entered} entered; us of CPU a report: {plain.costs(count)}")
+    print(f"held back: {held.entered} entered, {1 - held.entered / count:.1%} did not; {held.costs(count)}")
+    kept = 1e6 * (held.seconds["journal"] - unkept.seconds["journal"]) / (count - held.entered)
+    print(f"  of a report that is held back the journal keeps {kept:.1f} us")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How many entered, what was told, and the seconds of CPU by what took them."""
+
+    entered: int = 0
+    told: list[bytes] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("entry", "journal", "stages"), 0.0))
+
+    def costs(self, count: int) -> str:
+        """Microseconds of each of so many reports."""
+        return ", ".join(f"{name} {1e6 * seconds / count:.1f}" for name, seconds in self.seconds.items())
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Counts the CPU time of the block."""
+        began = time.process_time()
+        yield
+        self.seconds[name] += time.process_time() - began
 
 
 def _relation(pair: int) -> Relation:
@@ -75,33 +102,49 @@ def _reports(subjects: int, rounds: int) -> Iterator[Event]:
 
 
 def _run(
-    relations: list[Relation], events: list[Event], batch: int, holding: bool
-) -> tuple[int, list[bytes], float, float]:
-    """How many entered, what was told, and the seconds of CPU at the entry node and in the stages."""
+    relations: list[Relation],
+    events: list[Event],
+    options: argparse.Namespace,
+    holding: bool = True,
+    keeping: bool = True,
+) -> Outcome:
+    """Publishes all; without `keeping` what is held back is in memory alone."""
     entry, relating, standings, repository = Entry(), Relating(), Standings(), Repository()
     entry.define(Registry(relations={one.id: one for one in relations}), 0)
     defined = [(0, RelationChange(one)) for one in relations]
     relating.advance(Stretch(defined, {}, EVENTS.empty_table(), Registry(), repository))
-    told: list[bytes] = []
-    entered, at_entry, in_stages = 0, 0.0, 0.0
-    for start in range(0, len(events), batch):
-        began = time.process_time()
-        taken = [one for event in events[start : start + batch] for one in entry.take(event, holding)]
-        positions = list(range(entered + 1, entered + 1 + len(taken)))
+    outcome = Outcome()
+    with tempfile.TemporaryDirectory() as folder:
+        journal = SqliteJournal(Path(folder) / "journal")
+        for start in range(0, len(events), options.batch):
+            stop = min(start + options.batch, len(events))
+            for first in range(start, stop, options.group):
+                _enter(entry, journal, events[first : min(first + options.group, stop)], outcome, holding, keeping)
+            with outcome.timed("stages"):
+                after, outcome.entered = outcome.entered, journal.end("events")
+                table = journal.read("events", after, outcome.entered - after)
+                found = relating.advance(Stretch([], {}, table, Registry(), repository))
+                repository.add(table)
+                word = standings.advance(relating.pairing, max(outcome.entered, 1))
+            # Who begins or ends, and since when: positions differ.
+            outcome.told += [event.payload.partition(b'"data":')[2] for event in found]
+            entry.learn(word)
+        journal.close()
+    outcome.told.sort()
+    return outcome
+
+
+def _enter(
+    entry: Entry, journal: SqliteJournal, events: list[Event], outcome: Outcome, holding: bool, keeping: bool
+) -> None:
+    """Lets a group of reports enter that becomes durable together."""
+    with outcome.timed("entry"):
+        taken = [one for event in events for one in entry.take(event, holding)]
+        kept = entry.changes() if keeping else {}
+    with outcome.timed("journal"):
+        positions = journal.append("events", to_table(taken), kept)
+    with outcome.timed("entry"):
         entry.written(taken, positions)
-        at_entry += time.process_time() - began
-        entered += len(taken)
-        began = time.process_time()
-        placed = [replace(event, position=position) for event, position in zip(taken, positions, strict=True)]
-        table = to_table(placed)
-        found = relating.advance(Stretch([], {}, table, Registry(), repository))
-        repository.add(table)
-        word = standings.advance(relating.pairing, max(entered, 1))
-        in_stages += time.process_time() - began
-        # Who begins or ends, and since when: positions differ.
-        told += [event.payload.partition(b'"data":')[2] for event in found]
-        entry.learn(word)
-    return entered, sorted(told), at_entry, in_stages
 
 
 if __name__ == "__main__":

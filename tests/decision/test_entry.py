@@ -264,6 +264,24 @@ def test_what_the_journal_does_not_take_is_kept_again() -> None:
     entry.learn(journal.decide())
     step = replace(report("a", 1.0, second=2), id="step")
     jump = replace(report("b", 9.0, second=3), id="jump")
-    assert ([], [step, jump], 0) == (entry.take(step), entry.take(jump), entry.kept)
+    assert ([], {"a": step}) == (entry.take(step), entry.changes())
+    assert ([step, jump], {"a": None}, 0) == (entry.take(jump), entry.changes(), entry.kept)
     entry.lost([step, jump])
-    assert [step] == entry.release()
+    assert {"a": step} == entry.changes()
+    assert ([step], {"a": None}) == (entry.release(), entry.changes())
+
+
+def test_what_is_kept_is_told_again_if_it_did_not_become_durable() -> None:
+    """Also to who repeats it; and as it is by then."""
+    entry, journal = Entry(), Journal()
+    entry.define(registry(RELATIONS[:1]), 0)
+    for event in (report("a", 0.0, second=0), report("b", 100.0, second=1)):
+        one = replace(event, id=event.entity)
+        entry.written(entry.take(one), journal.append([one]))
+    entry.learn(journal.decide())
+    first, second = (replace(report("a", 1.0, second=2 + n), id=f"step {n}") for n in range(2))
+    assert ([], {"a": first}, {}) == (entry.take(first), entry.changes(), entry.changes())
+    assert ([], {"a": first}) == (entry.take(first), entry.changes())
+    assert [] == entry.take(second)
+    entry.unkept(["a"])
+    assert {"a": second} == entry.changes()

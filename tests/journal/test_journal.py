@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pyarrow as pa
@@ -14,12 +15,35 @@ from hypothesis import strategies as st
 from nearcast.errors import JournalError
 from nearcast.journal.seam import Journal
 from nearcast.model.columns import LOGS
+from nearcast.model.event import Event
+from nearcast.model.place import Place
 from tests.journal.rows import deliveries, events, ids, positions
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 MAKER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
 
 batches = st.lists(st.lists(st.integers(0, 30), max_size=40), max_size=25)
 """Ids of events, by call."""
+
+texts = st.text(st.characters(codec="utf-8"), max_size=3)
+moments = st.datetimes(timezones=st.just(UTC))
+values = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False),
+    st.booleans(),
+    st.just(NOON.isoformat()),
+    moments,
+    texts,
+)
+places = st.builds(Place, st.just("planar"), st.floats(-9, 9), st.floats(-9, 9), st.none() | st.floats(-9, 9))
+kept_events = st.builds(
+    Event,
+    texts, texts, texts, st.none() | texts, st.none() | moments, st.none() | places,
+    st.lists(st.tuples(texts, values), max_size=3).map(tuple),
+    st.binary(max_size=5), st.none() | texts, st.none() | moments,
+)  # fmt: skip
+"""Events of every kind."""
 
 fates = st.lists(st.integers(1, 60), max_size=80).map(sorted)
 """Positions of deliveries."""
@@ -70,6 +94,28 @@ def test_only_events_are_taken_once(journal: Journal) -> None:
     """In every other log equal rows are different rows."""
     journal.append("deliveries", deliveries([0]))
     assert [2] == journal.append("deliveries", deliveries([0]))
+
+
+def test_what_is_kept_changes_with_what_is_appended(journal: Journal) -> None:
+    """Of each entity the last word counts, and nothing of it enters the log."""
+    early, late = (Event(id, "t", "s", "x", accepted=NOON, payload=b"{}") for id in "ab")
+    other = Event("c", "t", "s", "y", accepted=NOON - timedelta(seconds=1))
+    assert [] == journal.kept()
+    assert [1] == journal.append("events", events("1"), {"x": early})
+    assert [] == journal.append("events", events(""), {"x": late, "y": other, "z": None})
+    assert ([other, late], ["1"]) == (journal.kept(), ids(journal.read("events", 0, 9)))
+    assert [2] == journal.append("events", events("2"), {"x": None})
+    assert [other] == journal.kept()
+
+
+@MAKER
+@given(st.lists(kept_events, max_size=5))
+def test_an_event_is_kept_as_it_was(fresh: Callable[[], Journal], found: list[Event]) -> None:
+    """Every field, and every kind of value."""
+    journal = fresh()
+    kept = {event.entity: event for event in found}
+    journal.append("events", events(""), kept)
+    assert kept == {event.entity: event for event in journal.kept()}
 
 
 def test_positions_of_an_id(journal: Journal) -> None:

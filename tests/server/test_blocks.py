@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from nearcast.errors import JournalError
+from nearcast.journal.kept import Kept
 from nearcast.journal.memory import Abort, MemoryJournal
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
@@ -26,9 +27,9 @@ class Counting(MemoryJournal):
 
     appends = 0
 
-    def append(self, log: str, rows: pa.Table) -> list[int]:
+    def append(self, log: str, rows: pa.Table, kept: Kept | None = None) -> list[int]:
         self.appends += 1
-        return super().append(log, rows)
+        return super().append(log, rows, kept)
 
 
 def blocks(journal: MemoryJournal, **more: Any) -> Blocks[Event]:

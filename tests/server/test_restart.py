@@ -31,23 +31,24 @@ from pathlib import Path
 from nearcast.server.app import serve
 from nearcast.server.config import ServerConfig
 logging.basicConfig(level=logging.INFO)
-serve(ServerConfig(Path(sys.argv[1]), port=int(sys.argv[2])))
+serve(ServerConfig(Path(sys.argv[1]), port=int(sys.argv[2]), suppress="suppress" in sys.argv))
 """
 
 
 class Process:
     """A server of its own process on one port, which can be killed and started again."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *options: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.path, self.url = path, f"http://127.0.0.1:{self.port}"
+        self.options = options
         self.log = path.with_suffix(".log").open("ab")
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [sys.executable, "-c", PROGRAM, str(self.path), str(self.port)]
+        command = [sys.executable, "-c", PROGRAM, str(self.path), str(self.port), *self.options]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=dict(os.environ))
 
     def end(self, with_signal: signal.Signals) -> int:

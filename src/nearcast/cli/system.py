@@ -42,7 +42,9 @@ def define(journal: Journal, definitions: Definitions) -> int:
     now = datetime.now(UTC)
     events = [to_event(change, uuid.uuid4().hex, SOURCE, now) for change in needed]
     if events:
-        journal.append("events", to_table(events))
+        # What a server that was killed kept enters first: whatever is defined begins with where everything is.
+        kept = journal.kept()
+        journal.append("events", to_table([*kept, *events]), {event.entity: None for event in kept})
     return len(events)
 
 

@@ -97,6 +97,7 @@ class Entry:
         self._pairs: dict[str, _Pair] = {}
         self._of: dict[str, list[_Pair]] = {}
         self._interest = Interest(Registry())
+        self._changed: set[str] = set()
         self.held = 0
         """How many events were held back."""
 
@@ -134,7 +135,11 @@ class Entry:
         subject = self._subjects[event.entity]
         identity, key, newest = (event.source, event.id), _key(event), subject.newest
         if newest is not None and key is not None and key == _key(newest) and identity in subject.same_time:
-            return [] if subject.same_time[identity] else [event]
+            if not subject.same_time[identity]:
+                return [event]
+            # Who repeats it was perhaps not answered, as it did not become durable.
+            self._changed.add(event.entity)
+            return []
         if newest is not None and (key is None or (_key(newest) or key) > key):
             # It is late: so that nobody takes it for the newest, that one goes first.
             return [*self._released(subject), event]
@@ -145,11 +150,20 @@ class Entry:
             subject.same_time = {}
         subject.same_time[identity] = hold
         if hold:
-            subject.kept = event
+            self._keep(subject, event)
             self.held += 1
             return []
         published = [one for pair in outside for one in self._opened(pair, event.entity)]
-        return [*published, subject.publish(event)]
+        return [*published, self._publish(subject, event)]
+
+    def _keep(self, subject: _Subject, event: Event) -> None:
+        subject.kept = event
+        self._changed.add(event.entity)
+
+    def _publish(self, subject: _Subject, event: Event) -> Event:
+        if subject.kept is not None:
+            self._changed.add(event.entity)
+        return subject.publish(event)
 
     def _wants(self, subject: _Subject, event: Event) -> bool:
         # Also where it takes the place of an event that is wanted: it ends what that one said.
@@ -180,10 +194,9 @@ class Entry:
         other = pair.guarded.b if entity == pair.guarded.a else pair.guarded.a
         return self._released(self._subjects[other])
 
-    @staticmethod
-    def _released(subject: _Subject) -> list[Event]:
+    def _released(self, subject: _Subject) -> list[Event]:
         """What is kept of a subject, to be published."""
-        return [] if subject.kept is None else [subject.publish(subject.kept)]
+        return [] if subject.kept is None else [self._publish(subject, subject.kept)]
 
     def release(self) -> list[Event]:
         """All that is kept, to be published: before definitions change, or the node ends."""
@@ -202,7 +215,21 @@ class Entry:
         for event in events:
             subject = self._subjects.get(event.entity)
             if subject is not None and subject.published is event and subject.same_time.get((event.source, event.id)):
-                subject.kept = event
+                self._keep(subject, event)
+
+    def changes(self) -> dict[str, Event | None]:
+        """Of the subjects of which something else is kept since this was asked last, what is; None for nothing.
+
+        To be made durable together with what was given to be published since then, before anybody is answered.
+        """
+        found = {entity: self._subjects[entity].kept for entity in self._changed if entity in self._subjects}
+        found |= dict.fromkeys(self._changed - found.keys())
+        self._changed = set()
+        return found
+
+    def unkept(self, entities: Iterable[str]) -> None:
+        """Says that what is kept of some subjects did not become durable: it is among the next changes again."""
+        self._changed.update(entities)
 
     def learn(self, standings: Iterable[Standing]) -> None:
         """Hears how relations stand."""

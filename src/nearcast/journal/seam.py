@@ -1,7 +1,8 @@
 """The seam of the journal: ordered logs of Arrow rows, behind four methods.
 
 A journal holds the logs of `nearcast.model.columns.LOGS`: events, derived, deliveries, outcomes, dead letters, source
-filters. Every row has a position; positions only grow. Implementations: `memory` (the twin, with fault markers) and
+filters. Every row has a position; positions only grow. Beside the logs it has what is *kept*: of some entities an
+event that was taken and has not entered the log of events. Implementations: `memory` (the twin, with fault markers) and
 `sqlite` (the default).
 """
 
@@ -12,6 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
+
+from nearcast.journal.kept import Kept
+from nearcast.model.event import Event
 
 WAIT = 0.01
 """Seconds between two looks of `follow` at the end of a log: small against a batch, cheap against a read."""
@@ -24,15 +28,21 @@ class Journal(ABC):
     """
 
     @abstractmethod
-    def append(self, log: str, rows: pa.Table) -> list[int]:
+    def append(self, log: str, rows: pa.Table, kept: Kept | None = None) -> list[int]:
         """Appends rows in order, giving them the next positions, durably before it returns.
 
         Rows come with the log's schema; their `position` column is overwritten. In the log `events` a row whose
         (source, id) the journal holds already is not appended again: the answer has the position it has. So a
         publisher that is not sure may repeat itself (CloudEvents 1.0: the pair identifies an event).
 
+        `kept` says what is kept of some entities from then on. Rows and what is kept change together or not at all.
+
         Returns the position of every row.
         """
+
+    @abstractmethod
+    def kept(self) -> list[Event]:
+        """The events that are kept, in the order of their acceptance."""
 
     @abstractmethod
     def cover(self, log: str, rows: pa.Table, through: int) -> None:

@@ -20,8 +20,10 @@ from typing import Final
 import pyarrow as pa
 
 from nearcast.errors import JournalError
+from nearcast.journal.kept import Kept, by_acceptance, restored, stored
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
 from nearcast.journal.seam import Journal
+from nearcast.model.event import Event
 
 FORMAT = 2
 """The version of the tables and blocks below, kept in the file; a file of a newer format is not touched."""
@@ -37,6 +39,9 @@ CREATE TABLE blocks (
 CREATE INDEX blocks_of_log ON blocks (log, last);
 CREATE TABLE keys (id TEXT, source TEXT, position INTEGER NOT NULL, PRIMARY KEY (id, source)) WITHOUT ROWID;
 """
+
+KEPT = "CREATE TABLE IF NOT EXISTS kept (entity TEXT PRIMARY KEY, fields BLOB, payload BLOB) WITHOUT ROWID"
+"""Made when something is kept first: most journals never have it."""
 
 LOCK_SECONDS = 30.0
 CACHE_KIB = 4_096
@@ -76,12 +81,16 @@ class SqliteJournal(Journal):
         """Travels to another process as its path."""
         return type(self), (self.path,)
 
-    def append(self, log: str, rows: pa.Table) -> list[int]:
+    def append(self, log: str, rows: pa.Table, kept: Kept | None = None) -> list[int]:
         """See `Journal.append`."""
         rows = checked(log, rows)
-        if not len(rows):
+        if not len(rows) and not kept:
             return []
         with self._writing() as connection:
+            if kept:
+                _keep(connection, kept)
+            if not len(rows):
+                return []
             # Within the transaction: nobody else can give the same positions meanwhile.
             after = _end(connection, log)
             if log == "events":
@@ -120,6 +129,13 @@ class SqliteJournal(Journal):
         query = "SELECT position FROM keys WHERE id = ?1 AND (?2 IS NULL OR source = ?2) ORDER BY position"
         with self._reading() as connection:
             return [position for (position,) in connection.execute(query, (id, source))]
+
+    def kept(self) -> list[Event]:
+        """See `Journal.kept`."""
+        with self._reading() as connection:
+            made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone()
+            rows = connection.execute("SELECT fields, payload FROM kept").fetchall() if made else []
+        return by_acceptance(restored(row) for row in rows)
 
     def close(self) -> None:
         """Closes the connections that are not in use just now."""
@@ -229,6 +245,16 @@ def _register_each(
             fresh.append(index)
         positions.append(known[0])
     return rows.take(pa.array(fresh, pa.int64())), positions
+
+
+def _keep(connection: sqlite3.Connection, kept: Kept) -> None:
+    """Puts what is kept of some entities."""
+    connection.execute(KEPT)
+    gone = [(entity,) for entity, event in kept.items() if event is None]
+    connection.executemany("DELETE FROM kept WHERE entity = ?", gone)
+    # In the order of the index, neighbours share a page.
+    rows = sorted((entity, *stored(event)) for entity, event in kept.items() if event is not None)
+    connection.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
 
 
 def _write(connection: sqlite3.Connection, log: str, rows: pa.Table, end: int) -> None:

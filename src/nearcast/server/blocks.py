@@ -7,11 +7,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import pyarrow as pa
 
 from nearcast.errors import JournalError
+from nearcast.journal.kept import Kept
 from nearcast.journal.seam import Journal
 
 T = TypeVar("T")
@@ -22,6 +24,18 @@ RETRY_SECONDS = 0.5
 
 class Full(Exception):
     """There is no room for more rows before some are written."""
+
+
+@dataclass(slots=True)
+class _Part(Generic[T]):
+    """What somebody put: rows, and what is to be kept beside the log with them; the rows' positions, once written."""
+
+    items: list[T]
+    kept: Kept
+    future: asyncio.Future[list[int]]
+
+    def __len__(self) -> int:
+        return len(self.items) + len(self.kept)
 
 
 class Blocks(Generic[T]):
@@ -46,19 +60,23 @@ class Blocks(Generic[T]):
         self.journal, self.log, self.table, self.executor = journal, log, table, executor
         self.seconds, self.rows, self.room, self.persistent = seconds, rows, room, persistent
         self.pending = 0
-        self._queue: deque[tuple[list[T], asyncio.Future[list[int]]]] = deque()
+        self._queue: deque[_Part[T]] = deque()
         self._some = asyncio.Event()
         self._closing = False
         self.failing = False
 
-    def put(self, items: Sequence[T], beyond: bool = False) -> asyncio.Future[list[int]]:
-        """Queues items; the future has their positions once they are durable. Raises Full, but not with `beyond`."""
+    def put(self, items: Sequence[T], beyond: bool = False, kept: Kept | None = None) -> asyncio.Future[list[int]]:
+        """Queues items; the future has their positions once they are durable. Raises Full, but not with `beyond`.
+
+        What is `kept` beside the log becomes durable with them, both or neither.
+        """
         # A first batch goes in whatever its size: there would never be room for it.
         if not beyond and self.pending and self.pending + len(items) > self.room:
             raise Full
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        self.pending += len(items)
-        self._queue.append((list(items), future))
+        part = _Part(list(items), kept or {}, future)
+        self.pending += len(part)
+        self._queue.append(part)
         self._some.set()
         return future
 
@@ -76,41 +94,43 @@ class Blocks(Generic[T]):
             if not self._queue and not self._closing:
                 self._some.clear()
 
-    def _next(self) -> list[tuple[list[T], asyncio.Future[list[int]]]]:
-        taken: list[tuple[list[T], asyncio.Future[list[int]]]] = []
+    def _next(self) -> list[_Part[T]]:
+        taken: list[_Part[T]] = []
         count = 0
-        while self._queue and (not taken or count + len(self._queue[0][0]) <= self.rows):
+        while self._queue and (not taken or count + len(self._queue[0]) <= self.rows):
             taken.append(self._queue.popleft())
-            count += len(taken[-1][0])
+            count += len(taken[-1])
         return taken
 
-    async def _write(self, parts: list[tuple[list[T], asyncio.Future[list[int]]]]) -> None:
-        items = [item for part, _ in parts for item in part]
+    async def _write(self, parts: list[_Part[T]]) -> None:
+        items = [item for part in parts for item in part.items]
+        # Of what several parts keep of one entity the last word counts.
+        kept = {entity: event for part in parts for entity, event in part.kept.items()}
         try:
-            positions = await self._append(items) if items else []
+            positions = await self._append(items, kept) if items or kept else []
         except Exception as error:
             if not isinstance(error, JournalError):
                 log.exception("block not written log=%s rows=%d", self.log, len(items))
-            for _, future in parts:
-                if not future.done():
-                    future.set_exception(error)
+            for part in parts:
+                if not part.future.done():
+                    part.future.set_exception(error)
                     # Looked at once, so that asyncio does not complain where nobody waits for it.
-                    future.exception()
+                    part.future.exception()
             return
         finally:
             # Not before: what is being written is in memory still.
-            self.pending -= len(items)
+            self.pending -= sum(map(len, parts))
         start = 0
-        for part, future in parts:
-            if not future.done():
-                future.set_result(positions[start : start + len(part)])
-            start += len(part)
+        for part in parts:
+            if not part.future.done():
+                part.future.set_result(positions[start : start + len(part.items)])
+            start += len(part.items)
 
-    async def _append(self, items: list[T]) -> list[int]:
+    async def _append(self, items: list[T], kept: Kept) -> list[int]:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                positions = await loop.run_in_executor(self.executor, self._append_now, items)
+                positions = await loop.run_in_executor(self.executor, self._append_now, items, kept)
                 self.failing = False
                 return positions
             except JournalError as error:
@@ -121,8 +141,8 @@ class Blocks(Generic[T]):
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
 
-    def _append_now(self, items: list[T]) -> list[int]:
-        return self.journal.append(self.log, self.table(items))
+    def _append_now(self, items: list[T], kept: Kept) -> list[int]:
+        return self.journal.append(self.log, self.table(items), kept)
 
     def close(self) -> None:
         """Lets `run` end once what is queued is written."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from nearcast.decision.entry import Entry
 from nearcast.decision.registry import Registry
 from nearcast.decision.relate.standing import Standing
+from nearcast.journal.kept import Kept
 from nearcast.journal.seam import Journal
 from nearcast.model.event import Event
 from nearcast.server.blocks import Blocks, Full
@@ -37,7 +38,7 @@ class Entrance:
         self._heard: int | None = None
 
     async def put(self, events: Sequence[Event]) -> list[int | None]:
-        """Takes events; their positions once they are durable, None of one that was held back.
+        """Takes events; their positions once they are durable, None of one that was held back: it is kept, durably.
 
         Raises Full, JournalError.
         """
@@ -52,7 +53,7 @@ class Entrance:
             places.append(len(entering) - 1 if entering and entering[-1] is event else None)
         self._metrics.suppressed.inc(places.count(None))
         self._metrics.kept.set(self._entry.kept)
-        written = await asyncio.shield(self._write(entering)) if entering else []
+        written = await asyncio.shield(self._write(entering))
         return [None if place is None else written[place] for place in places]
 
     def _entering(self, event: Event) -> list[Event]:
@@ -64,20 +65,29 @@ class Entrance:
         return [*released, event]
 
     def _write(self, entering: list[Event]) -> asyncio.Future[list[int]]:
-        """Writes them, also if who published them is gone meanwhile."""
-        future = self._blocks.put(entering, beyond=True)
-        future.add_done_callback(lambda done: self._written(entering, done))
+        """Writes them and what is kept instead of others, also if who published them is gone meanwhile."""
+        kept = self._entry.changes()
+        future = self._blocks.put(entering, beyond=True, kept=kept)
+        future.add_done_callback(lambda done: self._written(entering, kept, done))
         return future
 
-    def _written(self, entering: list[Event], done: asyncio.Future[list[int]]) -> None:
+    def _written(self, entering: list[Event], kept: Kept, done: asyncio.Future[list[int]]) -> None:
         controls = [index for index, event in enumerate(entering) if event.control]
         self._under_way -= len(controls)
         if done.cancelled() or done.exception():
             self._entry.lost(entering)
+            self._entry.unkept(kept)
             return
         positions = done.result()
         self._entry.written(entering, positions)
         self._defined = max([self._defined, *(positions[index] for index in controls)])
+
+    async def restore(self) -> None:
+        """Publishes what a server kept that was killed. To be done before anything else enters. Raises JournalError."""
+        kept = await asyncio.to_thread(self._blocks.journal.kept)
+        if kept:
+            await self._blocks.put(kept, beyond=True, kept={event.entity: None for event in kept})
+            log.info("kept events entered events=%d", len(kept))
 
     def define(self, registry: Registry, position: int) -> None:
         """Takes what is defined as of a position."""

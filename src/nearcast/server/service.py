@@ -79,6 +79,7 @@ class Service:
         """Takes up what the journal says: the registry as of its end, then what is not settled; then follows it."""
         desk = self.desk
         self._writers = [self._begin(blocks.run()) for blocks in (self.events, self.outcomes, self.dead_letters)]
+        await self.entrance.restore()
         # Before the events are read: then those that they were decided from are in the fold.
         deliveries = await asyncio.to_thread(self.journal.end, "deliveries")
         events = await asyncio.to_thread(self._fold, desk.registry)

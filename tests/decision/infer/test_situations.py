@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nearcast.errors import Mark
 from nearcast.language.cloudevents import read_line
+from nearcast.model.ontology import ContextClass, Ontology, SituationClass
 from nearcast.model.place import Place
 from tests.decision.infer.scenes import FIRE, data_of, ends, inferred, phases, rule, told
 
@@ -115,6 +116,18 @@ def test_values_out_of_range_are_none() -> None:
     assert [(1, "fire", "begin")] == phases(inferred([FIRE], events))
 
 
+def test_a_class_has_unit_and_range_of_the_one_above() -> None:
+    """A reading of a class is one of the class above it too, so it is in that one's unit and range."""
+    classes = (
+        ContextClass("Heat", (), "degC", -90, 2000),
+        ContextClass("Inside", ("Heat",), attributes=(("f", "degF"),)),
+    )
+    ontology = Ontology(classes, (SituationClass("Fire"),))
+    hot = rule("hot", "Fire", "Heat > 99")
+    assert ["hot"] == [rule for _, rule, _ in phases(inferred([hot], [told(0, "a", f=212)], ontology=ontology))]
+    assert [] == inferred([hot], [told(0, "a", f=190), told(1, "b", Inside=2001)], ontology=ontology)
+
+
 def test_a_place_contains_its_parts() -> None:
     """A rule in a building takes readings by outline, by entity and by name, of its rooms too, and no others."""
     there = rule("fire", "Fire", "Temperature > 80 AND Humidity < 10", within=None, area="building-7")
@@ -186,6 +199,14 @@ def test_late_readings_count_as_if_in_order() -> None:
     assert "2026-01-01T00:00:11Z" == data_of(found[0])["since"]
     # In the order of the journal the temperature was 20 when the humidity came.
     assert [] == inferred([FIRE], events)
+
+
+def test_late_by_all_that_is_awaited_is_still_in_time() -> None:
+    """A reading that comes as late as it may takes its place among those of its moment."""
+    patient = rule("fire", "Fire", "Temperature > 80 AND Humidity < 10", lateness=5)
+    hot, dry, last = told(10, "b", 60, Temperature=90), told(10, "a", 0, came=15, Humidity=5), told(30, "z", 9999)
+    found, _ = inferred([patient], [hot, told(15, "z", 9999), dry, last])
+    assert (60, "2026-01-01T00:00:10Z") == (data_of(found)["x"], data_of(found)["since"])
 
 
 def test_a_clock_that_is_ahead_does_no_harm() -> None:

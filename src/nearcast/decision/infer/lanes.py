@@ -38,7 +38,9 @@ class Lane:
     @property
     def due(self) -> int | None:
         """The stream's time at which something happens here by itself; None: nothing waits."""
-        found = [moment for moment in (self.engine.due, self.held[0][0] if self.held else None) if moment is not None]
+        # Of a moment more may come until the last one that is not too late: it is over a microsecond after that.
+        waiting = self.held[0][0] + 1 if self.held else None
+        found = [moment for moment in (self.engine.due, waiting) if moment is not None]
         return min(found) + self.lateness if found else None
 
     def visit(self, time: int, observed: Sequence[Observed], cause: int) -> Iterator[Happening]:
@@ -49,7 +51,7 @@ class Lane:
                 yield from self._take(one, cause)
             return
         self.note(observed)
-        while self.held and self.held[0][0] <= time - self.lateness:
+        while self.held and self.held[0][0] < time - self.lateness:
             one = heappop(self.held)[-1]
             yield from self.engine.advance(one.moment, cause)
             yield from self._take(one, cause)
