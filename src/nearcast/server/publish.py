@@ -86,7 +86,7 @@ async def wanted(
 
     Guarded relations, like others, want what their sides select.
     """
-    interest = Interest(service.desk.registry, guards=False)
+    interest = Interest(service.desk.registry.at(service.config.node), guards=False)
     return {one: one in CONTROL_TYPES or interest.wants_type(one) for one in type}
 
 
