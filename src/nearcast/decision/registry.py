@@ -80,6 +80,12 @@ class Registry:
             dict(self.actions),
         )
 
+    def at(self, node: str) -> Registry:
+        """What matters to events that enter at a node: without the relations that are local to others."""
+        found = self.copy()
+        found.relations = {id: one for id, one in self.relations.items() if one.node in (None, node)}
+        return found
+
     def changes(self) -> list[Change]:
         """The shortest list of changes that folds to this registry."""
         clients = [

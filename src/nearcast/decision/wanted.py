@@ -44,11 +44,12 @@ Known = dict[str, tuple[object, _Wish]]
 class Interest:
     """All that may want events beside guarded relations; without `guards` these too, as if there were none.
 
-    It follows one registry: `advance` reads anew what is not as before.
+    It follows one registry: `advance` reads anew what is not as before. With `node` only what matters to events that
+    enter there counts.
     """
 
-    def __init__(self, registry: Registry, guards: bool = True) -> None:
-        self._guards = guards
+    def __init__(self, registry: Registry, guards: bool = True, node: str | None = None) -> None:
+        self._guards, self._node = guards, node
         self._filters = FilterIndex()
         self._entities: Counter[str] = Counter()
         self._greedy: Counter[str] = Counter()
@@ -69,13 +70,14 @@ class Interest:
             known = self._subscriptions.get(id)
             if known is None or known[0] is not one:
                 self._replace(self._subscriptions, id, (one, _wish_of_subscription(one)))
-        for relation in registry.relations.values():
+        relations = {id: one for id, one in registry.relations.items() if self._is_here(one)}
+        for relation in relations.values():
             basis = (relation, _lists(relation, registry.clients))
             before = self._relations.get(relation.id)
             if before is None or before[0] != basis:
                 self._replace(self._relations, relation.id, (basis, self._wish_of_relation(*basis)))
         self._forget(self._subscriptions, registry.subscriptions)
-        self._forget(self._relations, registry.relations)
+        self._forget(self._relations, relations)
         self._all = bool(
             # Situations read whatever there is.
             registry.situations
@@ -83,6 +85,9 @@ class Interest:
             or self._greedy["always"]
             or (self._greedy["by role"] and _roles_lack_atoms(registry.settings.roles))
         )
+
+    def _is_here(self, relation: Relation) -> bool:
+        return self._node is None or relation.node in (None, self._node)
 
     def _forget(self, known: Known, now: Mapping[str, object]) -> None:
         if len(known) > len(now):

@@ -15,8 +15,10 @@ from nearcast.language.control import changes
 from nearcast.language.elements import read_elements
 from nearcast.language.never_holding import never_holding
 from nearcast.language.reading import at
+from nearcast.language.relation_warnings import warnings_of_nodes
 from nearcast.language.situation_warnings import unprovided
 from nearcast.model.changes import SettingsChange
+from nearcast.model.event import MAIN
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
 
@@ -39,10 +41,11 @@ class Report:
         return not self.faults
 
 
-def check(paths: Sequence[Path]) -> Report:
+def check(paths: Sequence[Path], node: str = MAIN) -> Report:
     """Checks files by their endings: YAML definitions (together), XML of the thesis, lines of CloudEvents (.jsonl,
     .ndjson, also gzipped). Events are checked against the channels that the definitions among the files define, and
-    with events beside them, rules over readings that none of those brings are warned of.
+    with events beside them, rules over readings that none of those brings are warned of. `node` is the access server
+    for which all of it is meant.
     """
     faults: list[Fault] = []
     warnings: list[Fault] = []
@@ -53,7 +56,7 @@ def check(paths: Sequence[Path]) -> Report:
         try:
             found = definitions.load(described)
             settings, rules = found.settings, found.situations
-            warnings += found.warnings
+            warnings += [*found.warnings, *warnings_of_nodes(found.relations, node)]
         except DefinitionError as error:
             faults += error.faults
     for path in paths:

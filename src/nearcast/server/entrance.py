@@ -29,8 +29,8 @@ class Entrance:
     With `suppress` this must be the only server at which the events of a journal enter (see `decision.entry`).
     """
 
-    def __init__(self, blocks: Blocks[Event], metrics: Metrics, suppress: bool) -> None:
-        self.suppress = suppress
+    def __init__(self, blocks: Blocks[Event], metrics: Metrics, suppress: bool, node: str) -> None:
+        self.suppress, self._node = suppress, node
         self._blocks, self._metrics, self._entry = blocks, metrics, Entry()
         self._under_way = 0
         self._defined = 0
@@ -95,7 +95,7 @@ class Entrance:
             released = self._entry.release()
             if released:
                 self._write(released)
-            self._entry.define(registry, position)
+            self._entry.define(registry.at(self._node), position)
 
     def advance(self, through: int) -> None:
         """Hears how far definitions were read."""
