@@ -42,9 +42,17 @@ CONDITIONS = (
     "Weather > 80",
     "Temperature - Humidity > 80",
     "NOT (Smoke = TRUE AND Humidity < 50)",
+    "Air = TRUE AND NOT Temperature < 50",
     "Temperature > 80 AND Temperature < 95",
 )
-UPPER = ("Fire", "Hazard AND Button = TRUE", "NOT Fire AND Smoke = TRUE", "Fire AND NOT Drill")
+UPPER = (
+    "Fire",
+    "Hazard AND Button = TRUE",
+    "NOT Fire AND Smoke = TRUE",
+    "Fire AND NOT Drill",
+    "Emergency AND NOT Drill",
+    "NOT Emergency AND Air = TRUE",
+)
 
 seconds = st.integers(0, 40)
 values = st.fixed_dictionaries(
@@ -55,6 +63,8 @@ values = st.fixed_dictionaries(
         "Smoke": st.booleans(),
         "Button": st.booleans(),
         "Drill": st.booleans(),
+        "Emergency": st.booleans(),
+        "Fire": st.booleans(),
     },
 )
 readings = st.builds(

@@ -89,7 +89,7 @@ class Inferring:
 
     def unprovided(self) -> dict[str, tuple[str, ...]]:
         """For each rule the classes that it names and of which no reading has come so far."""
-        served = below(self._ontology.parents())
+        served = below(self._ontology.serving())
         concluded = {one.rule.concludes for one in self._rules.values()}
         found = {}
         for id, one in self._rules.items():
@@ -218,7 +218,7 @@ class Inferring:
 
     def _hidden(self, position: int) -> Iterator[Defined]:
         """The rules of actions that several situations together call for."""
-        under = below(self._ontology.parents())
+        under = below(self._ontology.serving())
         for action in self._actions.values():
             if lone_situation(action) is None:
                 names = {sub for name in names_of(action.when) for sub in under.get(name, (name,))}
@@ -235,7 +235,7 @@ class Inferring:
 
     def _prepare(self) -> None:
         """What is made of the ontology and the rules together."""
-        under = below(self._ontology.parents())
+        under = below(self._ontology.serving())
         named = {name for one in self._rules.values() for name in names_of(one.rule.when)}
         self._extraction = Extraction(self._ontology, {sub for name in named for sub in under.get(name, ())})
         self._extraction.refused = self.refused
