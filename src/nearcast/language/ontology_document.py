@@ -89,7 +89,8 @@ def _above(
     """What a class is one of, or part of."""
     if by not in fields:
         return ()
-    items = fields[by].value if isinstance(fields[by].value, list) else [fields[by]]
+    value = fields[by].value
+    items = value if isinstance(value, list) else [fields[by]]
     names = [(item, reader.text(item, f"what {name} {by.replace('-', ' ')}")) for item in items]
     for item, above in names:
         _check_known(item, above, [one for one, _ in known], "a class that is defined", reader)
@@ -102,8 +103,8 @@ def _situation(
     """A situation: one of other situations, and part of others. A class of readings among these is told as such."""
     fields = reader.fields(node, (), ABOVE, name)
     classes = [one for one, _ in entries["classes"]]
-    items = [item for one in fields.values() for item in (one.value if isinstance(one.value, list) else [one])]
-    wrong = [item for item in items if item.value in classes]
+    items = (one.value if isinstance(one.value, list) else [one] for one in fields.values())
+    wrong = [item for several in items for item in several if item.value in classes]
     for item in wrong:
         reader.fault("a situation", item, "what is concluded is no reading", came=f"{item.value}, a class of readings")
     if wrong:

@@ -70,7 +70,8 @@ class Ontology:
         Where a part is, its whole is; but what is asked of the whole (units, ranges, necessary conditions) is asked of
         what is one, not of its parts.
         """
-        return {one.name: (*one.parents, *one.wholes) for one in (*self.classes, *self.situations)}
+        classes = {one.name: (*one.parents, *one.wholes) for one in self.classes}
+        return classes | {one.name: (*one.parents, *one.wholes) for one in self.situations}
 
     def wholes(self) -> dict[str, tuple[str, ...]]:
         """Of every place what it is part of."""
