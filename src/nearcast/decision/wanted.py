@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from nearcast.decision.evaluate import NOTHING, UNDER_NOT, UNDER_PLAIN_NOT, Wanted, atom_truth
 from nearcast.decision.registry import Registry
-from nearcast.decision.relate.guarded import guarded
+from nearcast.decision.relate.guarded import is_guarded
 from nearcast.decision.relate.sides import sees_derived
 from nearcast.model.event import Event
 from nearcast.model.expression import PREVIOUS, Call, parts
@@ -31,7 +31,7 @@ class Interest:
         self._all = bool(registry.situations or registry.actions)
         self._all |= any(_may_lack_atoms(one, registry.settings.roles) for one in subscriptions)
         for relation in registry.relations.values():
-            if not guards or guarded(relation) is None:
+            if not guards or not is_guarded(relation):
                 filters += self._sides(relation, registry.clients)
         self._all |= any(_needs_others(atom) for filter in filters for atom in atoms(filter))
         # Many clients ask the same.

@@ -133,6 +133,8 @@ LOGS: dict[str, pa.Schema] = {
 def to_table(events: Iterable[Event]) -> pa.Table:
     """Events as a table of `EVENTS`, in their order."""
     found = list(events)
+    if not found:
+        return EVENTS.empty_table()
     places = [event.place for event in found]
     columns: dict[str, Any] = {
         name: [getattr(event, name) for event in found]

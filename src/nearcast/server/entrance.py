@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 
 from nearcast.decision.entry import Entry
+from nearcast.decision.newest import Newest
 from nearcast.decision.registry import Registry
 from nearcast.decision.relate.standing import Standing
 from nearcast.journal.kept import Kept
@@ -21,6 +22,9 @@ FOLLOW_SECONDS = 0.05
 """Between two looks at how relations stand; until it is heard, both sides of a relation publish."""
 
 LOG = "source filters"
+
+STRETCH = 50_000
+"""Events that are read together when a relation has to know where everybody is."""
 
 
 class Entrance:
@@ -107,11 +111,21 @@ class Entrance:
             try:
                 standings = await asyncio.to_thread(self._read, journal)
                 self._entry.learn(standings)
+                await self._load(journal)
             except Exception:
                 # Without guards everything enters, which is never wrong.
                 self._metrics.errors.labels("source filters").inc()
                 log.exception("source filters not read")
             await asyncio.sleep(FOLLOW_SECONDS)
+
+    async def _load(self, journal: Journal) -> None:
+        """Tells new relations between any entities where everybody is, as of when nothing is on its way from before."""
+        unready = self._entry.unready
+        if unready:
+            await self._blocks.put([], beyond=True)
+            newest = await asyncio.to_thread(_newest, journal)
+            for vicinity in unready:
+                vicinity.load(newest)
 
     def _read(self, journal: Journal) -> list[Standing]:
         end = journal.end(LOG)
@@ -125,3 +139,11 @@ class Entrance:
         released = self._entry.release()
         if released:
             self._write(released)
+
+
+def _newest(journal: Journal) -> list[Event]:
+    """The newest event of every entity."""
+    newest, end = Newest(), journal.end("events")
+    for after in range(0, end, STRETCH):
+        newest.add(journal.read("events", after, min(STRETCH, end - after)))
+    return newest.events()
