@@ -5,6 +5,8 @@ second, any two within 1 km, `--density` of them on a square kilometre; `ships`,
 Reports are published in turn; the stages see them in batches, and their word comes behind each batch. Costs are times
 of the clock, so nothing else should run: at the entry node for every report, of the journal for what enters and what is
 kept, and of the stages for all that entered, beside those where every report enters. What is told must be equal.
+
+Then what it costs to know whether anybody else may want a report, where many subscribe.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -28,16 +30,19 @@ from nearcast.decision.registry import Registry
 from nearcast.decision.relate.stage import Relating
 from nearcast.decision.relate.standing import Standings
 from nearcast.decision.repository import Repository
+from nearcast.decision.wanted import Interest, may_select
 from nearcast.errors import Mark
 from nearcast.experiments import ais
 from nearcast.journal.sqlite import SqliteJournal
+from nearcast.language import cql2
 from nearcast.language.cloudevents import read_event
 from nearcast.language.relation_document import relation_document
-from nearcast.model.changes import RelationChange
+from nearcast.model.changes import RelationChange, SubscriptionChange
 from nearcast.model.columns import EVENTS, to_table
 from nearcast.model.event import Event
 from nearcast.model.place import Place
 from nearcast.model.relation import Relation
+from nearcast.model.subscription import Subscription
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -53,6 +58,7 @@ def main() -> None:
     parser.add_argument("--reports", type=int, default=200_000, help="of the ships")
     parser.add_argument("--batch", type=int, default=500, help="reports between two batches of the stages")
     parser.add_argument("--group", type=int, default=50, help="reports that become durable together")
+    parser.add_argument("--subscriptions", type=int, default=10_000, help="for what it costs to know who wants what")
     options = parser.parse_args()
     print(machine())
     relations, events = WORLDS[options.world](options)
@@ -66,6 +72,7 @@ def main() -> None:
     print(f"held back: {held.entered} entered, {1 - held.entered / count:.1%} did not; {held.costs(count)}")
     kept = 1e6 * (held.seconds["journal"] - unkept.seconds["journal"]) / (count - held.entered)
     print(f"  of a report that is held back the journal keeps {kept:.1f} us")
+    _print_interest(options.subscriptions)
 
 
 @dataclass(slots=True)
@@ -196,6 +203,48 @@ def _enter(
     with outcome.timed("entry"):
         if holding:
             entry.written(taken, positions)
+
+
+def _print_interest(subscriptions: int) -> None:
+    """Microseconds to know who may want an event, by the index and by looking at every filter."""
+    registry = Registry()
+    for number in range(subscriptions):
+        registry.apply(_subscription(number))
+    filters = [one.filter for one in registry.subscriptions.values()]
+    nobody = Event("1", "t5", "s", "s1", START, Place("planar", 0, 0), (("unit", "other"), ("speed", 1)))
+    print(f"who of {subscriptions} subscriptions may want an event; us of CPU")
+    built = _microseconds(lambda: Interest(registry), 3)
+    interest = Interest(registry)
+    fresh = iter(range(1_000_000))
+    rows = {
+        "an event that nobody wants": (
+            _microseconds(lambda: any(may_select(one, nobody) for one in filters), 10),
+            _microseconds(lambda: interest.wants(nobody), 10_000),
+        ),
+        "GET /wanted of one type": (
+            built + _microseconds(lambda: interest.wants_type(f"t{next(fresh)}"), 10),
+            _microseconds(lambda: (interest.advance(registry), interest.wants_type("t5")), 10_000),
+        ),
+        "one subscription changes": (
+            built,
+            _microseconds(lambda: (registry.apply(_subscription(7)), interest.advance(registry)), 100),
+        ),
+    }
+    for what, (before, now) in rows.items():
+        print(f"  {what}: all looked at anew {before:,.0f}, by the index {now:,.1f}")
+
+
+def _subscription(number: int) -> SubscriptionChange:
+    """Filters of ten types, each for a unit of its own."""
+    filter = cql2.parse(f"type = 't{number % 10}' AND unit = 'u{number}' AND speed > 3", Mark("benchmark"))
+    return SubscriptionChange(Subscription(str(number), ("x",), filter))
+
+
+def _microseconds(run: Callable[[], object], times: int) -> float:
+    began = time.process_time()
+    for _ in range(times):
+        run()
+    return 1e6 * (time.process_time() - began) / times
 
 
 if __name__ == "__main__":

@@ -143,3 +143,17 @@ def test_a_configuration_file_gives_options(files: Path) -> None:
         said.returncode,
         said.stderr,
     )
+
+
+@pytest.mark.parametrize("node, warned, told", [("main", 1, 0), ("north", 0, 1)])
+def test_replay_is_of_one_entry_node(tmp_path: Path, node: str, warned: int, told: int) -> None:
+    """A relation that is local to another sees nothing of it, and that is warned of."""
+    relation = {"id": "r", "a": {"entity": "a"}, "b": {"entity": "b"}, "when": "distance(a, b) < 10"}
+    defined = {"channels": {"c": {"coordinates": "planar"}}, "relations": [relation | {"scope": {"local": "north"}}]}
+    head = {"specversion": "1.0", "type": "t", "source": "s", "data": {"x": 0, "y": 0}}
+    (tmp_path / "d.yaml").write_text(json.dumps(defined))
+    (tmp_path / "e.jsonl").write_text("".join(json.dumps(head | {"id": one, "subject": one}) + "\n" for one in "ab"))
+    files = ("--definitions", "d.yaml", "--events", "e.jsonl", "--derived", "derived")
+    done = nearcast(tmp_path, "replay", *files, "--node", node)
+    assert warned == done.stderr.count("expected the relation r local to main")
+    assert told == len((tmp_path / "derived").read_text().splitlines())

@@ -12,6 +12,7 @@ import orjson
 from nearcast.decision.derived import Stretch
 from nearcast.decision.registry import Registry
 from nearcast.decision.relate.reference import Reference
+from nearcast.decision.relate.scopes import Scopes
 from nearcast.decision.relate.stage import Relating
 from nearcast.decision.repository import Repository
 from nearcast.errors import Mark
@@ -41,13 +42,14 @@ def report(
     accepted: float | None = None,
     type: str = "car",
     geographic: bool = False,
+    node: str | None = None,
     **attributes: Value,
 ) -> Event:
     """A report of an entity at a place, of a second after noon."""
     place = None if x is None else Place("geographic" if geographic else "planar", x, y)
     time = None if second is None else at(second)
     came = time if accepted is None else at(accepted)
-    return Event("e", type, "s", entity, time, place, tuple(attributes.items()), accepted=came)
+    return Event("e", type, "s", entity, time, place, tuple(attributes.items()), accepted=came, node=node)
 
 
 def defined(id: str = "r", **fields: Any) -> RelationChange:
@@ -59,7 +61,7 @@ def defined(id: str = "r", **fields: Any) -> RelationChange:
     return RelationChange(relation_document(data, HERE))
 
 
-def events_told(engine: Reference | Relating, steps: Sequence[Step], cuts: Sequence[int] = ()) -> list[Event]:
+def events_told(engine: Reference | Relating | Scopes, steps: Sequence[Step], cuts: Sequence[int] = ()) -> list[Event]:
     """What an engine tells of a story, which it gets in batches that begin at these steps."""
     repository, told = Repository(), []
     bounds = [0, *sorted(cuts), len(steps)]

@@ -17,7 +17,7 @@ from nearcast.decision.entry import Entry
 from nearcast.decision.location import distance
 from nearcast.decision.newest import Newest
 from nearcast.decision.relate.guarded import meeting
-from nearcast.decision.relate.reference import Plain
+from nearcast.decision.relate.plain import Plain
 from nearcast.decision.spots import Spot, Spots, bounds
 from nearcast.errors import Mark
 from nearcast.language.relation_document import relation_document

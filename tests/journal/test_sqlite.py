@@ -14,12 +14,15 @@ import pytest
 import nearcast.journal.sqlite as module
 from nearcast.errors import JournalError
 from nearcast.journal.sqlite import SqliteJournal
+from nearcast.model.columns import EVENTS, LOGS, entered
 from nearcast.model.event import Event
 from tests.journal.rows import deliveries, events, ids, positions
 
 WRITER = """
 import sys
 from nearcast.journal.sqlite import SqliteJournal
+from nearcast.model.columns import EVENTS, LOGS, entered
+from nearcast.model.event import Event
 from tests.journal.rows import events
 journal, name = SqliteJournal(sys.argv[1]), sys.argv[2]
 for number in range(int(sys.argv[3])):
@@ -117,8 +120,27 @@ def test_a_newer_format_is_refused(sqlite: SqliteJournal, file: Path) -> None:
     """A journal that a newer version wrote is not touched."""
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(JournalError, match="expected format 2, got 99"):
+    with pytest.raises(JournalError, match="expected format 3, got 99"):
         SqliteJournal(file)
+
+
+def test_a_journal_of_the_format_before_is_taken_over(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its events are read as they were, none with an entry node, also merged with others; nothing older opens it."""
+    nameless = EVENTS.remove(len(EVENTS) - 1)
+    with monkeypatch.context() as before, closing(SqliteJournal(file)) as journal:
+        before.setitem(LOGS, "events", nameless)
+        for number in range(3):
+            journal.append("events", events([number]).select(nameless.names))
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    with closing(SqliteJournal(file)) as journal:
+        for number in range(3, 30):
+            journal.append("events", entered([Event(str(number), "t", "s")], "north"))
+        found = journal.read("events", 0, 100)
+    assert [str(number) for number in range(30)] == ids(found)
+    assert [None] * 3 + ["north"] * 27 == found.column("node").to_pylist()
+    with closing(sqlite3.connect(file)) as connection:
+        assert (3,) == connection.execute("PRAGMA user_version").fetchone()
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

@@ -137,6 +137,9 @@ def test_a_file_that_is_none(tmp_path: Path, name: str, text: str, line: int) ->
     assert (str(tmp_path / name), line) == (found.where.file, found.where.line)
 
 
+CONVERTED = "readings in others are converted: name that unit in attributes, or beside the value"
+
+
 @pytest.mark.parametrize(
     ("text", "expected", "advice"),
     [
@@ -145,6 +148,11 @@ def test_a_file_that_is_none(tmp_path: Path, name: str, text: str, line: int) ->
         ("classes: {A: {unit: celcius}}", "a unit of measure", "did you mean celsius?"),
         ("classes: {A: {unit: 7}}", "unit: a text", "put it in quotes"),
         ("classes: {A: {unit: degC, attributes: {t: m}}}", "a unit that converts into degC", ""),
+        (
+            "classes: {A: {unit: degC}, B: {is: A}, C: {is: B, unit: degF}}",
+            "the unit of B, degC, which C is",
+            CONVERTED,
+        ),
         ("classes: {A: {range: [5, 1]}}", "a range that begins with the least value", ""),
         ("classes: {A: {range: [5]}}", "[least, greatest]", ""),
         ("classes: {A: {within: -1}}", "within, in metres: a finite number, 0 or more", ""),

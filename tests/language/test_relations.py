@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from nearcast.errors import DefinitionError, Mark
+from nearcast.language.check import check
 from nearcast.language.control import changes, to_event
 from nearcast.language.definitions import load, relation_data, relation_document
 from nearcast.language.relation_predicate import read_predicate
@@ -104,7 +106,7 @@ relations = st.builds(
     st.floats(0, 100),
     st.floats(0.001, 1e6),
     st.one_of(st.none(), st.floats(0.001, 1e6)),
-    st.booleans(),
+    st.sampled_from([None, "", "north"]),
     st.sampled_from([None, Strategy("common-node"), Strategy("range-ring"), Strategy("speed-bound", {"speed": 20})]),
 ).filter(
     # Whom a crowd is near is no comparison of two.
@@ -117,8 +119,9 @@ relations = st.builds(
 def test_relations_come_back(relation: Relation) -> None:
     """Through a document, and through a control event."""
     assert relation == relation_document(relation_data(relation), HERE)
-    for change in (RelationChange(relation), RelationRemoval(relation.id)):
-        assert [change] == changes(to_event(change, "1", "s"), Settings())
+    event = to_event(RelationChange(relation), "1", "s")
+    assert [RelationChange(relation.at("main"))] == changes(event, Settings())
+    assert [RelationRemoval("r")] == changes(to_event(RelationRemoval("r"), "1", "s"), Settings())
 
 
 BASE: dict[str, Any] = {"id": "r", "a": "type = 'car'", "b": "type = 'car'", "when": "distance(a, b) < 10"}
@@ -169,6 +172,8 @@ CROWD: dict[str, Any] = {"id": "r", "among": "type = 'car'", "within": 5, "count
         ("for, the time after which dwell is told", BASE | {"detect": ["dwell"]}),
         ("dwell in detect", BASE | {"detect": ["enter"], "for": 5}),
         ("scope: local or global", BASE | {"scope": "galactic"}),
+        ("local in scope", BASE | {"scope": {}}),
+        ("the name of an access server: a text", BASE | {"scope": {"local": 5}}),
         ("name in a strategy", BASE | {"strategy": {"nme": "x"}}),
         ("did you mean range-ring?", BASE | {"strategy": "range-rnig"}),
         ("parameters of the strategy range-ring: share", BASE | {"strategy": {"name": "range-ring", "shares": 0.5}}),
@@ -262,3 +267,25 @@ def test_what_may_hold_is_no_warning(tmp_path: Path) -> None:
     """Two values of both sides are not held against each other."""
     when = "distance(a, b) > 10 AND distance(a, b) < 15 AND a.x > 10 AND b.x < 5"
     assert () == loaded(f'relations:\n  - {{id: r, a: "x > 1", b: {{entity: q}}, when: "{when}"}}\n', tmp_path).warnings
+
+
+def test_what_is_local_is_local_to_the_node_at_which_it_enters(tmp_path: Path) -> None:
+    """Of a file that node; of a control event its own; a node that is named stays."""
+    text = "relations:\n  - {id: r, a: {entity: x}, b: {entity: y}, when: 'distance(a, b) < 1', scope: %s}"
+    here, there = loaded(text % "local", tmp_path), loaded(text % "{local: south}", tmp_path)
+    assert ["north"] == [one.relation.node for one in here.changes("north") if isinstance(one, RelationChange)]
+    assert ["south"] == [one.relation.node for one in there.changes("north") if isinstance(one, RelationChange)]
+    event = to_event(RelationChange(here.relations[0]), "1", "s")
+    for node, expected in (("north", "north"), (None, "main")):
+        [found] = changes(replace(event, node=node), Settings())
+        assert isinstance(found, RelationChange) and expected == found.relation.node
+        assert [found] == changes(to_event(found, "2", "s"), Settings())
+
+
+def test_a_relation_that_is_local_elsewhere_is_warned_of(tmp_path: Path) -> None:
+    """What is checked for one node has nothing for a relation that is local to another."""
+    loaded(PROMISED.replace("id: pair,", "id: pair, scope: {local: south},"), tmp_path)
+    path = tmp_path / "d.yaml"
+    (warning,) = check([path], "north").warnings
+    assert "the relation pair local to north, where these events count as entered" == warning.expected
+    assert () == check([path], "south").warnings

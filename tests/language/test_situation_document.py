@@ -234,6 +234,107 @@ def test_what_nothing_concludes_is_a_warning(tmp_path: Path) -> None:
     assert check([tmp_path / "d.yaml"]).good
 
 
+UNITS = """\
+classes:
+  Weather:
+  Temperature: {is: Weather, unit: degC, range: [-90, 2000]}
+  Humidity: {is: Weather, unit: percent, range: [0, 100]}
+  Ground: {is: Humidity}
+  Inside: {unit: degF}
+  Smoke:
+  Speed: {unit: m/s}
+  Time: {unit: s}
+  Way: {unit: m}
+  Far: {unit: km}
+situations: {Fire: }
+"""
+
+
+def ruled(when: str, folder: Path) -> Definitions:
+    """The definitions of a rule with these conditions over classes that have units."""
+    (folder / "units.yaml").write_text(UNITS, encoding="utf-8")
+    rule = f'{{id: r, class: Fire, within: 1, when: "{when}"}}'
+    (folder / "d.yaml").write_text(f"ontology: units.yaml\nsituations:\n  - {rule}\n", encoding="utf-8")
+    return load([folder / "d.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("when", "expected", "came"),
+    [
+        ("Temperature > Smoke", "a value in degC beside Temperature", "Smoke, which has no unit"),
+        ("Smoke < Temperature", "a value in degC beside Temperature", "Smoke, which has no unit"),
+        ("Temperature > Inside", "a value in degC beside Temperature", "Inside, in degF"),
+        ("Temperature - Humidity > 80", "a value in degC beside Temperature", "Humidity, in percent"),
+        ("Temperature BETWEEN Humidity AND 80", "a value in degC beside Temperature", "Humidity, in percent"),
+        ("Temperature BETWEEN Ground AND 80", "a value in degC beside Temperature", "Ground, in percent"),
+        ("Speed * Time > Far", "a value in meter beside Speed and Time", "Far, in km"),
+        ("Temperature = CASEI(Smoke)", "a number to compare with Temperature", "a text, Smoke"),
+        ("CASEI(Temperature) = 'hot'", "a class of texts", "Temperature, in degC"),
+        ("Temperature + 1 > 'hot'", "a number to compare with the arithmetic sign +", "'hot'"),
+        ("Ground > 'hot'", "a number to compare with Ground, in percent", "'hot'"),
+    ],
+)
+def test_values_of_two_kinds_or_units_are_not_compared(when: str, expected: str, came: str, tmp_path: Path) -> None:
+    """Classes in units that are not the same, a number with a text: a fault at the condition."""
+    with pytest.raises(DefinitionError) as caught:
+        ruled(f"Way > 1 AND {when}", tmp_path)
+    (found,) = caught.value.faults
+    assert (expected, came) == (found.expected, found.came)
+    assert found.where is not None and 3 == found.where.line and (found.where.column or 0) > 50
+
+
+@pytest.mark.parametrize(
+    "when",
+    ["Speed * Time > Way", "Way / Time > Speed + 1", "Humidity > Ground", "Way / Way > 2", "Time > 60 * (Way / Speed)"],
+)
+def test_values_of_one_unit_are_compared(when: str, tmp_path: Path) -> None:
+    """Units are computed with; a class has that of the class it is one of."""
+    assert () == ruled(when, tmp_path).warnings
+
+
+READ = "readings of Humidity are from 0 to 100"
+
+
+@pytest.mark.parametrize(
+    ("when", "expected", "advice"),
+    [
+        ("Humidity > 150", "an atom that can hold", READ),
+        ("Humidity >= 101 OR Way > 1", "an atom that can hold", READ),
+        ("Humidity < 0", "an atom that can hold", READ),
+        ("-1 = Humidity", "an atom that can hold", READ),
+        ("NOT Humidity < 101", "an atom that can be false", READ),
+        ("Humidity IN (101, 102)", "an atom that can hold", READ),
+        ("Humidity BETWEEN 101 AND 103", "an atom that can hold", READ),
+        ("Ground > 100", "an atom that can hold", "readings of Ground are from 0 to 100"),
+        ("Weather > 50", "a condition on values of one unit, not Weather", "name one of Ground, Humidity, Temperature"),
+    ],
+)
+def test_what_no_reading_fulfils_is_a_warning(when: str, expected: str, advice: str, tmp_path: Path) -> None:
+    """A condition outside the range of its class, or on values in several units, is taken with a warning."""
+    (found,) = ruled(when, tmp_path).warnings
+    assert (expected, advice) == (found.expected, found.advice)
+    assert found.where is not None and 3 == found.where.line
+
+
+@pytest.mark.parametrize(
+    "when", ["Humidity >= 100", "NOT Humidity < 100", "Humidity IN (100, 101)", "Humidity BETWEEN 90 AND 110"]
+)
+def test_what_a_reading_at_the_bound_fulfils_is_meant(when: str, tmp_path: Path) -> None:
+    """The bounds of a range are readings."""
+    assert () == ruled(when, tmp_path).warnings
+
+
+def test_what_events_do_not_provide_is_a_warning(tmp_path: Path) -> None:
+    """Checked with events, a rule over a class of which they bring no reading is told, by its condition."""
+    ruled("Humidity > 50 AND Inside > 10 AND Far > 1", tmp_path)
+    event = '{"specversion": "1.0", "id": "1", "type": "t", "source": "s", "data": {"Ground": 4, "Far": {"value": 3}}}'
+    (tmp_path / "e.jsonl").write_text(event, encoding="utf-8")
+    (found,) = check([tmp_path / "d.yaml", tmp_path / "e.jsonl"]).warnings
+    assert ("a reading of Inside", "none in these events") == (found.expected, found.came)
+    assert found.where is not None and 3 == found.where.line
+    assert () == check([tmp_path / "d.yaml"]).warnings
+
+
 def test_names_are_those_of_the_settings_of_then() -> None:
     """A rule in a control event is read under the ontology at its position."""
     event = to_event(SituationChange(replace(RULES[0], id="x")), "c", "s")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language import definitions
 from nearcast.language.control import changes
 from nearcast.language.history import read_tables
+from nearcast.model.columns import EVENTS
+from nearcast.model.event import MAIN
 from tests.system import history as reports
 
 CLIENTS = ["ann", "bob", "eve"]
@@ -46,15 +48,18 @@ def documents(count: int) -> list[dict[str, Any]]:
     return found
 
 
-def written(folder: Path, defined: Mapping[str, Any], history: Iterable[Mapping[str, Any]]) -> SqliteJournal:
-    """A journal that begins with the definitions and goes on with the history."""
+def written(
+    folder: Path, defined: Mapping[str, Any], history: Iterable[Mapping[str, Any]], nodes: Sequence[str] = (MAIN,)
+) -> SqliteJournal:
+    """A journal that begins with the definitions and goes on with the history, whose events enter at nodes in turn."""
     (folder / "definitions.yaml").write_text(yaml.safe_dump(dict(defined)))
     found = definitions.load([folder / "definitions.yaml"])
     (folder / "history.jsonl").write_text("".join(json.dumps(document) + "\n" for document in history))
     journal = SqliteJournal(folder / "some.journal")
     define(journal, found)
     for table in read_tables([folder / "history.jsonl"], found.settings.channels, pytest.fail):
-        journal.append("events", table)
+        entered = pa.array([nodes[number % len(nodes)] for number in range(len(table))])
+        journal.append("events", table.set_column(EVENTS.get_field_index("node"), EVENTS.field("node"), entered))
     return journal
 
 

@@ -29,6 +29,8 @@ clients: [{id: ann, position: {x: 0, y: 0}}, {id: ben}]
 relations:
   - {id: close, a: "type = 'car'", b: "type = 'car'", when: "distance(a, b) < 30", margin: 5}
   - {id: crowd, among: "type = 'car'", within: 40, count: 3}
+  - {id: north, a: "type = 'car'", b: "type = 'car'", when: "distance(a, b) < 30", scope: {local: north}}
+  - {id: main, among: "type = 'car'", within: 40, count: 2, scope: local}
   - {id: again, a: "type = 'nearcast.relation' AND detect = 'enter'", b: {entity: car-0}, when: "distance(a, b) < 20"}
 situations:
   - {id: fire, class: Fire, when: "Temperature > 60 AND Humidity < 40", within: 50, valid: 20 s}
@@ -61,7 +63,7 @@ def documents(count: int) -> Iterator[dict[str, Any]]:
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteJournal]:
     """A journal of definitions and some minutes of reports."""
     folder = tmp_path_factory.mktemp("deriving")
-    with closing(written(folder, yaml.safe_load(DEFINITIONS), documents(400))) as found:
+    with closing(written(folder, yaml.safe_load(DEFINITIONS), documents(400), ("main", "north"))) as found:
         yield found
 
 
@@ -75,7 +77,7 @@ def test_every_kind_is_derived(journal: SqliteJournal) -> None:
     """Else the other tests would show little."""
     found = [orjson.loads(payload) for payload in derived(journal, 1_000).column("payload").to_pylist()]
     told = {one["data"].get("relation") or one["data"].get("situation") or one["type"] for one in found}
-    assert {"close", "crowd", "again", "fire", "alert"} <= told
+    assert {"close", "crowd", "north", "main", "again", "fire", "alert"} <= told
 
 
 @pytest.mark.parametrize("stretch", [1, 7])

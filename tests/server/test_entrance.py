@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from nearcast.decision.derived import derived_of
 from nearcast.decision.known import Known
+from nearcast.decision.relate.scopes import Scope
 from nearcast.decision.relate.standing import Standings
 from nearcast.errors import Mark
 from nearcast.journal.memory import MemoryJournal
@@ -38,7 +40,8 @@ class Stages:
     """A pipeline of the real stages; it tells how relations stand as the live one does."""
 
     def __init__(self, journal: Journal) -> None:
-        self.journal, self.known, self.standings = journal, Known(), Standings()
+        self.journal, self.known = journal, Known()
+        self.standings: defaultdict[Scope, Standings] = defaultdict(Standings)
         self.told: list[dict[str, Any]] = []
 
     def decide(self) -> None:
@@ -49,8 +52,8 @@ class Stages:
         for batch in self.known.advance(self.journal.read("events", after, end - after), changes):
             for payload in derived_of(batch.events).column("payload").to_pylist():
                 self.told.append(orjson.loads(payload)["data"])
-        assert self.known.pairing
-        rows = [asdict(one) for one in self.standings.advance(self.known.pairing, end)]
+        pairings = self.known.pairings.items()
+        rows = [asdict(one) for scope, each in pairings for one in self.standings[scope].advance(each, end)]
         self.journal.cover("source filters", pa.Table.from_pylist(rows, SOURCE_FILTERS), end)
         self.journal.cover("deliveries", DELIVERIES.empty_table(), end)
 

@@ -10,19 +10,26 @@ import click
 from nearcast.cli.output import complain, counted, print_json
 from nearcast.errors import Fault
 from nearcast.language.check import check
+from nearcast.model.event import MAIN
 
 
 @click.command("check")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--node",
+    default=MAIN,
+    show_default=True,
+    help="The server the files are meant for; scope: local means it.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per fault and warning.")
-def command(files: tuple[Path, ...], as_json: bool) -> None:
+def command(files: tuple[Path, ...], node: str, as_json: bool) -> None:
     """Check definitions (.yaml), thesis XML (.xml) and event files (.jsonl).
 
     Definitions among the files are read together, and events are checked against their channels. Prints every fault
     with file, line and column, what was expected and what came; warns about atoms that can never hold. Exits with 1 if
     there is a fault.
     """
-    report = check(files)
+    report = check(files, node)
     for kind, found in (("error", report.faults), ("warning", report.warnings)):
         for fault in found:
             print_json(_data(kind, fault)) if as_json else complain(kind, fault)

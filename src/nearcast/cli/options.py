@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import click
 
+from nearcast.model.event import MAIN
+
 DATA = Path("nearcast-data")
 """Where a running system keeps its journal and state, unless `--data` says otherwise."""
 
@@ -37,6 +39,23 @@ def data_option(function: F) -> F:
         show_default=True,
         help="Folder of the journal and the state.",
     )(function)
+
+
+def node_option(function: F) -> F:
+    """`--node NAME`."""
+    return click.option(
+        "--node",
+        default=MAIN,
+        show_default=True,
+        callback=_named,
+        help="This server's name: what comes in through it enters there, and is seen by relations local to it.",
+    )(function)
+
+
+def _named(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if not value.strip():
+        raise click.BadParameter("expected a name, got none")
+    return value
 
 
 def server_options(function: F) -> F:

@@ -26,6 +26,9 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language import definitions
 from nearcast.language.control import changes
 from nearcast.language.history import Marks, read_tables
+from nearcast.language.relation_warnings import warnings_of_nodes
+from nearcast.model.columns import entering
+from nearcast.model.event import MAIN
 from nearcast.model.subscription import Settings
 
 Decided = Iterator[tuple[Batch, pa.Table]]
@@ -61,6 +64,9 @@ STRETCH = 10_000
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where to write the events that were derived (relations, situations), as CloudEvents, one a line.",
 )
+@click.option(
+    "--node", default=MAIN, show_default=True, help="Where the events count as entered; scope: local is local to it."
+)
 @click.option("--engine", type=click.Choice(["auto", "local", "spark"]), default="auto", show_default=True)
 @click.option("--master", help="Where Spark runs, for example local[*] or local-cluster[2,1,1024].")
 def command(
@@ -68,6 +74,7 @@ def command(
     event_files: tuple[Path, ...],
     out: Path | None,
     derived_out: Path | None,
+    node: str,
     engine: str,
     master: str | None,
 ) -> None:
@@ -77,14 +84,14 @@ def command(
     events: event, client, subscription, level, the priority as of the event's position (-1: withheld), position.
     """
     found = definitions.load(definition_files)
-    for warning in found.warnings:
+    for warning in (*found.warnings, *warnings_of_nodes(found.relations, node)):
         complain("warning", warning)
     registry = Registry()
-    for change in found.changes():
+    for change in found.changes(node):
         registry.apply(change)
     letters, marks = DeadLetters(), Marks()
     with tempfile.TemporaryDirectory(prefix="nearcast-replay-") as folder:
-        journal, chosen = _journal(event_files, registry.settings, letters, marks, engine, Path(folder))
+        journal, chosen = _journal(event_files, registry.settings, letters, marks, node, engine, Path(folder))
         known = Known(registry)
         decided = _locally(journal, known) if chosen == "local" else _on_spark(journal, known, Path(folder), master)
         with ExitStack() as stack:
@@ -103,7 +110,13 @@ def command(
 
 
 def _journal(
-    files: tuple[Path, ...], settings: Settings, letters: DeadLetters, marks: Marks, engine: str, folder: Path
+    files: tuple[Path, ...],
+    settings: Settings,
+    letters: DeadLetters,
+    marks: Marks,
+    node: str,
+    engine: str,
+    folder: Path,
 ) -> tuple[Journal, str]:
     """The events in a journal, and the engine to take."""
     # Spark reads the journal in its workers, from a file; and `auto` knows only afterwards whether it is Spark.
@@ -112,7 +125,7 @@ def _journal(
     with progress("reading") as advance:
         for table in read_tables(files, settings.channels, letters, marks):
             end = journal.end("events")
-            journal.append("events", table)
+            journal.append("events", entering(table, node))
             repeated += end + len(table) - journal.end("events")
             advance(len(table))
     if repeated:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.options import data_option, journal_path
+from nearcast.cli.options import data_option, journal_path, node_option
 from nearcast.cli.supervise import end_with_supervisor
 from nearcast.server.access import tokens_from
 from nearcast.server.app import serve
@@ -18,8 +18,9 @@ from nearcast.server.config import ServerConfig
 @data_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with NEARCAST_TOKENS.")
 @click.option("--port", default=8640, show_default=True, help="0 takes any free one.")
+@node_option
 @click.option("--suppress", is_flag=True, help="Hold back events that change nothing; as the journal's only server.")
-def command(data: Path, host: str, port: int, suppress: bool) -> None:
+def command(data: Path, host: str, port: int, node: str, suppress: bool) -> None:
     """Run the access server: publishing and managing over HTTP, receiving over WebSocket and SSE.
 
     NEARCAST_TOKENS holds tokens, each name:token:rights, separated by spaces; rights are publish, receive and manage.
@@ -27,5 +28,5 @@ def command(data: Path, host: str, port: int, suppress: bool) -> None:
     end_with_supervisor()
     data.mkdir(parents=True, exist_ok=True)
     tokens = tokens_from(os.environ.get("NEARCAST_TOKENS", ""))
-    config = ServerConfig(journal_path(data), host, port, tokens, suppress=suppress)
+    config = ServerConfig(journal_path(data), host, port, tokens, node=node, suppress=suppress)
     serve(config, lambda port: click.echo(f"listening on http://{host}:{port}", err=True))

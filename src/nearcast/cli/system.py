@@ -24,8 +24,8 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control import changes, to_event
 from nearcast.language.definitions import Definitions
 from nearcast.model.changes import Change
-from nearcast.model.columns import to_events, to_table
-from nearcast.model.event import CONTROL_PREFIX
+from nearcast.model.columns import entered, to_events
+from nearcast.model.event import CONTROL_PREFIX, MAIN
 from nearcast.pipeline.state import ready_file
 
 SOURCE = "definitions"
@@ -35,16 +35,19 @@ READY_SECONDS = 120.0
 STRETCH = 100_000
 
 
-def define(journal: Journal, definitions: Definitions) -> int:
-    """Appends the changes that bring definitions about, without those that would change nothing; how many."""
+def define(journal: Journal, definitions: Definitions, node: str = MAIN) -> int:
+    """Appends the changes that bring definitions about, without those that would change nothing; how many.
+
+    `node` is the name of the server to which the definitions are given.
+    """
     registry = registry_of(journal)
-    needed = [change for change in definitions.changes() if not _there(registry, change)]
+    needed = [change for change in definitions.changes(node) if not _there(registry, change)]
     now = datetime.now(UTC)
     events = [to_event(change, uuid.uuid4().hex, SOURCE, now) for change in needed]
     if events:
         # What a server that was killed kept enters first: whatever is defined begins with where everything is.
-        kept = journal.kept()
-        journal.append("events", to_table([*kept, *events]), {event.entity: None for event in kept})
+        journal.release()
+        journal.append("events", entered(events, node))
     return len(events)
 
 
@@ -82,6 +85,7 @@ def running(
     metrics_port: int | None,
     begin: Callable[[], None] = lambda: None,
     suppress: bool = False,
+    node: str = MAIN,
 ) -> Iterator[Supervisor]:
     """Server and pipeline of a data folder as supervised processes, ended when the block ends.
 
@@ -99,7 +103,7 @@ def running(
         pipeline = ["pipeline", *where]
         pipeline += ["--master", master] if master else []
         pipeline += ["--metrics-port", str(metrics_port)] if metrics_port is not None else []
-        server = ["server", *where, "--host", host, "--port", str(port), *["--suppress"] * suppress]
+        server = ["server", *where, "--host", host, "--port", str(port), "--node", node, *["--suppress"] * suppress]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         # The parts hold the folder too: if this process is killed, it is free only when they have ended.
         held = (lock.fileno(),)

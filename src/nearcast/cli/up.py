@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.options import data_option, journal_path
+from nearcast.cli.options import data_option, journal_path, node_option
 from nearcast.cli.output import complain, counted
 from nearcast.cli.system import define, running, wait_until_ready
 from nearcast.journal.sqlite import SqliteJournal
@@ -28,6 +28,7 @@ from nearcast.language import definitions
 @click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with NEARCAST_TOKENS.")
 @click.option("--port", default=8640, show_default=True)
 @click.option("--master", help="Where Spark runs; local[*] unless given.")
+@node_option
 @click.option("--suppress", is_flag=True, help="Hold back events that change nothing where they enter.")
 @click.option("--metrics-port", type=int, default=8641, show_default=True, help="The pipeline's /metrics, on loopback.")
 def command(
@@ -36,6 +37,7 @@ def command(
     host: str,
     port: int,
     master: str | None,
+    node: str,
     suppress: bool,
     metrics_port: int,
 ) -> None:
@@ -52,14 +54,14 @@ def command(
     # Before the parts are there: a signal has to end them too, and in an orderly way.
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
-    begin = partial(_begin, data, found) if found else lambda: None
-    with running(data, host, port, master, metrics_port, begin, suppress) as supervisor:
+    begin = partial(_begin, data, found, node) if found else lambda: None
+    with running(data, host, port, master, metrics_port, begin, suppress, node) as supervisor:
         wait_until_ready(supervisor, f"http://{host}:{port}", data, lambda: bool(asked))
         if not asked:
             click.echo(f"ready: http://{host}:{port} (API at /docs), data in {data}; end with Ctrl-C", err=True)
         supervisor.watch(lambda: bool(asked))
 
 
-def _begin(data: Path, found: definitions.Definitions) -> None:
+def _begin(data: Path, found: definitions.Definitions, node: str) -> None:
     with closing(SqliteJournal(journal_path(data))) as journal:
-        complain("note", f"{counted(define(journal, found), 'definition')} changed")
+        complain("note", f"{counted(define(journal, found, node), 'definition')} changed")

@@ -111,17 +111,17 @@ class Entry:
 
     def define(self, registry: Registry, position: int) -> None:
         """Takes the definitions as of a position. Before one changes, what is kept must be published: `release`."""
-        self._interest = Interest(registry)
+        self._interest.advance(registry)
         before, self._pairs, self._of = self._pairs, {}, {}
         for relation in registry.relations.values():
-            known = before.get(relation.id)
-            found = guarded(relation)
-            if found is None:
-                continue
-            same = known is not None and known.relation == relation
-            pair = known if known is not None and same else _Pair(relation, found, position)
+            pair = before.get(relation.id)
+            if pair is None or pair.relation != relation:
+                found = guarded(relation)
+                if found is None:
+                    continue
+                pair = _Pair(relation, found, position)
             self._pairs[relation.id] = pair
-            for entity in (found.a, found.b):
+            for entity in (pair.guarded.a, pair.guarded.b):
                 self._of.setdefault(entity, []).append(pair)
         meetings = map(meeting, registry.relations.values())
         self._vicinities = {one: self._vicinities.get(one) or Vicinity(one) for one in meetings if one}

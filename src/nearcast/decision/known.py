@@ -6,7 +6,7 @@ goes on with the state at its start and every change inside it, so what follows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -24,7 +24,7 @@ from nearcast.decision.match_standing import Together
 from nearcast.decision.members import Following
 from nearcast.decision.registry import Registry
 from nearcast.decision.relate.pairing import Pairing
-from nearcast.decision.relate.stage import Relating
+from nearcast.decision.relate.scopes import Scope, Scopes
 from nearcast.decision.remembered import Remembered
 from nearcast.decision.repository import Repository
 from nearcast.decision.timeline import Followed, Surrounding, Track
@@ -113,9 +113,9 @@ class Known:
         self._conditions = Index(())
 
     @property
-    def pairing(self) -> Pairing | None:
-        """The relations between pairs; None where nothing is related."""
-        return next((stage.pairing for stage in self.stages if isinstance(stage, Relating)), None)
+    def pairings(self) -> Mapping[Scope, Pairing]:
+        """The relations between pairs, by scope; nothing where nothing is related."""
+        return next((stage.pairings for stage in self.stages if isinstance(stage, Scopes)), {})
 
     def advance(self, table: pa.Table, parse: Parse) -> Iterator[Batch]:
         """Folds a table of EVENTS that begins after `position`, giving batches that are cut where settings change.
@@ -209,4 +209,4 @@ class Known:
 
 def derived_stages() -> Sequence[Deriving]:
     """The stages that derive events, in their order, as a journal begins with them."""
-    return (Relating(), Inferring())
+    return (Scopes(), Inferring())

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nearcast.decision.match_columns import Column, encode, plain
+from nearcast.decision.match_columns import Column, encode
 from nearcast.decision.match_tests import Key
-from nearcast.model.values import Value
 
 Integers = npt.NDArray[np.int64]
 Codes = npt.NDArray[Any]
@@ -36,21 +35,6 @@ def missing(codes: np.dtype[Any]) -> int:
 def several(codes: np.dtype[Any]) -> int:
     """The code of a lane with more than one value in the column."""
     return missing(codes) - 1
-
-
-class Literals:
-    """The literals of one column while filters are being read: each once, numbered in the order of their adding."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[Any, int] = {}
-        self.equal: set[int] = set()
-        self.below: set[int] = set()
-        self.upto: set[int] = set()
-
-    def number(self, literal: Value) -> int:
-        """The literal's number."""
-        key = plain(literal)
-        return self.numbers.setdefault(key, len(self.numbers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,38 +71,6 @@ class Classes:
         if number is not None:
             return 2 * number + 1
         return 2 * bisect_left(self.literals, value) if self.ordered else 0
-
-
-def classes_of(literals: Literals) -> tuple[Classes, Integers]:
-    """The classes that a column's literals make, and for each literal, in the order of adding, its place among them."""
-    values = list(literals.numbers)
-    order = sorted(range(len(values)), key=values.__getitem__)
-    place = np.empty(len(values), np.int64)
-    place[order] = np.arange(len(values))
-    ordered = bool(literals.below or literals.upto)
-    count = len(values)
-    if ordered:
-        # Only where an atom makes a difference between two classes are they two.
-        cuts = np.zeros(2 * count + 1, np.int64)
-        cuts[2 * place[list(literals.below | literals.equal)] + 1] = 1
-        cuts[2 * place[list(literals.upto | literals.equal)] + 2] = 1
-        cut = np.cumsum(cuts)
-        size = int(cut[-1]) + 2
-    else:
-        cut = np.full(2 * count + 1, count, np.int64)
-        cut[1::2] = np.arange(count)
-        size = count + 1
-    ascending = [values[index] for index in order]
-    number = {value: index for index, value in enumerate(ascending)}
-    return Classes(ascending, ordered, cut, size, _exact(ascending), number), place
-
-
-def _exact(literals: Sequence[Any]) -> npt.NDArray[Any] | None:
-    """The literals as an array, if that loses nothing."""
-    if not literals or isinstance(literals[0], str):
-        return None
-    array = np.array([float(literal) for literal in literals])
-    return array if all(a == b for a, b in zip(array.tolist(), literals, strict=True)) else None
 
 
 @dataclass(frozen=True, slots=True)

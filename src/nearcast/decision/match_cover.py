@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.decision.match_flat import FALSE, NEARBY, NOT_TRUE, OPAQUE, OUTSIDE, POINTS, RANGE, TRUE
+from nearcast.decision.match_asked import NEARBY, OPAQUE, OUTSIDE, POINTS, RANGE
+from nearcast.decision.match_flat import FALSE, NOT_TRUE, TRUE
 from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_trees import EVERY, LEAF
 
 Integers = npt.NDArray[np.int64]
+Short = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
 ENTRY = 0.0008
@@ -45,11 +47,11 @@ class Cover(NamedTuple):
 class Tests(NamedTuple):
     """The atoms as tests (see `match_flat.Atoms`), the share of events for which each is TRUE or FALSE."""
 
-    kind: Integers
-    column: Integers
-    low: Integers
-    high: Integers
-    points: Integers
+    kind: Short
+    column: Short
+    low: Short
+    high: Short
+    points: Short
     true: Floats
     false: Floats
 

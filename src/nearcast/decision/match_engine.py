@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from nearcast.decision.collecting import uncollected
 from nearcast.decision.match_codes import NARROW, Coded, missing, several
 from nearcast.decision.match_encode import Coder
-from nearcast.decision.match_flat import Group, Reading
+from nearcast.decision.match_flat import DEEPEST, Group, Reading
 from nearcast.decision.match_kernels import Names, Pairs, run_straight, run_trees
 from nearcast.decision.match_lanes import PADDING
 from nearcast.decision.match_layout import Layout, Segment, lay_out, shares
@@ -54,6 +55,7 @@ class _Room:
         self._start = np.empty(size + 3, np.int32)
         self._order = np.empty(0, np.uint32)
         self._codes = np.empty(0, codes)
+        self.stack = np.empty(DEEPEST, np.uint64)
 
     def taken(self, count: int) -> tuple[Short, Short]:
         """The pairs written, as views: where they were is written again once nobody has them any more."""
@@ -78,7 +80,7 @@ class _Room:
         if len(self._codes) < stride * columns:
             self._codes = np.zeros(stride * columns, self._codes.dtype)
         lists = (near.starts, near.lanes)
-        return Events(self._start, self._order, self._codes, stride, batch.complete, rows, *lists)
+        return Events(self._start, self._order, self._codes, stride, batch.complete, rows, *lists, self.stack)
 
 
 def _unused(pairs: Pairs) -> bool:
@@ -102,8 +104,9 @@ class Engine:
 
     def __init__(self, groups: Sequence[Group], narrow: int = NARROW) -> None:
         reading = Reading()
-        reading.read(groups)
-        self.columns, self._tests = reading.compiled()
+        with uncollected():
+            reading.read(groups)
+            self.columns, self._tests = reading.compiled()
         self._sizes = np.array([classes.size for classes in self.columns.values()], np.int64)
         self.wide = bool(self._sizes.max(initial=0) > narrow)
         self.codes: np.dtype[Any] = np.dtype(np.uint32 if self.wide else np.uint16)
@@ -115,7 +118,7 @@ class Engine:
         roots = np.array(reading.root_of_group, np.int64)
         self._groups = np.array(reading.groups, np.int32)[np.argsort(roots, kind="stable")]
         self._starts = np.searchsorted(np.sort(roots), np.arange(len(reading.starts)))
-        reading.pack()
+        reading.pack(self._tests)
         self.sampled = -1
         self._layout: Layout | None = None
         self._rooms: list[_Room] = []
@@ -134,7 +137,7 @@ class Engine:
     @property
     def literals(self) -> list[tuple[Atom, int]]:
         """The atoms, and the truths wanted of them, whose rows must be given."""
-        atoms = self._reading.atoms
+        atoms = self._reading.others
         return [(atoms[literal >> 2], literal & 3) for literal in self.layout.literals.tolist()]
 
     def encode(self, table: pa.Table) -> Coded:
@@ -232,7 +235,7 @@ class Engine:
             if segment.column != column:
                 column = segment.column
                 if column == AROUND:
-                    events = _around(near, batch, rows)
+                    events = _around(near, batch, rows, room.stack)
                     gather(batch.codes, near.lanes, first, segment.needed, events)
                 else:
                     events = room.events(stride, batch, rows, near)
@@ -267,12 +270,12 @@ class Engine:
             room.grow(events.stride * int(names.extra[form] + 1))
 
 
-def _around(near: Near, batch: Coded, rows: Rows) -> Events:
+def _around(near: Near, batch: Coded, rows: Rows, stack: Rows) -> Events:
     """Room for events by the atoms that they are near, each as often as it is."""
     stride = len(near.lanes) + PADDING
     codes = np.empty(stride * max(1, len(batch.codes)), batch.codes.dtype)
     order = np.empty(stride, np.uint32)
-    return Events(near.starts, order, codes, stride, batch.complete, rows, near.starts, near.lanes)
+    return Events(near.starts, order, codes, stride, batch.complete, rows, near.starts, near.lanes, stack)
 
 
 def _kept(lanes: Short, forms: Short, layout: Layout, every: bool) -> npt.NDArray[np.intp]:

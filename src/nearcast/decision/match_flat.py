@@ -6,6 +6,7 @@ tree once and does nothing else, so a hundred thousand filters are read in about
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,19 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.decision.match_codes import Classes, Literals, classes_of
+from nearcast.decision.match_asked import NEARBY, OPAQUE, POINTS, Asked, key_of
+from nearcast.decision.match_codes import Classes
 from nearcast.decision.match_nearby import inner
 from nearcast.decision.match_tests import Key
-from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, PlainNot
-from nearcast.model.values import Value
+from nearcast.model.filter import And, Atom, Filter, Not, Or, PlainNot
 
-Integers = npt.NDArray[np.int64]
+Short = npt.NDArray[np.int32]
 
 AND, OR, NOT, PLAIN_NOT = range(4)
 """A token of a connective is −1 − (number of parts · 4 + one of these)."""
-
-OPAQUE, RANGE, OUTSIDE, POINTS, NEARBY = range(5)
-"""What an atom asks: nothing that codes show, a code in a range, one not in it, one of several; or to be near."""
 
 TRUE, FALSE, NOT_TRUE, NOT_FALSE = range(4)
 """The truths that a literal may want of its atom."""
@@ -45,11 +43,11 @@ class Atoms:
     Of one about what is near `low` is its number among these, and `high` the truth that it has only near.
     """
 
-    kind: Integers
-    column: Integers
-    low: Integers
-    high: Integers
-    points: Integers
+    kind: Short
+    column: Short
+    low: Short
+    high: Short
+    points: Short
 
 
 class Reading:
@@ -65,9 +63,9 @@ class Reading:
         self.root_of_group: list[int] = []
         self.refused: list[int] = []
         self.nearby: list[Atom] = []
+        self.others: dict[int, Atom] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
         self._roots: dict[tuple[object, ...], int] = {}
-        self._literals: dict[Key, Literals] = {}
 
     def read(self, groups: Sequence[Group]) -> None:
         """Reads groups; those that are equal to an earlier one share its root, a tree too deep to walk is refused."""
@@ -90,11 +88,17 @@ class Reading:
             self.groups.append(number)
             self.root_of_group.append(root)
 
-    def pack(self) -> None:
-        """Once all is read and compiled: arrays in the place of lists, and nothing that only reading needs."""
+    def pack(self, atoms: Atoms) -> None:
+        """Once all is read and compiled: arrays in the place of lists, and nothing that only reading needs.
+
+        Of the atoms those that codes do not show stay.
+        """
+        without_codes = np.flatnonzero(np.isin(atoms.kind, (OPAQUE, NEARBY)))
+        self.others = {number: self.atoms[number] for number in without_codes.tolist()}
+        self.atoms = []
         self.tokens, self.starts = np.array(self.tokens, np.int32), np.array(self.starts, np.int32)
         self.classes, self.class_starts = np.array(self.classes, np.int16), np.array(self.class_starts, np.int32)
-        self.groups, self.root_of_group, self._numbers, self._roots, self._literals = [], [], {}, {}, {}
+        self.groups, self.root_of_group, self._numbers, self._roots = [], [], {}, {}
 
     def _walk(self, node: Filter, deeper: int) -> None:
         kind = type(node)
@@ -122,71 +126,23 @@ class Reading:
 
     def compiled(self) -> tuple[dict[Key, Classes], Atoms]:
         """The columns with the classes of their values, and the atoms as tests of these."""
-        found = [self._test(atom) for atom in self.atoms]
-        made = {key: classes_of(literals) for key, literals in self._literals.items()}
-        numbers = {key: number for number, key in enumerate(made)}
-        table = np.zeros((4, len(found)), np.int64)
-        points: list[int] = []
-        for index, (test, atom) in enumerate(zip(found, self.atoms, strict=True)):
-            if test is None:
-                near = inner(atom)
-                if near is not None:
-                    table[:, index] = (NEARBY, -1, len(self.nearby), TRUE if near else FALSE)
-                    self.nearby.append(atom)
-                continue
-            key, literals = test
-            classes, place = made[key]
-            table[:, index] = (RANGE, numbers[key], 0, 0)
-            if atom.operator is Operator.IN and len(literals) > 1:
-                own = sorted({int(classes.cut[2 * place[literal] + 1]) for literal in literals})
-                table[0, index], table[2, index] = POINTS, len(points)
-                points += own
-                table[3, index] = len(points)
-            else:
-                table[0, index] = OUTSIDE if atom.operator is Operator.NE else RANGE
-                table[2:, index] = _bounds(atom.operator, classes, [int(place[literal]) for literal in literals])
-        return {key: classes for key, (classes, _) in made.items()}, Atoms(
-            table[0], table[1], table[2], table[3], np.array(points, np.int64)
-        )
-
-    def _test(self, atom: Atom) -> tuple[Key, list[int]] | None:
-        """An atom's column and the numbers of its literals; None if codes of one column cannot show its truth."""
-        if not isinstance(atom.name, str) or atom.operator in (Operator.LIKE, Operator.IS_NULL):
-            return None
-        values: tuple[Value, ...] = atom.value if isinstance(atom.value, tuple) else (atom.value,)  # type: ignore[assignment]
-        if len(set(atom.kinds)) != 1 or any(value != value for value in values):
-            return None
-        key = (atom.name, atom.kinds[0])
-        literals = self._literals.setdefault(key, Literals())
-        found = [literals.number(value) for value in values]
-        if atom.operator in _BELOW:
-            literals.below.add(found[0])
-        if atom.operator in _UPTO:
-            literals.upto.add(found[-1])
-        if atom.operator in _EQUAL:
-            literals.equal.update(found)
-        return key, found
-
-
-_BELOW = (Operator.LT, Operator.GE, Operator.BETWEEN)
-_UPTO = (Operator.LE, Operator.GT, Operator.BETWEEN)
-_EQUAL = (Operator.EQ, Operator.NE, Operator.IN)
-
-
-def _bounds(operator: Operator, classes: Classes, places: list[int]) -> tuple[int, int]:
-    """The codes from … up to but not including … that an atom asks for, or for `<>` those that it does not."""
-    cut, top = classes.cut, classes.size - 1
-    first, last = 2 * places[0], 2 * places[-1]
-    match operator:
-        case Operator.LT:
-            return 0, int(cut[first + 1])
-        case Operator.LE:
-            return 0, int(cut[first + 2])
-        case Operator.GT:
-            return int(cut[first + 2]), top
-        case Operator.GE:
-            return int(cut[first + 1]), top
-        case Operator.BETWEEN:
-            low, high = int(cut[first + 1]), int(cut[last + 2])
-            return (low, high) if low < high else (0, 0)
-    return int(cut[first + 1]), int(cut[first + 1]) + 1
+        asked: dict[Key, Asked] = defaultdict(Asked)
+        fields = np.zeros((4, len(self.atoms)), np.int64)
+        for number, atom in enumerate(self.atoms):
+            key = key_of(atom)
+            if key is not None:
+                asked[key].add(number, atom)
+            elif (near := inner(atom)) is not None:
+                fields[:, number] = NEARBY, -1, len(self.nearby), TRUE if near else FALSE
+                self.nearby.append(atom)
+        columns: dict[Key, Classes] = {}
+        points = [np.array([], np.int32)]
+        size = 0
+        for column, (key, one) in enumerate(asked.items()):
+            columns[key], own, listed = one.compiled(key[1])
+            own[1:, own[0] == POINTS] += size
+            fields[0, one.atoms], fields[1, one.atoms], fields[2:, one.atoms] = own[0], column, own[1:]
+            points.append(listed.astype(np.int32))
+            size += len(listed)
+        kinds, places, lows, highs = fields.astype(np.int32)
+        return columns, Atoms(kinds, places, lows, highs, np.concatenate(points))

@@ -58,7 +58,7 @@ def _grid(vectors: Floats, cell: float) -> _Grid:
     bits = max(4, (2 * len(vectors)).bit_length())
     order, keys = np.empty(len(vectors), np.int32), np.empty(len(vectors), np.int64)
     grid = _Grid(cell, 64 - bits, np.zeros((1 << bits) + 1, np.int64), order, keys)
-    _fill(vectors, grid)
+    _fill(vectors, grid, np.empty(len(vectors), np.int64))
     return grid
 
 
@@ -90,10 +90,9 @@ def _bucket(key: int, shift: int) -> int:
 
 
 @compiled
-def _fill(vectors: Floats, grid: Any) -> None:
-    """A counting sort of the points by bucket."""
+def _fill(vectors: Floats, grid: Any, own: Integers) -> None:
+    """A counting sort of the points by bucket; `own` has room for each point's cell."""
     start, cell = grid.start, grid.cell
-    own = np.empty(len(vectors), np.int64)
     for point in range(len(vectors)):
         x, y, z = vectors[point, 0], vectors[point, 1], vectors[point, 2]
         own[point] = _key(_number(x, cell), _number(y, cell), _number(z, cell))

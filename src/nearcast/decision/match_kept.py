@@ -32,9 +32,16 @@ CONSTANT = re.compile(rb"^[A-Z][A-Z_, ]* = .*$", re.MULTILINE)
 """What of the others is compiled into code: their numbers."""
 
 
+OPTIONS: dict[str, Any] = {"boundscheck": False, "nogil": True, "_nrt": False}
+"""Without `_nrt` arrays are not counted as they are handed on: that took a tenth of the matching of trees."""
+
+
 def compiled(function: F) -> F:
-    """The function as machine code, compiled at its first call or loaded from where it is kept."""
-    dispatcher = _njit(boundscheck=False, nogil=True)(function)
+    """The function as machine code, compiled at its first call or loaded from where it is kept.
+
+    It may allocate nothing, copies of slices included.
+    """
+    dispatcher = _njit(**OPTIONS)(function)
     if folder() is not None:
         dispatcher._cache = _Kept(function)
     return dispatcher
@@ -42,7 +49,7 @@ def compiled(function: F) -> F:
 
 def inlined(function: F) -> F:
     """The function as a part of the compiled ones that call it: handing over many arrays costs more than short work."""
-    return _njit(boundscheck=False, nogil=True, inline="always")(function)
+    return _njit(**OPTIONS, inline="always")(function)
 
 
 @cache

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.decision.match_flat import DEEPEST
-from nearcast.decision.match_kept import compiled
-from nearcast.decision.match_lanes import count, lowest, within64
+from nearcast.decision.match_kept import compiled, inlined
+from nearcast.decision.match_lanes import count, lowest, same16, within64
 from nearcast.decision.match_programs import (
     CHECK,
     COLUMN_SHIFT,
@@ -98,13 +97,8 @@ def run_straight(
                     held = _mended(held, mask, code[instruction], points, lane, events, first, repeated)
                 mask &= held
             if mask != 0:
-                for name in names.names[own : own + extra + 1]:
-                    left = mask
-                    while left != 0:
-                        pairs.lanes[at] = first + events.order[lane + lowest(left)]
-                        pairs.names[at] = name
-                        at += 1
-                        left &= left - np.uint64(1)
+                for which in range(own, own + extra + 1):
+                    at = _emit(mask, events.order, lane, first, names.names[which], pairs, at)
     return end, at
 
 
@@ -115,7 +109,7 @@ def run_trees(
 ) -> tuple[int, int]:  # fmt: skip
     """Runs entries whose programs keep a stack of masks; returns as `run_straight` does."""
     kind, codes = events.codes.dtype.type, events.codes
-    stack = np.empty(DEEPEST, np.uint64)
+    stack = events.stack
     for entry in range(begin, end):
         low, high = events.start[entries.low[entry]], events.start[entries.high[entry]]
         if low == high:
@@ -178,33 +172,25 @@ def run_trees(
                     mask = mask & stack[depth] if operation == POP_MEET else mask | stack[depth]
             mask &= there
             if mask != 0:
-                for name in names.names[own : own + extra + 1]:
-                    left = mask
-                    while left != 0:
-                        pairs.lanes[at] = first + events.order[lane + lowest(left)]
-                        pairs.names[at] = name
-                        at += 1
-                        left &= left - np.uint64(1)
+                for which in range(own, own + extra + 1):
+                    at = _emit(mask, events.order, lane, first, names.names[which], pairs, at)
     return end, at
 
 
-@compiled
-def _emit(
-    mask: Any, order: Any, lane: int, first: int, names: Short, own: int, extra: int,
-    lanes: Short, emitted: Short, at: int,
-) -> int:  # fmt: skip
-    """Writes the pairs of the lanes in a mask, for each name; returns where pairs end."""
-    for which in range(own, own + extra + 1):
-        left, name = mask, names[which]
-        while left != 0:
-            lanes[at] = first + order[lane + lowest(left)]
-            emitted[at] = name
-            at += 1
-            left &= left - np.uint64(1)
-    return at
+@inlined
+def _emit(mask: Any, order: Any, lane: int, first: int, name: int, pairs: Any, at: int) -> int:
+    """Writes the pairs of the lanes in a mask; returns where pairs end."""
+    # Numba takes a signed index for one that may count from the end, and looks each time.
+    place, here, left = np.uint64(at), np.uint64(lane), mask
+    while left != 0:
+        pairs.lanes[place] = first + order[here + np.uint64(lowest(left))]
+        pairs.names[place] = name
+        place += np.uint64(1)
+        left &= left - np.uint64(1)
+    return np.int64(place)  # type: ignore[return-value]
 
 
-@compiled
+@inlined
 def _in_row(row: Any, live: Any, order: Any, first: int) -> Any:
     """The live lanes whose bits are set in the row of an opaque literal."""
     held = np.uint64(0)
@@ -216,7 +202,7 @@ def _in_row(row: Any, live: Any, order: Any, first: int) -> Any:
     return held
 
 
-@compiled
+@inlined
 def _in_around(atom: int, live: Any, starts: Short, near: Short, order: Any) -> Any:
     """The live lanes that are near an atom: each is looked up among those that are, which are few."""
     held = np.uint64(0)
@@ -235,20 +221,22 @@ def _in_around(atom: int, live: Any, starts: Short, near: Short, order: Any) -> 
     return held
 
 
-@compiled
+@inlined
 def _among(low: int, span: int, live: Any, points: Any, base: int, codes: Any) -> Any:
     """The lanes whose codes are among `span` points: lane by lane where few are live, else point by point."""
     kind = codes.dtype.type
     held = np.uint64(0)
-    if count(live) * (1 + (span >> 6)) < span:
+    if count(live) * ((span + 15) >> 4) < 2 * span:
+        # Sixteen points are looked at at once; those behind the last are of another atom and do not count.
+        behind = np.uint64(0xFFFF) >> np.uint64(-span & 15)
+        last = low + ((span - 1) & ~15)
         while live != 0:
             bit = lowest(live)
-            code = codes[base + bit]
-            for point in range(low, low + span, 64):
-                found = within64(points, point, code, kind(1))
-                if low + span - point < 64:
-                    found &= (np.uint64(1) << np.uint64(low + span - point)) - np.uint64(1)
-                held |= np.uint64(found != 0) << np.uint64(bit)
+            code = codes[np.uint64(base) + np.uint64(bit)]
+            found = same16(points, last, code) & behind
+            for point in range(low, last, 16):
+                found |= same16(points, point, code)
+            held |= np.uint64(found != 0) << np.uint64(bit)
             live &= live - np.uint64(1)
     else:
         for point in range(low, low + span):

@@ -1,4 +1,4 @@
-"""Sixty-four lanes at once: the few operations that the matching kernels are made of, as vector instructions."""
+"""Many lanes at once: the few operations that the matching kernels are made of, as vector instructions."""
 
 from __future__ import annotations
 
@@ -34,6 +34,24 @@ def within64(typing: Any, array: Any, index: Any, low: Any, span: Any) -> Any:
         return builder.bitcast(
             builder.icmp_unsigned("<", away, _everywhere(builder, arguments[3], lanes)), ir.IntType(64)
         )
+
+    return signature, generate
+
+
+@_inserted
+def same16(typing: Any, array: Any, index: Any, code: Any) -> Any:
+    """Bit i: whether `array[index + i]` is the code, for i = 0 … 15."""
+    signature = types.uint64(array, types.int64, array.dtype)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        """One load and one comparison of sixteen codes: with 16 bits each they fill one register."""
+        width = signature.args[2].bitwidth
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        lanes = ir.VectorType(ir.IntType(width), 16)
+        loaded = builder.load(builder.bitcast(builder.gep(data, [arguments[1]]), lanes.as_pointer()))
+        loaded.align = width // 8
+        found = builder.icmp_unsigned("==", loaded, _everywhere(builder, arguments[2], lanes))
+        return builder.zext(builder.bitcast(found, ir.IntType(16)), ir.IntType(64))
 
     return signature, generate
 

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.decision.match_asked import NEARBY, OPAQUE, OUTSIDE, POINTS, RANGE
 from nearcast.decision.match_codes import Coded
 from nearcast.decision.match_cover import Tests
-from nearcast.decision.match_flat import FALSE, NEARBY, OPAQUE, OUTSIDE, POINTS, RANGE, TRUE, Atoms
+from nearcast.decision.match_flat import FALSE, TRUE, Atoms
 from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_kernels import Entries
 from nearcast.decision.match_lanes import PADDING
 from nearcast.decision.match_plan import COLUMN, FIRST, FORM, HIGH, LAST, LOW, STRAIGHT, TAIL, Plan
-from nearcast.decision.match_programs import COLUMN_SHIFT, IN_ROW, TEST_SHIFT
+from nearcast.decision.match_programs import COLUMN_SHIFT, IN_ROW, TEST_SHIFT, copy_instruction
 
 Integers = npt.NDArray[np.int64]
 
@@ -107,7 +108,7 @@ def _spread(column: int, size: int, sample: Coded | None) -> tuple[npt.NDArray[n
     return counts / sample.lanes, there
 
 
-def lay_out(plan: Plan, columns: int, points: Integers, codes: np.dtype[Any]) -> Layout:
+def lay_out(plan: Plan, columns: int, points: npt.NDArray[np.int32], codes: np.dtype[Any]) -> Layout:
     """The layout of a plan over so many columns."""
     fields = plan.entries.T
     order = np.lexsort((fields[LOW], fields[STRAIGHT], fields[COLUMN]))
@@ -136,7 +137,7 @@ def lay_out(plan: Plan, columns: int, points: Integers, codes: np.dtype[Any]) ->
         segments,
         Entries(*by_field),
         code[:size].copy(),
-        np.concatenate([points, np.zeros(PADDING, np.int64)]).astype(codes),
+        np.concatenate([points, np.zeros(PADDING, np.int32)]).astype(codes),
         roots.astype(np.int32),
         levels.astype(np.int8),
         (twice > 0) | (forms_of_root[roots] > 1),
@@ -157,8 +158,7 @@ def _move(entries: Integers, old: Any, new: Any, where: Integers, used: Any) -> 
         if where[first] < 0:
             where[first] = size
             for at in range(first, first + length + entry[TAIL]):
-                new[size] = old[at]
-                size += 1
+                size = copy_instruction(old, at, new, size)
         entry[FIRST] = where[first]
         entry[LAST] = where[first] + length
         for at in range(entry[FIRST], entry[LAST] + entry[TAIL]):

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearcast.decision.collecting import uncollected
 from nearcast.decision.match_bits import BitIndex, Group, Pairs
 from nearcast.decision.match_codes import NARROW, Coded
 from nearcast.decision.match_engine import SAMPLE, Engine
@@ -36,8 +35,7 @@ class Many:
     """
 
     def __init__(self, groups: Sequence[Group], narrow: int = NARROW) -> None:
-        with uncollected():
-            self._engine = Engine(groups, narrow)
+        self._engine = Engine(groups, narrow)
         self.refused = self._engine.refused
         self._literals = BitIndex(())
         self._nearby = Nearby(self._engine.nearby)

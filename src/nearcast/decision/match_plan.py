@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.decision.match_asked import NEARBY, OUTSIDE, POINTS
 from nearcast.decision.match_cover import NO, OPEN, Tests, apart, cover, cover_room, know
-from nearcast.decision.match_flat import FALSE, NEARBY, OUTSIDE, POINTS, Reading
+from nearcast.decision.match_flat import FALSE, Reading
 from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_programs import (
     FORM_SHIFT,
@@ -58,7 +59,7 @@ def plan(reading: Reading, tests: Tests, sizes: Integers, absent: int) -> Plan:
     classes, owns = np.array([*reading.classes, 0], np.int64), np.array(reading.class_starts, np.int64)
     most = int(np.diff(starts).max(initial=1)) + 1
     tree, draft, room = tree_room(most), draft_room(most), cover_room(most)
-    rows = np.full(4 * len(reading.atoms) + 1, -1, np.int64)
+    rows = np.full(4 * len(tests.kind) + 1, -1, np.int64)
     rows[-1] = 0
     filled = np.zeros(3, np.int64)
     entries, forms = np.zeros((1024, 8), np.int64), np.zeros((1024, 3), np.int64)
@@ -99,7 +100,7 @@ def _plan(
 ) -> int:  # fmt: skip
     """Plans roots from `first` on; returns the first that found too little room."""
     for root in range(first, len(starts) - 1):
-        before = filled.copy()
+        entered, written, formed = filled[0], filled[1], filled[2]
         size = plant(tokens, starts[root], starts[root + 1], classes, owns[root], draft, tree)
         level = -1
         while size > 0:
@@ -114,11 +115,9 @@ def _plan(
             if count < 0:
                 continue
             shared = count == 0 or count * size > MOST_WORK
-            if _needed(count, size, shared, tests, room) > min(len(program.code) - filled[1], len(entries) - filled[0]):
-                filled[:] = before
-                return root
-            if filled[2] == len(forms):
-                filled[:] = before
+            left = min(len(program.code) - filled[1], len(entries) - filled[0])
+            if filled[2] == len(forms) or _needed(count, size, shared, tests, room) > left:
+                filled[0], filled[1], filled[2] = entered, written, formed
                 return root
             forms[filled[2], 0], forms[filled[2], 1], forms[filled[2], 2] = root, level, 0
             if shared:

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.decision.match_asked import NEARBY, OPAQUE, OUTSIDE, POINTS
 from nearcast.decision.match_cover import OPEN, share_of
-from nearcast.decision.match_flat import FALSE, NEARBY, NOT_TRUE, OPAQUE, OUTSIDE, POINTS, TRUE
+from nearcast.decision.match_flat import FALSE, NOT_TRUE, TRUE
 from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_trees import EVERY, LEAF
 
@@ -244,6 +245,14 @@ def write(tree: Any, size: int, tests: Any, cover: Any, extras: int, room: Any, 
 
 
 @compiled
+def copy_instruction(source: Any, at: int, target: Any, place: int) -> int:
+    """Copies an instruction; returns the place behind it."""
+    for field in range(3):
+        target[place, field] = source[at, field]
+    return place + 1
+
+
+@compiled
 def straighten(room: Any, first: int, last: int, absent: int) -> int:
     """Rewrites a program of one Every of plain ranges as tests alone; returns how many, −1 if it is of another kind."""
     end = last
@@ -254,12 +263,12 @@ def straighten(room: Any, first: int, last: int, absent: int) -> int:
             continue
         if (word & 7) > MEET or (word >> TEST_SHIFT & 3) != IN_RANGE or form == PLAIN_OR_MISSING:
             return -1
-        room.code[end] = room.code[at]
-        end += 1
+        end = copy_instruction(room.code, at, room.code, end)
         if form == INVERTED_PRESENT:
             room.code[end - 1, 0] = word - (INVERTED_PRESENT - INVERTED << FORM_SHIFT)
             room.code[end, 0] = MEET | word >> COLUMN_SHIFT << COLUMN_SHIFT
             room.code[end, 1], room.code[end, 2] = 0, absent
             end += 1
-    room.code[first : first + end - last] = room.code[last:end].copy()
+    for at in range(last, end):
+        first = copy_instruction(room.code, at, room.code, first)
     return end - last

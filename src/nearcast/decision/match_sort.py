@@ -27,7 +27,7 @@ class Events(NamedTuple):
 
     `codes` are the columns in this order, one behind the other, `stride` apart. `rows` are those of opaque literals,
     by lane of the batch, `near` the block's lanes near atom a from `near_starts[a]` on. `complete` are the columns in
-    which every lane has a value.
+    which every lane has a value. `stack` is work space.
     """
 
     start: Short
@@ -38,6 +38,7 @@ class Events(NamedTuple):
     rows: npt.NDArray[np.uint64]
     near_starts: Short
     near: Short
+    stack: npt.NDArray[np.uint64]
 
 
 @compiled

@@ -17,11 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from nearcast.decision.evaluate import NOTHING, truth
 from nearcast.decision.relate.guarded import Meeting
 from nearcast.decision.spots import Spot, Spots, bounds, moved, spot
 from nearcast.model.event import Event
+from nearcast.model.filter import atoms
 from nearcast.model.relation import Named, Side
 
 LEAST = 10.0
@@ -61,8 +63,13 @@ class Vicinity:
         self._spots = Spots(max(self._far, 0.0) + 2 * self._largest)
         self._subjects: dict[str, _Subject] = {}
 
+    @property
+    def node(self) -> str | None:
+        """Where the events enter that count; None: anywhere."""
+        return self._meeting.node
+
     def load(self, events: Iterable[Event]) -> None:
-        """Takes the newest event that counts of every entity, as of some position; what is newer is known already."""
+        """Takes the newest event of every entity at `node`, as of some position; what is newer is known already."""
         for event in events:
             self.settle(event, event.position)
         self.ready = True
@@ -215,6 +222,10 @@ def _member(side: Side) -> Callable[[Event], bool]:
     if isinstance(side, Named):
         return lambda event: event.entity == side.entity
     filter = side.filter
+    if all(atom.name == "type" for atom in atoms(filter)):
+        # Most are, and of types there are few.
+        of_type = lru_cache(1_000)(lambda type: truth(filter, Event("", type, ""), NOTHING) is True)
+        return lambda event: of_type(event.type)
     return lambda event: truth(filter, event, NOTHING) is True
 
 

@@ -60,6 +60,7 @@ def _fields(event: Event) -> str:
         event.time,
         event.accepted,
         event.channel,
+        event.node,
         None if place is None else (place.coordinates, place.x, place.y, place.z),
         [(name, _plain(value)) for name, value in event.attributes],
     )
@@ -67,7 +68,7 @@ def _fields(event: Event) -> str:
 
 
 def _event(fields: str, payload: str) -> Event:
-    id, type, source, subject, time, accepted, channel, place, attributes = orjson.loads(fields)
+    id, type, source, subject, time, accepted, channel, node, place, attributes = orjson.loads(fields)
     return Event(
         id,
         type,
@@ -79,6 +80,7 @@ def _event(fields: str, payload: str) -> Event:
         payload.encode(),
         channel,
         _moment(accepted),
+        node=node,
     )
 
 

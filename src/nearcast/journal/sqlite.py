@@ -25,8 +25,11 @@ from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered,
 from nearcast.journal.seam import Journal
 from nearcast.model.event import Event
 
-FORMAT = 2
+FORMAT = 3
 """The version of the tables and blocks below, kept in the file; a file of a newer format is not touched."""
+
+NAMELESS = 2
+"""The format before: its events have no entry node. Such a file is taken over, and its blocks are read as they are."""
 
 APPLICATION = 0x6E656172
 """Marks an SQLite file as a journal of nearcast ("near" in ASCII)."""
@@ -211,8 +214,8 @@ def _is_journal(connection: sqlite3.Connection, path: str) -> bool:
         connection.execute(query).fetchone()
         for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
     )
-    if application == APPLICATION and version == FORMAT:
-        return True
+    if application == APPLICATION and version in (NAMELESS, FORMAT):
+        return version == FORMAT or _taken_over(connection)
     if application == APPLICATION:
         raise JournalError(
             f"journal {path}: expected format {FORMAT}, got {version}; use the version of nearcast that wrote it"
@@ -220,6 +223,13 @@ def _is_journal(connection: sqlite3.Connection, path: str) -> bool:
     if tables or application or version:
         raise JournalError(f"journal {path}: expected a journal, got another program's database; give another path")
     return False
+
+
+def _taken_over(connection: sqlite3.Connection) -> bool:
+    """Makes a journal of the format before one of this."""
+    # Only the number: by it a version that would lose the entry nodes, as it merges blocks, leaves the file alone.
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    return True
 
 
 def _register(connection: sqlite3.Connection, rows: pa.Table, after: int) -> tuple[pa.Table, list[int]]:
@@ -316,10 +326,21 @@ def _merge(connection: sqlite3.Connection, log: str, tier: int) -> None:
 def _decoded(schema: pa.Schema, size: int, block: bytes) -> pa.Table:
     try:
         raw = pa.decompress(block, size, CODEC)
-        return pa.Table.from_batches([pa.ipc.read_record_batch(raw, schema)])
+        return pa.Table.from_batches([_batch(raw, schema)])
     except (pa.ArrowException, OSError) as error:
         # Raised as SQLite's own error for a damaged file, so that it is told in the same way, with the file's name.
         raise sqlite3.DatabaseError(f"malformed block: {error}") from error
+
+
+def _batch(raw: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
+    try:
+        return pa.ipc.read_record_batch(raw, schema)
+    except pa.ArrowInvalid:
+        # Of the format before, which lacks the last column; Arrow finds that it ran out of them.
+        if "node" not in schema.names:
+            raise
+        batch = pa.ipc.read_record_batch(raw, schema.remove(len(schema) - 1))
+        return batch.append_column(schema.field(len(schema) - 1), pa.nulls(len(batch), schema.types[-1]))
 
 
 def _end(connection: sqlite3.Connection, log: str) -> int:

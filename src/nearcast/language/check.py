@@ -15,7 +15,11 @@ from nearcast.language.control import changes
 from nearcast.language.elements import read_elements
 from nearcast.language.never_holding import never_holding
 from nearcast.language.reading import at
+from nearcast.language.relation_warnings import warnings_of_nodes
+from nearcast.language.situation_warnings import unprovided
 from nearcast.model.changes import SettingsChange
+from nearcast.model.event import MAIN
+from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
 
 MAX_FAULTS = 1_000
@@ -37,19 +41,22 @@ class Report:
         return not self.faults
 
 
-def check(paths: Sequence[Path]) -> Report:
+def check(paths: Sequence[Path], node: str = MAIN) -> Report:
     """Checks files by their endings: YAML definitions (together), XML of the thesis, lines of CloudEvents (.jsonl,
-    .ndjson, also gzipped). Events are checked against the channels that the definitions among the files define.
+    .ndjson, also gzipped). Events are checked against the channels that the definitions among the files define, and
+    with events beside them, rules over readings that none of those brings are warned of. `node` is the access server
+    for which all of it is meant.
     """
     faults: list[Fault] = []
     warnings: list[Fault] = []
-    settings = Settings()
+    settings, rules = Settings(), tuple[Situation, ...]()
+    attributes: set[str] = set()
     described = [path for path in paths if path.suffix.lower() in YAML]
     if described:
         try:
             found = definitions.load(described)
-            settings = found.settings
-            warnings += found.warnings
+            settings, rules = found.settings, found.situations
+            warnings += [*found.warnings, *warnings_of_nodes(found.relations, node)]
         except DefinitionError as error:
             faults += error.faults
     for path in paths:
@@ -58,10 +65,12 @@ def check(paths: Sequence[Path]) -> Report:
         if path.suffix.lower() in XML:
             _check_xml(path, faults, warnings)
         elif path.suffix.lower() in EVENTS:
-            faults += islice(_event_faults(path, settings), MAX_FAULTS)
+            faults += islice(_event_faults(path, settings, attributes), MAX_FAULTS)
         else:
             known = " ".join((*YAML, *XML, *EVENTS))
             faults.append(Fault(f"a file that ends in one of {known}", path.name, Mark(str(path))))
+    if any(path.suffix.lower() in EVENTS for path in paths) and not faults:
+        warnings += unprovided(rules, settings.ontology, attributes)
     return Report(tuple(faults), tuple(warnings))
 
 
@@ -79,13 +88,16 @@ def _check_xml(path: Path, faults: list[Fault], warnings: list[Fault]) -> None:
         faults.append(fault)
 
 
-def _event_faults(path: Path, settings: Settings) -> Iterator[Fault]:
-    """The faults of an event file; control events act, so that those which follow are checked under new roles."""
+def _event_faults(path: Path, settings: Settings, attributes: set[str]) -> Iterator[Fault]:
+    """The faults of an event file; control events act, so that those which follow are checked under new roles. The
+    names of what events tell are added to `attributes`.
+    """
     try:
         for number, event in numbered(path, settings.channels):
             if isinstance(event, DeadLetter):
                 yield event.fault
                 continue
+            attributes.update(name for name, _ in event.attributes)
             try:
                 for change in changes(event, settings):
                     if isinstance(change, SettingsChange):

@@ -31,7 +31,7 @@ from nearcast.model.changes import (
     SubscriptionChange,
     SubscriptionRemoval,
 )
-from nearcast.model.event import Event
+from nearcast.model.event import MAIN, Event
 from nearcast.model.subscription import Settings
 from nearcast.model.values import time_text
 
@@ -63,6 +63,9 @@ def changes(event: Event, settings: Settings) -> list[Change]:
         raise EventError(fault) from None
     except DefinitionError as error:
         raise EventError(error.faults[0]) from None
+    if isinstance(change, RelationChange):
+        # The definition is of the node at which it entered, so that what it means does not rest on who reads it.
+        change = RelationChange(change.relation.at(event.node or MAIN))
     return [] if change is None else [change]
 
 

@@ -37,6 +37,7 @@ from nearcast.model.changes import (
     SituationChange,
     SubscriptionChange,
 )
+from nearcast.model.event import MAIN
 from nearcast.model.filter import Filter, atoms
 from nearcast.model.ontology import Ontology
 from nearcast.model.relation import Buddies, Gathering, Relation
@@ -73,14 +74,17 @@ class Definitions:
     actions: tuple[Action, ...] = ()
     warnings: tuple[Fault, ...] = ()
 
-    def changes(self) -> list[Change]:
-        """The changes that bring these definitions about: settings, clients, subscriptions, what derives events."""
+    def changes(self, node: str = MAIN) -> list[Change]:
+        """The changes that bring these definitions about: settings, clients, subscriptions, what derives events.
+
+        `node` is the entry node at which they are defined: what is local there is local to it.
+        """
         changes: list[Change] = [SettingsChange(self.settings)]
         for one in self.clients:
             given = (one.readings or None, one.place, one.matrix, one.lists or None)
             changes.append(ClientChange(one.id, one.role, one.task, *given))
         changes.extend(SubscriptionChange(one) for one in self.subscriptions)
-        changes.extend(RelationChange(one) for one in self.relations)
+        changes.extend(RelationChange(one.at(node)) for one in self.relations)
         changes.extend(SituationChange(one) for one in self.situations)
         changes.extend(ActionChange(one) for one in self.actions)
         return changes

@@ -7,10 +7,11 @@ from typing import Any
 
 from nearcast.decision.infer import units
 from nearcast.decision.infer.areas import outline
+from nearcast.decision.infer.names import unit_of
 from nearcast.errors import Fault
 from nearcast.language.nodes import Node
 from nearcast.language.reading import Reader, closest, listed
-from nearcast.model.ontology import Area, ContextClass, Ontology, SituationClass, cycles
+from nearcast.model.ontology import Area, ContextClass, Ontology, SituationClass, cycle, cycles
 
 PARTS = ("classes", "situations", "places")
 
@@ -28,6 +29,7 @@ def read_ontology(node: Node, reader: Reader) -> Ontology:
     _check_names(entries, reader)
     named = [*entries["classes"], *entries["situations"]]
     _check_cycles(found.parents(), "classes, each one of the next", named, reader)
+    _check_units(found, entries["classes"], reader)
     _check_cycles(found.wholes(), "places, each part of the next", entries["places"], reader)
     return found
 
@@ -110,6 +112,19 @@ def _unit(node: Node, reader: Reader) -> str | None:
         return unit
     reader.fault("a unit of measure", node, closest(unit, units.names()) or "for example: degC, percent, ppm, m/s")
     return None
+
+
+def _check_units(ontology: Ontology, entries: Sequence[tuple[str, Node]], reader: Reader) -> None:
+    """Of what serves a request for a class above it, the numbers must be in the unit that is asked in."""
+    nodes = dict(entries)
+    for one in ontology.classes:
+        for above in one.parents if one.unit is not None and cycle(ontology.parents()) is None else ():
+            unit = unit_of(ontology, above)
+            if unit is not None and units.conversion(one.unit or unit, unit) != (1.0, 0.0):
+                fields = nodes[one.name].value
+                node = fields["unit"] if isinstance(fields, dict) and "unit" in fields else nodes[one.name]
+                advice = "readings in others are converted: name that unit in attributes, or beside the value"
+                reader.fault(f"the unit of {above}, {unit}, which {one.name} is", node, advice, came=one.unit)
 
 
 def _range(node: Node, reader: Reader) -> tuple[float | None, float | None]:

@@ -17,6 +17,7 @@ from nearcast.language.relation_sides import filter_faults, side_faults
 from nearcast.language.relation_strategy import read_strategy, serves
 from nearcast.model.relation import (
     DETECTIONS,
+    HERE,
     Buddies,
     Crowd,
     Detection,
@@ -61,8 +62,8 @@ def relation_data(relation: Relation) -> dict[str, Any]:
         data["for"] = relation.lasting
     if relation.time_to_live is not None:
         data["time_to_live"] = relation.time_to_live
-    if relation.local:
-        data["scope"] = "local"
+    if relation.node is not None:
+        data["scope"] = "local" if relation.node == HERE else {"local": relation.node}
     if relation.strategy is not None:
         data["strategy"] = {"name": relation.strategy.name, **relation.strategy.parameters}
     return data
@@ -83,14 +84,14 @@ def read_relation(node: Node, reader: Reader) -> Relation | None:
     lasting = _seconds(fields["for"], "for", reader) if "for" in fields else None
     time_to_live = _seconds(fields["time_to_live"], "time_to_live", reader) if "time_to_live" in fields else None
     detect = _detect(node, fields, reader)
-    local = _local(fields["scope"], reader) if "scope" in fields else False
+    scope = _scope(fields["scope"], reader) if "scope" in fields else None
     strategy = read_strategy(fields["strategy"], reader) if "strategy" in fields else None
     if isinstance(found, Pair) and margin and not takes_margin(found.when):
         advice = "it widens distances, else comparisons of numbers of both sides with < <= > >= = or BETWEEN"
         reader.fault("a margin for a predicate that compares numbers", fields["margin"], advice)
     if len(reader.faults) > before or id is None or found is None or margin is None:
         return None
-    relation = Relation(id, found, detect, margin, lasting, time_to_live, local, strategy)
+    relation = Relation(id, found, detect, margin, lasting, time_to_live, scope, strategy)
     if strategy is not None and not serves(relation, strategy, fields["strategy"], reader):
         return None
     return relation
@@ -197,10 +198,14 @@ def _word(node: Node, reader: Reader) -> str | None:
     return None
 
 
-def _local(node: Node, reader: Reader) -> bool:
+def _scope(node: Node, reader: Reader) -> str | None:
+    """The entry node to which a relation is local: `local` is the one at which it enters, `{local: NODE}` names it."""
+    if isinstance(node.value, dict):
+        fields = reader.fields(node, ("local",), (), "scope")
+        return reader.text(fields["local"], "the name of an access server") if "local" in fields else None
     if node.value not in ("local", "global"):
-        reader.fault("scope: local or global", node)
-    return node.value == "local"
+        reader.fault("scope: local or global, or {local: the name of an access server}", node)
+    return HERE if node.value == "local" else None
 
 
 def _side_data(side: Side | Crowd) -> Any:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nearcast.errors import Fault
+from nearcast.errors import Fault, Mark
 from nearcast.language import cql2
 from nearcast.language.never_holding import LONGEST, excluded, never_holding, types_of
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.expression import COMPARISONS, Call, Constant, Expression
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, atoms
-from nearcast.model.relation import Matching, Pair, Relation
+from nearcast.model.relation import HERE, Matching, Pair, Relation
 from nearcast.model.subscription import Settings
 
 
@@ -25,6 +25,23 @@ def warnings_of_relations(relations: Sequence[Relation], settings: Settings) -> 
                 yield from never_holding(side.filter, types=types)
         if isinstance(about, Pair):
             yield from _of_predicate(about.when)
+
+
+def warnings_of_nodes(relations: Sequence[Relation], node: str) -> Iterator[Fault]:
+    """A warning for each relation that is local to another entry node than that of all the events at hand."""
+    for relation in relations:
+        if relation.node not in (None, HERE, node):
+            expected = f"the relation {relation.id} local to {node}, where these events count as entered"
+            advice = "it sees none of them; --node names another node"
+            yield Fault(expected, f"one local to {relation.node}", _where(relation), advice)
+
+
+def _where(relation: Relation) -> Mark | None:
+    """Where a relation's first condition is written, as far as it has one."""
+    about = relation.about
+    if isinstance(about, Pair):
+        return next(atoms(about.when)).where
+    return next(atoms(about.among.filter)).where if isinstance(about.among, Matching) else None
 
 
 def _of_predicate(predicate: Filter) -> Iterator[Fault]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nearcast.decision.infer.names import names_in
+from nearcast.decision.infer.names import names_in, range_of, unit_of
 from nearcast.errors import Fault, Mark
 from nearcast.language import cql2
 from nearcast.language.filter_document import BRANCHES, read_filter
 from nearcast.language.nodes import Node
 from nearcast.language.reading import Reader, closest
+from nearcast.language.situation_kinds import clashes
 from nearcast.language.syntax import Syntax
 from nearcast.model.expression import PREVIOUS, Call, parts
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, PlainNot, atoms
@@ -67,6 +68,8 @@ def _faults(atom: Atom, ontology: Ontology, bare: set[tuple[str, Mark]], alone: 
         yield Fault("a condition over values", "IS NULL", atom.where, "a missing reading makes a condition unknown")
     yield from _unknown(atom, ontology, alone)
     # Where situations alone are asked for, a class is wrong however it is compared.
+    if not alone:
+        yield from clashes(atom, ontology)
     if not alone and isinstance(atom.name, str) and atom.name in (one.name for one in ontology.classes):
         yield from _unlike(atom, atom.name, ontology, bare)
 
@@ -94,14 +97,14 @@ def _asks_whether(atom: Atom) -> bool:
 
 def _unlike(atom: Atom, name: str, ontology: Ontology, bare: set[tuple[str, Mark]]) -> Iterator[Fault]:
     """A class without a comparison, or one whose values are numbers compared with something else."""
-    (one,) = (one for one in ontology.classes if one.name == name)
-    numeric = one.unit is not None or one.low is not None or one.high is not None
+    own = unit_of(ontology, name)
+    numeric = own is not None or range_of(ontology, name) != (None, None)
     if atom.where is not None and (name, atom.where) in bare:
         example = f"{name} > 10" if numeric else f"{name} = TRUE"
         yield Fault("a comparison, or a situation", f"{name} alone", atom.where, f"for example: {example}")
     elif numeric and atom.operator is not Operator.IS_NULL:
         other = next((value for value in atom.literals if isinstance(value, (str, bool))), None)
         if other is not None:
-            unit = f", in {one.unit}" if one.unit is not None else ""
+            unit = f", in {own}" if own is not None else ""
             came = str(other).upper() if isinstance(other, bool) else f"'{other[:80]}'"
             yield Fault(f"a number to compare with {name}{unit}", came, atom.where, f"for example: {name} > 10")

@@ -12,6 +12,7 @@ from nearcast.language.never_holding import REPEATED, never_holding
 from nearcast.language.nodes import Node
 from nearcast.language.reading import Reader, closest
 from nearcast.language.situation_document import read_action, read_situation
+from nearcast.language.situation_warnings import hardly_meant
 from nearcast.model.filter import Filter, atoms
 from nearcast.model.ontology import Ontology, below, cycles, upwards
 from nearcast.model.situation import PLUG_INS, Action, Run, Situation
@@ -69,6 +70,7 @@ def warnings_of_rules(rules: Sequence[Situation], actions: Sequence[Action], set
                 advice = f"{id} waits for events that have {name} as an attribute"
                 yield Fault(what, "none", next(atoms(when)).where, advice)
     for rule in rules:
+        yield from hardly_meant(rule.when, settings.ontology)
         if not rule.sufficient and not _others(rule, rules, settings.ontology):
             what = f"a sufficient rule for {rule.concludes}"
             yield Fault(what, "none", next(atoms(rule.when)).where, f"{rule.id} alone begins nothing")

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from nearcast.model.event import Event
+from nearcast.model.event import MAIN, Event
 from nearcast.model.place import Place
 from nearcast.model.values import Value, time_of
 
@@ -48,9 +49,14 @@ EVENTS = pa.schema(
         ("attributes", pa.list_(ATTRIBUTE)),
         ("payload", pa.binary()),
         ("part", pa.int32()),
+        ("node", pa.string()),
     ]
 )
-"""One event. `part` is 0, or of a derived event its number among those with the same cause, whose position it has."""
+"""One event. `part` is 0, or of a derived event its number among those with the same cause, whose position it has.
+`node`, as in `Event`, stands last: rows that were written before there were entry nodes are rows without it."""
+
+FIELDS = ("position", "id", "type", "source", "subject", "time", "accepted", "channel", "payload", "part", "node")
+"""The columns of `EVENTS` that are fields of an event as they are."""
 
 VALUE_FIELDS = ("integer", "double", "text", "boolean", "time")
 """The fields of `ATTRIBUTE` that hold values, `text` before the `time` that it may have beside it."""
@@ -136,14 +142,27 @@ def to_table(events: Iterable[Event]) -> pa.Table:
     if not found:
         return EVENTS.empty_table()
     places = [event.place for event in found]
-    columns: dict[str, Any] = {
-        name: [getattr(event, name) for event in found]
-        for name in ("position", "id", "type", "source", "subject", "time", "accepted", "channel", "payload", "part")
-    }
+    columns: dict[str, Any] = {name: [getattr(event, name) for event in found] for name in FIELDS}
     for name in ("coordinates", "x", "y", "z"):
         columns[name] = [None if place is None else getattr(place, name) for place in places]
     columns["attributes"] = _attributes(found)
     return pa.table([pa.array(columns[field.name], field.type) for field in EVENTS], schema=EVENTS)
+
+
+def entered(events: Iterable[Event], node: str) -> pa.Table:
+    """Events as a table of `EVENTS`, all of them entering at one node."""
+    return entering(to_table(events), node)
+
+
+def entering(table: pa.Table, node: str) -> pa.Table:
+    """A table of `EVENTS`, all of them entering at one node."""
+    at = EVENTS.get_field_index("node")
+    return table.set_column(at, EVENTS.field(at), pa.array([node] * len(table), pa.string()))
+
+
+def nodes_of(events: pa.Table) -> pa.ChunkedArray:
+    """The entry node of each event of a table of `EVENTS`."""
+    return pc.fill_null(events.column("node"), MAIN)
 
 
 def _attributes(events: list[Event]) -> pa.ListArray:
@@ -224,6 +243,7 @@ def _event(row: dict[str, Any]) -> Event:
         accepted=row["accepted"],
         position=row["position"],
         part=row["part"],
+        node=row["node"],
     )
 
 

@@ -16,6 +16,9 @@ CONTROL_PREFIX = "nearcast."
 DERIVED = ("nearcast.relation", "nearcast.situation", "nearcast.action")
 """The types of events that nearcast derives from others: about the world like any other, but nobody publishes them."""
 
+MAIN = "main"
+"""The entry node of events that name none: those of a file, and those written before entry nodes had names."""
+
 OWN = ("id", "type", "source", "subject", "time")
 """The fields of an event that are attributes by their names."""
 
@@ -26,7 +29,9 @@ class Event:
 
     `id`, `type`, `source`, `subject` and `time` are attributes by these names too. `payload` is the CloudEvent as it
     came, UTF-8 JSON. `accepted` is when nearcast took it, `position` its place in the journal (0: not yet there). Of a
-    derived event `position` is that of its cause, and `part` (1, 2, …) tells it from others of the same cause.
+    derived event `position` is that of its cause, and `part` (1, 2, …) tells it from others of the same cause. `node`
+    is the entry node: the access server through which it entered, of a derived event that of the local relation which
+    tells it; None is `MAIN`, or of a derived event all of them.
     """
 
     id: str
@@ -41,6 +46,7 @@ class Event:
     accepted: datetime | None = None
     position: int = 0
     part: int = 0
+    node: str | None = None
 
     @property
     def entity(self) -> str:

@@ -8,7 +8,7 @@ atoms are all computed, `(call, =, True)`: `Property("a.price")` is an attribute
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from nearcast.model.filter import Filter
@@ -27,6 +27,10 @@ RELATIONS = "nearcast:relations"
 
 DEPTH = 3
 """How often an event that a relation caused may, within the same batch, cause one of another relation."""
+
+
+HERE = ""
+"""In place of an entry node's name: the one at which the definition enters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,8 @@ class Relation:
 
     `margin`: what holds ends only where the predicate fails by more than this, in the predicate's unit. `lasting`:
     seconds it must hold before `dwell`. `time_to_live`: seconds after which a silent entity is no longer there.
-    `local`: evaluated for each entry node apart, of what enters there.
+    `node`: the entry node to which the relation is local: it sees only what enters there, as if there were no other.
+    None: it is global, and sees everything; `HERE`: local to the server at which it is being defined.
     """
 
     id: str
@@ -96,5 +101,9 @@ class Relation:
     margin: float = 0.0
     lasting: float | None = None
     time_to_live: float | None = None
-    local: bool = False
+    node: str | None = None
     strategy: Strategy | None = None
+
+    def at(self, node: str) -> Relation:
+        """The relation as it is defined at an entry node."""
+        return replace(self, node=node) if self.node == HERE else self

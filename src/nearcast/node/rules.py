@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nearcast.decision.foraging.rules import Rule, remote
-from nearcast.decision.infer.names import in_order, names_of, reach, standing_on
+from nearcast.decision.infer.names import in_order, names_of, range_of, reach, standing_on
 from nearcast.errors import DefinitionError, Fault
 from nearcast.language.definitions import read_text
 from nearcast.language.filter_document import read_filter
@@ -39,10 +39,11 @@ class Known:
 
     def ranges(self) -> dict[str, tuple[float, float]]:
         """Of classes that have one, the values between which readings lie."""
+        found = {one.name: range_of(self.ontology, one.name) for one in self.ontology.classes}
         return {
-            one.name: (-float("inf") if one.low is None else one.low, float("inf") if one.high is None else one.high)
-            for one in self.ontology.classes
-            if one.low is not None or one.high is not None
+            name: (-float("inf") if low is None else low, float("inf") if high is None else high)
+            for name, (low, high) in found.items()
+            if low is not None or high is not None
         }
 
 

@@ -13,6 +13,7 @@ import logging
 import shutil
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from nearcast.decision.derived import derived_of
 from nearcast.decision.known import Batch
+from nearcast.decision.relate.scopes import Scope
 from nearcast.decision.relate.standing import Standings
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS
@@ -71,7 +73,7 @@ class Decider:
         self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"))
         self._journal, self._config, self._metrics = journal, config, metrics
         self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
-        self._standings = Standings()
+        self._standings: defaultdict[Scope, Standings] = defaultdict(Standings)
         self._situations = Watch(metrics)
         self.batches = 0
         # What a pipeline that was killed had laid out for its workers.
@@ -123,8 +125,8 @@ class Decider:
 
         Before the deliveries: a batch that comes again is told again, and where it is there already nothing changes.
         """
-        pairing = self.follower.known.pairing
-        standings = self._standings.advance(pairing, through) if pairing else []
+        pairings = self.follower.known.pairings.items()
+        standings = [one for scope, each in pairings for one in self._standings[scope].advance(each, through)]
         if standings:
             rows = pa.Table.from_pylist([asdict(one) for one in standings], SOURCE_FILTERS)
             self._journal.cover("source filters", rows, through)

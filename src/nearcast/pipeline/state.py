@@ -21,7 +21,7 @@ from nearcast.decision.known import Known
 from nearcast.decision.registry import Registry
 from nearcast.errors import NearcastError
 from nearcast.language.control import changes, to_event
-from nearcast.model.columns import to_events, to_table
+from nearcast.model.columns import EVENTS, to_events, to_table
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -74,6 +74,8 @@ def load(folder: Path, at_most: int) -> Known:
 def _known(snapshot: Path) -> Known:
     registry = _registry(feather.read_table(str(snapshot / "registry.arrow")))
     repository = feather.read_table(str(snapshot / "repository.arrow"))
+    if not repository.schema.equals(EVENTS):
+        raise pa.ArrowInvalid("expected the columns of this version")
     stages = pickle.loads((snapshot / "stages.pickle").read_bytes())
     return Known(registry, repository, int(snapshot.name), stages)
 

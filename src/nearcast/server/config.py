@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nearcast.errors import SetupError
+from nearcast.model.event import MAIN
 from nearcast.server.access import Token
 
 MEBIBYTE = 1 << 20
@@ -46,6 +47,8 @@ class ServerConfig:
     tokens: tuple[Token, ...] = ()
     measure: bool = True
     """Whether a measured bandwidth becomes the client's reading `bandwidth`."""
+    node: str = MAIN
+    """The server's name: the entry node of what comes in through it."""
     suppress: bool = False
     """Whether events that can change nothing are held back; then this is the only server at which events enter."""
     limits: Limits = field(default_factory=Limits)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pyarrow.compute as pc
 
 from nearcast.decision.entry import Entry
 from nearcast.decision.newest import Newest
@@ -12,6 +15,7 @@ from nearcast.decision.registry import Registry
 from nearcast.decision.relate.standing import Standing
 from nearcast.journal.kept import Kept
 from nearcast.journal.seam import Journal
+from nearcast.model.columns import nodes_of
 from nearcast.model.event import Event
 from nearcast.server.blocks import Blocks, Full
 from nearcast.server.metrics import Metrics
@@ -33,8 +37,8 @@ class Entrance:
     With `suppress` this must be the only server at which the events of a journal enter (see `decision.entry`).
     """
 
-    def __init__(self, blocks: Blocks[Event], metrics: Metrics, suppress: bool) -> None:
-        self.suppress = suppress
+    def __init__(self, blocks: Blocks[Event], metrics: Metrics, suppress: bool, node: str) -> None:
+        self.suppress, self._node = suppress, node
         self._blocks, self._metrics, self._entry = blocks, metrics, Entry()
         self._under_way = 0
         self._defined = 0
@@ -70,7 +74,8 @@ class Entrance:
 
     def _write(self, entering: list[Event]) -> asyncio.Future[list[int]]:
         """Writes them and what is kept instead of others, also if who published them is gone meanwhile."""
-        kept = self._entry.changes()
+        changes = self._entry.changes()
+        kept = {entity: event and replace(event, node=self._node) for entity, event in changes.items()}
         future = self._blocks.put(entering, beyond=True, kept=kept)
         future.add_done_callback(lambda done: self._written(entering, kept, done))
         return future
@@ -88,10 +93,9 @@ class Entrance:
 
     async def restore(self) -> None:
         """Publishes what a server kept that was killed. To be done before anything else enters. Raises JournalError."""
-        kept = await asyncio.to_thread(self._blocks.journal.kept)
+        kept = await asyncio.to_thread(self._blocks.journal.release)
         if kept:
-            await self._blocks.put(kept, beyond=True, kept={event.entity: None for event in kept})
-            log.info("kept events entered events=%d", len(kept))
+            log.info("kept events entered events=%d", kept)
 
     def define(self, registry: Registry, position: int) -> None:
         """Takes what is defined as of a position."""
@@ -99,7 +103,7 @@ class Entrance:
             released = self._entry.release()
             if released:
                 self._write(released)
-            self._entry.define(registry, position)
+            self._entry.define(registry.at(self._node), position)
 
     def advance(self, through: int) -> None:
         """Hears how far definitions were read."""
@@ -123,9 +127,9 @@ class Entrance:
         unready = self._entry.unready
         if unready:
             await self._blocks.put([], beyond=True)
-            newest = await asyncio.to_thread(_newest, journal)
+            newest = await asyncio.to_thread(_newest, journal, {vicinity.node for vicinity in unready})
             for vicinity in unready:
-                vicinity.load(newest)
+                vicinity.load(newest[vicinity.node])
 
     def _read(self, journal: Journal) -> list[Standing]:
         end = journal.end(LOG)
@@ -141,9 +145,11 @@ class Entrance:
             self._write(released)
 
 
-def _newest(journal: Journal) -> list[Event]:
-    """The newest event of every entity."""
-    newest, end = Newest(), journal.end("events")
+def _newest(journal: Journal, nodes: Iterable[str | None]) -> dict[str | None, list[Event]]:
+    """The newest event of every entity, of those that entered at each of some nodes; None: anywhere."""
+    newest, end = {node: Newest() for node in nodes}, journal.end("events")
     for after in range(0, end, STRETCH):
-        newest.add(journal.read("events", after, min(STRETCH, end - after)))
-    return newest.events()
+        table = journal.read("events", after, min(STRETCH, end - after))
+        for node, one in newest.items():
+            one.add(table if node is None else table.filter(pc.equal(nodes_of(table), node)))
+    return {node: one.events() for node, one in newest.items()}

@@ -10,10 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from nearcast.decision.registry import Registry
+from nearcast.decision.wanted import Interest
 from nearcast.errors import DefinitionError
 from nearcast.journal.seam import Journal
 from nearcast.model.changes import ClientChange, ClientRemoval
-from nearcast.model.columns import to_table
+from nearcast.model.columns import entered
 from nearcast.model.event import Event
 from nearcast.server import clock
 from nearcast.server.actions import Actions
@@ -55,9 +56,13 @@ class Service:
         self.executor = ThreadPoolExecutor(4, "nearcast-journal")
         blocks = partial(Blocks, journal, executor=self.executor)
         self.events: Blocks[Event] = blocks(
-            "events", to_table, seconds=limits.block_seconds, rows=limits.block_events, room=limits.intake_events
+            "events",
+            partial(entered, node=config.node),
+            seconds=limits.block_seconds,
+            rows=limits.block_events,
+            room=limits.intake_events,
         )
-        self.entrance = Entrance(self.events, self.metrics, config.suppress)
+        self.entrance = Entrance(self.events, self.metrics, config.suppress, config.node)
         self.outcomes: Blocks[Outcome] = blocks(
             "outcomes", outcome_table, seconds=limits.outcome_seconds, rows=10_000, room=NO_BOUND, persistent=True
         )
@@ -65,6 +70,7 @@ class Service:
             "dead letters", dead_letter_table, seconds=0.05, rows=100, room=1_000
         )
         self.payloads = Payloads(journal, limits.cache_bytes)
+        self.interest = Interest(Registry(), guards=False, node=config.node)
         self.desk = Desk(self.outcomes, self.metrics, limits.waiting)
         self.contexts = Contexts(self.desk, self.events.put, limits)
         self._settled = settled

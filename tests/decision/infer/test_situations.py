@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nearcast.errors import Mark
 from nearcast.language.cloudevents import read_line
+from nearcast.model.ontology import ContextClass, Ontology, SituationClass
 from nearcast.model.place import Place
 from tests.decision.infer.scenes import FIRE, data_of, ends, inferred, phases, rule, told
 
@@ -113,6 +114,18 @@ def test_values_out_of_range_are_none() -> None:
     """A humidity below 0 is no reading: the last one stays."""
     events = [told(0, "a", Temperature=90, Humidity=5), told(1, "a", Humidity=-1)]
     assert [(1, "fire", "begin")] == phases(inferred([FIRE], events))
+
+
+def test_a_class_has_unit_and_range_of_the_one_above() -> None:
+    """A reading of a class is one of the class above it too, so it is in that one's unit and range."""
+    classes = (
+        ContextClass("Heat", (), "degC", -90, 2000),
+        ContextClass("Inside", ("Heat",), attributes=(("f", "degF"),)),
+    )
+    ontology = Ontology(classes, (SituationClass("Fire"),))
+    hot = rule("hot", "Fire", "Heat > 99")
+    assert ["hot"] == [rule for _, rule, _ in phases(inferred([hot], [told(0, "a", f=212)], ontology=ontology))]
+    assert [] == inferred([hot], [told(0, "a", f=190), told(1, "b", Inside=2001)], ontology=ontology)
 
 
 def test_a_place_contains_its_parts() -> None:

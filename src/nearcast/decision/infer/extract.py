@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.decision.event_values import typed
+from nearcast.decision.infer.names import with_inherited
 from nearcast.decision.infer.units import conversion
 from nearcast.model.columns import entries_of
 from nearcast.model.ontology import ContextClass, Ontology
@@ -51,7 +52,7 @@ class Extraction:
 
     def __init__(self, ontology: Ontology, names: Collection[str]) -> None:
         self.refused: Counter[tuple[str, str]] = Counter()
-        self._classes = {one.name: one for one in ontology.classes if one.name in names}
+        self._classes = {one.name: with_inherited(ontology, one) for one in ontology.classes if one.name in names}
         self._columns = dict(self._listed(name for name in (one.name for one in ontology.situations) if name in names))
         self._names = pa.array([*self._columns, PLACE], pa.string())
         self._by_number = [*self._columns.values(), _Column(PLACE)]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from nearcast.model.expression import Call, Property, parts
 from nearcast.model.filter import Atom, Filter, atoms
-from nearcast.model.ontology import Ontology, below, cycle, upwards
+from nearcast.model.ontology import ContextClass, Ontology, below, cycle, upwards
 from nearcast.model.situation import Situation
 
 
@@ -25,9 +26,30 @@ def names_in(atom: Atom) -> Iterator[str]:
 
 def reach(ontology: Ontology, name: str) -> float | None:
     """The metres within which readings of a class hold by default: its own, else the nearest above it that has one."""
+    return next((one.within for one in _with_those_above(ontology, name) if one.within is not None), None)
+
+
+def unit_of(ontology: Ontology, name: str) -> str | None:
+    """The unit of a class: its own, else that of the nearest above it that has one."""
+    return next((one.unit for one in _with_those_above(ontology, name) if one.unit is not None), None)
+
+
+def range_of(ontology: Ontology, name: str) -> tuple[float | None, float | None]:
+    """Between what the readings of a class are, None for no bound: within its own range and those above it."""
+    found = list(_with_those_above(ontology, name))
+    low = max((one.low for one in found if one.low is not None), default=None)
+    return low, min((one.high for one in found if one.high is not None), default=None)
+
+
+def with_inherited(ontology: Ontology, one: ContextClass) -> ContextClass:
+    """A class with the unit and the range that it has from those above it too."""
+    low, high = range_of(ontology, one.name)
+    return replace(one, unit=unit_of(ontology, one.name), low=low, high=high)
+
+
+def _with_those_above(ontology: Ontology, name: str) -> Iterator[ContextClass]:
     classes = {one.name: one for one in ontology.classes}
-    found = (classes[one].within for one in upwards(ontology.parents(), name) if one in classes)
-    return next((metres for metres in found if metres is not None), None)
+    yield from (classes[one] for one in upwards(ontology.parents(), name) if one in classes)
 
 
 def standing_on(rules: Iterable[Situation], ontology: Ontology) -> dict[str, tuple[str, ...]]:

@@ -23,7 +23,7 @@ from nearcast.decision.infer.engine import REMOVED, Engine, Happening, Scene
 from nearcast.decision.infer.extract import Extraction, Told
 from nearcast.decision.infer.finding import RuleFinding, find
 from nearcast.decision.infer.lanes import Lane, Observed
-from nearcast.decision.infer.names import names_of, rule_cycle, standing_on
+from nearcast.decision.infer.names import names_of, rule_cycle, standing_on, unit_of
 from nearcast.decision.infer.plan import SECOND, Defined, Plan, plan
 from nearcast.decision.infer.scene import IndexedScene
 from nearcast.decision.infer.tell import situation_data, situation_event
@@ -261,7 +261,8 @@ class Inferring:
         self._extraction = Extraction(self._ontology, {sub for name in named for sub in under.get(name, ())})
         self._extraction.refused = self.refused
         self._areas = Areas(self._ontology)
-        self._units = {one.name: one.unit for one in self._ontology.classes if one.unit is not None}
+        units = ((one.name, unit_of(self._ontology, one.name)) for one in self._ontology.classes)
+        self._units = {name: unit for name, unit in units if unit is not None}
         lone = {id: lone_situation(action) for id, action in self._actions.items()}
         self._called_by = {id: under.get(name, frozenset()) for id, name in lone.items() if name is not None}
 

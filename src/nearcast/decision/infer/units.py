@@ -47,6 +47,16 @@ def is_unit(name: str) -> bool:
     return True
 
 
+@lru_cache(maxsize=4096)
+def product(a: str, b: str, over: bool = False) -> str | None:
+    """The unit of values in `a` times values in `b`, or over them; None: one is no unit, or it is too long to write."""
+    if not (is_unit(a) and is_unit(b)):
+        return None
+    left, right = _registry().parse_units(a), _registry().parse_units(b)
+    written = f"{left / right if over else left * right:C}"
+    return written if is_unit(written) else None
+
+
 @cache
 def names() -> tuple[str, ...]:
     """The names of all units, for a guess of what was meant."""

@@ -59,12 +59,16 @@ class Guarded:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """A relation that is being within so many metres, whose sides are not both named; `margin` before that ends."""
+    """A relation that is being within so many metres, whose sides are not both named; `margin` before that ends.
+
+    `node`: where what it sees enters; None: anywhere.
+    """
 
     a: Side
     b: Side
     metres: float
     margin: float
+    node: str | None
 
 
 def meeting(relation: Relation) -> Meeting | None:
@@ -75,7 +79,7 @@ def meeting(relation: Relation) -> Meeting | None:
     bound = bound_of(about.when)
     if bound is None or asked.name not in RINGS or (isinstance(about.a, Named) and isinstance(about.b, Named)):
         return None
-    return Meeting(about.a, about.b, bound.metres, relation.margin)
+    return Meeting(about.a, about.b, bound.metres, relation.margin, relation.node)
 
 
 def is_guarded(relation: Relation) -> bool:

@@ -1,4 +1,4 @@
-"""The second stage, relate: what happens between entities, as events of its own (SEMANTICS §7).
+"""The second stage, relate, in one scope: what happens between entities, as events of its own (SEMANTICS §7).
 
 Relations between pairs are evaluated in columns, over stretches in which no definition changes; gatherings report by
 report, and relations about what relations tell event by event.
@@ -18,7 +18,7 @@ from nearcast.decision.derived import Stretch, derived_of
 from nearcast.decision.derived_event import Cause
 from nearcast.decision.relate.crowds import Crowds
 from nearcast.decision.relate.pairing import Pairing
-from nearcast.decision.relate.reference import Known, Plain
+from nearcast.decision.relate.plain import Known, Plain
 from nearcast.decision.relate.reports import NEVER, Entities, Reports, moment_of
 from nearcast.decision.relate.sides import sees_derived
 from nearcast.decision.relate.telling import Told, events_of
@@ -39,7 +39,7 @@ MOST_PAIRS = 1_000_000
 
 
 class Relating:
-    """Relations over the batches of a journal; a `Deriving` stage.
+    """Relations over the batches of a journal, all of which see the same reports; see `Scopes`.
 
     It is given every batch, in order, also while there are no relations: it then looks at the changes only. The whole
     object may be pickled; its state is as of the last batch's end. How the journal is cut does not change what is told.
@@ -55,6 +55,17 @@ class Relating:
         self._pairing = Pairing(self._known)
         self._crowds = Crowds(self._known)
         self._plain = Plain()
+
+    def beside(self) -> Relating:
+        """One without relations that knows the same lists."""
+        other = Relating()
+        other._lists = dict(self._lists)
+        return other
+
+    @property
+    def defined(self) -> bool:
+        """Whether there are relations."""
+        return bool(self._relations)
 
     @property
     def pairing(self) -> Pairing:
