@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from nearcast.decision.evaluate import NOTHING, UNDER_NOT, UNDER_PLAIN_NOT, Wanted, atom_truth
 from nearcast.decision.filter_index import FilterIndex
 from nearcast.decision.registry import Registry
-from nearcast.decision.relate.guarded import guarded
+from nearcast.decision.relate.guarded import is_guarded
 from nearcast.decision.relate.sides import sees_derived, sides_of
 from nearcast.model.event import Event
 from nearcast.model.expression import PREVIOUS, Call, parts
@@ -116,7 +116,7 @@ class Interest:
 
     def _wish_of_relation(self, relation: Relation, lists: tuple[str, ...]) -> _Wish:
         """The filters of its sides, and the names of those that are named."""
-        if self._guards and guarded(relation) is not None:
+        if self._guards and is_guarded(relation):
             return _Wish()
         sides = list(sides_of(relation))
         filters = tuple(side.filter for side in sides if isinstance(side, Matching))
