@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import nearcast.journal.sqlite as module
 from nearcast.errors import JournalError
+from nearcast.journal.kept import stored
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import EVENTS, LOGS, entered
 from nearcast.model.event import Event
@@ -20,6 +22,7 @@ from tests.journal.rows import deliveries, events, ids, positions
 
 WRITER = """
 import sys
+from nearcast.journal.kept import stored
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import EVENTS, LOGS, entered
 from nearcast.model.event import Event
@@ -131,9 +134,12 @@ def test_a_journal_of_the_format_before_is_taken_over(file: Path, monkeypatch: p
         before.setitem(LOGS, "events", nameless)
         for number in range(3):
             journal.append("events", events([number]).select(nameless.names))
-    with closing(sqlite3.connect(file)) as connection:
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE kept (entity TEXT PRIMARY KEY, fields BLOB, payload BLOB) WITHOUT ROWID")
+        connection.execute("INSERT INTO kept VALUES (?, ?, ?)", ("x", *stored(Event("k", "t", "s", "x"))))
         connection.execute("PRAGMA user_version = 2")
     with closing(SqliteJournal(file)) as journal:
+        assert [Event("k", "t", "s", "x")] == journal.kept()
         for number in range(3, 30):
             journal.append("events", entered([Event(str(number), "t", "s")], "north"))
         found = journal.read("events", 0, 100)
@@ -141,6 +147,20 @@ def test_a_journal_of_the_format_before_is_taken_over(file: Path, monkeypatch: p
     assert [None] * 3 + ["north"] * 27 == found.column("node").to_pylist()
     with closing(sqlite3.connect(file)) as connection:
         assert (3,) == connection.execute("PRAGMA user_version").fetchone()
+
+
+def test_securing_a_journal_brings_its_newest_commits_to_the_disk(
+    sqlite: SqliteJournal, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are in the log beside the file; where that is not there yet, nothing has to be done."""
+    synced: list[str] = []
+    monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    sqlite.append("events", events("a"))
+    sqlite.secure()
+    assert [f"{file}-wal"] == synced
+    sqlite.close()
+    sqlite.secure()
+    assert 1 == len(synced)
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ may be missing (`synchronous=NORMAL`), but never a part of one, and never one be
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections import deque
 from collections.abc import Iterator
@@ -20,10 +21,10 @@ from typing import Final
 import pyarrow as pa
 
 from nearcast.errors import JournalError
-from nearcast.journal.kept import Kept, by_acceptance, restored, stored
+from nearcast.journal.kept import Kept, by_acceptance, refuse_beside, restored, stored
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
 from nearcast.journal.seam import Journal
-from nearcast.model.event import Event
+from nearcast.model.event import MAIN, Event
 
 FORMAT = 3
 """The version of the tables and blocks below, kept in the file; a file of a newer format is not touched."""
@@ -43,8 +44,12 @@ CREATE INDEX blocks_of_log ON blocks (log, last);
 CREATE TABLE keys (id TEXT, source TEXT, position INTEGER NOT NULL, PRIMARY KEY (id, source)) WITHOUT ROWID;
 """
 
-KEPT = "CREATE TABLE IF NOT EXISTS kept (entity TEXT PRIMARY KEY, fields BLOB, payload BLOB) WITHOUT ROWID"
+KEPT = """CREATE TABLE IF NOT EXISTS kept (
+    node TEXT, entity TEXT, fields BLOB, payload BLOB, PRIMARY KEY (node, entity)) WITHOUT ROWID"""
 """Made when something is kept first: most journals never have it."""
+
+NODES = "CREATE TABLE IF NOT EXISTS nodes (name TEXT PRIMARY KEY, alone INTEGER NOT NULL) WITHOUT ROWID"
+"""The entry nodes, and which is to be the only one; made when the first one joins."""
 
 LOCK_SECONDS = 30.0
 CACHE_KIB = 4_096
@@ -84,14 +89,14 @@ class SqliteJournal(Journal):
         """Travels to another process as its path."""
         return type(self), (self.path,)
 
-    def append(self, log: str, rows: pa.Table, kept: Kept | None = None) -> list[int]:
+    def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         """See `Journal.append`."""
         rows = checked(log, rows)
         if not len(rows) and not kept:
             return []
         with self._writing() as connection:
             if kept:
-                _keep(connection, kept)
+                _keep(connection, node, kept)
             if not len(rows):
                 return []
             # Within the transaction: nobody else can give the same positions meanwhile.
@@ -127,18 +132,42 @@ class SqliteJournal(Journal):
         with self._reading() as connection:
             return _end(connection, log)
 
+    def secure(self) -> None:
+        """See `Journal.secure`."""
+        try:
+            # What is committed and not in the file yet is in the log beside it; a checkpoint secures both by itself.
+            descriptor = os.open(f"{self.path}-wal", os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise JournalError(f"journal {self.path}: {error}; is its disk in order?") from error
+        finally:
+            os.close(descriptor)
+
     def positions(self, id: str, source: str | None = None) -> list[int]:
         """See `Journal.positions`."""
         query = "SELECT position FROM keys WHERE id = ?1 AND (?2 IS NULL OR source = ?2) ORDER BY position"
         with self._reading() as connection:
             return [position for (position,) in connection.execute(query, (id, source))]
 
-    def kept(self) -> list[Event]:
+    def kept(self, node: str = MAIN) -> list[Event]:
         """See `Journal.kept`."""
+        query = "SELECT fields, payload FROM kept WHERE node = ?"
         with self._reading() as connection:
             made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone()
-            rows = connection.execute("SELECT fields, payload FROM kept").fetchall() if made else []
+            rows = connection.execute(query, (node,)).fetchall() if made else []
         return by_acceptance(restored(row) for row in rows)
+
+    def join(self, node: str, alone: bool) -> set[str]:
+        """See `Journal.join`."""
+        with self._writing() as connection:
+            connection.execute(NODES)
+            others = dict(connection.execute("SELECT name, alone FROM nodes WHERE name <> ?", (node,)).fetchall())
+            refuse_beside(others, node)
+            connection.execute("INSERT OR REPLACE INTO nodes VALUES (?, ?)", (node, alone and not others))
+            return set(others)
 
     def close(self) -> None:
         """Closes the connections that are not in use just now."""
@@ -222,8 +251,21 @@ def _is_journal(connection: sqlite3.Connection, path: str) -> bool:
 
 def _taken_over(connection: sqlite3.Connection) -> bool:
     """Makes a journal of the format before one of this."""
-    # Only the number: by it a version that would lose the entry nodes, as it merges blocks, leaves the file alone.
-    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Looked at again now that nobody else writes.
+        if connection.execute("PRAGMA user_version").fetchone() == (NAMELESS,):
+            if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone():
+                connection.execute("ALTER TABLE kept RENAME TO nameless")
+                connection.execute(KEPT)
+                connection.execute("INSERT INTO kept SELECT ?, entity, fields, payload FROM nameless", (MAIN,))
+                connection.execute("DROP TABLE nameless")
+            # By this a version that would lose the entry nodes, as it merges blocks, leaves the file alone.
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
     return True
 
 
@@ -257,14 +299,14 @@ def _register_each(
     return rows.take(pa.array(fresh, pa.int64())), positions
 
 
-def _keep(connection: sqlite3.Connection, kept: Kept) -> None:
-    """Puts what is kept of some entities."""
+def _keep(connection: sqlite3.Connection, node: str, kept: Kept) -> None:
+    """Puts what an entry node keeps of some entities."""
     connection.execute(KEPT)
-    gone = [(entity,) for entity, event in kept.items() if event is None]
-    connection.executemany("DELETE FROM kept WHERE entity = ?", gone)
+    gone = [(node, entity) for entity, event in kept.items() if event is None]
+    connection.executemany("DELETE FROM kept WHERE node = ? AND entity = ?", gone)
     # In the order of the index, neighbours share a page.
-    rows = sorted((entity, *stored(event)) for entity, event in kept.items() if event is not None)
-    connection.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
+    rows = sorted((node, entity, *stored(event)) for entity, event in kept.items() if event is not None)
+    connection.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?)", rows)
 
 
 def _write(connection: sqlite3.Connection, log: str, rows: pa.Table, end: int) -> None:
