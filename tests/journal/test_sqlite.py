@@ -14,7 +14,6 @@ import pytest
 
 import nearcast.journal.sqlite as module
 from nearcast.errors import JournalError
-from nearcast.journal.kept import stored
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import EVENTS, LOGS, entered
 from nearcast.model.event import Event
@@ -135,11 +134,8 @@ def test_a_journal_of_the_format_before_is_taken_over(file: Path, monkeypatch: p
         for number in range(3):
             journal.append("events", events([number]).select(nameless.names))
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
-        connection.execute("CREATE TABLE kept (entity TEXT PRIMARY KEY, fields BLOB, payload BLOB) WITHOUT ROWID")
-        connection.execute("INSERT INTO kept VALUES (?, ?, ?)", ("x", *stored(Event("k", "t", "s", "x"))))
         connection.execute("PRAGMA user_version = 2")
     with closing(SqliteJournal(file)) as journal:
-        assert [Event("k", "t", "s", "x")] == journal.kept()
         for number in range(3, 30):
             journal.append("events", entered([Event(str(number), "t", "s")], "north"))
         found = journal.read("events", 0, 100)
@@ -208,3 +204,19 @@ def test_a_damaged_block_is_told_as_a_fault_of_the_journal(sqlite: SqliteJournal
         connection.commit()
     with pytest.raises(JournalError, match=r"journal .*damaged; restore a copy"):
         sqlite.read("events", 0, 9)
+
+
+def test_changes_of_what_is_kept_are_put_together(sqlite: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is lost, and few rows stay."""
+    monkeypatch.setattr("nearcast.journal.sqlite.KEPT_SLACK", 10)
+    kept: dict[str, Event] = {}
+    for number in range(100):
+        event = Event(str(number), "t", "s", str(number % 7), payload=b"{}")
+        gone = str((number + 3) % 7)
+        kept[event.entity] = event
+        kept.pop(gone, None)
+        sqlite.append("events", events(""), {event.entity: event, gone: None})
+    assert kept == {event.entity: event for event in sqlite.kept()}
+    with sqlite._reading() as connection:
+        [rows] = connection.execute("SELECT count(*) FROM kept_at_nodes").fetchone()
+    assert rows < 15

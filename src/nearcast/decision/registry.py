@@ -35,9 +35,12 @@ class Registry:
     relations: dict[str, Relation] = field(default_factory=dict)
     situations: dict[str, Situation] = field(default_factory=dict)
     actions: dict[str, Action] = field(default_factory=dict)
+    version: int = field(default=0, compare=False)
+    """How many changes were folded into it: who rests on it knows whether it is as it was."""
 
     def apply(self, change: Change) -> None:
         """Folds one change into the registry; removing what is not there changes nothing."""
+        self.version += 1
         match change:
             case ClientChange():
                 self.clients[change.client] = changed(self.clients.get(change.client), change)

@@ -6,12 +6,15 @@ before — is not known there; an atom about it may be TRUE or FALSE.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from nearcast.decision.evaluate import NOTHING, UNDER_NOT, UNDER_PLAIN_NOT, Wanted, atom_truth
+from nearcast.decision.filter_index import FilterIndex
 from nearcast.decision.registry import Registry
-from nearcast.decision.relate.guarded import guarded
-from nearcast.decision.relate.sides import sees_derived
+from nearcast.decision.relate.guarded import is_guarded
+from nearcast.decision.relate.sides import sees_derived, sides_of
 from nearcast.model.event import Event
 from nearcast.model.expression import PREVIOUS, Call, parts
 from nearcast.model.filter import And, Atom, Count, Distance, Entities, Filter, Not, PlainNot, This, atoms
@@ -19,52 +22,151 @@ from nearcast.model.place import Place
 from nearcast.model.relation import Buddies, Matching, Named, Relation
 from nearcast.model.subscription import Client, Roles, Subscription
 
+REMEMBERED = 10_000
+"""Of so many types it is remembered whether they are wanted, until definitions change."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What one definition may want: all that a filter may select, all of an entity, or whatever there is."""
+
+    filters: tuple[Filter, ...] = ()
+    entities: tuple[str, ...] = ()
+    all: bool = False
+    by_role: bool = False
+    """Whether it wants whatever there is where a role has a relevance of 0."""
+
+
+Known = dict[str, tuple[object, _Wish]]
+"""By the id of a definition what it was read from, and what it wants."""
+
 
 class Interest:
-    """All that may want events beside guarded relations; without `guards` these too, as if there were none."""
+    """All that may want events beside guarded relations; without `guards` these too, as if there were none.
 
-    def __init__(self, registry: Registry, guards: bool = True) -> None:
-        subscriptions = registry.subscriptions.values()
-        filters = [one.filter for one in subscriptions]
-        self._entities: set[str] = set()
-        # Situations read whatever there is.
-        self._all = bool(registry.situations or registry.actions)
-        self._all |= any(_may_lack_atoms(one, registry.settings.roles) for one in subscriptions)
-        for relation in registry.relations.values():
-            if not guards or guarded(relation) is None:
-                filters += self._sides(relation, registry.clients)
-        self._all |= any(_needs_others(atom) for filter in filters for atom in atoms(filter))
-        # Many clients ask the same.
-        self._filters = list(dict.fromkeys(filters))
+    It follows one registry: `advance` reads anew what is not as before. With `node` only what matters to events that
+    enter there counts.
+    """
 
-    def _sides(self, relation: Relation, clients: Mapping[str, Client]) -> list[Filter]:
-        """The filters of a relation's sides; of sides that are named the names are noted."""
-        found: list[Filter] = []
-        about = relation.about
-        self._all |= sees_derived(relation)
-        for side in (getattr(about, name, None) for name in ("a", "b", "among")):
-            match side:
-                case Named(entity):
-                    self._entities.add(entity)
-                case Matching(filter):
-                    found.append(filter)
-                case Buddies(client, list):
-                    known = clients.get(client)
-                    self._entities.update(known.lists.get(list, ()) if known else ())
-        return found
+    def __init__(self, registry: Registry, guards: bool = True, node: str | None = None) -> None:
+        self._guards, self._node = guards, node
+        self._filters = FilterIndex()
+        self._entities: Counter[str] = Counter()
+        self._greedy: Counter[str] = Counter()
+        self._all = False
+        self._subscriptions: Known = {}
+        self._relations: Known = {}
+        self._types: dict[str, bool] = {}
+        self._seen: tuple[Registry, int] | None = None
+        self.advance(registry)
+
+    def advance(self, registry: Registry) -> None:
+        """Takes the definitions as they are now; at no cost where nothing was folded into them."""
+        if self._seen is not None and self._seen[0] is registry and self._seen[1] == registry.version:
+            return
+        self._seen = (registry, registry.version)
+        self._types = {}
+        for id, one in registry.subscriptions.items():
+            known = self._subscriptions.get(id)
+            if known is None or known[0] is not one:
+                self._replace(self._subscriptions, id, (one, _wish_of_subscription(one)))
+        relations = {id: one for id, one in registry.relations.items() if self._is_here(one)}
+        for relation in relations.values():
+            basis = (relation, _lists(relation, registry.clients))
+            before = self._relations.get(relation.id)
+            if before is None or before[0] != basis:
+                self._replace(self._relations, relation.id, (basis, self._wish_of_relation(*basis)))
+        self._forget(self._subscriptions, registry.subscriptions)
+        self._forget(self._relations, relations)
+        self._all = bool(
+            # Situations read whatever there is.
+            registry.situations
+            or registry.actions
+            or self._greedy["always"]
+            or (self._greedy["by role"] and _roles_lack_atoms(registry.settings.roles))
+        )
+
+    def _is_here(self, relation: Relation) -> bool:
+        return self._node is None or relation.node in (None, self._node)
+
+    def _forget(self, known: Known, now: Mapping[str, object]) -> None:
+        if len(known) > len(now):
+            for id in known.keys() - now.keys():
+                self._replace(known, id, None)
+
+    def _replace(self, known: Known, id: str, now: tuple[object, _Wish] | None) -> None:
+        before = known.pop(id, None)
+        if before is not None:
+            for filter in before[1].filters:
+                self._filters.remove(filter)
+            self._count(before[1], -1)
+        if now is not None:
+            known[id] = now
+            for filter in now[1].filters:
+                self._filters.add(filter)
+            self._count(now[1], 1)
+
+    def _count(self, wish: _Wish, step: int) -> None:
+        for entity in wish.entities:
+            self._entities[entity] += step
+            if not self._entities[entity]:
+                del self._entities[entity]
+        self._greedy["always"] += step * wish.all
+        self._greedy["by role"] += step * wish.by_role
+
+    def _wish_of_relation(self, relation: Relation, lists: tuple[str, ...]) -> _Wish:
+        """The filters of its sides, and the names of those that are named."""
+        if self._guards and is_guarded(relation):
+            return _Wish()
+        sides = list(sides_of(relation))
+        filters = tuple(side.filter for side in sides if isinstance(side, Matching))
+        entities = tuple(side.entity for side in sides if isinstance(side, Named))
+        return _Wish(filters, entities + lists, sees_derived(relation) or _need_others(filters))
 
     def wants(self, event: Event) -> bool:
         """Whether anybody may want the event."""
         if self._all or event.entity in self._entities:
             return True
-        return any(may_select(filter, event) for filter in self._filters)
+        return any(may_select(filter, event) for filter in self._filters.for_event(event))
 
     def wants_type(self, type: str) -> bool:
         """Whether anybody may want some event of a type, whatever else it says."""
         if self._all or self._entities:
             return True
-        event = Event("", type, "")
-        return any(may_select(filter, event, is_open=_is_not_type) for filter in self._filters)
+        found = self._types.get(type)
+        if found is None:
+            event = Event("", type, "")
+            filters = self._filters.for_type(type)
+            found = any(may_select(filter, event, is_open=_is_not_type) for filter in filters)
+            if len(self._types) < REMEMBERED:
+                self._types[type] = found
+        return found
+
+
+def _wish_of_subscription(subscription: Subscription) -> _Wish:
+    relevance = subscription.relevance
+    # An atom of the relevance 0 is absent: the filter without it may select what the whole does not.
+    greedy = _need_others((subscription.filter,)) or (relevance is not None and 0 in relevance)
+    return _Wish((subscription.filter,), (), greedy, relevance is None)
+
+
+def _lists(relation: Relation, clients: Mapping[str, Client]) -> tuple[str, ...]:
+    """The entities in the lists that a relation is about."""
+    found: list[str] = []
+    for side in sides_of(relation):
+        client = clients.get(side.client) if isinstance(side, Buddies) else None
+        if client is not None and isinstance(side, Buddies):
+            found += client.lists.get(side.list, ())
+    return tuple(found)
+
+
+def _need_others(filters: Iterable[Filter]) -> bool:
+    return any(_needs_others(atom) for filter in filters for atom in atoms(filter))
+
+
+def _roles_lack_atoms(roles: Roles) -> bool:
+    """Whether an atom may have the relevance 0 by a role."""
+    return any(0 in vector for vectors in roles.vectors.values() for vector in vectors.values())
 
 
 Open = Callable[[Atom], bool]
@@ -85,13 +187,6 @@ def may_select(node: Filter, event: Event, wanted: Wanted = Wanted.TRUE, is_open
 def _is_not_type(atom: Atom) -> bool:
     """Whether an atom asks for more than the event's type."""
     return atom.name != "type"
-
-
-def _may_lack_atoms(subscription: Subscription, roles: Roles) -> bool:
-    """Whether an atom may have the relevance 0: the filter without it may select what the whole does not."""
-    if subscription.relevance is not None:
-        return 0 in subscription.relevance
-    return any(0 in vector for vectors in roles.vectors.values() for vector in vectors.values())
 
 
 def _is_open(atom: Atom) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from nearcast.journal.kept import Kept
+from nearcast.model.columns import to_table
 from nearcast.model.event import MAIN, Event
 
 WAIT = 0.01
@@ -52,6 +53,13 @@ class Journal(ABC):
         `alone`: from now on, if there are no others, this is to be the only one, until it joins otherwise. Raises
         `JournalError` where another one is.
         """
+
+    def release(self, node: str = MAIN) -> int:
+        """Lets what a node keeps enter the log of events, before anything else does; how many that were."""
+        kept = self.kept(node)
+        if kept:
+            self.append("events", to_table(kept), {event.entity: None for event in kept}, node)
+        return len(kept)
 
     @abstractmethod
     def cover(self, log: str, rows: pa.Table, through: int) -> None:

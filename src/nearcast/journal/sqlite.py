@@ -21,7 +21,7 @@ from typing import Final
 import pyarrow as pa
 
 from nearcast.errors import JournalError
-from nearcast.journal.kept import Kept, by_acceptance, refuse_beside, restored, stored
+from nearcast.journal.kept import Kept, merged, refuse_beside, restored, stored
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
 from nearcast.journal.seam import Journal
 from nearcast.model.event import MAIN, Event
@@ -44,9 +44,16 @@ CREATE INDEX blocks_of_log ON blocks (log, last);
 CREATE TABLE keys (id TEXT, source TEXT, position INTEGER NOT NULL, PRIMARY KEY (id, source)) WITHOUT ROWID;
 """
 
-KEPT = """CREATE TABLE IF NOT EXISTS kept (
-    node TEXT, entity TEXT, fields BLOB, payload BLOB, PRIMARY KEY (node, entity)) WITHOUT ROWID"""
-"""Made when something is kept first: most journals never have it."""
+KEPT = """CREATE TABLE IF NOT EXISTS kept_at_nodes (
+    number INTEGER PRIMARY KEY, node TEXT NOT NULL, total INTEGER NOT NULL, changes BLOB NOT NULL)"""
+"""Made when something is kept first: most journals never have it. Changes of what is kept, in order, counted up at each
+node.
+
+A row for each entity, replaced by the next, would be a page to write for each: that takes three times as long.
+"""
+
+KEPT_SLACK = 20_000
+"""So many changes gather, and as many again as there are entities, before they become one."""
 
 NODES = "CREATE TABLE IF NOT EXISTS nodes (name TEXT PRIMARY KEY, alone INTEGER NOT NULL) WITHOUT ROWID"
 """The entry nodes, and which is to be the only one; made when the first one joins."""
@@ -154,11 +161,9 @@ class SqliteJournal(Journal):
 
     def kept(self, node: str = MAIN) -> list[Event]:
         """See `Journal.kept`."""
-        query = "SELECT fields, payload FROM kept WHERE node = ?"
         with self._reading() as connection:
-            made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone()
-            rows = connection.execute(query, (node,)).fetchall() if made else []
-        return by_acceptance(restored(row) for row in rows)
+            made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept_at_nodes'").fetchone()
+            return restored(_kept(connection, node)) if made else []
 
     def join(self, node: str, alone: bool) -> set[str]:
         """See `Journal.join`."""
@@ -251,21 +256,8 @@ def _is_journal(connection: sqlite3.Connection, path: str) -> bool:
 
 def _taken_over(connection: sqlite3.Connection) -> bool:
     """Makes a journal of the format before one of this."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        # Looked at again now that nobody else writes.
-        if connection.execute("PRAGMA user_version").fetchone() == (NAMELESS,):
-            if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone():
-                connection.execute("ALTER TABLE kept RENAME TO nameless")
-                connection.execute(KEPT)
-                connection.execute("INSERT INTO kept SELECT ?, entity, fields, payload FROM nameless", (MAIN,))
-                connection.execute("DROP TABLE nameless")
-            # By this a version that would lose the entry nodes, as it merges blocks, leaves the file alone.
-            connection.execute(f"PRAGMA user_version = {FORMAT}")
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+    # Only the number: by it a version that would lose the entry nodes, as it merges blocks, leaves the file alone.
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
     return True
 
 
@@ -302,11 +294,21 @@ def _register_each(
 def _keep(connection: sqlite3.Connection, node: str, kept: Kept) -> None:
     """Puts what an entry node keeps of some entities."""
     connection.execute(KEPT)
-    gone = [(node, entity) for entity, event in kept.items() if event is None]
-    connection.executemany("DELETE FROM kept WHERE node = ? AND entity = ?", gone)
-    # In the order of the index, neighbours share a page.
-    rows = sorted((node, entity, *stored(event)) for entity, event in kept.items() if event is not None)
-    connection.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?)", rows)
+    ends = (
+        "SELECT total FROM kept_at_nodes WHERE node = ? ORDER BY number " + one for one in ("LIMIT 1", "DESC LIMIT 1")
+    )
+    first, last = ((connection.execute(query, (node,)).fetchone() or (0,))[0] for query in ends)
+    added = "INSERT INTO kept_at_nodes (node, total, changes) VALUES (?, ?, ?)"
+    connection.execute(added, (node, last + len(kept), stored(kept)))
+    if last + len(kept) > 2 * first + KEPT_SLACK:
+        together = merged(_kept(connection, node))
+        connection.execute("DELETE FROM kept_at_nodes WHERE node = ?", (node,))
+        connection.execute(added, (node, *together))
+
+
+def _kept(connection: sqlite3.Connection, node: str) -> Iterator[bytes]:
+    query = "SELECT changes FROM kept_at_nodes WHERE node = ? ORDER BY number"
+    return (changes for (changes,) in connection.execute(query, (node,)))
 
 
 def _write(connection: sqlite3.Connection, log: str, rows: pa.Table, end: int) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pyarrow.compute as pc
 
 from nearcast.decision.entry import Entry
+from nearcast.decision.newest import Newest
 from nearcast.decision.registry import Registry
 from nearcast.decision.relate.standing import Standing
 from nearcast.journal.kept import Kept
 from nearcast.journal.seam import Journal
+from nearcast.model.columns import nodes_of
 from nearcast.model.event import Event
 from nearcast.server.blocks import Blocks, Full
 from nearcast.server.metrics import Metrics
@@ -21,6 +26,9 @@ FOLLOW_SECONDS = 0.05
 """Between two looks at how relations stand; until it is heard, both sides of a relation publish."""
 
 LOG = "source filters"
+
+STRETCH = 50_000
+"""Events that are read together when a relation has to know where everybody is."""
 
 
 class Entrance:
@@ -68,7 +76,8 @@ class Entrance:
 
     def _write(self, entering: list[Event]) -> asyncio.Future[list[int]]:
         """Writes them and what is kept instead of others, also if who published them is gone meanwhile."""
-        kept = self._entry.changes()
+        changes = self._entry.changes()
+        kept = {entity: event and replace(event, node=self._node) for entity, event in changes.items()}
         future = self._blocks.put(entering, beyond=True, kept=kept)
         future.add_done_callback(lambda done: self._written(entering, kept, done))
         return future
@@ -86,10 +95,9 @@ class Entrance:
 
     async def restore(self) -> None:
         """Publishes what a server kept that was killed. To be done before anything else enters. Raises JournalError."""
-        kept = await asyncio.to_thread(self._blocks.journal.kept, self._node)
+        kept = await asyncio.to_thread(self._blocks.journal.release, self._node)
         if kept:
-            await self._blocks.put(kept, beyond=True, kept={event.entity: None for event in kept})
-            log.info("kept events entered events=%d", len(kept))
+            log.info("kept events entered events=%d", kept)
 
     def define(self, registry: Registry, position: int) -> None:
         """Takes what is defined as of a position."""
@@ -109,11 +117,21 @@ class Entrance:
             try:
                 standings = await asyncio.to_thread(self._read, journal)
                 self._entry.learn(standings)
+                await self._load(journal)
             except Exception:
                 # Without guards everything enters, which is never wrong.
                 self._metrics.errors.labels("source filters").inc()
                 log.exception("source filters not read")
             await asyncio.sleep(FOLLOW_SECONDS)
+
+    async def _load(self, journal: Journal) -> None:
+        """Tells new relations between any entities where everybody is, as of when nothing is on its way from before."""
+        unready = self._entry.unready
+        if unready:
+            await self._blocks.put([], beyond=True)
+            newest = await asyncio.to_thread(_newest, journal, {vicinity.node for vicinity in unready})
+            for vicinity in unready:
+                vicinity.load(newest[vicinity.node])
 
     def _read(self, journal: Journal) -> list[Standing]:
         end = journal.end(LOG)
@@ -127,3 +145,13 @@ class Entrance:
         released = self._entry.release()
         if released:
             self._write(released)
+
+
+def _newest(journal: Journal, nodes: Iterable[str | None]) -> dict[str | None, list[Event]]:
+    """The newest event of every entity, of those that entered at each of some nodes; None: anywhere."""
+    newest, end = {node: Newest() for node in nodes}, journal.end("events")
+    for after in range(0, end, STRETCH):
+        table = journal.read("events", after, min(STRETCH, end - after))
+        for node, one in newest.items():
+            one.add(table if node is None else table.filter(pc.equal(nodes_of(table), node)))
+    return {node: one.events() for node, one in newest.items()}

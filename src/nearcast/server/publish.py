@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse
 
-from nearcast.decision.wanted import Interest
 from nearcast.errors import DefinitionError, EventError, Fault
 from nearcast.language.cloudevents import CONTROL_TYPES, read_event
 from nearcast.model.event import Event
@@ -86,8 +85,8 @@ async def wanted(
 
     Guarded relations, like others, want what their sides select.
     """
-    interest = Interest(service.desk.registry.at(service.config.node), guards=False)
-    return {one: one in CONTROL_TYPES or interest.wants_type(one) for one in type}
+    service.interest.advance(service.desk.registry)
+    return {one: one in CONTROL_TYPES or service.interest.wants_type(one) for one in type}
 
 
 async def read_body(request: Request, limit: int) -> bytes:

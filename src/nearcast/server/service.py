@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from nearcast.decision.registry import Registry
+from nearcast.decision.wanted import Interest
 from nearcast.errors import DefinitionError
 from nearcast.journal.seam import Journal
 from nearcast.model.changes import ClientChange, ClientRemoval
@@ -70,6 +71,7 @@ class Service:
             "dead letters", dead_letter_table, seconds=0.05, rows=100, room=1_000
         )
         self.payloads = Payloads(journal, limits.cache_bytes)
+        self.interest = Interest(Registry(), guards=False, node=config.node)
         self.desk = Desk(self.outcomes, self.metrics, limits.waiting)
         self.contexts = Contexts(self.desk, self.events.put, limits)
         self._settled = settled

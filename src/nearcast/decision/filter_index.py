@@ -1,0 +1,116 @@
+"""Many filters, and few of them to look at for one event: by the texts that they require of it.
+
+`type = 'car' AND unit = 'u7' AND speed > 3` can only select events that say both. So it is found by the type, and then
+by one more attribute; what requires no text of an event is looked at for every one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from nearcast.model.event import OWN, Event
+from nearcast.model.filter import And, Atom, Filter, Operator, Or
+
+Counts = dict[Filter, int]
+Required = Mapping[str, frozenset[str]]
+"""Of each name texts of which one must be among the event's values."""
+
+
+@dataclass(slots=True)
+class _OfType:
+    """The filters of one type, or those that require none: by one more required text, and the rest."""
+
+    by_text: dict[tuple[str, str], Counts] = field(default_factory=dict)
+    rest: Counts = field(default_factory=dict)
+
+
+class FilterIndex:
+    """Filters, each as often as it was added."""
+
+    def __init__(self) -> None:
+        self._of: dict[str | None, _OfType] = {}
+
+    def add(self, filter: Filter) -> None:
+        """Takes a filter, also one that is there already."""
+        for type, text in _places(filter):
+            of = self._of.setdefault(type, _OfType())
+            counts = of.rest if text is None else of.by_text.setdefault(text, {})
+            counts[filter] = counts.get(filter, 0) + 1
+
+    def remove(self, filter: Filter) -> None:
+        """Lets go of a filter that was added."""
+        for type, text in _places(filter):
+            of = self._of[type]
+            counts = of.rest if text is None else of.by_text[text]
+            counts[filter] -= 1
+            if not counts[filter]:
+                del counts[filter]
+            if text is not None and not counts:
+                del of.by_text[text]
+            if not of.rest and not of.by_text:
+                del self._of[type]
+
+    def for_event(self, event: Event) -> Iterator[Filter]:
+        """Every filter that may select the event, and some that do not."""
+        texts: list[tuple[str, str]] | None = None
+        for of in self._for(event.type):
+            yield from of.rest
+            if of.by_text:
+                texts = _texts(event) if texts is None else texts
+                for text in texts:
+                    yield from of.by_text.get(text, ())
+
+    def for_type(self, type: str) -> Iterator[Filter]:
+        """Every filter that may select an event of a type, and some that do not."""
+        for of in self._for(type):
+            yield from of.rest
+            for counts in of.by_text.values():
+                yield from counts
+
+    def _for(self, type: str) -> Iterator[_OfType]:
+        for key in (type, None):
+            found = self._of.get(key)
+            if found is not None:
+                yield found
+
+
+def _places(filter: Filter) -> list[tuple[str | None, tuple[str, str] | None]]:
+    """Where a filter is kept: by each type that it may require, and by each text of one other name."""
+    needed = dict(required(filter))
+    types: list[str | None] = [*needed.pop("type", [None])]
+    if not needed:
+        return [(type, None) for type in types]
+    # The fewer texts, the fewer places.
+    name = min(needed, key=lambda one: (len(needed[one]), one))
+    return [(type, (name, text)) for type in types for text in needed[name]]
+
+
+def required(node: Filter) -> Required:
+    """What a filter requires of every event that it selects, as far as it is told without any NOT."""
+    if isinstance(node, Atom):
+        texts = _required_texts(node)
+        return {} if texts is None else {str(node.name): texts}
+    if not isinstance(node, (And, Or)) or not node.children:
+        return {}
+    found = [required(child) for child in node.children]
+    if isinstance(node, Or):
+        shared = set.intersection(*(set(one) for one in found))
+        return {name: frozenset().union(*(one[name] for one in found)) for name in shared}
+    # Not both where two require texts of one name: an attribute may have several values.
+    names = {name for one in found for name in one}
+    return {name: min((one[name] for one in found if name in one), key=len) for name in names}
+
+
+def _required_texts(atom: Atom) -> frozenset[str] | None:
+    if not isinstance(atom.name, str) or atom.operator not in (Operator.EQ, Operator.IN):
+        return None
+    # A text may be equal to a moment, too.
+    texts = [literal for literal in atom.literals if isinstance(literal, str)]
+    return frozenset(texts) if len(texts) == len(atom.literals) else None
+
+
+def _texts(event: Event) -> list[tuple[str, str]]:
+    """What an event says in texts, by name; data that is named as a field is among it, which may be too much."""
+    said = [(name, getattr(event, name)) for name in OWN]
+    return [(name, value) for name, value in (*said, *event.attributes) if isinstance(value, str)]
