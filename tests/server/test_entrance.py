@@ -76,12 +76,12 @@ def walk(steps: int) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def related(suppress: bool) -> AsyncIterator[tuple[Running, Stages]]:
+async def related(suppress: bool, **more: Any) -> AsyncIterator[tuple[Running, Stages]]:
     """A server whose journal has a relation, and the stages beside it."""
     journal = MemoryJournal()
     change = RelationChange(relation_document(NEAR, Mark("here")))
     journal.append("events", to_table([to_event(change, "1", "test")]))
-    async with running(journal, suppress=suppress) as server:
+    async with running(journal, suppress=suppress, **more) as server:
         yield server, Stages(journal)
 
 

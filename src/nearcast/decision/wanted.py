@@ -142,6 +142,13 @@ class Interest:
                 self._types[type] = found
         return found
 
+    def wants_of(self, entity: str, type: str) -> bool:
+        """Whether anybody may want some event of an entity and a type, whatever else it says."""
+        if self._all or entity in self._entities:
+            return True
+        event = Event("", type, "", entity)
+        return any(may_select(one, event, is_open=_is_not_named) for one in self._filters.for_type(type))
+
 
 def _wish_of_subscription(subscription: Subscription) -> _Wish:
     relevance = subscription.relevance
@@ -182,6 +189,11 @@ def may_select(node: Filter, event: Event, wanted: Wanted = Wanted.TRUE, is_open
         return may_select(node.child, event, under, is_open)
     found = (may_select(child, event, wanted, is_open) for child in node.children)
     return all(found) if isinstance(node, And) == wanted.joint else any(found)
+
+
+def _is_not_named(atom: Atom) -> bool:
+    """Whether an atom asks for more than the event's type and what it is about."""
+    return atom.name not in ("type", "subject")
 
 
 def _is_not_type(atom: Atom) -> bool:
