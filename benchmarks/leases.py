@@ -113,7 +113,9 @@ def _print(
     found = {one.name: one.value for one in next(iter(metrics.recalls.collect())).samples if not one.labels}
     calls = found["nearcast_recall_seconds_count"]
     if calls:
-        print(f"  {calls:.0f} calls for a lease, {1e3 * found['nearcast_recall_seconds_sum'] / calls:.1f} ms in the mean")
+        print(
+            f"  {calls:.0f} calls for a lease, {1e3 * found['nearcast_recall_seconds_sum'] / calls:.1f} ms in the mean"
+        )
 
 
 if __name__ == "__main__":

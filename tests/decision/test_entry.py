@@ -59,13 +59,13 @@ def registry(relations: Iterable[Relation] = RELATIONS, *filters: str) -> Regist
 class Journal:
     """A journal, and the stage that relates what is in it, in batches."""
 
-    def __init__(self) -> None:
+    def __init__(self, relations: Iterable[Relation] = RELATIONS) -> None:
         self.events: list[Event] = []
         self.told: list[dict[str, Any]] = []
         self._positions: dict[tuple[str, str], int] = {}
         self._relating, self._standings, self._repository = Relating(), Standings(), Repository()
         self._decided = 0
-        defined = [(0, RelationChange(one)) for one in RELATIONS]
+        defined = [(0, RelationChange(one)) for one in relations]
         self._relate(defined, EVENTS.empty_table())
 
     def _relate(self, changes: Sequence[tuple[int, RelationChange]], table: pa.Table) -> list[Event]:
@@ -158,10 +158,10 @@ def test_relations_are_told_as_if_every_report_had_entered(
 ) -> None:
     """Whatever comes late: guards, word of positions, reports; the same begins and ends, at the same places."""
     found, _ = told_at_entry(events, chance, relaxed)
-    assert by_relation(_changes(told_of_all(events))) == by_relation(_changes(found.told))
+    assert by_relation(without_dwell(told_of_all(events))) == by_relation(without_dwell(found.told))
 
 
-def _changes(told: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def without_dwell(told: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Without the last word on what lasts: that waits for time, which what is held back does not bring."""
     return (data for data in told if data["detect"] != "dwell")
 
@@ -185,7 +185,7 @@ def test_of_slow_walks_little_enters(relaxed: float, most: float) -> None:
     events = walks(600)
     found, entry = told_at_entry(events, random.Random(2), relaxed)
     assert by_relation(told_of_all(events)).keys() == by_relation(found.told).keys()
-    assert list(_changes(told_of_all(events))) == list(_changes(found.told))
+    assert list(without_dwell(told_of_all(events))) == list(without_dwell(found.told))
     assert len(found.events) <= most * len(events)
     assert len(events) - len(found.events) <= entry.held
 

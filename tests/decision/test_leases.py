@@ -18,10 +18,21 @@ from nearcast.decision.lease import Lease, Lent, lease_json, lease_of
 from nearcast.decision.leases import Leases
 from nearcast.decision.strategies.dimensions import DIMENSIONS
 from nearcast.decision.strategies.guards import Anywhere, Guard, Line, Nowhere, Report, Ring, Same
+from nearcast.language.relation_document import relation_document
 from nearcast.model.event import Event
 from nearcast.model.place import Place
 from tests.decision.relations import report
-from tests.decision.test_entry import Journal, _changes, by_relation, registry, stories, told_of_all, walks
+from tests.decision.test_entry import (
+    HERE,
+    RELATIONS,
+    Journal,
+    _changes,
+    by_relation,
+    registry,
+    stories,
+    told_of_all,
+    walks,
+)
 
 NOON = datetime(2026, 1, 1, tzinfo=UTC)
 FOREVER = 1e9
@@ -320,6 +331,19 @@ def test_who_publishes_with_others_gets_no_lease() -> None:
     leases.end(1)
     leases.ask("p", "a", ["car"], 61.0)
     assert [] == leases.offers(61.0)
+
+
+def test_what_is_between_any_entities_is_not_lent() -> None:
+    """Their rings shrink with what others publish; of other types the guards are lent."""
+    entry, _, _ = node()
+    any_cars = {"id": "any", "a": "type = 'car'", "b": "type = 'bus'", "when": "distance(a, b) < 3"}
+    strategy = {"strategy": "range-ring"}
+    entry.define(registry((*RELATIONS, relation_document({**any_cars, **strategy}, HERE))), 9)
+    assert entry.lend("a", ["car"]) is None
+    entry.define(registry((*RELATIONS, relation_document({**any_cars, "a": "type = 'tram'", **strategy}, HERE))), 9)
+    found = entry.lend("a", ["car", "bus"])
+    assert found
+    assert {"car"} == found[0]
 
 
 def test_a_publisher_that_is_silent_is_not_waited_for() -> None:

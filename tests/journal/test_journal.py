@@ -41,7 +41,8 @@ kept_events = st.builds(
     Event,
     texts, texts, texts, st.none() | texts, st.none() | moments, st.none() | places,
     st.lists(st.tuples(texts, values), max_size=3).map(tuple),
-    st.binary(max_size=5), st.none() | texts, st.none() | moments,
+    texts.map(str.encode), st.none() | texts, st.none() | moments,
+    node=st.none() | texts,
 )  # fmt: skip
 """Events of every kind."""
 
@@ -106,6 +107,8 @@ def test_what_is_kept_changes_with_what_is_appended(journal: Journal) -> None:
     assert ([other, late], ["1"]) == (journal.kept(), ids(journal.read("events", 0, 9)))
     assert [2] == journal.append("events", events("2"), {"x": None})
     assert [other] == journal.kept()
+    assert (1, 0, []) == (journal.release(), journal.release(), journal.kept())
+    assert ["1", "2", "c"] == ids(journal.read("events", 0, 9))
 
 
 @MAKER

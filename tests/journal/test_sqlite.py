@@ -188,3 +188,19 @@ def test_a_damaged_block_is_told_as_a_fault_of_the_journal(sqlite: SqliteJournal
         connection.commit()
     with pytest.raises(JournalError, match=r"journal .*damaged; restore a copy"):
         sqlite.read("events", 0, 9)
+
+
+def test_changes_of_what_is_kept_are_put_together(sqlite: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is lost, and few rows stay."""
+    monkeypatch.setattr("nearcast.journal.sqlite.KEPT_SLACK", 10)
+    kept: dict[str, Event] = {}
+    for number in range(100):
+        event = Event(str(number), "t", "s", str(number % 7), payload=b"{}")
+        gone = str((number + 3) % 7)
+        kept[event.entity] = event
+        kept.pop(gone, None)
+        sqlite.append("events", events(""), {event.entity: event, gone: None})
+    assert kept == {event.entity: event for event in sqlite.kept()}
+    with sqlite._reading() as connection:
+        [rows] = connection.execute("SELECT count(*) FROM kept").fetchone()
+    assert rows < 15

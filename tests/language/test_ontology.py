@@ -122,6 +122,42 @@ def test_an_ontology_in_rdf_xml(tmp_path: Path, ending: str) -> None:
     assert expected == loaded(tmp_path, f"weather.{ending}", RDF_XML)
 
 
+PARTS_YAML = """\
+classes: {Air: {}, Smoke: {part-of: Air}}
+situations: {Emergency: {}, Fire: {part-of: [Emergency]}}
+places: {room: {part-of: house}, house: {}}
+"""
+PARTS_TURTLE = """\
+@prefix n: <urn:nearcast:> . @prefix : <urn:x:> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix owl: <http://www.w3.org/2002/07/owl#> . @prefix dcterms: <http://purl.org/dc/terms/> .
+@prefix obo: <http://purl.obolibrary.org/obo/> .
+:Air rdfs:subClassOf n:Context .
+:Smoke rdfs:subClassOf n:Context .
+:Emergency rdfs:subClassOf n:Situation .
+:Fire rdfs:subClassOf n:Situation .
+:house dcterms:hasPart :room .
+"""
+STATED = (
+    ":Smoke dcterms:isPartOf :Air . :Fire n:partOf :Emergency .",
+    ":Air dcterms:hasPart :Smoke . :Fire obo:BFO_0000050 :Emergency .",
+    ":Smoke rdfs:subClassOf [a owl:Restriction; owl:onProperty obo:BFO_0000050; owl:someValuesFrom :Air] ."
+    ":Emergency obo:BFO_0000051 :Fire .",
+)
+
+
+@pytest.mark.parametrize("stated", STATED)
+def test_classes_and_situations_are_part_of_others(tmp_path: Path, stated: str) -> None:
+    """In YAML, and in RDF by Dublin Core, by the Basic Formal Ontology, either way round, or as a restriction."""
+    found = loaded(tmp_path, "parts.yaml", PARTS_YAML)
+    assert (ContextClass("Air"), ContextClass("Smoke", wholes=("Air",))) == found.classes
+    assert (SituationClass("Emergency"), SituationClass("Fire", (), ("Emergency",))) == found.situations
+    turtle = loaded(tmp_path, "parts.ttl", PARTS_TURTLE + stated)
+    assert (found.classes, found.situations) == (turtle.classes, turtle.situations)
+    assert {"room": ("house",), "house": ()} == found.wholes() == turtle.wholes()
+    reader = Reader()
+    assert found == read_ontology(from_data(ontology_data(found), Mark("here")), reader)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "line"),
     [
@@ -159,6 +195,8 @@ CONVERTED = "readings in others are converted: name that unit in attributes, or 
         ("classes: {A: {unti: m}}", "a field of A", "did you mean unit?"),
         ("classes: {A: {attributes: [x]}, B: {attributes: [x]}}", "an attribute of one class", "A has it"),
         ("{classes: {A: {}}, situations: {A: {}}}", "a name that no class has", ""),
+        ("classes: {A: {part-of: B}}", "a class that is defined", "defined are A"),
+        ("{classes: {A: {}}, situations: {B: {part-of: A}}}", "a situation", "what is concluded is no reading"),
         ("situations: {A: {is: B}}", "a class that is defined", "defined are A"),
         ("places: {A: {part-of: B}}", "a place that is defined", "defined are A"),
         ("places: {A: {area: POLYGON}}", "a geometry in WKT", "for example: POLYGON((0 0, 10 0, 10 10, 0 0))"),
@@ -175,6 +213,7 @@ def test_what_is_wrong_is_told(text: str, expected: str, advice: str) -> None:
     [
         ("classes: {A: {is: B}, B: {is: C}, C: {is: B}}", "B → C → B"),
         ("situations: {A: {is: A}}", "A → A"),
+        ("situations: {A: {part-of: B}, B: {is: A}}", "A → B → A"),
         ("places: {A: {part-of: B}, B: {part-of: A}}", "A → B → A"),
     ],
 )

@@ -152,3 +152,40 @@ def test_what_a_subscription_may_want_enters() -> None:
                 await asyncio.sleep(0.1)
 
     run(test)
+
+
+ANY = {"id": "near", **dict.fromkeys("ab", "type = 'car'"), "when": "distance(a, b) < 10", "strategy": "shared-ring"}
+
+
+def test_relations_between_any_entities_are_told_as_if_every_report_had_entered() -> None:
+    """By a server that finds out where everybody is from the journal, and is told of relations while it runs."""
+    events = walk(100)
+    parked = moved(0, "c", 5.0) | {"id": "parked"}
+
+    async def test(suppress: bool) -> tuple[list[dict[str, Any]], int]:
+        journal = MemoryJournal()
+        async with running(journal) as server, server.publisher() as publisher:
+            await publisher.publish([parked])
+        async with running(journal, suppress=suppress) as server, server.publisher() as publisher:
+            stages = Stages(journal)
+            (await server.http.put("/relations/near", json={**ANY})).raise_for_status()
+            await until(lambda: bool(server.service.entrance._entry._vicinities) == suppress)
+            await until(lambda: not server.service.entrance._entry.unready)
+            for event in events:
+                await publisher.publish([event])
+            entered = journal.end("events")
+        stages.decide()
+        found.append(stages.told)
+        return stages.told, entered
+
+    found: list[Any] = []
+    entered: list[int] = []
+
+    async def both() -> None:
+        for suppress in (False, True):
+            entered.append((await test(suppress))[1])
+
+    run(both)
+    assert found[0] == found[1]
+    assert {"a", "b", "c"} == {one[side] for one in found[0] for side in "ab"}
+    assert entered[1] < entered[0] - 30

@@ -46,8 +46,8 @@ def define(journal: Journal, definitions: Definitions, node: str = MAIN) -> int:
     events = [to_event(change, uuid.uuid4().hex, SOURCE, now) for change in needed]
     if events:
         # What a server that was killed kept enters first: whatever is defined begins with where everything is.
-        kept = journal.kept()
-        journal.append("events", entered([*kept, *events], node), {event.entity: None for event in kept})
+        journal.release()
+        journal.append("events", entered(events, node))
     return len(events)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -39,7 +38,7 @@ def derived_event(
     document["data"] = data
     attributes: list[tuple[str, Value]] = [("specversion", "1.0")]
     for name, value in data.items() if isinstance(data, dict) else (("data", data),):
-        attributes += _attributes(f"data.{name}" if name in document and isinstance(data, dict) else name, value)
+        _add_attributes(f"data.{name}" if name in document and isinstance(data, dict) else name, value, attributes)
     return Event(
         id=id,
         type=type_,
@@ -55,13 +54,13 @@ def derived_event(
     )
 
 
-def _attributes(name: str, value: Any) -> Iterator[tuple[str, Value]]:
-    """The attributes that data makes, as at the door: nested names are dotted, lists repeat."""
+def _add_attributes(name: str, value: Any, to: list[tuple[str, Value]]) -> None:
+    """Adds the attributes that data makes, as at the door: nested names are dotted, lists repeat."""
     if isinstance(value, dict):
         for key, child in value.items():
-            yield from _attributes(f"{name}.{key}", child)
+            _add_attributes(f"{name}.{key}", child, to)
     elif isinstance(value, list):
         for child in value:
-            yield from _attributes(name, child)
+            _add_attributes(name, child, to)
     elif value is not None:
-        yield name, value
+        to.append((name, value))

@@ -24,9 +24,10 @@ from datetime import datetime
 
 from nearcast.decision.lease import Lent
 from nearcast.decision.registry import Registry
-from nearcast.decision.relate.guarded import Guarded, Sides, guarded
+from nearcast.decision.relate.guarded import Guarded, Meeting, Sides, guarded, meeting
 from nearcast.decision.relate.standing import Standing
-from nearcast.decision.wanted import Interest
+from nearcast.decision.vicinity import Vicinity
+from nearcast.decision.wanted import Interest, may_meet
 from nearcast.model.event import Event
 from nearcast.model.relation import Relation
 
@@ -39,9 +40,10 @@ RECENT = 64
 
 @dataclass(slots=True)
 class _Published:
-    """An event, and where it is in the journal, once that is known."""
+    """An event, what was kept until it took its place, and where it is in the journal, once that is known."""
 
     event: Event
+    overtaken: Event | None
     position: int | None = None
 
 
@@ -69,7 +71,7 @@ class _Subject:
 
     def publish(self, event: Event) -> Event:
         """Takes an event as published: nothing older is kept."""
-        self.recent.append(_Published(event))
+        self.recent.append(_Published(event, None if self.kept is event else self.kept))
         self.kept = None
         return event
 
@@ -97,6 +99,7 @@ class Entry:
         self._subjects: dict[str, _Subject] = defaultdict(_Subject)
         self._pairs: dict[str, _Pair] = {}
         self._of: dict[str, list[_Pair]] = {}
+        self._vicinities: dict[Meeting, Vicinity] = {}
         self._interest = Interest(Registry())
         self._changed: set[str] = set()
         self.leased: set[str] = set()
@@ -123,17 +126,30 @@ class Entry:
             self._pairs[relation.id] = pair
             for entity in (pair.guarded.a, pair.guarded.b):
                 self._of.setdefault(entity, []).append(pair)
-        self._subjects = defaultdict(
-            _Subject, {entity: subject for entity, subject in self._subjects.items() if entity in self._of}
-        )
+        meetings = map(meeting, registry.relations.values())
+        self._vicinities = {one: self._vicinities.get(one) or Vicinity(one) for one in meetings if one}
+        if not self._vicinities:
+            named = {entity: subject for entity, subject in self._subjects.items() if entity in self._of}
+            self._subjects = defaultdict(_Subject, named)
 
     def take(self, event: Event, holding: bool = True) -> list[Event]:
         """Takes an event; what is to be published now, in this order. Not the event itself: it is held back.
 
         Without `holding` it is published in any case.
         """
-        pairs = self._of.get(event.entity)
-        if pairs is None:
+        return self._noted(self._taken(event, holding))
+
+    def _noted(self, published: list[Event]) -> list[Event]:
+        """Says to whom it matters that events are on their way."""
+        for vicinity in self._vicinities.values():
+            for event in published:
+                vicinity.publish(vicinity.spot(event))
+        return published
+
+    def _taken(self, event: Event, holding: bool) -> list[Event]:
+        pairs = self._of.get(event.entity, ())
+        around = [(vicinity, vicinity.spot(event)) for vicinity in self._vicinities.values()]
+        if not pairs and not any(vicinity.concerns(spot) for vicinity, spot in around):
             return [event]
         subject = self._subjects[event.entity]
         identity, key, newest = (event.source, event.id), _key(event), subject.newest
@@ -147,7 +163,8 @@ class Entry:
             # It is late: so that nobody takes it for the newest, that one goes first.
             return [*self._released(subject), event]
         outside = [pair for pair in pairs if not self._permits(pair, event)]
-        hold = holding and not outside and event.time is not None and subject.published is not None
+        left = [(vicinity, spot) for vicinity, spot in around if not vicinity.permits(spot)]
+        hold = holding and not outside and not left and event.time is not None and subject.published is not None
         hold = hold and not self._wants(subject, event)
         if newest is None or key != _key(newest):
             subject.same_time = {}
@@ -157,6 +174,8 @@ class Entry:
             self.held += 1
             return []
         published = [one for pair in outside for one in self._opened(pair, event.entity)]
+        for vicinity, spot in left:
+            published += [one for name in vicinity.threatened(spot) for one in self._released(self._subjects[name])]
         return [*published, self._publish(subject, event)]
 
     def _keep(self, subject: _Subject, event: Event) -> None:
@@ -183,8 +202,16 @@ class Entry:
         for pair in pairs:
             self._renew(pair)
         after = _key(subject.newest)
-        free = frozenset(one for one in types if not self._interest.wants_of(entity, one))
+        free = frozenset(
+            one
+            for one in types
+            if not self._interest.wants_of(entity, one)
+            and not any(may_meet(met, entity, one) for met in self._vicinities)
+        )
         if not free or after is None or self._interest.wants(subject.published):
+            return None
+        # These rings shrink with what others publish: they are looked at here alone.
+        if any(vicinity.concerns(vicinity.spot(subject.published)) for vicinity in self._vicinities.values()):
             return None
         guards = [
             Lent(pair.guarded.measure.reads(side), pair.guards[side == "b"])
@@ -230,22 +257,39 @@ class Entry:
 
     def release(self) -> list[Event]:
         """All that is kept, to be published: before definitions change, or the node ends."""
-        return [one for subject in self._subjects.values() for one in self._released(subject)]
+        return self._noted([one for subject in self._subjects.values() for one in self._released(subject)])
+
+    @property
+    def unready(self) -> list[Vicinity]:
+        """Those that have to `load` the newest event of everybody, as of when nothing is on its way from before."""
+        return [vicinity for vicinity in self._vicinities.values() if not vicinity.ready]
 
     def written(self, events: Iterable[Event], positions: Iterable[int]) -> None:
         """Says where in the journal published events are."""
         for event, position in zip(events, positions, strict=True):
+            for vicinity in self._vicinities.values():
+                vicinity.settle(event, position)
             subject = self._subjects.get(event.entity)
             for one in subject.recent if subject is not None else ():
                 if one.event is event:
                     one.position = position
 
     def lost(self, events: Iterable[Event]) -> None:
-        """Says that the journal did not take events which were to be published: what was kept is kept again."""
+        """Says that the journal did not take events which were to be published: what was kept is kept again.
+
+        The others have not been taken, and may come again.
+        """
         for event in events:
             subject = self._subjects.get(event.entity)
-            if subject is not None and subject.published is event and subject.same_time.get((event.source, event.id)):
-                self._keep(subject, event)
+            if subject is None or subject.published is not event:
+                continue
+            kept = subject.recent.pop().overtaken
+            if subject.same_time.get((event.source, event.id)):
+                kept = event
+            else:
+                subject.same_time.pop((event.source, event.id), None)
+            if kept is not None:
+                self._keep(subject, kept)
 
     def changes(self) -> dict[str, Event | None]:
         """Of the subjects of which something else is kept since this was asked last, what is; None for nothing.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from nearcast.decision.evaluate import NOTHING, UNDER_NOT, UNDER_PLAIN_NOT, Wanted, atom_truth
 from nearcast.decision.filter_index import FilterIndex
 from nearcast.decision.registry import Registry
-from nearcast.decision.relate.guarded import guarded
+from nearcast.decision.relate.guarded import Meeting, is_guarded
 from nearcast.decision.relate.sides import sees_derived, sides_of
 from nearcast.model.event import Event
 from nearcast.model.expression import PREVIOUS, Call, parts
@@ -116,7 +116,7 @@ class Interest:
 
     def _wish_of_relation(self, relation: Relation, lists: tuple[str, ...]) -> _Wish:
         """The filters of its sides, and the names of those that are named."""
-        if self._guards and guarded(relation) is not None:
+        if self._guards and is_guarded(relation):
             return _Wish()
         sides = list(sides_of(relation))
         filters = tuple(side.filter for side in sides if isinstance(side, Matching))
@@ -146,8 +146,20 @@ class Interest:
         """Whether anybody may want some event of an entity and a type, whatever else it says."""
         if self._all or entity in self._entities:
             return True
-        event = Event("", type, "", entity)
-        return any(may_select(one, event, is_open=_is_not_named) for one in self._filters.for_type(type))
+        return any(_may_be(filter, entity, type) for filter in self._filters.for_type(type))
+
+
+def may_meet(meeting: Meeting, entity: str, type: str) -> bool:
+    """Whether some event of an entity and a type may be of a side of a relation between any entities."""
+    return any(
+        side.entity == entity if isinstance(side, Named) else _may_be(side.filter, entity, type)
+        for side in (meeting.a, meeting.b)
+    )
+
+
+def _may_be(filter: Filter, entity: str, type: str) -> bool:
+    """Whether a filter may select an event of an entity and a type, whatever else it says."""
+    return may_select(filter, Event("", type, "", entity), is_open=_is_not_named)
 
 
 def _wish_of_subscription(subscription: Subscription) -> _Wish:

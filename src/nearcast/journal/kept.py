@@ -1,4 +1,4 @@
-"""Events that are kept beside a journal instead of entering it: the newest one of an entity, as two blobs."""
+"""Events that are kept beside a journal instead of entering it: the newest one of an entity."""
 
 from __future__ import annotations
 
@@ -16,12 +16,41 @@ from nearcast.model.values import Value
 Kept = Mapping[str, Event | None]
 """By entity the event that is kept of it from now on; None: nothing is any more."""
 
-Stored = tuple[bytes, bytes]
-"""An event's fields, as JSON, and its payload as it came."""
+
+def stored(kept: Kept) -> bytes:
+    """What is kept of some entities from now on: JSON of one list of texts, three in turn of each.
+
+    Those are the entity, its event's fields as JSON, and the payload; null, where nothing is kept. So changes are put
+    together without a look into events.
+    """
+    flat: list[str | None] = []
+    for entity, event in kept.items():
+        flat += (entity, *((None, None) if event is None else (_fields(event), event.payload.decode())))
+    return orjson.dumps(flat)
 
 
-def stored(event: Event) -> Stored:
-    """An event as it is stored; its position is not, for it has none."""
+def restored(changes: Iterable[bytes]) -> list[Event]:
+    """What is kept after such changes, one after the other; in the order of acceptance."""
+    return by_acceptance(_event(*both) for both in _last(changes).values() if both[0] is not None)
+
+
+def merged(changes: Iterable[bytes]) -> tuple[int, bytes]:
+    """Changes as one, and of how many entities something is kept then."""
+    found = {entity: both for entity, both in _last(changes).items() if both[0] is not None}
+    return len(found), orjson.dumps([text for entity, both in found.items() for text in (entity, *both)])
+
+
+def _last(changes: Iterable[bytes]) -> dict[str, tuple[str, str]]:
+    """By entity the last of what was stored of it."""
+    found: dict[str, tuple[str, str]] = {}
+    for change in changes:
+        flat = orjson.loads(change)
+        found.update(zip(flat[::3], zip(flat[1::3], flat[2::3], strict=True), strict=True))
+    return found
+
+
+def _fields(event: Event) -> str:
+    """An event as JSON, without its payload, and its position: it has none."""
     place = event.place
     fields = (
         event.id,
@@ -31,15 +60,15 @@ def stored(event: Event) -> Stored:
         event.time,
         event.accepted,
         event.channel,
+        event.node,
         None if place is None else (place.coordinates, place.x, place.y, place.z),
         [(name, _plain(value)) for name, value in event.attributes],
     )
-    return orjson.dumps(fields), event.payload
+    return orjson.dumps(fields).decode()
 
 
-def restored(row: Stored) -> Event:
-    """The event that was stored."""
-    id, type, source, subject, time, accepted, channel, place, attributes = orjson.loads(row[0])
+def _event(fields: str, payload: str) -> Event:
+    id, type, source, subject, time, accepted, channel, node, place, attributes = orjson.loads(fields)
     return Event(
         id,
         type,
@@ -48,9 +77,10 @@ def restored(row: Stored) -> Event:
         _moment(time),
         None if place is None else Place(*place),
         tuple((name, _value(value)) for name, value in attributes),
-        row[1],
+        payload.encode(),
         channel,
         _moment(accepted),
+        node=node,
     )
 
 

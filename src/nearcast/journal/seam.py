@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from nearcast.journal.kept import Kept
+from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 
 WAIT = 0.01
@@ -43,6 +44,13 @@ class Journal(ABC):
     @abstractmethod
     def kept(self) -> list[Event]:
         """The events that are kept, in the order of their acceptance."""
+
+    def release(self) -> int:
+        """Lets what is kept enter the log of events, before anything else does; how many that were."""
+        kept = self.kept()
+        if kept:
+            self.append("events", to_table(kept), {event.entity: None for event in kept})
+        return len(kept)
 
     @abstractmethod
     def cover(self, log: str, rows: pa.Table, through: int) -> None:

@@ -20,7 +20,7 @@ from typing import Final
 import pyarrow as pa
 
 from nearcast.errors import JournalError
-from nearcast.journal.kept import Kept, by_acceptance, restored, stored
+from nearcast.journal.kept import Kept, merged, restored, stored
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
 from nearcast.journal.seam import Journal
 from nearcast.model.event import Event
@@ -43,8 +43,14 @@ CREATE INDEX blocks_of_log ON blocks (log, last);
 CREATE TABLE keys (id TEXT, source TEXT, position INTEGER NOT NULL, PRIMARY KEY (id, source)) WITHOUT ROWID;
 """
 
-KEPT = "CREATE TABLE IF NOT EXISTS kept (entity TEXT PRIMARY KEY, fields BLOB, payload BLOB) WITHOUT ROWID"
-"""Made when something is kept first: most journals never have it."""
+KEPT = "CREATE TABLE IF NOT EXISTS kept (number INTEGER PRIMARY KEY, total INTEGER NOT NULL, changes BLOB NOT NULL)"
+"""Made when something is kept first: most journals never have it. Changes of what is kept, in order, counted up.
+
+A row for each entity, replaced by the next, would be a page to write for each: that takes three times as long.
+"""
+
+KEPT_SLACK = 20_000
+"""So many changes gather, and as many again as there are entities, before they become one."""
 
 LOCK_SECONDS = 30.0
 CACHE_KIB = 4_096
@@ -137,8 +143,7 @@ class SqliteJournal(Journal):
         """See `Journal.kept`."""
         with self._reading() as connection:
             made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone()
-            rows = connection.execute("SELECT fields, payload FROM kept").fetchall() if made else []
-        return by_acceptance(restored(row) for row in rows)
+            return restored(_kept(connection)) if made else []
 
     def close(self) -> None:
         """Closes the connections that are not in use just now."""
@@ -260,11 +265,17 @@ def _register_each(
 def _keep(connection: sqlite3.Connection, kept: Kept) -> None:
     """Puts what is kept of some entities."""
     connection.execute(KEPT)
-    gone = [(entity,) for entity, event in kept.items() if event is None]
-    connection.executemany("DELETE FROM kept WHERE entity = ?", gone)
-    # In the order of the index, neighbours share a page.
-    rows = sorted((entity, *stored(event)) for entity, event in kept.items() if event is not None)
-    connection.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
+    ends = "SELECT total FROM kept ORDER BY number LIMIT 1", "SELECT total FROM kept ORDER BY number DESC LIMIT 1"
+    first, last = ((connection.execute(query).fetchone() or (0,))[0] for query in ends)
+    connection.execute("INSERT INTO kept (total, changes) VALUES (?, ?)", (last + len(kept), stored(kept)))
+    if last + len(kept) > 2 * first + KEPT_SLACK:
+        together = merged(_kept(connection))
+        connection.execute("DELETE FROM kept")
+        connection.execute("INSERT INTO kept (total, changes) VALUES (?, ?)", together)
+
+
+def _kept(connection: sqlite3.Connection) -> Iterator[bytes]:
+    return (changes for (changes,) in connection.execute("SELECT changes FROM kept ORDER BY number"))
 
 
 def _write(connection: sqlite3.Connection, log: str, rows: pa.Table, end: int) -> None:

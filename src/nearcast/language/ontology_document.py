@@ -15,20 +15,23 @@ from nearcast.model.ontology import Area, ContextClass, Ontology, SituationClass
 
 PARTS = ("classes", "situations", "places")
 
+ABOVE = ("is", "part-of")
+"""How classes and situations say what they serve."""
+
 
 def read_ontology(node: Node, reader: Reader) -> Ontology:
     """The ontology of a node. Faults go to the reader: unknown names and units, names that come twice, cycles."""
     fields = reader.fields(node, (), PARTS, "an ontology")
     entries = {part: list(_entries(fields.get(part), part, reader)) for part in PARTS}
     classes = tuple(_class(name, entry, entries["classes"], reader) for name, entry in entries["classes"])
-    situations = tuple(
-        SituationClass(name, _situation_parents(name, entry, entries, reader)) for name, entry in entries["situations"]
-    )
+    situations = tuple(_situation(name, entry, entries, reader) for name, entry in entries["situations"])
     areas = tuple(_area(name, entry, entries["places"], reader) for name, entry in entries["places"])
     found = Ontology(classes, situations, areas)
     _check_names(entries, reader)
     named = [*entries["classes"], *entries["situations"]]
     _check_cycles(found.parents(), "classes, each one of the next", named, reader)
+    if cycle(found.parents()) is None:
+        _check_cycles(found.serving(), "classes, each one of the next or part of it", named, reader)
     _check_units(found, entries["classes"], reader)
     _check_cycles(found.wholes(), "places, each part of the next", entries["places"], reader)
     return found
@@ -40,14 +43,19 @@ def ontology_data(ontology: Ontology) -> dict[str, Any]:
     if ontology.classes:
         data["classes"] = {one.name: _class_data(one) for one in ontology.classes}
     if ontology.situations:
-        data["situations"] = {one.name: {"is": list(one.parents)} if one.parents else {} for one in ontology.situations}
+        data["situations"] = {one.name: _above_data(one) for one in ontology.situations}
     if ontology.areas:
         data["places"] = {one.name: _area_data(one) for one in ontology.areas}
     return data
 
 
+def _above_data(one: ContextClass | SituationClass) -> dict[str, Any]:
+    data = {"is": list(one.parents), "part-of": list(one.wholes)}
+    return {name: names for name, names in data.items() if names}
+
+
 def _class_data(one: ContextClass) -> dict[str, Any]:
-    data: dict[str, Any] = {"is": list(one.parents), "unit": one.unit, "within": one.within}
+    data: dict[str, Any] = {**_above_data(one), "unit": one.unit, "within": one.within}
     if one.low is not None or one.high is not None:
         data["range"] = [one.low, one.high]
     data["attributes"] = dict(one.attributes)
@@ -66,39 +74,42 @@ def _entries(node: Node | None, part: str, reader: Reader) -> Iterator[tuple[str
 
 
 def _class(name: str, node: Node, classes: Sequence[tuple[str, Node]], reader: Reader) -> ContextClass:
-    fields = reader.fields(node, (), ("is", "unit", "range", "within", "attributes"), name)
+    fields = reader.fields(node, (), ("is", "part-of", "unit", "range", "within", "attributes"), name)
     unit = _unit(fields["unit"], reader) if "unit" in fields else None
     low, high = _range(fields["range"], reader) if "range" in fields else (None, None)
     within = reader.number(fields["within"], "within, in metres", low=0) if "within" in fields else None
     attributes = _attributes(fields["attributes"], unit, reader) if "attributes" in fields else ()
-    return ContextClass(name, _parents(name, fields, classes, reader), unit, low, high, within, attributes)
+    parents, wholes = (_above(by, name, fields, classes, reader) for by in ABOVE)
+    return ContextClass(name, parents, unit, low, high, within, attributes, wholes)
 
 
-def _parents(
-    name: str, fields: Mapping[str, Node], known: Sequence[tuple[str, Node]], reader: Reader
+def _above(
+    by: str, name: str, fields: Mapping[str, Node], known: Sequence[tuple[str, Node]], reader: Reader
 ) -> tuple[str, ...]:
-    if "is" not in fields:
+    """What a class is one of, or part of."""
+    if by not in fields:
         return ()
-    items = fields["is"].value if isinstance(fields["is"].value, list) else [fields["is"]]
-    names = [(item, reader.text(item, f"what {name} is")) for item in items]
-    for item, parent in names:
-        _check_known(item, parent, [one for one, _ in known], "a class that is defined", reader)
-    return tuple(dict.fromkeys(parent for _, parent in names if parent))
+    value = fields[by].value
+    items = value if isinstance(value, list) else [fields[by]]
+    names = [(item, reader.text(item, f"what {name} {by.replace('-', ' ')}")) for item in items]
+    for item, above in names:
+        _check_known(item, above, [one for one, _ in known], "a class that is defined", reader)
+    return tuple(dict.fromkeys(above for _, above in names if above))
 
 
-def _situation_parents(
+def _situation(
     name: str, node: Node, entries: Mapping[str, Sequence[tuple[str, Node]]], reader: Reader
-) -> tuple[str, ...]:
-    """What a situation is: situations. A class of readings among them is told as such."""
-    fields = reader.fields(node, (), ("is",), name)
+) -> SituationClass:
+    """A situation: one of other situations, and part of others. A class of readings among these is told as such."""
+    fields = reader.fields(node, (), ABOVE, name)
     classes = [one for one, _ in entries["classes"]]
-    items = fields["is"].value if "is" in fields and isinstance(fields["is"].value, list) else list(fields.values())
-    wrong = [item for item in items if item.value in classes]
-    if not wrong:
-        return _parents(name, fields, entries["situations"], reader)
+    items = (one.value if isinstance(one.value, list) else [one] for one in fields.values())
+    wrong = [item for several in items for item in several if item.value in classes]
     for item in wrong:
         reader.fault("a situation", item, "what is concluded is no reading", came=f"{item.value}, a class of readings")
-    return ()
+    if wrong:
+        return SituationClass(name)
+    return SituationClass(name, *(_above(by, name, fields, entries["situations"], reader) for by in ABOVE))
 
 
 def _check_known(node: Node, name: str | None, known: Sequence[str], expected: str, reader: Reader) -> None:

@@ -5,8 +5,10 @@ What counts of such a file, each name being the last part of its IRI:
 - classes below `nearcast:Context` and below `nearcast:Situation` (`rdfs:subClassOf`, over any number of steps); where
   neither is used, every `owl:Class` or `rdfs:Class` is a context class, and those below one named Situation are
   situations;
-- things with `dcterms:isPartOf`, `schema:containedInPlace`, `nearcast:partOf` or another property called partOf or
-  isPartOf are places, and so is what they are part of;
+- part-of is `dcterms:isPartOf`, `schema:containedInPlace`, part of of the Basic Formal Ontology (`BFO_0000050`),
+  `nearcast:partOf` or another property called partOf or isPartOf; or the other way round `dcterms:hasPart` and such.
+  Of a class it is stated so, or of all that are one, by `rdfs:subClassOf` a restriction of such a property with
+  `owl:someValuesFrom`. Things other than classes that have it are places, and so is what they are part of;
 - of a class `nearcast:unit` (or `qudt:unit`, by its last part), `nearcast:minimum`, `nearcast:maximum`,
   `nearcast:within` and `nearcast:attribute`; of a place `nearcast:entity` and its outline, `geo:asWKT`.
 
@@ -33,8 +35,11 @@ FORMATS = {".ttl": "turtle", ".nt": "nt", ".rdf": "xml", ".owl": "xml", ".xml": 
 VOCABULARY = "urn:nearcast:"
 """The IRI before `Context`, `Situation`, `unit` and the other names of our own."""
 
-PART_OF = frozenset({"partof", "ispartof", "containedinplace"})
+PART_OF = frozenset({"partof", "ispartof", "containedinplace", "bfo_0000050"})
 """Last parts of IRIs that say part-of, in small letters."""
+
+HAS_PART = frozenset({"haspart", "containsplace", "bfo_0000051"})
+"""Those that say it the other way round."""
 
 _ROOTS = ("Context", "Situation")
 _LITERALS = {"unit": "unit", "within": "within", "minimum": "minimum", "maximum": "maximum"}
@@ -86,6 +91,7 @@ class _Reading:
         for one, parent in graph.subject_objects(RDFS.subClassOf):
             self._above.setdefault(one, []).append(parent)
             self._above.setdefault(parent, [])
+        self._parts = set(self._part_of(OWL.onProperty, OWL.someValuesFrom))
 
     def document(self) -> dict[str, Any]:
         """The whole graph as a document, in the order of names: a graph has none."""
@@ -98,7 +104,7 @@ class _Reading:
         if contexts := self._without_roots(contexts):
             document["classes"] = {_name(one): self._class(one, contexts) for one in contexts}
         if situations := self._without_roots(situations):
-            document["situations"] = {_name(one): self._parents(one, situations) for one in situations}
+            document["situations"] = {_name(one): self._above_of(one, situations) for one in situations}
         if places := dict(self._places()):
             document["places"] = places
         return document
@@ -117,13 +123,26 @@ class _Reading:
             waiting.extend(fresh)
         return False
 
-    def _parents(self, one: Node, known: list[Node]) -> dict[str, Any]:
+    def _part_of(self, property: Node, values: Node) -> Iterator[tuple[Node, Node]]:
+        """What is part of what: stated of things themselves, or, of classes, of all that are one."""
+        for one, by, other in self._graph:
+            if _name(by).lower() in PART_OF:
+                yield one, other
+            elif _name(by).lower() in HAS_PART:
+                yield other, one
+        for one, parents in self._above.items():
+            for parent in parents:
+                if any(_name(by).lower() in PART_OF for by in self._graph.objects(parent, property)):
+                    yield from ((one, whole) for whole in self._graph.objects(parent, values))
+
+    def _above_of(self, one: Node, known: list[Node]) -> dict[str, Any]:
         parents = sorted({_name(parent) for parent in self._above[one] if parent in known})
-        return {"is": parents} if parents else {}
+        wholes = sorted({_name(whole) for part, whole in self._parts if part == one and whole in known})
+        return {name: names for name, names in (("is", parents), ("part-of", wholes)) if names}
 
     def _class(self, one: Node, known: list[Node]) -> dict[str, Any]:
         told = {_name(by): value for by, value in self._graph.predicate_objects(one) if _name(by) in _LITERALS}
-        data = self._parents(one, known)
+        data = self._above_of(one, known)
         if "unit" in told:
             data["unit"] = _name(told["unit"]) if _iri(told["unit"]) else str(told["unit"])
         if "within" in told:
@@ -135,10 +154,7 @@ class _Reading:
         return data
 
     def _places(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        wholes: dict[Node, Node] = {}
-        for one, by, whole in self._graph:
-            if _name(by).lower() in PART_OF and one not in self._above:
-                wholes[one] = whole
+        wholes = {part: whole for part, whole in sorted(self._parts) if part not in self._above}
         found = {*wholes, *wholes.values(), *self._with(_OUTLINE), *self._with("entity")}
         for one in sorted(found, key=_name):
             data: dict[str, Any] = {"part-of": _name(wholes[one])} if one in wholes else {}

@@ -94,7 +94,7 @@ def _unregistered(actions: Sequence[Action]) -> Iterator[Fault]:
 
 
 def _above(ontology: Ontology, name: str) -> Iterator[str]:
-    return upwards(ontology.parents(), name)
+    return upwards(ontology.serving(), name)
 
 
 def _others(rule: Situation, rules: Sequence[Situation], ontology: Ontology) -> bool:

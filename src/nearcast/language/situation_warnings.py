@@ -33,7 +33,7 @@ def unprovided(rules: Iterable[Situation], ontology: Ontology, attributes: Colle
     classes = {one.name: one for one in ontology.classes}
     told = set(attributes) | {name.removesuffix(".value") for name in attributes}
     read = {one.name for one in ontology.classes if told & {one.name, *(name for name, _ in one.attributes)}}
-    under = below(ontology.parents())
+    under = below(ontology.serving())
     for rule in rules:
         for name in names_of(rule.when):
             if name in classes and not read & under[name]:
@@ -43,7 +43,7 @@ def unprovided(rules: Iterable[Situation], ontology: Ontology, attributes: Colle
 
 def _of_atom(atom: Atom, name: str, ontology: Ontology, negated: bool) -> Iterator[Fault]:
     classes = [one.name for one in ontology.classes]
-    serving = [one for one in sorted(below(ontology.parents()).get(name, ())) if one in classes]
+    serving = [one for one in sorted(below(ontology.serving()).get(name, ())) if one in classes]
     numbers = [value for value in atom.literals if isinstance(value, (int, float)) and not isinstance(value, bool)]
     if not serving or not numbers or len(numbers) < len(atom.literals):
         return

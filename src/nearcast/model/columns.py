@@ -139,6 +139,8 @@ LOGS: dict[str, pa.Schema] = {
 def to_table(events: Iterable[Event]) -> pa.Table:
     """Events as a table of `EVENTS`, in their order."""
     found = list(events)
+    if not found:
+        return EVENTS.empty_table()
     places = [event.place for event in found]
     columns: dict[str, Any] = {name: [getattr(event, name) for event in found] for name in FIELDS}
     for name in ("coordinates", "x", "y", "z"):

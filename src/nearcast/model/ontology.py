@@ -12,7 +12,7 @@ class ContextClass:
 
     `parents`: the classes it is one of. `low`, `high`: readings outside are none. `within`: metres around a reading in
     which it holds, where a rule says nothing else. `attributes`: other names that events have for it, each with its
-    unit (None: that of the class).
+    unit (None: that of the class). `wholes`: the classes it is part of.
     """
 
     name: str
@@ -22,14 +22,16 @@ class ContextClass:
     high: float | None = None
     within: float | None = None
     attributes: tuple[tuple[str, str | None], ...] = ()
+    wholes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SituationClass:
-    """What rules conclude: fire, say, which is a hazard."""
+    """What rules conclude: fire, say, which is a hazard, and may be part of an emergency: `wholes`."""
 
     name: str
     parents: tuple[str, ...] = ()
+    wholes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,15 @@ class Ontology:
         """Of every class and situation what it is one of."""
         classes = {one.name: one.parents for one in self.classes}
         return classes | {one.name: one.parents for one in self.situations}
+
+    def serving(self) -> dict[str, tuple[str, ...]]:
+        """Of every class and situation those whose requests it serves: what it is one of, and what it is part of.
+
+        Where a part is, its whole is; but what is asked of the whole (units, ranges, necessary conditions) is asked of
+        what is one, not of its parts.
+        """
+        classes = {one.name: (*one.parents, *one.wholes) for one in self.classes}
+        return classes | {one.name: (*one.parents, *one.wholes) for one in self.situations}
 
     def wholes(self) -> dict[str, tuple[str, ...]]:
         """Of every place what it is part of."""

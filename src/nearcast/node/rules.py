@@ -35,7 +35,7 @@ class Known:
 
     def above(self, name: str) -> tuple[str, ...]:
         """A class and those above it, whose requests it serves."""
-        return tuple(upwards(self.ontology.parents(), name))
+        return tuple(upwards(self.ontology.serving(), name))
 
     def ranges(self) -> dict[str, tuple[float, float]]:
         """Of classes that have one, the values between which readings lie."""
@@ -59,8 +59,8 @@ def read_known(
     plain, _ = read_rules([_without(node, "threshold") for node in situations], [], Settings(ontology=found), reader)
     nodes = {_id(node): node for node in situations}
     whole = {rule.id: rule for rule in plain}
-    concluded = {above for rule in plain for above in upwards(found.parents(), rule.concludes)}
-    seen = {above for name in measured for above in upwards(found.parents(), name)} | concluded
+    concluded = {above for rule in plain for above in upwards(found.serving(), rule.concludes)}
+    seen = {above for name in measured for above in upwards(found.serving(), name)} | concluded
     # With a fault among the rules they may stand in a circle: then there is no order, and nothing runs.
     order = in_order(standing_on(plain, found)) if not reader.faults else list(whole)
     rules = [_rule(whole[id], nodes[id], found, seen, reader) for id in order]

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
+
+import pyarrow.compute as pc
 
 from nearcast.decision.entry import Entry
 from nearcast.decision.leases import Open
+from nearcast.decision.newest import Newest
 from nearcast.decision.registry import Registry
 from nearcast.decision.relate.standing import Standing
 from nearcast.journal.kept import Kept
 from nearcast.journal.seam import Journal
+from nearcast.model.columns import nodes_of
 from nearcast.model.event import Event
 from nearcast.model.subscription import Channel
 from nearcast.server.blocks import Blocks, Full
@@ -24,6 +29,9 @@ FOLLOW_SECONDS = 0.05
 """Between two looks at how relations stand; until it is heard, both sides of a relation publish."""
 
 LOG = "source filters"
+
+STRETCH = 50_000
+"""Events that are read together when a relation has to know where everybody is."""
 
 
 class Entrance:
@@ -113,7 +121,8 @@ class Entrance:
 
     def _write(self, entering: list[Event]) -> asyncio.Future[list[int]]:
         """Writes them and what is kept instead of others, also if who published them is gone meanwhile."""
-        kept = self._entry.changes()
+        changes = self._entry.changes()
+        kept = {entity: event and replace(event, node=self._node) for entity, event in changes.items()}
         future = self._blocks.put(entering, beyond=True, kept=kept)
         future.add_done_callback(lambda done: self._written(entering, kept, done))
         return future
@@ -131,10 +140,9 @@ class Entrance:
 
     async def restore(self) -> None:
         """Publishes what a server kept that was killed. To be done before anything else enters. Raises JournalError."""
-        kept = await asyncio.to_thread(self._blocks.journal.kept)
+        kept = await asyncio.to_thread(self._blocks.journal.release)
         if kept:
-            await self._blocks.put(kept, beyond=True, kept={event.entity: None for event in kept})
-            log.info("kept events entered events=%d", len(kept))
+            log.info("kept events entered events=%d", kept)
 
     def define(self, registry: Registry, position: int) -> None:
         """Takes what is defined as of a position."""
@@ -157,6 +165,7 @@ class Entrance:
             try:
                 standings = await asyncio.to_thread(self._read, journal)
                 self._entry.learn(standings)
+                await self._load(journal)
                 await self.sweep()
                 if not self._turn.locked() and not self._under_way and self._defined <= self._through:
                     self.lending.offer(self._channels)
@@ -165,6 +174,15 @@ class Entrance:
                 self._metrics.errors.labels("source filters").inc()
                 log.exception("source filters not read")
             await asyncio.sleep(FOLLOW_SECONDS)
+
+    async def _load(self, journal: Journal) -> None:
+        """Tells new relations between any entities where everybody is, as of when nothing is on its way from before."""
+        unready = self._entry.unready
+        if unready:
+            await self._blocks.put([], beyond=True)
+            newest = await asyncio.to_thread(_newest, journal, {vicinity.node for vicinity in unready})
+            for vicinity in unready:
+                vicinity.load(newest[vicinity.node])
 
     def _read(self, journal: Journal) -> list[Standing]:
         end = journal.end(LOG)
@@ -178,3 +196,13 @@ class Entrance:
         released = self._entry.release()
         if released:
             self._write(released)
+
+
+def _newest(journal: Journal, nodes: Iterable[str | None]) -> dict[str | None, list[Event]]:
+    """The newest event of every entity, of those that entered at each of some nodes; None: anywhere."""
+    newest, end = {node: Newest() for node in nodes}, journal.end("events")
+    for after in range(0, end, STRETCH):
+        table = journal.read("events", after, min(STRETCH, end - after))
+        for node, one in newest.items():
+            one.add(table if node is None else table.filter(pc.equal(nodes_of(table), node)))
+    return {node: one.events() for node, one in newest.items()}

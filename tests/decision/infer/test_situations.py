@@ -175,6 +175,32 @@ def test_not_a_situation_must_be_known() -> None:
     assert [*both, (3, "drill", "begin"), (3, "alarm", "end")] == phases(drilled)
 
 
+def test_where_a_part_is_its_whole_is() -> None:
+    """A request for a class or situation is served by its parts, begin and end."""
+    air = rule("air", "Alarm", "Air = TRUE")
+    assert [(1, "air", "begin")] == phases(inferred([air], [told(0, "a", Smoke=True)]))
+    alarm = rule("alarm", "Alarm", "Emergency AND Button = TRUE")
+    events = [told(0, "b", Button=True), told(1, "a", Temperature=90, Humidity=5), told(2, "a", Humidity=50)]
+    found = phases(inferred([alarm, FIRE], events))
+    assert [(2, "fire", "begin"), (2, "alarm", "begin"), (3, "fire", "end"), (3, "alarm", "end")] == found
+
+
+def test_what_is_asked_of_a_whole_is_not_asked_of_its_parts() -> None:
+    """A necessary condition of an emergency refutes no fire, which is part of one; one of a hazard does: it is one."""
+    events = [told(0, "b", Button=False), told(1, "a", Temperature=90, Humidity=5)]
+    needed = [rule("needed", name, "Button = TRUE", sufficient=False) for name in ("Emergency", "Hazard")]
+    assert [(2, "fire", "begin")] == phases(inferred([FIRE, needed[0]], events))
+    assert [] == inferred([FIRE, needed[1]], events)
+
+
+def test_that_there_is_no_part_says_nothing_of_the_whole() -> None:
+    """Without a fire there may be an emergency still; without an emergency there is none."""
+    calm = rule("calm", "Alarm", "NOT Emergency")
+    assert [] == inferred([calm], [told(0, "a", Fire=False)])
+    assert [(1, "calm", "begin")] == phases(inferred([calm], [told(0, "a", Emergency=False)]))
+    assert [] == inferred([calm], [told(0, "a", Emergency=False, Fire=True)])
+
+
 def test_a_necessary_condition_refutes() -> None:
     """A rule that is not sufficient begins nothing; where it is false there is no such situation, or no longer."""
     smoke = rule("smoke", "Fire", "Smoke = TRUE", sufficient=False)

@@ -42,9 +42,17 @@ CONDITIONS = (
     "Weather > 80",
     "Temperature - Humidity > 80",
     "NOT (Smoke = TRUE AND Humidity < 50)",
+    "Air = TRUE AND NOT Temperature < 50",
     "Temperature > 80 AND Temperature < 95",
 )
-UPPER = ("Fire", "Hazard AND Button = TRUE", "NOT Fire AND Smoke = TRUE", "Fire AND NOT Drill")
+UPPER = (
+    "Fire",
+    "Hazard AND Button = TRUE",
+    "NOT Fire AND Smoke = TRUE",
+    "Fire AND NOT Drill",
+    "Emergency AND NOT Drill",
+    "NOT Emergency AND Air = TRUE",
+)
 
 seconds = st.integers(0, 40)
 values = st.fixed_dictionaries(
@@ -55,6 +63,8 @@ values = st.fixed_dictionaries(
         "Smoke": st.booleans(),
         "Button": st.booleans(),
         "Drill": st.booleans(),
+        "Emergency": st.booleans(),
+        "Fire": st.booleans(),
     },
 )
 readings = st.builds(
@@ -66,8 +76,8 @@ readings = st.builds(
 )
 traces = st.lists(readings, max_size=25).map(lambda found: sorted(found, key=lambda one: one.time))
 rules = st.builds(
-    lambda lower, upper, necessary, wide, valid, area: [
-        rule("fire", "Fire", lower, within=wide, valid=valid),
+    lambda lower, upper, necessary, wide, valid, area, lateness: [
+        rule("fire", "Fire", lower, within=wide, valid=valid, lateness=lateness),
         rule(
             "alarm", "Alarm", upper, within=None if area else wide, valid=2 * valid, area="building-7" if area else None
         ),
@@ -80,6 +90,7 @@ rules = st.builds(
     st.sampled_from([0, 50, 100]),
     st.sampled_from([3, 10]),
     st.booleans(),
+    st.sampled_from([0, 2]),
 )
 
 

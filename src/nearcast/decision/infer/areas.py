@@ -35,6 +35,9 @@ class Areas:
                 self._of_entity[entity] = self._of_entity.get(entity, NOWHERE) | self._above[one.name]
         self._outlines = [(one.name, outline(one.outline)) for one in ontology.areas if one.outline]
 
+    def __bool__(self) -> bool:
+        return bool(self._above)
+
     def of(self, entity: str, place: Place | None, named: str | None) -> frozenset[str]:
         """The places that something is in, and all that those are part of."""
         found = self._of_entity.get(entity, NOWHERE)

@@ -1,23 +1,25 @@
 """Which rules a reading may complete: those of which it makes some condition hold, while something near it makes each
 of the others hold.
 
-The conditions on a class that a reading makes hold are found by their sorted limits. For each condition that a rule
-cannot do without there is kept in which cells readings make it hold, fresh or not: a rule none of whose readings is
-in the cells around need not be looked at. So nearly all are left out by a few look-ups each.
+The conditions on a class that a reading makes hold are found by their sorted limits. Readings that make any hold are
+rare, or nobody would want to hear of situations: they are kept in cells of their own, and a rule is looked at only
+where, among those around, there is one for each condition that it cannot do without.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nearcast.decision.infer.grid import Cell, beside, level_of
+from nearcast.decision.infer.grid import Cell, around, cell_of, joined, level_of
 from nearcast.decision.infer.plan import Joint, Leaf, Plan, Rule
-from nearcast.decision.infer.readings import Reading
+from nearcast.decision.infer.readings import Reading, is_near
 from nearcast.decision.infer.view import satisfied
 from nearcast.model.filter import Operator
+from nearcast.model.place import Place
 from nearcast.model.values import Value
 
 NEGATED = {
@@ -28,48 +30,86 @@ NEGATED = {
 }
 """What is left of a comparison of numbers under NOT: readings are never NaN."""
 
-Cells = Mapping[int, Cell]
-"""The cell of a place at each level; empty for what is nowhere."""
+
+Near = dict[str, list[Reading]]
+"""Readings around a place, by class."""
+
+
+@dataclass(slots=True, eq=False)
+class _Track:
+    """The readings that make some condition hold, by key, in cells of one size; and how many of a class are nowhere."""
+
+    level: int
+    cells: dict[Cell, dict[tuple[str, str], Reading]] = field(default_factory=dict)
+    nowhere: Counter[str] = field(default_factory=Counter)
+
+    def add(self, reading: Reading) -> None:
+        """Takes a reading in."""
+        if reading.place is None:
+            self.nowhere[reading.name] += 1
+        else:
+            self.cells.setdefault(cell_of(reading.place, self.level), {})[reading.key] = reading
+
+    def remove(self, reading: Reading) -> None:
+        """Forgets it."""
+        if reading.place is None:
+            self.nowhere[reading.name] -= 1
+            # What is counted is there.
+            if not self.nowhere[reading.name]:
+                del self.nowhere[reading.name]
+            return
+        cell = cell_of(reading.place, self.level)
+        here = self.cells[cell]
+        del here[reading.key]
+        if not here:
+            del self.cells[cell]
+
+    def around(self, place: Place) -> Near:
+        """The readings in the cells around a place."""
+        found: Near = {}
+        cells = self.cells
+        for cell in around(place, self.level):
+            if cell in cells:
+                for one in cells[cell].values():
+                    if one.name in found:
+                        found[one.name].append(one)
+                    else:
+                        found[one.name] = [one]
+        return found
 
 
 @dataclass(slots=True, eq=False)
 class Condition:
-    """A condition of a rule: in which cells of its level readings make it hold, and how many are nowhere.
-
-    `others` are those without which the rule cannot hold either.
+    """A condition of a rule; `served` are the classes whose readings may make it hold, within `metres`. `anywhere`:
+    nobody asks it for metres. `others` are those without which the rule cannot hold either.
     """
 
     leaf: Leaf
     rule: Rule
-    level: int
+    metres: float
+    anywhere: bool
+    served: tuple[str, ...]
+    track: _Track
     others: tuple[Condition, ...] = ()
-    cells: dict[Cell, int] = field(default_factory=dict)
-    nowhere: int = 0
 
-    def add(self, cells: Cells) -> None:
-        """Counts a reading that makes the condition hold."""
-        cell = cells.get(self.level)
-        if cell is None:
-            self.nowhere += 1
-        else:
-            self.cells[cell] = self.cells.get(cell, 0) + 1
-
-    def remove(self, cells: Cells) -> None:
-        """Counts it no more."""
-        cell = cells.get(self.level)
-        if cell is None:
-            self.nowhere -= 1
-        elif self.cells[cell] == 1:
-            del self.cells[cell]
-        else:
-            self.cells[cell] -= 1
-
-    def may_hold(self, around: Mapping[int, tuple[Cell, ...]]) -> bool:
-        """Whether some reading near a place, whose cells are these, may make the condition hold."""
-        # What is nowhere is with its entity, wherever that is; and in a named place nobody asks for metres.
-        if self.nowhere or self.rule.area is not None:
+    def may_hold(self, reading: Reading, now: int, near: Near) -> bool:
+        """Whether, of the readings `near` on its track, one makes the condition hold around another at a moment."""
+        # What is nowhere is with its entity, wherever that is.
+        if self.anywhere or (self.track.nowhere and not self.track.nowhere.keys().isdisjoint(self.served)):
             return True
-        return not self.cells.keys().isdisjoint(around[self.level])
+        leaf, valid = self.leaf, self.rule.valid
+        compares, limit, negated = leaf.compares, leaf.limit, leaf.negated
+        for name in self.served:
+            for one in near.get(name, ()):
+                value = one.value
+                # By exact type, which is quick: in Python a bool is an integer.
+                if compares is not None and (type(value) is float or type(value) is int):
+                    holds = compares(value, limit) is not negated
+                else:
+                    holds = satisfied(leaf, value)
+                if holds and (valid is None or now - one.moment <= valid) and is_near(reading, one, self.metres):
+                    return True
+        return False
 
 
 @dataclass(slots=True)
@@ -88,10 +128,15 @@ class _Limits:
 
 @dataclass(slots=True)
 class _Class:
-    """The conditions on one class: by operator those with a number as limit, and all others."""
+    """The conditions on one class: by operator those with a number as limit, and all others.
+
+    A number above `low` and below `high` makes none of the former hold.
+    """
 
     limits: dict[Operator, _Limits] = field(default_factory=lambda: {one: _Limits() for one in NEGATED})
     rest: list[Condition] = field(default_factory=list)
+    low: float = -math.inf
+    high: float = math.inf
 
     def add(self, condition: Condition) -> None:
         """Takes in a condition."""
@@ -105,18 +150,29 @@ class _Class:
         else:
             self.rest.append(condition)
 
-    def held(self, value: Value) -> Iterator[Condition]:
+    def sort(self) -> None:
+        """Makes the conditions ready, when all are there."""
+        for limits in self.limits.values():
+            limits.sort()
+        self.high = min([*self.limits[Operator.GT].values[:1], *self.limits[Operator.GE].values[:1]], default=math.inf)
+        self.low = max(
+            [*self.limits[Operator.LT].values[-1:], *self.limits[Operator.LE].values[-1:]], default=-math.inf
+        )
+
+    def held(self, value: Value) -> Sequence[Condition]:
         """The conditions that a value makes hold."""
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if type(value) is float and self.low < value < self.high and not self.rest:
+            return ()
+        found: list[Condition] = []
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and not self.low < value < self.high:
             above, at_least = self.limits[Operator.GT], self.limits[Operator.GE]
             below, at_most = self.limits[Operator.LT], self.limits[Operator.LE]
-            yield from above.conditions[: bisect_left(above.values, value)]
-            yield from at_least.conditions[: bisect_right(at_least.values, value)]
-            yield from below.conditions[bisect_right(below.values, value) :]
-            yield from at_most.conditions[bisect_left(at_most.values, value) :]
-        for condition in self.rest:
-            if satisfied(condition.leaf, value):
-                yield condition
+            found += above.conditions[: bisect_left(above.values, value)]
+            found += at_least.conditions[: bisect_right(at_least.values, value)]
+            found += below.conditions[bisect_right(below.values, value) :]
+            found += at_most.conditions[bisect_left(at_most.values, value) :]
+        found += [condition for condition in self.rest if satisfied(condition.leaf, value)]
+        return found
 
 
 class Completing:
@@ -124,55 +180,71 @@ class Completing:
 
     def __init__(self, plan: Plan) -> None:
         self._by_class: dict[str, _Class] = defaultdict(_Class)
-        self._held: dict[tuple[str, str], tuple[Cells, tuple[Condition, ...]]] = {}
+        levels = {level_of(_metres(leaf, rule)) for rule in plan.rules for leaf in rule.contributing}
+        self._tracks = [_Track(level) for level in joined(levels, 2)]
         for rule in plan.rules:
-            for condition in conditions_of(rule):
-                for served in {sub for name in condition.leaf.names for sub in plan.served.get(name, (name,))}:
-                    self._by_class[served].add(condition)
+            for condition in conditions_of(rule, plan, self._tracks):
+                for name in condition.served:
+                    self._by_class[name].add(condition)
         for found in self._by_class.values():
-            for limits in found.limits.values():
-                limits.sort()
+            found.sort()
 
-    def put(self, reading: Reading, cells: Cells) -> None:
-        """Takes in a reading in place of the one of the same entity and class."""
-        key = (reading.entity, reading.name)
-        before = self._held.get(key)
-        if before is not None:
-            for condition in before[1]:
-                condition.remove(before[0])
-        found = self._by_class.get(reading.name)
-        held = () if found is None else tuple(found.held(reading.value))
-        self._held[key] = (cells, held)
-        for condition in held:
-            condition.add(cells)
+    def held(self, name: str, value: Value) -> Sequence[Condition]:
+        """The conditions that a reading with this value of a class makes hold."""
+        found = self._by_class.get(name)
+        return found.held(value) if found is not None else ()
 
-    def rules(self, reading: Reading) -> Iterable[Rule]:
-        """The rules that a reading that was put may complete, each once."""
-        cells, held = self._held[reading.entity, reading.name]
-        if not held:
-            return ()
+    def add(self, reading: Reading) -> None:
+        """Takes in a reading that makes some condition hold."""
+        for track in self._tracks:
+            track.add(reading)
+
+    def remove(self, reading: Reading) -> None:
+        """Forgets it."""
+        for track in self._tracks:
+            track.remove(reading)
+
+    def rules(self, reading: Reading, held: Sequence[Condition], now: int) -> Iterable[Rule]:
+        """The rules that a reading that makes these conditions hold may complete at a moment, each once."""
         # Without a place nothing is known of what is around.
-        if not cells:
+        if reading.place is None:
             return dict.fromkeys(condition.rule for condition in held)
-        around = {level: tuple(beside(cell)) for level, cell in cells.items()}
-        return dict.fromkeys(
-            condition.rule for condition in held if all(other.may_hold(around) for other in condition.others)
-        )
+        found: dict[Rule, None] = {}
+        near: dict[_Track, Near] = {}
+        for condition in held:
+            for other in condition.others:
+                track = other.track
+                if track not in near:
+                    near[track] = track.around(reading.place)
+                if not other.may_hold(reading, now, near[track]):
+                    break
+            else:
+                found[condition.rule] = None
+        return found
 
 
-def conditions_of(rule: Rule) -> Iterator[Condition]:
+def conditions_of(rule: Rule, plan: Plan, tracks: Sequence[_Track]) -> Iterator[Condition]:
     """The conditions by which a rule may be completed, each knowing those that the rule cannot do without."""
     tree = rule.tree
     top = tree.parts if isinstance(tree, Joint) and tree.every else (tree,)
     needed = [
         part for part in top if isinstance(part, Leaf) and part.situation is None and isinstance(part.atom.name, str)
     ]
-    found = {leaf: Condition(leaf, rule, _level(leaf, rule)) for leaf in rule.contributing}
+    found = {}
+    for leaf in rule.contributing:
+        metres = _metres(leaf, rule)
+        track = next(one for one in tracks if one.level >= level_of(metres))
+        found[leaf] = Condition(leaf, rule, metres, rule.area is not None, _served(leaf, plan), track)
     for leaf, condition in found.items():
         condition.others = tuple(found[other] for other in needed if other is not leaf)
     yield from found.values()
 
 
-def _level(leaf: Leaf, rule: Rule) -> int:
+def _metres(leaf: Leaf, rule: Rule) -> float:
     # A condition of a rule below, which this one denies, is nobody's other.
-    return level_of(max((rule.reach[name] for name in leaf.names if name in rule.reach), default=0.0))
+    return max((rule.reach[name] for name in leaf.names if name in rule.reach), default=0.0)
+
+
+def _served(leaf: Leaf, plan: Plan) -> tuple[str, ...]:
+    """The classes whose readings may make a condition hold."""
+    return tuple(dict.fromkeys(sub for name in leaf.names for sub in sorted(plan.served.get(name, (name,)))))

@@ -59,6 +59,9 @@ class Happening:
 class Scene(World, Protocol):
     """A world that situations run in, and what of it a reading concerns."""
 
+    def put(self, reading: Reading) -> bool:
+        """Takes a reading in; False only where neither a situation is concerned nor a rule completed."""
+
     def add(self, instance: Instance, rule: Rule) -> None:
         """Takes in a situation; also one that moved, or rests on other things."""
 
@@ -77,8 +80,8 @@ class Scene(World, Protocol):
         looked at one of these keys.
         """
 
-    def completed(self, reading: Reading) -> Iterable[Rule]:
-        """The rules of which the reading makes some condition hold."""
+    def completed(self, reading: Reading, now: int) -> Iterable[Rule]:
+        """At least the rules that hold at a moment and of which the reading makes some condition hold."""
 
 
 @dataclass(slots=True)
@@ -116,6 +119,10 @@ class Engine:
             self._next()
         return self._lapses[0][0] if self._lapses else None
 
+    def may_lapse(self, now: int) -> bool:
+        """Whether something may end by itself until a moment: no more than a look."""
+        return bool(self._lapses) and self._lapses[0][0] <= now
+
     def advance(self, now: int, cause: int) -> Iterator[Happening]:
         """Lets time pass up to a moment: readings grow old."""
         self._begin(cause)
@@ -125,24 +132,25 @@ class Engine:
             yield from self._settle({self._rule(instance).order: _Work({instance: None})}, lapsed=True)
         self.now = max(self.now, now)
 
-    def take(self, readings: Sequence[Reading], cause: int) -> Iterator[Happening]:
+    def take(self, readings: Sequence[Reading], cause: int) -> Iterable[Happening]:
         """Takes in the readings of one event, at the moment that it is; `advance` comes before it."""
+        # All of them are there before any is looked at.
+        telling = [reading for reading in readings if self.scene.put(reading)]
+        if not telling:
+            return ()
         self._begin(cause)
-        for reading in readings:
-            self.scene.readings.put(reading)
         pending: Pending = {}
-        centre = readings[0].centre if readings else None
-        for reading in readings:
-            assert centre is not None, "one event is at one place"
+        # One event is at one place.
+        centre = readings[0].centre
+        for reading in telling:
             for instance in self.scene.concerned(reading.name, [reading.key], centre):
                 self._work(pending, self._rule(instance)).instances[instance] = None
-            for rule in self.scene.completed(reading):
+            for rule in self.scene.completed(reading, self.now):
                 if rule.valid is None or self.now - reading.moment <= rule.valid:
                     work = self._work(pending, rule)
                     if centre not in work.centres:
                         work.centres.append(centre)
-        if pending:
-            yield from self._settle(pending)
+        return self._settle(pending) if pending else ()
 
     def replan(self, plan: Plan, cause: int) -> Iterator[Happening]:
         """Other rules: the situations of those that are gone, or are others now, end; all others are looked at."""

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,10 @@ PLACE = "place"
 """The attribute by which an event names the place it is in."""
 
 
+EXACT = float(1 << 53)
+"""Up to here doubles have all integers."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Column:
     """What an attribute tells: a reading of a class, in a unit if that is not the class' own; or the unit of one."""
@@ -38,8 +42,7 @@ class _Column:
     tells_unit: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(NamedTuple):
     """What one event tells: its row, the values of classes, and the place that it names."""
 
     row: int
@@ -56,6 +59,8 @@ class Extraction:
         self._columns = dict(self._listed(name for name in (one.name for one in ontology.situations) if name in names))
         self._names = pa.array([*self._columns, PLACE], pa.string())
         self._by_number = [*self._columns.values(), _Column(PLACE)]
+        # What numbers need no look one by one: in the unit of their class, and between these.
+        self._bounds = np.array([self._plain_bounds(one) for one in self._by_number])
 
     def _listed(self, situations: Iterator[str]) -> Iterator[tuple[str, _Column]]:
         for one in self._classes.values():
@@ -65,6 +70,13 @@ class Extraction:
                 yield f"{attribute}.unit", _Column(one.name, tells_unit=True)
         for name in situations:
             yield name, _Column(name)
+
+    def _plain_bounds(self, column: _Column) -> tuple[float, float]:
+        """Between which numbers are readings as they are; nothing is between, where that takes more than a look."""
+        one = self._classes.get(column.name)
+        if one is None or column.tells_unit or column.unit not in (None, one.unit):
+            return math.inf, -math.inf
+        return max(-EXACT, -EXACT if one.low is None else one.low), min(EXACT, EXACT if one.high is None else one.high)
 
     def told(self, table: pa.Table) -> Iterator[Told]:
         """What the events of a table tell, those that tell nothing left out."""
@@ -76,12 +88,26 @@ class Extraction:
         yield from self._rows(lanes[there], which.take(pa.array(there)), entries.take(pa.array(there)))
 
     def _rows(self, lanes: npt.NDArray[np.int64], which: pa.Array, entries: pa.StructArray) -> Iterator[Told]:
-        numbers, values = which.to_pylist(), typed(entries)
-        bounds = [*np.flatnonzero(np.diff(lanes, prepend=-1)).tolist(), len(lanes)]
-        for first, last in pairwise(bounds):
-            found = self._row(numbers[first:last], values[first:last])
-            if found[0]:
-                yield Told(int(lanes[first]), *found)
+        plain, values = self._are_plain(which.to_numpy(), entries).tolist(), typed(entries)
+        numbers = which.to_pylist()
+        names = [one.name for one in self._by_number]
+        starts = np.flatnonzero(np.diff(lanes, prepend=-1))
+        ends = [*starts[1:].tolist(), len(lanes)][: len(starts)]
+        for row, first, last in zip(lanes[starts].tolist(), starts.tolist(), ends, strict=True):
+            if last == first + 1 and plain[first]:
+                yield Told(row, {names[numbers[first]]: values[first]}, None)
+            else:
+                read, place = self._row(numbers[first:last], values[first:last])
+                if read:
+                    yield Told(row, read, place)
+
+    def _are_plain(self, which: npt.NDArray[np.int32], entries: pa.StructArray) -> npt.NDArray[np.bool_]:
+        """Which entries are readings as they are."""
+        integers, doubles = entries.field("integer").cast(pa.float64(), safe=False), entries.field("double")
+        values = pc.coalesce(doubles, integers).fill_null(math.nan).to_numpy(zero_copy_only=False)
+        bounds = self._bounds[which]
+        # Comparisons with what is no number are false.
+        return (values >= bounds[:, 0]) & (values <= bounds[:, 1])
 
     def _row(self, numbers: list[int], values: list[Value]) -> tuple[dict[str, Value], str | None]:
         found: dict[str, tuple[Value, str | None]] = {}

@@ -3,93 +3,105 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nearcast.decision.infer.completing import Completing
-from nearcast.decision.infer.grid import Cell, beside, cell_of, level_of
-from nearcast.decision.infer.plan import Plan
+from nearcast.decision.infer.completing import Completing, Condition
+from nearcast.decision.infer.grid import Cell, around, cell_of, joined, level_of
+from nearcast.decision.infer.plan import Plan, Rule
 from nearcast.decision.infer.readings import Centre, Reading, is_near
 from nearcast.model.ontology import Ontology
+from nearcast.model.place import Place
 
-Cells = dict[Cell, dict[str, Reading]]
-"""The readings of one class in cells of one size, by entity."""
+WIDER = 2
+"""How many sizes of cells one may stand for: putting readings into cells is more frequent than looking there."""
+
+Record = tuple[Reading, tuple[Cell, ...], Sequence[Condition]]
+"""A reading, the cells that it is in, and the conditions that it makes hold."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The newest readings of one class by entity; in which cells of each size which entities are."""
+
+    levels: tuple[int, ...] = ()
+    records: dict[str, Record] = field(default_factory=dict)
+    cells: tuple[dict[Cell, dict[str, None]], ...] = ()
+
+    def move(self, entity: str, before: tuple[Cell, ...], after: tuple[Cell, ...]) -> None:
+        """Takes an entity out of some cells and into others."""
+        for cells, cell in zip(self.cells, before, strict=False):
+            del cells[cell][entity]
+            if not cells[cell]:
+                del cells[cell]
+        for cells, cell in zip(self.cells, after, strict=False):
+            cells.setdefault(cell, {})[entity] = None
 
 
 @dataclass(slots=True)
 class IndexedReadings:
-    """The newest reading of every class by every entity. `levels` are the sizes of cells that a class is asked for by,
-    `areas` the named places that matter.
-    """
+    """The newest reading of every class by every entity. `areas` are the named places that matter."""
 
-    levels: Mapping[str, Collection[int]] = field(default_factory=dict)
     areas: frozenset[str] = frozenset()
     completing: Completing = field(default_factory=lambda: Completing(Plan(Ontology())))
-    _sizes: list[int] = field(default_factory=list)
-    _all: dict[tuple[str, str], tuple[Reading, Mapping[int, Cell]]] = field(default_factory=dict)
-    _cells: dict[tuple[str, int], Cells] = field(default_factory=dict)
+    _kept: dict[str, _Kept] = field(default_factory=dict)
     # What was found around the centre that was asked for last.
     _centre: Centre | None = None
-    _around: dict[int, tuple[Cell, ...]] = field(default_factory=dict)
+    _around: dict[int, list[Cell]] = field(default_factory=dict)
     _found: dict[tuple[Collection[str], float], list[Reading]] = field(default_factory=dict)
     _inside: dict[tuple[str, str], dict[str, Reading]] = field(default_factory=lambda: defaultdict(dict))
 
     def prepare(self, levels: Mapping[str, Collection[int]], areas: frozenset[str], completing: Completing) -> None:
-        """Sorts what there is into cells of other sizes, for other conditions."""
-        self.levels, self.areas, self.completing = levels, areas, completing
+        """Sorts what there is into cells of other sizes, for other conditions; `levels`: those a class is asked by."""
+        self.areas, self.completing = areas, completing
         self._centre = None
-        self._sizes = sorted({level for found in levels.values() for level in found})
-        self._cells = {(name, level): {} for name, found in levels.items() for level in found}
         self._inside.clear()
+        before = self._kept
+        sizes = {name: joined(found, WIDER) for name, found in levels.items()}
+        self._kept = {name: _Kept(found, {}, tuple({} for _ in found)) for name, found in sizes.items()}
         # What no rule asks for is not kept.
-        kept = [one for one, _ in self._all.values() if one.name in levels]
-        self._all = {}
-        for reading in kept:
-            self.put(reading)
+        for name in levels:
+            for reading, _, _ in before[name].records.values() if name in before else ():
+                self.put(reading)
 
-    def put(self, reading: Reading) -> Reading | None:
-        """Takes a reading in; gives the one that it replaces."""
+    def put(self, reading: Reading) -> bool:
+        """Takes a reading in; whether it makes some condition hold, or that in whose place it comes did."""
         self._centre = None
-        key = (reading.entity, reading.name)
-        place = reading.place
-        cells = {} if place is None else {level: cell_of(place, level) for level in self._sizes}
-        old = self._all.get(key)
-        self._all[key] = (reading, cells)
-        if old is not None:
-            self._displace(*old, reading, cells)
-        self._place(reading, cells)
-        self.completing.put(reading, cells)
-        return None if old is None else old[0]
+        name, value, entity, place, _, _, areas = reading
+        kept = self._kept.get(name)
+        if kept is None:
+            kept = self._kept[name] = _Kept()
+        cells: tuple[Cell, ...] = ()
+        if place is not None:
+            cells = tuple([cell_of(place, level) for level in kept.levels])
+        held = self.completing.held(name, value)
+        old = kept.records.get(entity)
+        kept.records[entity] = (reading, cells, held)
+        before: Sequence[Condition] = ()
+        if old is None:
+            kept.move(entity, (), cells)
+        else:
+            before = old[2]
+            if old[1] != cells:
+                kept.move(entity, old[1], cells)
+            for area in old[0].areas & self.areas if old[0].areas else ():
+                del self._inside[name, area][entity]
+        for area in areas & self.areas if areas else ():
+            self._inside[name, area][entity] = reading
+        if old is not None and before:
+            self.completing.remove(old[0])
+        if held:
+            self.completing.add(reading)
+        return bool(held or before)
 
-    def _place(self, reading: Reading, cells: Mapping[int, Cell]) -> None:
-        if cells:
-            for level in self.levels.get(reading.name, ()):
-                here = self._cells[reading.name, level]
-                cell = cells[level]
-                if cell in here:
-                    here[cell][reading.entity] = reading
-                else:
-                    here[cell] = {reading.entity: reading}
-        if reading.areas and self.areas:
-            for area in reading.areas & self.areas:
-                self._inside[reading.name, area][reading.entity] = reading
-
-    def _displace(self, old: Reading, before: Mapping[int, Cell], new: Reading, after: Mapping[int, Cell]) -> None:
-        """Takes a reading out of where the one that replaces it is not."""
-        for level in self.levels.get(old.name, ()) if before else ():
-            cell = before[level]
-            if cell != after.get(level):
-                cells = self._cells[old.name, level]
-                del cells[cell][old.entity]
-                if not cells[cell]:
-                    del cells[cell]
-        if old.areas:
-            for area in (old.areas - new.areas) & self.areas:
-                del self._inside[old.name, area][old.entity]
+    def completed(self, reading: Reading, now: int) -> Iterable[Rule]:
+        """The rules that a reading that was put may complete at a moment."""
+        return self.completing.rules(reading, self._kept[reading.name].records[reading.entity][2], now)
 
     def newest(self, entity: str, name: str) -> Reading | None:
         """The newest reading of a class by an entity."""
-        found = self._all.get((entity, name))
+        kept = self._kept.get(name)
+        found = None if kept is None else kept.records.get(entity)
         return None if found is None else found[0]
 
     def near(self, names: Collection[str], centre: Centre, metres: float) -> Iterable[Reading]:
@@ -113,17 +125,24 @@ class IndexedReadings:
                 found.append(own)
         if centre.place is None:
             return found
-        level = level_of(metres)
-        around = self._around.get(level)
-        if around is None:
-            around = self._around[level] = tuple(beside(cell_of(centre.place, level)))
+        least = level_of(metres)
         for name in names:
-            cells = self._cells.get((name, level))
-            if cells:
-                for cell in around:
-                    here = cells.get(cell)
-                    if here is not None:
-                        found += [one for one in here.values() if is_near(centre, one, metres)]
+            kept = self._kept.get(name)
+            number = (
+                next((number for number, level in enumerate(kept.levels) if level >= least), None) if kept else None
+            )
+            if kept is not None and number is not None:
+                cells, records = kept.cells[number], kept.records
+                for cell in self._cells_around(centre.place, kept.levels[number]):
+                    if cell in cells:
+                        candidates = [records[entity][0] for entity in cells[cell]]
+                        found += [one for one in candidates if is_near(centre, one, metres)]
+        return found
+
+    def _cells_around(self, place: Place, level: int) -> list[Cell]:
+        found = self._around.get(level)
+        if found is None:
+            found = self._around[level] = around(place, level)
         return found
 
     def inside(self, names: Collection[str], area: str) -> Iterable[Reading]:
@@ -132,4 +151,4 @@ class IndexedReadings:
 
     def everything(self) -> Iterable[Reading]:
         """All readings."""
-        return [one for one, _ in self._all.values()]
+        return [one for kept in self._kept.values() for one, _, _ in kept.records.values()]

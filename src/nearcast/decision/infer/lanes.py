@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from nearcast.decision.infer.areas import Areas
+from nearcast.decision.infer.areas import NOWHERE, Areas
 from nearcast.decision.infer.engine import Engine, Happening
 from nearcast.decision.infer.readings import Centre, Reading
+from nearcast.decision.infer.rows import Observed, Rows
 from nearcast.model.place import Place
-from nearcast.model.values import Value
 
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """What an event tells of its entity at a moment: where it is, the place it names, the values of classes."""
-
-    entity: str
-    moment: int
-    position: int
-    place: Place | None
-    named: str | None
-    read: Mapping[str, Value]
+Found = Iterator[tuple[int, Happening]]
+"""What happens, and in which row."""
 
 
 @dataclass(slots=True)
@@ -35,58 +27,90 @@ class Lane:
     held: list[tuple[int, str, int, Observed]] = field(default_factory=list)
     places: dict[str, tuple[int, Place]] = field(default_factory=dict)
 
-    @property
-    def due(self) -> int | None:
+    def fold(self, rows: Rows) -> Found:
+        """Takes in a table. What comes of a row, or of the time that it lets pass, happens in that row."""
+        yield from self._in_time(rows) if self.lateness else self._at_once(rows)
+        self.engine.now = max(self.engine.now, rows.times[-1] - self.lateness)
+
+    def _at_once(self, rows: Rows) -> Found:
+        engine, places, times = self.engine, self.places, rows.times
+        for one in rows.observed:
+            row, place = one.row, one.place
+            time = times[row]
+            if engine.may_lapse(time):
+                yield from self._lapsed(rows, row)
+            if place is not None:
+                places[one.entity] = (one.moment, place)
+            if one.read:
+                engine.now = max(engine.now, time)
+                for found in engine.take(self._readings(one), one.position):
+                    yield row, found
+        yield from self._lapsed(rows, len(times) - 1)
+
+    def _lapsed(self, rows: Rows, last: int) -> Found:
+        """Ends what ends by itself, in the first row that lets enough time pass, up to the `last`."""
+        while self.engine.may_lapse(rows.times[last]):
+            due = self.engine.due
+            if due is None or due > rows.times[last]:
+                return
+            row = bisect_left(rows.times, due)
+            for found in self.engine.advance(rows.times[row], rows.positions[row]):
+                yield row, found
+
+    def _in_time(self, rows: Rows) -> Found:
+        for one in rows.observed:
+            if one.row:
+                yield from self._released(rows, one.row - 1)
+            # Of one moment by what they are, not by when they came.
+            heappush(self.held, (one.moment, one.entity, one.position, one))
+        yield from self._released(rows, len(rows.times) - 1)
+
+    def _released(self, rows: Rows, last: int) -> Found:
+        """Lets happen what is late enough in rows up to the `last`, each in the first such row."""
+        while (due := self._due()) is not None and due <= rows.times[last]:
+            row = bisect_left(rows.times, due)
+            time, cause = rows.times[row] - self.lateness, rows.positions[row]
+            for found in self._until(time, cause):
+                yield row, found
+
+    def _due(self) -> int | None:
         """The stream's time at which something happens here by itself; None: nothing waits."""
         # Of a moment more may come until the last one that is not too late: it is over a microsecond after that.
         waiting = self.held[0][0] + 1 if self.held else None
         found = [moment for moment in (self.engine.due, waiting) if moment is not None]
         return min(found) + self.lateness if found else None
 
-    def visit(self, time: int, observed: Sequence[Observed], cause: int) -> Iterator[Happening]:
-        """Lets the stream's time pass up to `time`; the last of what was observed came then, the rest before."""
-        if not self.lateness:
-            yield from self.engine.advance(time, cause)
-            for one in observed:
-                yield from self._take(one, cause)
-            return
-        self.note(observed)
-        while self.held and self.held[0][0] < time - self.lateness:
+    def _until(self, time: int, cause: int) -> Iterator[Happening]:
+        while self.held and self.held[0][0] < time:
             one = heappop(self.held)[-1]
             yield from self.engine.advance(one.moment, cause)
-            yield from self._take(one, cause)
-        yield from self.engine.advance(time - self.lateness, cause)
+            # Later than it may be: where its entity went since is newer.
+            if one.place is not None and self._since(one.entity) <= one.moment:
+                self.places[one.entity] = (one.moment, one.place)
+            if one.read:
+                yield from self.engine.take(self._newest(self._readings(one)), cause)
+        yield from self.engine.advance(time, cause)
+
+    def _since(self, entity: str) -> int:
+        return self.places[entity][0] if entity in self.places else 0
+
+    def _newest(self, readings: Iterable[Reading]) -> list[Reading]:
+        """Those in whose place nothing newer came."""
+        newest = self.engine.scene.readings.newest
+        found = ((one, newest(one.entity, one.name)) for one in readings)
+        return [one for one, other in found if other is None or other.moment <= one.moment]
+
+    def _readings(self, one: Observed) -> list[Reading]:
+        """The readings of an event. It is where it says, else where its entity last was."""
+        place, entity = one.place, one.entity
+        if place is None and entity in self.places:
+            place = self.places[entity][1]
+        areas = self.areas.of(entity, place, one.named) if self.areas else NOWHERE
+        moment, position = one.moment, one.position
+        return [Reading(name, value, entity, place, moment, position, areas) for name, value in one.read.items()]
 
     def centre(self, entity: str, place: Place | None) -> Centre:
         """An entity as a middle: where it says it is, else where it last was."""
         if place is None and entity in self.places:
             place = self.places[entity][1]
         return Centre(entity, place, self.areas.of(entity, place, None))
-
-    def note(self, observed: Sequence[Observed]) -> None:
-        """Takes in where entities are, by events that let nothing happen."""
-        for one in observed:
-            if self.lateness:
-                # Of one moment by what they are, not by when they came.
-                heappush(self.held, (one.moment, one.entity, one.position, one))
-            elif one.place is not None:
-                self.places[one.entity] = (one.moment, one.place)
-
-    def _take(self, one: Observed, cause: int) -> Iterator[Happening]:
-        if one.place is not None and (not self.lateness or self._since(one.entity) <= one.moment):
-            self.places[one.entity] = (one.moment, one.place)
-        if one.read:
-            yield from self.engine.take(list(self._readings(one)), cause)
-
-    def _since(self, entity: str) -> int:
-        return self.places[entity][0] if entity in self.places else 0
-
-    def _readings(self, one: Observed) -> Iterator[Reading]:
-        """The readings of an event. It is where it says, else where its entity last was."""
-        place = one.place or (self.places[one.entity][1] if one.entity in self.places else None)
-        areas = self.areas.of(one.entity, place, one.named)
-        for name, value in one.read.items():
-            newest = self.engine.scene.readings.newest(one.entity, name) if self.lateness else None
-            # Later than it may be: what came in its place since is newer.
-            if newest is None or newest.moment <= one.moment:
-                yield Reading(name, value, one.entity, place, one.moment, one.position, areas)

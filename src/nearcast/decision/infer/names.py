@@ -58,7 +58,7 @@ def standing_on(rules: Iterable[Situation], ontology: Ontology) -> dict[str, tup
     Those that conclude what it names, or something that is one; and what the necessary conditions of its class name.
     """
     listed = list(rules)
-    under, above = below(ontology.parents()), ontology.parents()
+    under, above = below(ontology.serving()), ontology.parents()
     concluding: dict[str, list[str]] = {}
     for one in listed:
         concluding.setdefault(one.concludes, []).append(one.id)

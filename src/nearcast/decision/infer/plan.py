@@ -102,7 +102,7 @@ def plan(ontology: Ontology, defined: Iterable[Defined]) -> Plan:
     """What is made of some rules together; none of them stands on itself."""
     listed = {one.rule.id: one for one in defined}
     order = in_order(standing_on((one.rule for one in listed.values()), ontology))
-    under, above = below(ontology.parents()), ontology.parents()
+    under, above = below(ontology.serving()), ontology.parents()
     served = {name: under.get(name, frozenset({name})) for name in above}
     # Actions last: they stand on everything, and nothing on them.
     order.sort(key=lambda id: listed[id].hidden)

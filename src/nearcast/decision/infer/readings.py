@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from nearcast.decision.location import distance
+from nearcast.decision.location import SHORTEST, distance
 from nearcast.model.place import Place
 from nearcast.model.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Centre(NamedTuple):
+    """A middle around which readings count: where an entity is, and in which places."""
+
+    entity: str
+    place: Place | None = None
+    areas: frozenset[str] = frozenset()
+
+
+# Each reading makes one: as a tuple that takes a fourth of the time.
+class Reading(NamedTuple):
     """A value of a class. `moment` is when it was read, in microseconds since 1970; `areas` the places it is in."""
 
     name: str
@@ -34,15 +43,6 @@ class Reading:
         return Centre(self.entity, self.place, self.areas)
 
 
-@dataclass(frozen=True, slots=True)
-class Centre:
-    """A middle around which readings count: where an entity is, and in which places."""
-
-    entity: str
-    place: Place | None = None
-    areas: frozenset[str] = frozenset()
-
-
 class Located(Protocol):
     """What is somewhere: a reading, or a situation by its centre."""
 
@@ -55,13 +55,16 @@ class Located(Protocol):
         """Where it is."""
 
 
-def is_near(centre: Centre, other: Located, metres: float) -> bool:
+def is_near(centre: Located, other: Located, metres: float) -> bool:
     """Whether something is within metres of a centre; of what is nowhere an entity's own things are together."""
     here, there = centre.place, other.place
     if here is None or there is None:
         return centre.entity == other.entity
-    # Most of what is asked for is in no corner of the square around.
-    if here.coordinates == "planar" and (abs(here.x - there.x) > metres or abs(here.y - there.y) > metres):
+    # Most of what is asked for is in no corner of the square around, and a geodesic takes long.
+    if here.coordinates != "planar":
+        if math.radians(abs(here.y - there.y)) * SHORTEST > metres:
+            return False
+    elif abs(here.x - there.x) > metres or abs(here.y - there.y) > metres:
         return False
     apart = distance(here, there)
     return apart is not None and apart <= metres
@@ -76,9 +79,6 @@ def separation(centre: Centre, other: Located) -> float | None:
 
 class Readings(Protocol):
     """The newest reading of every class by every entity."""
-
-    def put(self, reading: Reading) -> Reading | None:
-        """Takes a reading in; gives the one that it replaces."""
 
     def newest(self, entity: str, name: str) -> Reading | None:
         """The newest reading of a class by an entity."""
@@ -99,11 +99,9 @@ class PlainReadings:
 
     all: dict[tuple[str, str], Reading] = field(default_factory=dict)
 
-    def put(self, reading: Reading) -> Reading | None:
-        """Takes a reading in; gives the one that it replaces."""
-        old = self.all.get(reading.key)
+    def put(self, reading: Reading) -> None:
+        """Takes a reading in, in place of an older one."""
         self.all[reading.key] = reading
-        return old
 
     def newest(self, entity: str, name: str) -> Reading | None:
         """The newest reading of a class by an entity."""

@@ -18,6 +18,11 @@ class PlainScene:
     readings: PlainReadings = field(default_factory=PlainReadings)
     situations: dict[str, Instance] = field(default_factory=dict)
 
+    def put(self, reading: Reading) -> bool:
+        """Takes a reading in; anything may come of it."""
+        self.readings.put(reading)
+        return True
+
     def add(self, instance: Instance, rule: Rule) -> None:
         """Takes in a situation."""
         self.situations[instance.id] = instance
@@ -45,7 +50,7 @@ class PlainScene:
         """Every situation that is."""
         return list(self.situations.values())
 
-    def completed(self, reading: Reading) -> Iterable[Rule]:
+    def completed(self, reading: Reading, now: int) -> Iterable[Rule]:
         """The rules of which the reading makes some condition hold."""
         return [rule for rule in self.plan.rules if makes_hold(rule, reading, self.plan)]
 

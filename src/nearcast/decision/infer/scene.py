@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from nearcast.decision.infer.completing import Completing
 from nearcast.decision.infer.engine import Instance
-from nearcast.decision.infer.grid import beside, cell_of, level_of
+from nearcast.decision.infer.grid import around, cell_of, level_of
 from nearcast.decision.infer.indexed import IndexedReadings
 from nearcast.decision.infer.plan import Plan, Rule
 from nearcast.decision.infer.readings import Centre, Reading
@@ -53,6 +53,11 @@ class IndexedScene:
         self._horizons = sorted({level_of(rule.horizon) for rule in plan.rules})
         for instance in [one for found in self._by_rule.values() for one in found]:
             self.add(instance, plan.by_id[instance.rule])
+
+    def put(self, reading: Reading) -> bool:
+        """Takes a reading in; whether anything may come of it."""
+        # A situation that nothing but what it rests on can change rests on what makes conditions hold.
+        return self.readings.put(reading) or bool(self._watched)
 
     def add(self, instance: Instance, rule: Rule) -> None:
         """Takes in a situation; also one that moved, or rests on other things."""
@@ -100,7 +105,7 @@ class IndexedScene:
         # Where it is beside every reading that is near enough: then one look finds it.
         if centre.place is not None:
             level = level_of(rule.horizon)
-            yield from ((level, cell) for cell in beside(cell_of(centre.place, level)))
+            yield from ((level, cell) for cell in around(centre.place, level))
 
     def running(self, rule: Rule) -> Iterable[Instance]:
         """The situations of a rule."""
@@ -133,7 +138,7 @@ class IndexedScene:
         yield from (("in", area) for area in centre.areas)
         if centre.place is not None:
             level = level_of(metres)
-            yield from ((level, cell) for cell in beside(cell_of(centre.place, level)))
+            yield from ((level, cell) for cell in around(centre.place, level))
 
     def concerned(self, name: str, keys: Sequence[tuple[str, str]], centre: Centre) -> Iterable[Instance]:
         """At least the situations that a reading or situation of this class at a centre may change, and those that
@@ -156,9 +161,9 @@ class IndexedScene:
         if centre.place is not None:
             yield from ((level, cell_of(centre.place, level)) for level in self._horizons)
 
-    def completed(self, reading: Reading) -> Iterable[Rule]:
-        """The rules of which the reading makes some condition hold."""
-        return self.readings.completing.rules(reading)
+    def completed(self, reading: Reading, now: int) -> Iterable[Rule]:
+        """The rules that a reading that was put may complete at a moment."""
+        return self.readings.completed(reading, now)
 
 
 def asked_for(plan: Plan) -> Iterator[tuple[Rule, str]]:

@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from heapq import merge
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +21,14 @@ from nearcast.decision.derived import Stretch
 from nearcast.decision.derived_event import Cause
 from nearcast.decision.infer.areas import Areas
 from nearcast.decision.infer.engine import REMOVED, Engine, Happening, Scene
-from nearcast.decision.infer.extract import Extraction, Told
+from nearcast.decision.infer.extract import Extraction
 from nearcast.decision.infer.finding import RuleFinding, find
-from nearcast.decision.infer.lanes import Lane, Observed
+from nearcast.decision.infer.lanes import Found, Lane
 from nearcast.decision.infer.names import names_of, rule_cycle, standing_on, unit_of
 from nearcast.decision.infer.plan import SECOND, Defined, Plan, plan
+from nearcast.decision.infer.rows import Rows
 from nearcast.decision.infer.scene import IndexedScene
 from nearcast.decision.infer.tell import situation_data, situation_event
-from nearcast.decision.repository import entities
 from nearcast.errors import Fault
 from nearcast.model.changes import (
     ActionChange,
@@ -37,10 +38,8 @@ from nearcast.model.changes import (
     SituationChange,
     SituationRemoval,
 )
-from nearcast.model.columns import places_of
 from nearcast.model.event import Event
 from nearcast.model.ontology import Ontology, below, upwards
-from nearcast.model.place import Place
 from nearcast.model.situation import Action, Situation
 
 log = logging.getLogger(__name__)
@@ -90,7 +89,7 @@ class Inferring:
 
     def unprovided(self) -> dict[str, tuple[str, ...]]:
         """For each rule the classes that it names and of which no reading has come so far."""
-        served = below(self._ontology.parents())
+        served = below(self._ontology.serving())
         concluded = {one.rule.concludes for one in self._rules.values()}
         found = {}
         for id, one in self._rules.items():
@@ -121,38 +120,18 @@ class Inferring:
             return
         told = list(self._extraction.told(table))
         self.provided.update(name for one in told for name in one.read)
-        rows = _Rows(table, told, times.tolist())
-        for row in self._visited(rows, times):
-            observed = list(rows.through(row))
-            for lane in self._lanes.values():
-                for happening in lane.visit(rows.times[row], observed, rows.positions[row]):
-                    yield from self._tell(happening, lane, rows.cause(row))
-        # Nothing happens any more in this table, but where entities are is known.
-        rest = list(rows.through(len(table) - 1))
-        for lane in self._lanes.values():
-            lane.note(rest)
+        rows = Rows(table, told, times)
+        lanes = list(self._lanes.values())
+        # In the order of rows, and of lanes in each.
+        for row, number, happening in merge(
+            *(_numbered(number, lane.fold(rows)) for number, lane in enumerate(lanes)), key=_place
+        ):
+            yield from self._tell(happening, lanes[number], rows.cause(row))
 
     def _stream_times(self, table: pa.Table) -> npt.NDArray[np.int64]:
         """The stream's time at every event: the greatest moment of acceptance so far."""
         moments = pc.coalesce(table.column("accepted"), table.column("time")).cast(pa.int64()).fill_null(0).to_numpy()
         return np.maximum(np.maximum.accumulate(moments), self._time)
-
-    def _visited(self, rows: _Rows, times: npt.NDArray[np.int64]) -> Iterator[int]:
-        """The rows at which something happens: those that tell something, and those that let time pass far enough."""
-        telling, row = [one.row for one in rows.told], -1
-        number = 0
-        while True:
-            dues = [due for lane in self._lanes.values() if (due := lane.due) is not None]
-            following = telling[number] if number < len(telling) else len(times)
-            if dues and min(dues) <= (times[-1] if following == len(times) else times[following]):
-                # A row that was visited has nothing due any more.
-                following = min(following, max(row + 1, int(np.searchsorted(times, min(dues)))))
-            if following >= len(times):
-                return
-            row = following
-            if number < len(telling) and telling[number] == row:
-                number += 1
-            yield row
 
     def _tell(self, found: Happening, lane: Lane, cause: Cause) -> Iterator[Event]:
         data = situation_data(found, self._areas, self._units)
@@ -239,7 +218,7 @@ class Inferring:
 
     def _hidden(self, position: int) -> Iterator[Defined]:
         """The rules of actions that several situations together call for."""
-        under = below(self._ontology.parents())
+        under = below(self._ontology.serving())
         for action in self._actions.values():
             if lone_situation(action) is None:
                 names = {sub for name in names_of(action.when) for sub in under.get(name, (name,))}
@@ -256,7 +235,7 @@ class Inferring:
 
     def _prepare(self) -> None:
         """What is made of the ontology and the rules together."""
-        under = below(self._ontology.parents())
+        under = below(self._ontology.serving())
         named = {name for one in self._rules.values() for name in names_of(one.rule.when)}
         self._extraction = Extraction(self._ontology, {sub for name in named for sub in under.get(name, ())})
         self._extraction.refused = self.refused
@@ -282,36 +261,9 @@ def lane_plans(ontology: Ontology, defined: Sequence[Defined]) -> Iterator[tuple
         yield lateness, plan(ontology, [one for id, one in by_id.items() if id in needed])
 
 
-class _Rows:
-    """The rows of one table as what is observed in them, each once, in order."""
+def _numbered(number: int, found: Found) -> Iterator[tuple[int, int, Happening]]:
+    return ((row, number, happening) for row, happening in found)
 
-    def __init__(self, table: pa.Table, told: Sequence[Told], times: list[int]) -> None:
-        self.told, self.times = told, times
-        self.positions: list[int] = table.column("position").to_pylist()
-        self._table = table
-        self._about = entities(table).to_pylist()
-        self._where = places_of(table)
-        own = pc.coalesce(table.column("time"), table.column("accepted")).cast(pa.int64())
-        self._moments = own.to_pylist()
-        self._by_row = {one.row: one for one in told}
-        self._done = 0
 
-    def through(self, end: int) -> Iterator[Observed]:
-        """What is observed in the rows up to this one, behind those that were asked for."""
-        for row in range(self._done, end + 1):
-            told, place = self._by_row.get(row), self._where[row]
-            if told is not None or place is not None:
-                yield self._observed(row, place, told)
-        self._done = end + 1
-
-    def _observed(self, row: int, place: Place | None, told: Told | None) -> Observed:
-        time, own = self.times[row], self._moments[row]
-        # A sender's clock may be ahead: nothing was read later than it came.
-        moment = time if own is None else min(own, time)
-        named, read = (None, {}) if told is None else (told.place, told.read)
-        return Observed(self._about[row], moment, self.positions[row], place, named, read)
-
-    def cause(self, row: int) -> Cause:
-        """An event as a cause."""
-        time, accepted = (self._table.column(name)[row].as_py() for name in ("time", "accepted"))
-        return Cause(self.positions[row], time, accepted)
+def _place(one: tuple[int, int, Happening]) -> tuple[int, int]:
+    return one[0], one[1]

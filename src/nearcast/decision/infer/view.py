@@ -156,7 +156,7 @@ class View:
 
     def _situation(self, leaf: Leaf, name: str, rule: Rule) -> Truth:
         plan = self._world.plan
-        told = some(reading.value if isinstance(reading.value, bool) else None for reading in self.readings(name, rule))
+        told = some(said(reading, name) for reading in self.readings(name, rule))
         if told or self._running(name, rule):
             return True
         if told is False or any(self.truth(one.tree, one) is False for one in plan.demanding[name]):
@@ -193,7 +193,11 @@ class View:
             yield from _one((rule.id, node.number, name), found, kept)
 
     def _situation_grounds(self, leaf: Leaf, name: str, rule: Rule, kept: Kept) -> Iterator[Ground]:
-        told = [one for one in self.readings(name, rule) if satisfied(leaf, one.value)]
+        told = [
+            one
+            for one in self.readings(name, rule)
+            if said(one, name) is not leaf.negated and said(one, name) is not None
+        ]
         condition = (rule.id, leaf.number, name)
         if told:
             yield from _one(condition, told, kept)
@@ -210,6 +214,12 @@ def distinct(grounds: Iterable[Ground]) -> tuple[Ground, ...]:
     """What a situation rests on, each once, whichever conditions do."""
     # By what tells readings apart, for hashing whole ones takes long.
     return tuple({(one.name, one.situation or (one.reading and one.reading.key)): one for one in grounds}.values())
+
+
+def said(reading: Reading, name: str) -> Truth:
+    """What a reading that serves a request for a situation says of it: only one of its own class says there is none."""
+    value = reading.value if isinstance(reading.value, bool) else None
+    return None if value is False and reading.name != name else value
 
 
 def satisfied(leaf: Leaf, value: Value) -> bool:

@@ -6,15 +6,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nearcast.decision.relate.measure import UNREADABLE, Measure, measure_of
+from nearcast.decision.relate.predicate import bound_of
 from nearcast.decision.relate.sides import sees_derived
 from nearcast.decision.strategies.choice import chosen
 from nearcast.decision.strategies.guards import Guard, Report
+from nearcast.decision.strategies.rings import RangeRing, SharedRing
 from nearcast.decision.strategies.seam import Known, Strategy, guards
 from nearcast.errors import Fault
 from nearcast.model.event import Event
-from nearcast.model.relation import Named, Pair, Relation
+from nearcast.model.relation import Named, Pair, Relation, Side
 
 Sides = tuple[Guard, Guard]
+
+RINGS = (RangeRing.name, SharedRing.name)
+"""The strategies that a relation between any entities may have: rings, for everybody half of what room there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,36 @@ class Guarded:
     def _report(self, side: Literal["a", "b"], event: Event) -> Report:
         moment = event.time or event.accepted
         return Report(event.position, self.measure.value(side, event), moment.timestamp() if moment else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A relation that is being within so many metres, whose sides are not both named; `margin` before that ends.
+
+    `node`: where what it sees enters; None: anywhere.
+    """
+
+    a: Side
+    b: Side
+    metres: float
+    margin: float
+    node: str | None
+
+
+def meeting(relation: Relation) -> Meeting | None:
+    """The relation as one whose subjects have one ring each for all their partners; None if it is not like that."""
+    about, asked = relation.about, relation.strategy
+    if asked is None or relation.time_to_live is not None or not isinstance(about, Pair) or sees_derived(relation):
+        return None
+    bound = bound_of(about.when)
+    if bound is None or asked.name not in RINGS or (isinstance(about.a, Named) and isinstance(about.b, Named)):
+        return None
+    return Meeting(about.a, about.b, bound.metres, relation.margin, relation.node)
+
+
+def is_guarded(relation: Relation) -> bool:
+    """Whether reports of a relation's sides may be held back."""
+    return guarded(relation) is not None or meeting(relation) is not None
 
 
 def guarded(relation: Relation) -> Guarded | None:
