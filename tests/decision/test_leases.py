@@ -26,12 +26,12 @@ from tests.decision.test_entry import (
     HERE,
     RELATIONS,
     Journal,
-    _changes,
     by_relation,
     registry,
     stories,
     told_of_all,
     walks,
+    without_dwell,
 )
 
 NOON = datetime(2026, 1, 1, tzinfo=UTC)
@@ -217,7 +217,7 @@ def test_relations_are_told_as_if_every_report_had_come(
 ) -> None:
     """Whatever crosses: the same begins and ends, at the same places, as of evaluating every report."""
     world = run(events, of, chance, relaxed)
-    assert by_relation(_changes(told_of_all(world.order))) == by_relation(_changes(world.journal.told))
+    assert by_relation(without_dwell(told_of_all(world.order))) == by_relation(without_dwell(world.journal.told))
 
 
 @pytest.mark.parametrize("relaxed", [0.0, 0.5])
@@ -228,7 +228,9 @@ def test_of_slow_walks_little_is_sent(relaxed: float) -> None:
     with_leases, without = (run(events, of, random.Random(5), relaxed, lending) for lending in (True, False))
     assert (600, 0) == (without.sent, without.held)
     assert with_leases.held > 200
-    assert by_relation(_changes(told_of_all(with_leases.order))) == by_relation(_changes(with_leases.journal.told))
+    assert by_relation(without_dwell(told_of_all(with_leases.order))) == by_relation(
+        without_dwell(with_leases.journal.told)
+    )
 
 
 PLACE = Place("planar", 1.5, -2.0)

@@ -35,6 +35,11 @@ class Metrics:
         self.recalls = Histogram(
             "nearcast_recall_seconds", "From calling for a lease to its return", buckets=BUCKETS, registry=registry
         )
+        self.unknown_acknowledgements = Counter(
+            "nearcast_unknown_acknowledgements",
+            "Positions acknowledged that were never delivered to that client",
+            registry=registry,
+        )
         self.rejected = Counter("nearcast_rejected", "Events or requests refused", ["reason"], registry=registry)
         self.deliveries = Counter("nearcast_deliveries", "Deliveries queued", ["priority"], registry=registry)
         self.sent = Counter("nearcast_sent", "Deliveries sent, each attempt", ["priority"], registry=registry)
