@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +21,7 @@ from benchmarks.machine import machine
 from benchmarks.suppression import relation_of, reports
 from nearcast.client import Publisher
 from nearcast.decision.known import Known
+from nearcast.decision.relate.scopes import Scope
 from nearcast.decision.relate.standing import Standings
 from nearcast.journal.memory import MemoryJournal
 from nearcast.language.control import changes, to_event
@@ -57,9 +59,8 @@ async def _measure(options: argparse.Namespace, holding: bool) -> None:
         await asyncio.sleep(0.01)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     publishers = [Publisher(url, suppress=holding) for _ in range(options.publishers)]
-    rounds = [[] for _ in range(options.rounds)]  # type: list[list[Event]]
-    for number, event in enumerate(reports(options.subjects, options.rounds)):
-        rounds[number // options.subjects].append(event)
+    every = list(reports(options.subjects, options.rounds))
+    rounds = [every[start : start + options.subjects] for start in range(0, len(every), options.subjects)]
     began = time.process_time()
     for round in rounds:
         await asyncio.gather(*(_publish(each, number, publishers, round) for number, each in enumerate(publishers)))
@@ -91,14 +92,14 @@ def _document(event: Event) -> dict[str, Any]:
 
 
 async def _decide(journal: MemoryJournal) -> None:
-    known, standings = Known(), Standings()
+    known, standings = Known(), defaultdict[Scope, Standings](Standings)
     while True:
         after, end = known.position, journal.end("events")
         if end > after:
             known.advance(journal.read("events", after, end - after), changes)
-            if known.pairing:
-                rows = [asdict(one) for one in standings.advance(known.pairing, end)]
-                journal.cover("source filters", pa.Table.from_pylist(rows, SOURCE_FILTERS), end)
+            pairings = known.pairings.items()
+            rows = [asdict(one) for scope, each in pairings for one in standings[scope].advance(each, end)]
+            journal.cover("source filters", pa.Table.from_pylist(rows, SOURCE_FILTERS), end)
             journal.cover("deliveries", DELIVERIES.empty_table(), end)
         await asyncio.sleep(0.05)
 
