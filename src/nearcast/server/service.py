@@ -64,7 +64,7 @@ class Service:
             room=limits.intake_events,
             node=config.node,
         )
-        self.entrance = Entrance(self.events, self.metrics, config.suppress, config.node)
+        self.entrance = Entrance(self.events, self.metrics, config.suppress, config.node, limits.lease_seconds)
         self.outcomes: Blocks[Outcome] = blocks(
             "outcomes", outcome_table, seconds=limits.outcome_seconds, rows=10_000, room=NO_BOUND, persistent=True
         )
@@ -256,6 +256,7 @@ class Service:
         """Tells every client to come back, and lets no new one in."""
         self.stopping = True
         self.reader.stop()
+        self.entrance.lending.close()
         connections = [session.connection for session in self.desk.sessions.values() if session.connection]
         closing = (one.close(GOING_AWAY, "the server is going away; come back") for one in connections)
         await asyncio.gather(*closing, return_exceptions=True)
