@@ -29,11 +29,11 @@ RANGE = 10_000
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def filters(count: int, seed: int = SEED) -> list[And]:
-    """So many filters; fewer are the first of more."""
+def filters(count: int, seed: int = SEED, texts: int | None = None) -> list[And]:
+    """So many filters; fewer are the first of more. Each has so many equalities of texts, or one or two by chance."""
     chance = random.Random(f"filters {seed}")
     shares = {name: _shares(size) for name, size in TEXTS.items()}
-    return [_filter(chance, shares) for _ in range(count)]
+    return [_filter(chance, shares, texts) for _ in range(count)]
 
 
 def _shares(size: int) -> npt.NDArray[np.float64]:
@@ -42,8 +42,9 @@ def _shares(size: int) -> npt.NDArray[np.float64]:
     return weights / weights[-1]
 
 
-def _filter(chance: random.Random, shares: dict[str, npt.NDArray[np.float64]]) -> And:
-    size, texts = chance.randint(3, 5), chance.randint(1, 2)
+def _filter(chance: random.Random, shares: dict[str, npt.NDArray[np.float64]], texts: int | None) -> And:
+    size, drawn = chance.randint(3, 5), chance.randint(1, 2)
+    texts = drawn if texts is None else texts
     equal = [
         Atom(name, Operator.EQ, f"{name}-{np.searchsorted(shares[name], chance.random())}")
         for name in chance.sample(list(TEXTS), texts)

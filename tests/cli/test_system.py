@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -9,9 +11,25 @@ import pytest
 from click.testing import CliRunner
 
 from nearcast.cli import status, tail, up
-from nearcast.cli.options import journal_path
-from nearcast.cli.system import _locked, fetch
+from nearcast.cli.options import journal_path, state_path
+from nearcast.cli.supervise import Supervisor
+from nearcast.cli.system import _locked, define, fetch, free_port, registry_of, wait_until_ready
 from nearcast.errors import SetupError
+from nearcast.journal.memory import MemoryJournal
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.language import definitions
+from nearcast.language.control import to_event
+from nearcast.model.changes import ClientChange, ClientRemoval
+from nearcast.model.columns import DELIVERIES, to_table
+from nearcast.model.event import Event
+from nearcast.model.place import Place
+from nearcast.pipeline.state import ready_file
+
+DEFINED = """\
+channels: {ops: {coordinates: planar}}
+awareness: {bandwidth: {maximum: 3750}, battery: {intervals: [20, 60]}}
+clients: [{id: a, readings: {%s}, position: {x: 0, y: 0}}]
+"""
 
 
 def test_definitions_are_not_taken_in_where_another_system_runs(
@@ -45,3 +63,43 @@ def test_an_address_that_is_none_is_told_as_that() -> None:
     with pytest.raises(SetupError, match="--url"):
         fetch("http://[", "/health", None)
     assert status.pipeline_status("http://[") is None
+
+
+def test_who_waits_is_told_what_for(tmp_path: Path) -> None:
+    """First for the pipeline to begin, then for what it has to decide, then for the server."""
+    with closing(SqliteJournal(journal_path(tmp_path))) as journal:
+        wait = partial(wait_until_ready, Supervisor([]), f"http://127.0.0.1:{free_port()}", tmp_path, seconds=0.01)
+        with pytest.raises(SetupError, match=r"within 0\.01 s, got none yet: the pipeline has not begun.*--wait"):
+            wait()
+        state_path(tmp_path).mkdir()
+        ready_file(state_path(tmp_path)).touch()
+        journal.append("events", to_table([Event("e", "t", "s")]))
+        with pytest.raises(SetupError, match="the pipeline has decided 0 of 1 events"):
+            wait()
+        journal.cover("deliveries", DELIVERIES.empty_table(), 1)
+        with pytest.raises(SetupError, match="the access server does not answer at"):
+            wait()
+
+
+def test_definitions_given_again_leave_what_clients_said_since(tmp_path: Path) -> None:
+    """Readings, places, roles and tasks in files are those at the beginning; what is new in a file counts again."""
+    journal, path = MemoryJournal(), tmp_path / "d.yaml"
+
+    def given(readings: str) -> tuple[dict[str, float], Place | None]:
+        """How the client is after these definitions."""
+        path.write_text(DEFINED % readings)
+        define(journal, definitions.load([path]))
+        client = registry_of(journal).clients["a"]
+        return dict(client.readings), client.place
+
+    first, moved = Place("planar", 0, 0), Place("planar", 5, 5)
+    assert ({"bandwidth": 3000, "battery": 90}, first) == given("bandwidth: 3000, battery: 90")
+    said = ClientChange("a", readings={"bandwidth": 200}, place=moved)
+    journal.append("events", to_table([to_event(said, "1", "nearcast/server/said")]))
+    end = journal.end("events")
+    assert ({"bandwidth": 200, "battery": 90}, moved) == given("bandwidth: 3000, battery: 90")
+    assert end == journal.end("events")
+    assert ({"bandwidth": 200, "battery": 50}, moved) == given("bandwidth: 3000, battery: 50")
+    assert ({"bandwidth": 1000, "battery": 50}, moved) == given("bandwidth: 1000, battery: 50")
+    journal.append("events", to_table([to_event(ClientRemoval("a"), "2", "nearcast/server/managed")]))
+    assert ({"bandwidth": 1000, "battery": 50}, first) == given("bandwidth: 1000, battery: 50")

@@ -297,3 +297,101 @@ def test_invented_providers_do_not_fill_the_knowledge_base() -> None:
     node.measure([("Temperature", 95)], HERE, 1.0)
     node.learn(response(provider="late", time=20.0), 20.0)
     assert {"fire": True} == node.requestor.truths(HERE, 20.0)
+
+
+WIDER = {"Fire": ("Fire", "Hazard"), "Humidity": ("Humidity", "Weather")}
+
+
+def wider(name: str) -> tuple[str, ...]:
+    """A fire is a hazard, and humidity is weather."""
+    return WIDER.get(name, (name,))
+
+
+def watcher(when: str) -> Node:
+    """A node whose rule stands on what another infers."""
+    rule = Rule("alarm", "Alarm", parse(when, Mark("rule")), within=100.0, valid=10.0)
+    return Node("W", [rule], ["Button"], Manner(fresh=4.0), wider, situations=["Fire", "Hazard", "Alarm"])
+
+
+def inferring(temperature: float, now: float, node: Node | None = None) -> Node:
+    """A node that infers fires, and what it measures at a moment."""
+    if node is None:
+        node = Node("F", [fire(when="Temperature > 80")], ["Temperature"], Manner(fresh=4.0, at_once=True), wider)
+    node.measure([("Temperature", temperature)], at(30), now)
+    return node
+
+
+def asked(watching: Node, provider: Node) -> None:
+    """Lets a node hear what the other wants."""
+    (wanted,) = watching.ask(HERE, 0.0)
+    provider.hear(wanted, "W", at(30), 0.0)
+
+
+def brought(provider: Node, watching: Node, now: float) -> list[object]:
+    """What a node tells of situations, heard by another."""
+    told = provider.conclude(at(30), now)
+    for one in told:
+        watching.hear(one, "F", HERE, now)
+    return [value for one in told for value in one.values]
+
+
+@pytest.mark.parametrize("when", ["Fire", "Hazard"])
+def test_a_situation_that_another_node_infers_is_asked_for_and_told(when: str) -> None:
+    """As it begins, to whoever asked for it or for what it is; once, and that it is over when it is."""
+    watching, provider = watcher(when), inferring(20, 0.0)
+    asked(watching, provider)
+    assert [] == brought(provider, watching, 0.0)
+    inferring(90, 1.0, provider)
+    assert [("Fire", True)] == brought(provider, watching, 1.0)
+    assert {"alarm": True} == watching.requestor.truths(HERE, 1.0)
+    assert [] == brought(provider, watching, 1.5)
+    inferring(20, 2.0, provider)
+    assert [("Fire", False)] == brought(provider, watching, 2.0)
+    # That there is no fire does not say that there is no hazard.
+    assert {"alarm": False if when == "Fire" else None} == watching.requestor.truths(HERE, 2.0)
+
+
+def test_a_situation_that_goes_on_is_told_again_before_it_is_stale() -> None:
+    """And is unknown to those who no longer hear of it."""
+    watching, provider = watcher("Fire"), inferring(90, 0.0)
+    asked(watching, provider)
+    assert [("Fire", True)] == brought(provider, watching, 0.0)
+    inferring(90, 2.0, provider)
+    assert [("Fire", True)] == brought(provider, watching, 2.0)
+    assert {"alarm": True} == watching.requestor.truths(HERE, 5.9)
+    assert {"alarm": None} == watching.requestor.truths(HERE, 6.1)
+
+
+def test_a_situation_of_which_nothing_is_known_any_more_is_taken_back() -> None:
+    """What it rested on is stale: it is unknown at once, and not false."""
+    watching, provider = watcher("NOT Fire OR Fire"), inferring(90, 0.0)
+    asked(watching, provider)
+    brought(provider, watching, 3.9)
+    assert {"alarm": True} == watching.requestor.truths(HERE, 3.9)
+    brought(provider, watching, 4.1)
+    assert {"alarm": None} == watching.requestor.truths(HERE, 4.2)
+    assert [] == brought(provider, watching, 4.3)
+
+
+def test_nobody_hears_of_a_situation_that_nobody_asked_for() -> None:
+    """Nor outside of the validity of who asked."""
+    watching, provider = watcher("Fire"), inferring(90, 0.0)
+    assert [] == brought(provider, watching, 0.0)
+    asked(watching, provider)
+    (told,) = provider.conclude(at(30), 0.0)
+    assert 100.0 == told.within
+    assert [] == watching.hear(told, "F", at(140), 0.0)
+    assert {"alarm": None} == watching.requestor.truths(HERE, 0.0)
+
+
+def test_a_new_request_for_a_situation_that_is_there_is_answered_at_once() -> None:
+    """Also one for the class above what is measured."""
+    provider = inferring(90, 0.0)
+    provider.conclude(at(30), 0.0)
+    (wanted,) = watcher("Hazard").ask(HERE, 0.0)
+    _, answer = provider.hear(wanted, "W", at(30), 0.0)
+    assert isinstance(answer, Response) and (("Fire", True),) == answer.values
+    dry = Node("N2", measured=["Humidity"], manner=Manner(at_once=True), above=wider)
+    dry.measure([("Humidity", 5)], at(30), 0.0)
+    asking = request(conditions=(Atom("Weather", Operator.LT, 10),))
+    assert (("Humidity", 5),) == dry.hear(asking, "N1", at(30), 0.0)[1].values  # type: ignore[union-attr]

@@ -97,6 +97,28 @@ def test_only_events_are_taken_once(journal: Journal) -> None:
     assert [2] == journal.append("deliveries", deliveries([0]))
 
 
+def test_each_node_keeps_its_own(journal: Journal) -> None:
+    """What one keeps, or lets go, is nothing to the others."""
+    here, there = Event("1", "t", "s", "x"), Event("2", "t", "s", "x")
+    journal.append("events", events(""), {"x": here}, "north")
+    journal.append("events", events(""), {"x": there}, "south")
+    assert ([here], [there], []) == (journal.kept("north"), journal.kept("south"), journal.kept())
+    journal.append("events", events(""), {"x": None}, "south")
+    assert ([here], []) == (journal.kept("north"), journal.kept("south"))
+
+
+def test_the_only_node_is_alone(journal: Journal) -> None:
+    """Others are refused until it joins as one of several; beside others nobody becomes the only one."""
+    assert set() == journal.join("north", True)
+    assert set() == journal.join("north", True)
+    with pytest.raises(JournalError, match="expected no access server but north"):
+        journal.join("south", False)
+    assert set() == journal.join("north", False)
+    assert {"north"} == journal.join("south", True)
+    assert {"south"} == journal.join("north", True)
+    assert {"north"} == journal.join("south", False)
+
+
 def test_what_is_kept_changes_with_what_is_appended(journal: Journal) -> None:
     """Of each entity the last word counts, and nothing of it enters the log."""
     early, late = (Event(id, "t", "s", "x", accepted=NOON, payload=b"{}") for id in "ab")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from tests.journal.rows import deliveries, events, ids, positions
 
 WRITER = """
 import sys
+from nearcast.journal.kept import stored
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import EVENTS, LOGS, entered
 from nearcast.model.event import Event
@@ -131,7 +133,7 @@ def test_a_journal_of_the_format_before_is_taken_over(file: Path, monkeypatch: p
         before.setitem(LOGS, "events", nameless)
         for number in range(3):
             journal.append("events", events([number]).select(nameless.names))
-    with closing(sqlite3.connect(file)) as connection:
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.execute("PRAGMA user_version = 2")
     with closing(SqliteJournal(file)) as journal:
         for number in range(3, 30):
@@ -141,6 +143,20 @@ def test_a_journal_of_the_format_before_is_taken_over(file: Path, monkeypatch: p
     assert [None] * 3 + ["north"] * 27 == found.column("node").to_pylist()
     with closing(sqlite3.connect(file)) as connection:
         assert (3,) == connection.execute("PRAGMA user_version").fetchone()
+
+
+def test_securing_a_journal_brings_its_newest_commits_to_the_disk(
+    sqlite: SqliteJournal, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are in the log beside the file; where that is not there yet, nothing has to be done."""
+    synced: list[str] = []
+    monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    sqlite.append("events", events("a"))
+    sqlite.secure()
+    assert [f"{file}-wal"] == synced
+    sqlite.close()
+    sqlite.secure()
+    assert 1 == len(synced)
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
@@ -202,5 +218,5 @@ def test_changes_of_what_is_kept_are_put_together(sqlite: SqliteJournal, monkeyp
         sqlite.append("events", events(""), {event.entity: event, gone: None})
     assert kept == {event.entity: event for event in sqlite.kept()}
     with sqlite._reading() as connection:
-        [rows] = connection.execute("SELECT count(*) FROM kept").fetchone()
+        [rows] = connection.execute("SELECT count(*) FROM kept_at_nodes").fetchone()
     assert rows < 15

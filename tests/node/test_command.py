@@ -55,6 +55,48 @@ def test_two_processes_find_a_situation_together(tmp_path: Path) -> None:
     assert all(reading["age"] < 30 for reading in first["readings"])
 
 
+ONTOLOGY = """
+classes: {Temperature: {unit: degC}, Button: }
+situations: {Emergency: , Fire: {part-of: Emergency}, Alarm: }
+"""
+INFERRING = """
+node: inferring
+place: {{x: 0, y: 0}}
+ontology: world.yaml
+sensors:
+  - {{class: Temperature, file: readings.jsonl, every: 500 ms}}
+situations:
+  - {{id: fire, class: Fire, when: "Temperature > 80", within: 100, valid: 1 s}}
+multicast: {{interface: 127.0.0.1, port: {port}}}
+"""
+WATCHING = """
+node: watching
+place: {{x: 30, y: 0}}
+ontology: world.yaml
+situations:
+  - {{id: alarm, class: Alarm, when: Emergency, within: 100, valid: 1 s}}
+multicast: {{interface: 127.0.0.1, port: {port}}}
+"""
+
+
+def test_a_node_asks_for_a_situation_that_another_process_infers(tmp_path: Path) -> None:
+    """An emergency is served by the fire that is part of one: it begins and ends with it, and says whose it is."""
+    port = next(PORTS) + 1_000
+    (tmp_path / "world.yaml").write_text(ONTOLOGY)
+    readings = [json.dumps({"Temperature": value}) for value in [20] * 6 + [90] * 12 + [20] * 200]
+    (tmp_path / "readings.jsonl").write_text("\n".join(readings))
+    for name, definition in (("inferring", INFERRING), ("watching", WATCHING)):
+        (tmp_path / f"{name}.yaml").write_text(definition.format(port=port))
+    watching, inferring = start(tmp_path / "watching.yaml"), start(tmp_path / "inferring.yaml")
+    assert watching.stdout and inferring.stdout
+    begun, ended = (json.loads(watching.stdout.readline()) for _ in range(2))
+    for process in (watching, inferring):
+        process.terminate()
+        process.communicate(timeout=60)
+    assert ("Alarm", "begin", "end") == (begun["situation"], begun["phase"], ended["phase"])
+    assert [("Fire", True, "inferring")] == [(one["class"], one["value"], one["provider"]) for one in begun["readings"]]
+
+
 def test_a_sensor_that_cannot_be_read_ends_the_command_with_its_reason(tmp_path: Path) -> None:
     """In one line, and without a traceback; what was counted till then is printed."""
     (tmp_path / "dry.yaml").write_text(DRY.format(port=next(PORTS) + 1_000, sensor="file: none.jsonl"))

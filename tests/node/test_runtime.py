@@ -24,7 +24,7 @@ from nearcast.model.place import Place
 from nearcast.node.radio import Radio
 from nearcast.node.runtime import Runtime
 from nearcast.node.sensors import Measured, Sensor, SimulatedSensor
-from nearcast.node.transport import Datagram
+from nearcast.node.transport import Datagram, Transport
 from nearcast.node.weather import Weather
 from nearcast.node.wire import encode
 from tests.node.conftest import HERE, Make, running, until
@@ -146,6 +146,79 @@ def test_wrong_clocks_places_and_replays_are_counted_and_harmless() -> None:
     asyncio.run(hear())
 
 
+def test_an_oversized_datagram_is_counted_and_harmless() -> None:
+    """However much UDP carries; the next message is taken."""
+
+    async def hear() -> None:
+        runtime = deaf()
+        runtime.hear(Datagram(b"[" * 65_507, "somewhere"))
+        runtime.hear(Datagram(encode(replace(REQUEST, time=runtime.clock()), "n1") + b" " * 8_192, "somewhere"))
+        assert 2 == runtime.counts["malformed"]
+        assert {"TAKEN": 1} == heard(runtime, replace(REQUEST, time=runtime.clock()))
+
+    asyncio.run(hear())
+
+
+def test_an_old_value_under_a_new_id_does_not_count() -> None:
+    """What was recorded and is said again, within the tolerance for clocks, is heard and stale; later it is refused."""
+
+    async def hear() -> None:
+        runtime = deaf()
+        now = runtime.clock()
+        runtime.node.measure([("Temperature", 90)], HERE, now)
+        old = Response(MessageId("n2", 1), "n2", HERE, 100.0, now - 30, 5.0, (("Humidity", 5),))
+        assert {"TAKEN": 1} == heard(runtime, old)
+        assert {"TAKEN": 1, "STALE": 1} == heard(runtime, replace(old, id=MessageId("n2", 2), time=now - 65))
+        assert {"fire": None} == runtime.node.requestor.truths(HERE, now)
+        heard(runtime, replace(old, id=MessageId("n2", 3), time=now))
+        assert {"fire": True} == runtime.node.requestor.truths(HERE, now)
+
+    asyncio.run(hear())
+
+
+def test_a_node_whose_clock_is_set_back_begins_anew() -> None:
+    """It asks again, and what it measures counts, though it measured later by its clock before."""
+    moments = [1_000_000.0]
+    silent = Radio(50.0).transport("z", lambda: HERE)
+    runtime = Runtime(Node("z", [FIRE], ["Temperature"], MANNER), silent, HERE, clock=lambda: moments[0])
+    runtime.measure(Measured((("Temperature", 20),)))
+    assert 1 == len(runtime.node.ask(HERE, runtime.clock()))
+    moments[0] -= 3_600
+    runtime.measure(Measured((("Temperature", 90),)))
+    assert 1 == runtime.counts["clock set back"]
+    assert 1 == len(runtime.node.ask(HERE, runtime.clock()))
+    heard(runtime, Response(MessageId("n2", 1), "n2", HERE, 100.0, moments[0], 5.0, (("Humidity", 5),)))
+    assert {"fire": True} == runtime.node.requestor.truths(HERE, moments[0])
+    assert {"fire": None} == runtime.node.requestor.truths(HERE, moments[0] + 60)
+
+
+def test_noise_and_replays_on_the_link_harm_nobody(make: Make) -> None:
+    """Somebody says everything again, twice, and nonsense between: the situation begins, and all that is counted."""
+
+    async def find() -> None:
+        changes: list[Situation] = []
+        asking = node("a", make("a"), rules=[FIRE], sensors=[WARM], told=changes.append)
+        answering = node("b", make("b"), Place("planar", 30.0, 0.0), sensors=[DRY])
+        async with make("noise") as noise, running(asking, answering):
+            echoing = asyncio.create_task(echo(noise))
+            await until(lambda: changes and asking.node.door.counts[Verdict.DUPLICATE] and asking.counts["malformed"])
+            echoing.cancel()
+        assert {"a", "b"} == {known.provider for _, known in changes[0].readings}
+        assert not any(asking.node.door.counts[verdict] for verdict in (Verdict.STALE, Verdict.EARLY))
+
+    async def echo(noise: Transport) -> None:
+        said = set[bytes]()
+        while heard_ := await noise.receive():
+            # What it says itself comes back to it.
+            if heard_.data not in said and len(said) < 50:
+                said.add(heard_.data)
+                for data in (heard_.data, heard_.data, heard_.data[:-3], b"[" * 9_000):
+                    said.add(data)
+                    noise.send(data)
+
+    asyncio.run(find())
+
+
 def test_a_flood_does_not_keep_a_node_from_hearing_others() -> None:
     """A thousand requests of one; another's is taken."""
 
@@ -208,7 +281,7 @@ def test_a_class_that_nobody_answers_for_is_reported() -> None:
     async def ask() -> None:
         moments = count(1_000_000.0, 0.5)
         runtime = node("z", Radio(50.0).transport("z", lambda: HERE), rules=[FIRE])
-        runtime.clock = lambda: next(moments)
+        runtime._clock = lambda: next(moments)
         async with running(runtime):
             await until(lambda: runtime.counts["unanswered Humidity"])
         assert 3 <= runtime.counts["said"]

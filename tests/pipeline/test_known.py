@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -112,6 +114,23 @@ def test_a_refused_control_event_becomes_a_dead_letter_and_stops_nothing(
         letter["content"],
     )
     assert "bandwidth" in letter["reason"] and "fast" in letter["reason"]
+
+
+def test_a_refusal_is_reported_once_though_the_pipeline_dies(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Between the dead letters and the deliveries; what follows decides it again, in batches cut otherwise."""
+    end = journal.end("events")
+    accepted = datetime.now(UTC)
+    journal.append(
+        "events",
+        to_table(Event(str(number), "nearcast.client", "s", payload=b"{}", accepted=accepted) for number in range(5)),
+    )
+    for cuts in ([3], [1, 2], [1, 2, 4, 5]):
+        following = Follower(journal, tmp_path / "known", end)
+        for after, through in pairwise([0, *cuts]):
+            events = journal.read("events", end + after, through - after)
+            assert [*following.advance(events, end + through)]
+    letters = [letter["where"] for letter in journal.read("dead letters", 0, 100).to_pylist()]
+    assert [f"journal position {end + number + 1}, event {number}" for number in range(5)] == letters
 
 
 def test_a_damaged_snapshot_costs_only_reading(journal: SqliteJournal, tmp_path: Path) -> None:

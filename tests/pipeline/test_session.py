@@ -42,6 +42,30 @@ def run(master: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=surroundings, timeout=180)
 
 
+FAILING = """
+from nearcast.pipeline.session import session
+
+spark = session("local[1]")
+try:
+    spark.sql("SELECT assert_true(id < 0) FROM range(1)").collect()
+except Exception:
+    print("failed")
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+def test_what_spark_complains_of_goes_to_its_file(tmp_path: Path) -> None:
+    """Where one is named, nothing of it reaches the terminal."""
+    file = tmp_path / "spark.log"
+    surroundings = {**os.environ, "PYTHONPATH": str(Path(java.__file__).parents[2]), session.LOG_FILE: str(file)}
+    done = subprocess.run(
+        [sys.executable, "-c", FAILING], capture_output=True, text=True, env=surroundings, timeout=180
+    )
+    assert ("failed\n", "") == (done.stdout, done.stderr)
+    assert " spark ERROR " in file.read_text()
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("master", ["local[*]", "local-cluster[2,1,1024]"])
 def test_executors_find_the_package_and_nothing_is_said(master: str) -> None:

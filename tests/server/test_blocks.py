@@ -13,7 +13,7 @@ from nearcast.errors import JournalError
 from nearcast.journal.kept import Kept
 from nearcast.journal.memory import Abort, MemoryJournal
 from nearcast.model.columns import to_table
-from nearcast.model.event import Event
+from nearcast.model.event import MAIN, Event
 from nearcast.server.blocks import Blocks, Full
 from tests.server.conftest import run
 
@@ -27,9 +27,9 @@ class Counting(MemoryJournal):
 
     appends = 0
 
-    def append(self, log: str, rows: pa.Table, kept: Kept | None = None) -> list[int]:
+    def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         self.appends += 1
-        return super().append(log, rows, kept)
+        return super().append(log, rows, kept, node)
 
 
 def blocks(journal: MemoryJournal, **more: Any) -> Blocks[Event]:

@@ -405,6 +405,32 @@ def test_a_binary_frame_is_a_message_like_a_text() -> None:
     run(test)
 
 
+def test_what_was_never_delivered_is_not_confirmed() -> None:
+    """Neither positions of nothing nor those of others; they are counted and told, and what is right is settled."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            await server.declare("b", filter="type = 'unit' AND size > 5")
+            [small, large] = await server.publish(unit("1", size=1), unit("2", size=9))
+            async with socket_of(server, "b") as socket:
+                await raw(socket, "delivery")
+                await socket.send(f'{{"ack": [{small}, {large}, 999999, "{large}.1"]}}')
+                fault = (await raw(socket, "notice"))["notice"]["fault"]
+                assert f"{small}, {large}.1, 999999" == fault["came"]
+                assert {"settled": [large]} == await raw(socket, "settled")
+                # Repeated, as by who has not heard of it: that is confirmed again.
+                await socket.send(f'{{"ack": [{large}]}}')
+                assert {"settled": [large]} == await raw(socket, "settled")
+            answer = await server.http.post("/clients/b/acks", json={"ack": [small]})
+            assert (422, str(small)) == (answer.status_code, answer.json()["came"])
+            assert "\nnearcast_unknown_acknowledgements_total 4.0" in (await server.http.get("/metrics")).text
+            [outcome] = server.journal.read("outcomes", 0, 9).to_pylist()
+            assert ("b", large, "acknowledged") == (outcome["client"], outcome["event"], outcome["outcome"])
+
+    run(test)
+
+
 def test_who_acknowledges_and_never_reads_does_not_fill_the_memory() -> None:
     """The oldest that are settled give way."""
 

@@ -8,22 +8,27 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
+import pytest
 
 from nearcast.decision.derived import derived_of
 from nearcast.decision.known import Known
 from nearcast.decision.relate.scopes import Scope
 from nearcast.decision.relate.standing import Standings
-from nearcast.errors import Mark
+from nearcast.errors import JournalError, Mark
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
+from nearcast.language.cloudevents import read_event
 from nearcast.language.control import changes, to_event
 from nearcast.language.relation_document import relation_document
 from nearcast.model.changes import RelationChange
-from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS, to_table
+from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS, entered, to_table
+from nearcast.server.config import ServerConfig
+from nearcast.server.service import Service
 from tests.server.conftest import Running, run, running, until
 
 NEAR = {
@@ -76,10 +81,12 @@ def walk(steps: int) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def related(suppress: bool) -> AsyncIterator[tuple[Running, Stages]]:
+async def related(
+    suppress: bool, scope: object = "global", journal: MemoryJournal | None = None
+) -> AsyncIterator[tuple[Running, Stages]]:
     """A server whose journal has a relation, and the stages beside it."""
-    journal = MemoryJournal()
-    change = RelationChange(relation_document(NEAR, Mark("here")))
+    journal = journal or MemoryJournal()
+    change = RelationChange(relation_document({**NEAR, "scope": scope}, Mark("here")))
     journal.append("events", to_table([to_event(change, "1", "test")]))
     async with running(journal, suppress=suppress) as server:
         yield server, Stages(journal)
@@ -150,6 +157,42 @@ def test_what_a_subscription_may_want_enters() -> None:
                 assert published.positions[0]
                 stages.decide()
                 await asyncio.sleep(0.1)
+
+    run(test)
+
+
+@pytest.mark.parametrize("scope, held", [("global", set()), ("local", {0, 1})])
+def test_beside_another_server_only_local_relations_hold_back(scope: str, held: set[int]) -> None:
+    """The other server's reports are no affair of theirs, and enter."""
+
+    async def test() -> None:
+        journal = MemoryJournal()
+        journal.join("south", False)
+        async with related(True, scope, journal) as (server, stages), server.publisher() as publisher:
+            await publisher.publish([moved(0, "a", 0.0), moved(1, "b", 100.0)])
+            away = moved(2, "a", 95.0)
+            journal.append("events", entered([read_event(away, Mark("here"))], "south"))
+            stages.decide()
+            await until(lambda: server.service.entrance._heard == journal.end("source filters"))
+            found = await publisher.publish([moved(3, "a", 1.0), moved(4, "b", 99.0)])
+            assert held == set(found.suppressed)
+            stages.decide()
+            assert ["enter"] * (scope == "global") == [one["detect"] for one in stages.told][:1]
+
+    run(test)
+
+
+def test_no_server_enters_beside_the_only_one() -> None:
+    """One that holds back for global relations has to be alone; others are refused, and told how to go on."""
+
+    async def test() -> None:
+        journal = MemoryJournal()
+        async with running(journal, suppress=True):
+            pass
+        service = Service(ServerConfig(Path("unused"), node="south"), journal)
+        with pytest.raises(JournalError, match=r"no access server but main.*start main once without --suppress"):
+            await service.start()
+        service.executor.shutdown()
 
     run(test)
 

@@ -17,9 +17,11 @@ import httpx
 import pytest
 
 from nearcast.client import Client, Delivery, Publisher
+from nearcast.errors import JournalError
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.sequence import position_of
+from nearcast.server.notes import note
 from nearcast.server.outcomes import Mark, Watermark, unsettled
 from nearcast.server.payloads import Payloads
 from tests.server.conftest import Running, received, run, running, unit, until
@@ -248,14 +250,29 @@ def test_the_watermark_never_passes_what_is_not_settled(tmp_path: Path) -> None:
     """A pair is written only when every delivery before it is settled."""
     watermark = Watermark(tmp_path / "settled", "j")
     assert Mark() == watermark.read()
-    watermark.advance(through=10, outcomes_end=7, oldest=3)
-    watermark.advance(through=20, outcomes_end=9, oldest=4)
+    watermark.advance(MemoryJournal(), through=10, outcomes_end=7, oldest=3)
+    watermark.advance(MemoryJournal(), through=20, outcomes_end=9, oldest=4)
     assert Mark() == watermark.read()
-    watermark.advance(through=30, outcomes_end=15, oldest=12)
+    watermark.advance(MemoryJournal(), through=30, outcomes_end=15, oldest=12)
     assert Mark(10, 7) == Watermark(tmp_path / "settled", "j").read()
-    watermark.advance(through=40, outcomes_end=30, oldest=None)
+    watermark.advance(MemoryJournal(), through=40, outcomes_end=30, oldest=None)
     assert Mark(30, 15) == watermark.read()
     assert Mark() == Watermark(tmp_path / "settled", "another journal").read()
+
+
+def test_a_note_waits_for_the_journal_that_it_is_of(tmp_path: Path) -> None:
+    """What a loss of power takes from the journal must not be noted as done: the journal is on the disk first."""
+    path = tmp_path / "settled"
+
+    class Failing(MemoryJournal):
+        def secure(self) -> None:
+            assert "10" == path.read_text()
+            raise JournalError("the disk is gone")
+
+    note(path, "10", MemoryJournal())
+    with pytest.raises(JournalError):
+        note(path, "20", Failing())
+    assert "10" == path.read_text()
 
 
 def test_a_damaged_watermark_costs_time_only(tmp_path: Path) -> None:

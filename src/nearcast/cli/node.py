@@ -57,7 +57,8 @@ def runtime_of(found: NodeDefinition) -> Runtime:
     first = time.time_ns() // 1_000_000
     serves = found.bridge.classes if found.bridge else ()
     known = found.known
-    node = Node(found.id, known.rules, found.measured, found.manner, known.above, first, serves)
+    situations = known.situations()
+    node = Node(found.id, known.rules, found.measured, found.manner, known.above, first, serves, situations)
     transport: Transport = MulticastTransport(found.group)
     if found.weather:
         transport = WeatheredTransport(transport, found.weather, seed=first)

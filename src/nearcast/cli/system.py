@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -23,7 +24,7 @@ from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control import changes, to_event
 from nearcast.language.definitions import Definitions
-from nearcast.model.changes import Change
+from nearcast.model.changes import Change, ClientChange
 from nearcast.model.columns import entered, to_events
 from nearcast.model.event import CONTROL_PREFIX, MAIN
 from nearcast.pipeline.state import ready_file
@@ -32,6 +33,7 @@ SOURCE = "definitions"
 """The source of the control events that definition files become."""
 
 READY_SECONDS = 120.0
+"""That server and pipeline are waited for unless told otherwise; a machine that does much else takes longer."""
 STRETCH = 100_000
 
 
@@ -41,23 +43,27 @@ def define(journal: Journal, definitions: Definitions, node: str = MAIN) -> int:
     `node` is the name of the server to which the definitions are given.
     """
     registry = registry_of(journal)
-    needed = [change for change in definitions.changes(node) if not _there(registry, change)]
+    stated = registry_of(journal, SOURCE)
+    asked = (_restated(registry, stated, change) for change in definitions.changes(node))
+    needed = [change for change in asked if not _there(registry, change)]
     now = datetime.now(UTC)
     events = [to_event(change, uuid.uuid4().hex, SOURCE, now) for change in needed]
     if events:
         # What a server that was killed kept enters first: whatever is defined begins with where everything is.
-        journal.release()
+        journal.release(node)
         journal.append("events", entered(events, node))
     return len(events)
 
 
-def registry_of(journal: Journal) -> Registry:
-    """The registry as of the end of the journal."""
+def registry_of(journal: Journal, source: str | None = None) -> Registry:
+    """The registry as of the end of the journal; with a source what that alone has said."""
     registry, end = Registry(), journal.end("events")
     for after in range(0, end, STRETCH):
         table = journal.read("events", after, STRETCH)
         control = table.filter([kind.startswith(CONTROL_PREFIX) for kind in table.column("type").to_pylist()])
         for event in to_events(control):
+            if source not in (None, event.source):
+                continue
             try:
                 for change in changes(event, registry.settings):
                     registry.apply(change)
@@ -65,6 +71,26 @@ def registry_of(journal: Journal) -> Registry:
                 # The pipeline has put it among the dead letters; for everybody else it never was.
                 continue
     return registry
+
+
+def _restated(registry: Registry, stated: Registry, change: Change) -> Change:
+    """A change without what definitions said of a client before, and say again: there it may have changed since.
+
+    How a client is, it says itself, and it goes on from there. What is new in a file counts, for it is the newest word.
+    """
+    if not isinstance(change, ClientChange) or change.client not in registry.clients:
+        return change
+    before = stated.clients.get(change.client)
+    if before is None:
+        return change
+    readings = {name: value for name, value in (change.readings or {}).items() if before.readings.get(name) != value}
+    return replace(
+        change,
+        role=None if change.role == before.role else change.role,
+        task=None if change.task == before.task else change.task,
+        readings=readings or None,
+        place=None if change.place == before.place else change.place,
+    )
 
 
 def _there(registry: Registry, change: Change) -> bool:
@@ -130,25 +156,44 @@ def _locked(data: Path) -> IO[bytes]:
     return file
 
 
-def wait_until_ready(supervisor: Supervisor, url: str, data: Path, stopped: Callable[[], bool] = lambda: False) -> None:
+def wait_until_ready(
+    supervisor: Supervisor,
+    url: str,
+    data: Path,
+    stopped: Callable[[], bool] = lambda: False,
+    seconds: float = READY_SECONDS,
+) -> None:
     """Returns when the server answers and the pipeline reads on and has decided all that there was, or it is stopped.
 
-    Raises SetupError after `READY_SECONDS`.
+    Raises SetupError after so many seconds, which says what is still waited for.
     """
     with closing(SqliteJournal(journal_path(data))) as journal:
-        until = time.monotonic() + READY_SECONDS
+        until = time.monotonic() + seconds
         wanted = journal.end("events")
 
         def ready() -> bool:
             """Whether the wait is over."""
-            if time.monotonic() > until:
+            if stopped():
+                return True
+            missing = _missing(journal, url, data, wanted)
+            if missing and time.monotonic() > until:
                 raise SetupError(
-                    f"expected server and pipeline within {READY_SECONDS:.0f} s, got no answer; their output tells why"
+                    f"expected server and pipeline to be ready within {seconds:g} s, got none yet: {missing};"
+                    " the output above may tell why; --wait SECONDS waits longer"
                 )
-            reading = ready_file(state_path(data)).exists() and journal.end("deliveries") >= wanted
-            return stopped() or (reading and _answers(url))
+            return not missing
 
         supervisor.watch(ready)
+
+
+def _missing(journal: Journal, url: str, data: Path, wanted: int) -> str:
+    """What is still to come before a system is ready; empty if nothing is."""
+    if not ready_file(state_path(data)).exists():
+        return "the pipeline has not begun to read; Spark is starting, or it folds what the journal has"
+    decided = journal.end("deliveries")
+    if decided < wanted:
+        return f"the pipeline has decided {decided:,} of {wanted:,} events"
+    return "" if _answers(url) else f"the access server does not answer at {url}"
 
 
 def _answers(url: str) -> bool:

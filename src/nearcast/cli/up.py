@@ -11,7 +11,7 @@ import click
 
 from nearcast.cli.options import data_option, journal_path, node_option
 from nearcast.cli.output import complain, counted
-from nearcast.cli.system import define, running, wait_until_ready
+from nearcast.cli.system import READY_SECONDS, define, running, wait_until_ready
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language import definitions
 
@@ -30,6 +30,13 @@ from nearcast.language import definitions
 @click.option("--master", help="Where Spark runs; local[*] unless given.")
 @node_option
 @click.option("--suppress", is_flag=True, help="Hold back events that change nothing where they enter.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0, min_open=True),
+    default=READY_SECONDS,
+    show_default=True,
+    help="Seconds after which to give up if server and pipeline are not ready.",
+)
 @click.option("--metrics-port", type=int, default=8641, show_default=True, help="The pipeline's /metrics, on loopback.")
 def command(
     files: tuple[Path, ...],
@@ -39,12 +46,14 @@ def command(
     master: str | None,
     node: str,
     suppress: bool,
+    wait: float,
     metrics_port: int,
 ) -> None:
     """Run access server and pipeline. A part that dies is started again, and that is said.
 
     Definitions are taken in as events: what is in the files and differs from what is known is changed; what is not in
-    the files stays.
+    the files stays. Where a client is, its readings, role and task are as the files say until something else is said;
+    starting again with the same files does not take that back.
     """
     found = definitions.load(files) if files else None
     for warning in found.warnings if found else ():
@@ -56,7 +65,7 @@ def command(
         signal.signal(sign, lambda number, _frame: asked.append(number))
     begin = partial(_begin, data, found, node) if found else lambda: None
     with running(data, host, port, master, metrics_port, begin, suppress, node) as supervisor:
-        wait_until_ready(supervisor, f"http://{host}:{port}", data, lambda: bool(asked))
+        wait_until_ready(supervisor, f"http://{host}:{port}", data, lambda: bool(asked), wait)
         if not asked:
             click.echo(f"ready: http://{host}:{port} (API at /docs), data in {data}; end with Ctrl-C", err=True)
         supervisor.watch(lambda: bool(asked))

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nearcast.model.changes import (
     ActionChange,
@@ -80,10 +80,14 @@ class Registry:
             dict(self.actions),
         )
 
-    def at(self, node: str) -> Registry:
-        """What matters to events that enter at a node: without the relations that are local to others."""
+    def at(self, node: str, alone: bool = True) -> Registry:
+        """What matters to events that enter at a node: without the relations that are local to others.
+
+        Where it is not `alone`, global relations have no strategy: from one node nobody can hold back for them.
+        """
         found = self.copy()
-        found.relations = {id: one for id, one in self.relations.items() if one.node in (None, node)}
+        here = (one for one in self.relations.values() if one.node in (None, node))
+        found.relations = {one.id: one if alone or one.node else replace(one, strategy=None) for one in here}
         return found
 
     def changes(self) -> list[Change]:

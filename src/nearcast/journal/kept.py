@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from nearcast.errors import JournalError
 from nearcast.model.event import Event
 from nearcast.model.place import Place
 from nearcast.model.values import Value
@@ -82,6 +83,15 @@ def _event(fields: str, payload: str) -> Event:
         _moment(accepted),
         node=node,
     )
+
+
+def refuse_beside(others: Mapping[str, bool], node: str) -> None:
+    """Refuses an entry node beside others, of which each may be the only one. Raises JournalError."""
+    for other in (other for other, alone in others.items() if alone):
+        raise JournalError(
+            f"expected no access server but {other}, which holds back events of global relations (--suppress), got"
+            f" {node}; start {other} once without --suppress, or this one as --node {other} instead of it"
+        )
 
 
 def by_acceptance(events: Iterable[Event]) -> list[Event]:

@@ -13,11 +13,11 @@ from typing import Literal
 import pyarrow as pa
 
 from nearcast.errors import JournalError
-from nearcast.journal.kept import Kept, by_acceptance
+from nearcast.journal.kept import Kept, by_acceptance, refuse_beside
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, schema_of, within
 from nearcast.journal.seam import Journal
 from nearcast.model.columns import LOGS
-from nearcast.model.event import Event
+from nearcast.model.event import MAIN, Event
 
 Call = Literal["append", "cover", "read"]
 
@@ -64,16 +64,17 @@ class MemoryJournal(Journal):
         self._parts: dict[str, list[pa.Table]] = {log: [] for log in LOGS}
         self._ends = dict.fromkeys(LOGS, 0)
         self._keys: dict[tuple[str, str], int] = {}
-        self._kept: dict[str, Event] = {}
+        self._kept: dict[str, dict[str, Event]] = {}
+        self._nodes: dict[str, bool] = {}
         self._lock = threading.RLock()
 
-    def append(self, log: str, rows: pa.Table, kept: Kept | None = None) -> list[int]:
+    def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         """See `Journal.append`."""
         rows = checked(log, rows)
         # The markers act outside the lock: what stalls one call does not stall the others.
         with self._marked("append", log, self._ends[log] + len(rows)), self._lock:
-            together = {**self._kept, **(kept or {})}
-            self._kept = {entity: event for entity, event in together.items() if event is not None}
+            together = {**self._kept.get(node, {}), **(kept or {})}
+            self._kept[node] = {entity: event for entity, event in together.items() if event is not None}
             if log != "events":
                 first = self._ends[log] + 1
                 self._keep(log, numbered(rows, first - 1), first - 1 + len(rows))
@@ -116,16 +117,27 @@ class MemoryJournal(Journal):
         held = [fault.at for fault in self._faults if isinstance(fault, End) and fault.log == log]
         return min([self._ends[log], *held])
 
+    def secure(self) -> None:
+        """Does nothing: there is no medium."""
+
     def positions(self, id: str, source: str | None = None) -> list[int]:
         """See `Journal.positions`."""
         with self._lock:
             keys = list(self._keys.items())
         return sorted(at for (key, of), at in keys if key == id and source in (None, of))
 
-    def kept(self) -> list[Event]:
+    def kept(self, node: str = MAIN) -> list[Event]:
         """See `Journal.kept`."""
         with self._lock:
-            return by_acceptance(self._kept.values())
+            return by_acceptance(self._kept.get(node, {}).values())
+
+    def join(self, node: str, alone: bool) -> set[str]:
+        """See `Journal.join`."""
+        with self._lock:
+            others = {other: only for other, only in self._nodes.items() if other != node}
+            refuse_beside(others, node)
+            self._nodes[node] = alone and not others
+            return set(others)
 
     def lift(self) -> None:
         """Removes the markers that have not fired, and lets readers see past an `End`."""

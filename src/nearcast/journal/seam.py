@@ -1,9 +1,9 @@
-"""The seam of the journal: ordered logs of Arrow rows, behind four methods.
+"""The seam of the journal: ordered logs of Arrow rows, behind a few methods.
 
 A journal holds the logs of `nearcast.model.columns.LOGS`: events, derived, deliveries, outcomes, dead letters, source
 filters. Every row has a position; positions only grow. Beside the logs it has what is *kept*: of some entities an
-event that was taken and has not entered the log of events. Implementations: `memory` (the twin, with fault markers) and
-`sqlite` (the default).
+event that an entry node took and that has not entered the log of events; and the names of all entry nodes.
+Implementations: `memory` (the twin, with fault markers) and `sqlite` (the default).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from nearcast.journal.kept import Kept
 from nearcast.model.columns import to_table
-from nearcast.model.event import Event
+from nearcast.model.event import MAIN, Event
 
 WAIT = 0.01
 """Seconds between two looks of `follow` at the end of a log: small against a batch, cheap against a read."""
@@ -29,27 +29,36 @@ class Journal(ABC):
     """
 
     @abstractmethod
-    def append(self, log: str, rows: pa.Table, kept: Kept | None = None) -> list[int]:
+    def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         """Appends rows in order, giving them the next positions, durably before it returns.
 
         Rows come with the log's schema; their `position` column is overwritten. In the log `events` a row whose
         (source, id) the journal holds already is not appended again: the answer has the position it has. So a
         publisher that is not sure may repeat itself (CloudEvents 1.0: the pair identifies an event).
 
-        `kept` says what is kept of some entities from then on. Rows and what is kept change together or not at all.
+        `kept` says what the entry node keeps of some entities from then on. Rows and what is kept change together or
+        not at all.
 
         Returns the position of every row.
         """
 
     @abstractmethod
-    def kept(self) -> list[Event]:
-        """The events that are kept, in the order of their acceptance."""
+    def kept(self, node: str = MAIN) -> list[Event]:
+        """The events that an entry node keeps, in the order of their acceptance."""
 
-    def release(self) -> int:
-        """Lets what is kept enter the log of events, before anything else does; how many that were."""
-        kept = self.kept()
+    @abstractmethod
+    def join(self, node: str, alone: bool) -> set[str]:
+        """Takes note, for good, of an entry node; the names of all others that there are.
+
+        `alone`: from now on, if there are no others, this is to be the only one, until it joins otherwise. Raises
+        `JournalError` where another one is.
+        """
+
+    def release(self, node: str = MAIN) -> int:
+        """Lets what a node keeps enter the log of events, before anything else does; how many that were."""
+        kept = self.kept(node)
         if kept:
-            self.append("events", to_table(kept), {event.entity: None for event in kept})
+            self.append("events", to_table(kept), {event.entity: None for event in kept}, node)
         return len(kept)
 
     @abstractmethod
@@ -67,6 +76,13 @@ class Journal(ABC):
     @abstractmethod
     def end(self, log: str) -> int:
         """The last position of the log; 0 if empty."""
+
+    @abstractmethod
+    def secure(self) -> None:
+        """Returns when all that was written so far survives a loss of power too, not only the death of a process.
+
+        Whoever notes outside the journal how far it is done calls this first: else the note may outlive what it is of.
+        """
 
     @abstractmethod
     def positions(self, id: str, source: str | None = None) -> list[int]:

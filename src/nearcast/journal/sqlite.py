@@ -9,6 +9,7 @@ may be missing (`synchronous=NORMAL`), but never a part of one, and never one be
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections import deque
 from collections.abc import Iterator
@@ -20,10 +21,10 @@ from typing import Final
 import pyarrow as pa
 
 from nearcast.errors import JournalError
-from nearcast.journal.kept import Kept, merged, restored, stored
+from nearcast.journal.kept import Kept, merged, refuse_beside, restored, stored
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
 from nearcast.journal.seam import Journal
-from nearcast.model.event import Event
+from nearcast.model.event import MAIN, Event
 
 FORMAT = 3
 """The version of the tables and blocks below, kept in the file; a file of a newer format is not touched."""
@@ -43,14 +44,19 @@ CREATE INDEX blocks_of_log ON blocks (log, last);
 CREATE TABLE keys (id TEXT, source TEXT, position INTEGER NOT NULL, PRIMARY KEY (id, source)) WITHOUT ROWID;
 """
 
-KEPT = "CREATE TABLE IF NOT EXISTS kept (number INTEGER PRIMARY KEY, total INTEGER NOT NULL, changes BLOB NOT NULL)"
-"""Made when something is kept first: most journals never have it. Changes of what is kept, in order, counted up.
+KEPT = """CREATE TABLE IF NOT EXISTS kept_at_nodes (
+    number INTEGER PRIMARY KEY, node TEXT NOT NULL, total INTEGER NOT NULL, changes BLOB NOT NULL)"""
+"""Made when something is kept first: most journals never have it. Changes of what is kept, in order, counted up at each
+node.
 
 A row for each entity, replaced by the next, would be a page to write for each: that takes three times as long.
 """
 
 KEPT_SLACK = 20_000
 """So many changes gather, and as many again as there are entities, before they become one."""
+
+NODES = "CREATE TABLE IF NOT EXISTS nodes (name TEXT PRIMARY KEY, alone INTEGER NOT NULL) WITHOUT ROWID"
+"""The entry nodes, and which is to be the only one; made when the first one joins."""
 
 LOCK_SECONDS = 30.0
 CACHE_KIB = 4_096
@@ -90,14 +96,14 @@ class SqliteJournal(Journal):
         """Travels to another process as its path."""
         return type(self), (self.path,)
 
-    def append(self, log: str, rows: pa.Table, kept: Kept | None = None) -> list[int]:
+    def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         """See `Journal.append`."""
         rows = checked(log, rows)
         if not len(rows) and not kept:
             return []
         with self._writing() as connection:
             if kept:
-                _keep(connection, kept)
+                _keep(connection, node, kept)
             if not len(rows):
                 return []
             # Within the transaction: nobody else can give the same positions meanwhile.
@@ -133,17 +139,40 @@ class SqliteJournal(Journal):
         with self._reading() as connection:
             return _end(connection, log)
 
+    def secure(self) -> None:
+        """See `Journal.secure`."""
+        try:
+            # What is committed and not in the file yet is in the log beside it; a checkpoint secures both by itself.
+            descriptor = os.open(f"{self.path}-wal", os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise JournalError(f"journal {self.path}: {error}; is its disk in order?") from error
+        finally:
+            os.close(descriptor)
+
     def positions(self, id: str, source: str | None = None) -> list[int]:
         """See `Journal.positions`."""
         query = "SELECT position FROM keys WHERE id = ?1 AND (?2 IS NULL OR source = ?2) ORDER BY position"
         with self._reading() as connection:
             return [position for (position,) in connection.execute(query, (id, source))]
 
-    def kept(self) -> list[Event]:
+    def kept(self, node: str = MAIN) -> list[Event]:
         """See `Journal.kept`."""
         with self._reading() as connection:
-            made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone()
-            return restored(_kept(connection)) if made else []
+            made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept_at_nodes'").fetchone()
+            return restored(_kept(connection, node)) if made else []
+
+    def join(self, node: str, alone: bool) -> set[str]:
+        """See `Journal.join`."""
+        with self._writing() as connection:
+            connection.execute(NODES)
+            others = dict(connection.execute("SELECT name, alone FROM nodes WHERE name <> ?", (node,)).fetchall())
+            refuse_beside(others, node)
+            connection.execute("INSERT OR REPLACE INTO nodes VALUES (?, ?)", (node, alone and not others))
+            return set(others)
 
     def close(self) -> None:
         """Closes the connections that are not in use just now."""
@@ -262,20 +291,24 @@ def _register_each(
     return rows.take(pa.array(fresh, pa.int64())), positions
 
 
-def _keep(connection: sqlite3.Connection, kept: Kept) -> None:
-    """Puts what is kept of some entities."""
+def _keep(connection: sqlite3.Connection, node: str, kept: Kept) -> None:
+    """Puts what an entry node keeps of some entities."""
     connection.execute(KEPT)
-    ends = "SELECT total FROM kept ORDER BY number LIMIT 1", "SELECT total FROM kept ORDER BY number DESC LIMIT 1"
-    first, last = ((connection.execute(query).fetchone() or (0,))[0] for query in ends)
-    connection.execute("INSERT INTO kept (total, changes) VALUES (?, ?)", (last + len(kept), stored(kept)))
+    ends = (
+        "SELECT total FROM kept_at_nodes WHERE node = ? ORDER BY number " + one for one in ("LIMIT 1", "DESC LIMIT 1")
+    )
+    first, last = ((connection.execute(query, (node,)).fetchone() or (0,))[0] for query in ends)
+    added = "INSERT INTO kept_at_nodes (node, total, changes) VALUES (?, ?, ?)"
+    connection.execute(added, (node, last + len(kept), stored(kept)))
     if last + len(kept) > 2 * first + KEPT_SLACK:
-        together = merged(_kept(connection))
-        connection.execute("DELETE FROM kept")
-        connection.execute("INSERT INTO kept (total, changes) VALUES (?, ?)", together)
+        together = merged(_kept(connection, node))
+        connection.execute("DELETE FROM kept_at_nodes WHERE node = ?", (node,))
+        connection.execute(added, (node, *together))
 
 
-def _kept(connection: sqlite3.Connection) -> Iterator[bytes]:
-    return (changes for (changes,) in connection.execute("SELECT changes FROM kept ORDER BY number"))
+def _kept(connection: sqlite3.Connection, node: str) -> Iterator[bytes]:
+    query = "SELECT changes FROM kept_at_nodes WHERE node = ? ORDER BY number"
+    return (changes for (changes,) in connection.execute(query, (node,)))
 
 
 def _write(connection: sqlite3.Connection, log: str, rows: pa.Table, end: int) -> None:

@@ -37,6 +37,10 @@ class Known:
         """A class and those above it, whose requests it serves."""
         return tuple(upwards(self.ontology.serving(), name))
 
+    def situations(self) -> tuple[str, ...]:
+        """What is a situation, not a class."""
+        return tuple(one.name for one in self.ontology.situations)
+
     def ranges(self) -> dict[str, tuple[float, float]]:
         """Of classes that have one, the values between which readings lie."""
         found = {one.name: range_of(self.ontology, one.name) for one in self.ontology.classes}

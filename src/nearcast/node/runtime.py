@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 TICK_SECONDS = 0.2
 """How often a node looks whether a request is due and whether a situation has ended."""
 
+SET_BACK_SECONDS = 1.0
+"""Less is how clocks are corrected that run well."""
+
 IN_VAIN = 3
 """So many requests for a class without an answer are reported: perhaps nobody provides it."""
 
@@ -63,9 +66,21 @@ class Runtime:
     ) -> None:
         self.node, self.transport, self.place = node, transport, place
         self.counts: Counter[str] = Counter()
-        self.taken, self.clock = taken, clock
+        self.taken, self._clock, self._last = taken, clock, -inf
         self._sensors, self._told, self._ranges = tuple(sensors), told, ranges
         self._unanswered: Counter[str] = Counter()
+
+    def clock(self) -> float:
+        """The seconds since the epoch. Where this device's clock was set back the node begins anew: what it knew, and
+        when it would have asked again, were of a time that is yet to come.
+        """
+        now = self._clock()
+        if now < self._last - SET_BACK_SECONDS:
+            self.counts["clock set back"] += 1
+            log.warning("the clock was set back seconds=%.1f: the node begins anew", self._last - now)
+            self.node.begin_anew()
+        self._last = now
+        return now
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
@@ -145,10 +160,12 @@ class Runtime:
                     log.warning("nobody has answered class=%s requests=%d", name, IN_VAIN)
 
     def look(self) -> None:
-        """Tells of situations that have changed."""
-        for change in self.node.changes(self.place, self.clock()):
+        """Tells of situations that have changed, here and whoever asked for them."""
+        now = self.clock()
+        for change in self.node.changes(self.place, now):
             self.counts[f"situation {change.phase}"] += 1
             self._told(change)
+        self.say(self.node.conclude(self.place, now))
 
     async def _follow(self, sensor: Sensor) -> None:
         async for measured in sensor.measured():

@@ -19,11 +19,14 @@ from pyspark.sql import SparkSession
 from nearcast.decision.known import Batch, Known
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control import changes
-from nearcast.pipeline.match import SPREAD, decided
+from nearcast.pipeline.match import SPREAD, begun
 from nearcast.pipeline.source import ranges
 
 STRETCH = 100_000
-"""Positions of a stretch: what the driver holds at once."""
+"""Positions of a stretch: what the driver holds at once, some times over."""
+
+AHEAD = 2
+"""Batches that executors decide at once: a job begins and ends with a fifth of a second in which cores are idle."""
 
 
 def replay(
@@ -38,16 +41,29 @@ def replay(
 ) -> Iterator[tuple[Batch, pa.Table]]:
     """Each batch of the journal after what is known, up to its present end, with its DELIVERIES.
 
+    While some are decided the next is read and folded, so what is known is ahead of the batch that is given.
     `partitions`: how many parts a stretch is spread into; as many as there are cores unless given.
     """
     parts = partitions or spark.sparkContext.defaultParallelism
     end = journal.end("events")
     cuts = [*range(known.position, end, stretch), end]
-    for through, events in zip(cuts[1:], _stretches(journal, cuts), strict=True):
-        blocks = partial(ranges, spark, known.position, through, parts)
-        for batch in known.advance(events, changes):
-            yield batch, decided(batch, blocks, journal.path, folder, alternatives=False, spread=spread)
-        known.position = through
+    under_way: deque[tuple[Batch, Future[pa.Table]]] = deque()
+    with ThreadPoolExecutor(AHEAD) as threads:
+        for through, events in zip(cuts[1:], _stretches(journal, cuts), strict=True):
+            blocks = partial(ranges, spark, known.position, through, parts)
+            for batch in known.advance(events, changes):
+                rest = begun(batch, blocks, journal.path, folder, alternatives=False, spread=spread)
+                under_way.append((batch, threads.submit(rest)))
+                if len(under_way) > AHEAD:
+                    yield _given(under_way)
+            known.position = through
+        while under_way:
+            yield _given(under_way)
+
+
+def _given(under_way: deque[tuple[Batch, Future[pa.Table]]]) -> tuple[Batch, pa.Table]:
+    batch, deliveries = under_way.popleft()
+    return batch, deliveries.result()
 
 
 def _stretches(journal: SqliteJournal, cuts: Sequence[int]) -> Iterator[pa.Table]:

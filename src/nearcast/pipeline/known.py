@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +24,13 @@ SNAPSHOT_EVERY = 20_000
 """Positions between two snapshots: what a restart has to fold again at most, well under a second's work."""
 
 
+LETTERS = 100
+"""Dead letters that are read at once: each may have 64 KiB."""
+
+CLOCKS = timedelta(minutes=10)
+"""By how much the clocks of server and pipeline may differ."""
+
+
 class Follower:
     """Keeps what is known in step with the journal, and a snapshot of it on disk."""
 
@@ -32,6 +39,7 @@ class Follower:
         self._journal, self._folder = journal, folder
         self._saved = self.known.position
         self.refused = 0
+        self._there: set[str] | None = None
         self.catch_up(at)
 
     def catch_up(self, position: int) -> None:
@@ -56,7 +64,7 @@ class Follower:
             events = events.slice(max(0, after - first + 1))
         yield from self.known.advance(events, changes)
         self.known.position = max(self.known.position, through)
-        # Before the deliveries are written: who dies in between reports it twice, but never not at all.
+        # Before the deliveries are written: then it is reported, and by whom follows it is not reported again.
         self._report()
         if self.known.position - self._saved >= SNAPSHOT_EVERY:
             self.save()
@@ -68,12 +76,29 @@ class Follower:
 
     def _report(self) -> None:
         refusals, self.known.refusals = self.known.refusals, []
-        if refusals:
-            letters = [_letter(each) for each in refusals]
+        letters = [_letter(each) for each in refusals]
+        if letters and self._there is None:
+            # The one before this may have died between writing these and the deliveries, in batches cut otherwise.
+            self._there = _written_since(self._journal, refusals[0])
+        letters = [letter for letter in letters if letter["where"] not in (self._there or ())]
+        if letters:
             self._journal.append("dead letters", pa.Table.from_pylist(letters, DEAD_LETTERS))
         self.refused += len(refusals)
         for refusal in refusals:
             log.warning("refused a control event position=%d reason=%s", refusal.event.position, refusal.error)
+
+
+def _written_since(journal: Journal, refusal: Refusal) -> set[str]:
+    """Where the dead letters are from that were written after an event was accepted, at the end of the log."""
+    accepted, end, found = refusal.event.accepted, journal.end("dead letters"), set[str]()
+    since = None if accepted is None else accepted - CLOCKS
+    while end > 0:
+        rows = journal.read("dead letters", max(0, end - LETTERS), LETTERS)
+        end = max(0, end - LETTERS)
+        found.update(rows.column("where").to_pylist())
+        if since is not None and min(rows.column("time").to_pylist(), default=since) < since:
+            break
+    return found
 
 
 def _letter(refusal: Refusal) -> dict[str, object]:

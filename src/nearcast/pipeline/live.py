@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import shutil
 import signal
 import time
@@ -32,7 +33,7 @@ from nearcast.pipeline.known import Follower
 from nearcast.pipeline.match import SPREAD, decided
 from nearcast.pipeline.metrics import Metrics
 from nearcast.pipeline.query import start
-from nearcast.pipeline.session import session
+from nearcast.pipeline.session import LOG_FILE, session
 from nearcast.pipeline.situations import Watch
 from nearcast.pipeline.source import collect, ranges
 from nearcast.pipeline.state import ready_file
@@ -152,6 +153,7 @@ def run(config: Config) -> None:
         metrics.serve(config.metrics_port)
     config.folder.mkdir(parents=True, exist_ok=True)
     ready_file(config.folder).unlink(missing_ok=True)
+    os.environ.setdefault(LOG_FILE, str(config.folder.absolute() / "spark.log"))
     journal = SqliteJournal(config.journal)
     spark = session(config.master, **JAVA)
     decider = Decider(spark, journal, config, metrics)

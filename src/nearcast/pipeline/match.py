@@ -38,20 +38,39 @@ def decided(
 
     `journal` is the path of its journal, `folder` one for what executors need; they see both.
     """
+    return begun(batch, blocks, journal, folder, alternatives, spread)()
+
+
+def begun(
+    batch: Batch,
+    blocks: Callable[[], DataFrame],
+    journal: str,
+    folder: Path,
+    alternatives: bool = True,
+    spread: int = SPREAD,
+) -> Callable[[], pa.Table]:
+    """Begins as `decided` does, and gives what ends it, to be called once, in any thread.
+
+    All that the batch shares with what is known is read before this returns, so that the next one may be folded in.
+    """
     # An empty batch has no first and last position to be spread between.
     if len(batch.events) < spread or not len(batch.events):
-        return decide(batch, batch.events, alternatives)
+        found = decide(batch, batch.events, alternatives)
+        return lambda: found
     published = _spread(batch, blocks(), journal, folder, alternatives)
     # What was derived is few, and in no block of the journal.
     derived = decide(batch, derived_of(batch.events), alternatives)
+    return lambda: _together(published(), derived)
+
+
+def _together(published: pa.Table, derived: pa.Table) -> pa.Table:
     if not len(derived):
         return published
-    together = pa.concat_tables([published, derived])
     # Stable: those of one event keep their order.
-    return together.sort_by([("position", "ascending"), ("part", "ascending")])
+    return pa.concat_tables([published, derived]).sort_by([("position", "ascending"), ("part", "ascending")])
 
 
-def _spread(batch: Batch, blocks: DataFrame, journal: str, folder: Path, alternatives: bool) -> pa.Table:
+def _spread(batch: Batch, blocks: DataFrame, journal: str, folder: Path, alternatives: bool) -> Callable[[], pa.Table]:
     """Decides where events are read. What deciding takes is one file, which every worker reads once; the index has a
     file of its own, mapped by all workers of a machine, that serves batch after batch.
 
@@ -73,11 +92,14 @@ def _spread(batch: Batch, blocks: DataFrame, journal: str, folder: Path, alterna
             if len(deliveries := decide(_read(name), world, alternatives)):
                 yield _block(deliveries)
 
-    try:
-        found = blocks.mapInArrow(here, BLOCK_ROWS).toArrow()
-    finally:
-        Path(name).unlink()
-    return _deliveries(found)
+    def there() -> pa.Table:
+        """Has all parts decided."""
+        try:
+            return _deliveries(blocks.mapInArrow(here, BLOCK_ROWS).toArrow())
+        finally:
+            Path(name).unlink()
+
+    return there
 
 
 def _block(deliveries: pa.Table) -> pa.RecordBatch:

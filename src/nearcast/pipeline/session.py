@@ -48,6 +48,9 @@ LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
+LOG_FILE = "NEARCAST_SPARK_LOG_FILE"
+"""In the environment the file to which Spark's own log goes, not the terminal; NEARCAST_SPARK_LOG is its level."""
+
 PREFIX = "nearcast-spark-"
 YOUNG_SECONDS = 60.0
 
@@ -81,7 +84,7 @@ def session(master: str | None = None, **settings: str) -> SparkSession:
 
 def _settings(local: bool) -> dict[str, str]:
     folder = scratch()
-    log = Path(__file__).with_name("log4j2.properties")
+    log = Path(__file__).with_name("log4j2-file.properties" if os.environ.get(LOG_FILE) else "log4j2.properties")
     return {
         **SETTINGS,
         **(LOCAL_SETTINGS if local else {}),

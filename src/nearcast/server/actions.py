@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
@@ -28,6 +27,7 @@ from nearcast.model.event import Event
 from nearcast.model.situation import ACTION_TYPE, PLUG_INS, Run, Webhook
 from nearcast.server import clock
 from nearcast.server.metrics import Metrics
+from nearcast.server.notes import note
 from nearcast.server.outcomes import Refused
 from nearcast.server.webhooks import LONGEST_PAUSE, NotRun, post
 
@@ -144,10 +144,7 @@ class Actions:
 
     def _write_mark(self, position: int) -> None:
         if self._path is not None:
-            temporary = self._path.with_name(self._path.name + ".new")
-            temporary.write_text(str(position))
-            # As a whole: a server that dies meanwhile leaves the mark before.
-            os.replace(temporary, self._path)
+            note(self._path, str(position), self.journal)
 
 
 def _called(rows: pa.Table) -> pa.Table:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from nearcast.errors import JournalError
 from nearcast.journal.kept import Kept
 from nearcast.journal.seam import Journal
+from nearcast.model.event import MAIN
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class Blocks(Generic[T]):
     """Appends to one log in blocks. `table` makes a block of items; `room` bounds what is not yet written.
 
     Used from one event loop; the journal is called on `executor`. With `persistent`, a block that the journal does not
-    take is tried again until it does; otherwise those who wait for it get the JournalError.
+    take is tried again until it does; otherwise those who wait for it get the JournalError. `node` is the entry node.
     """
 
     def __init__(
@@ -56,9 +57,11 @@ class Blocks(Generic[T]):
         rows: int,
         room: int,
         persistent: bool = False,
+        node: str = MAIN,
     ) -> None:
         self.journal, self.log, self.table, self.executor = journal, log, table, executor
         self.seconds, self.rows, self.room, self.persistent = seconds, rows, room, persistent
+        self.node = node
         self.pending = 0
         self._queue: deque[_Part[T]] = deque()
         self._some = asyncio.Event()
@@ -142,7 +145,7 @@ class Blocks(Generic[T]):
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _append_now(self, items: list[T], kept: Kept) -> list[int]:
-        return self.journal.append(self.log, self.table(items), kept)
+        return self.journal.append(self.log, self.table(items), kept, self.node)
 
     def close(self) -> None:
         """Lets `run` end once what is queued is written."""

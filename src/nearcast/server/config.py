@@ -50,7 +50,7 @@ class ServerConfig:
     node: str = MAIN
     """The server's name: the entry node of what comes in through it."""
     suppress: bool = False
-    """Whether events that can change nothing are held back; then this is the only server at which events enter."""
+    """Whether events that can change nothing are held back; of global relations only where there is no other server."""
     limits: Limits = field(default_factory=Limits)
 
     def check(self) -> None:

@@ -26,7 +26,7 @@ from nearcast.model.subscription import Client, Subscription
 from nearcast.server import clock
 from nearcast.server.blocks import Blocks
 from nearcast.server.metrics import Metrics
-from nearcast.server.outcomes import Outcome
+from nearcast.server.outcomes import Outcome, delivered
 from nearcast.server.payloads import Sendable
 from nearcast.server.reader import Decided
 from nearcast.server.sessions import TAKEN_OVER, Connection, Session
@@ -268,16 +268,27 @@ class Desk:
             now = clock.now()
             self.settle(session, session.waiting.take_back(session.priority_of(self.registry.settings), now))
 
-    def acknowledge(self, session: Session, sequences: list[int]) -> None:
-        """Ends what the client has; it is told which are settled once that is durable, so that it may forget them."""
+    async def acknowledge(self, session: Session, sequences: list[int]) -> list[int]:
+        """Ends what the client has; it is told which are settled once that is durable, so that it may forget them.
+
+        Those that were never delivered to it are left out, and returned. Raises JournalError.
+        """
         now = clock.now()
+        waiting = session.waiting
+        repeated = [one for one in sequences if one not in waiting.in_flight and one not in waiting.waiting]
         for sequence in sequences:
             session.pace.acknowledged(sequence, now)
-        settled = session.waiting.acknowledge(sequences, now)
-        # Also where nothing was outstanding: an acknowledgement that is repeated has to be confirmed too.
-        written = self.settle(session, settled)
-        written.add_done_callback(lambda future: self._confirm(session, sequences, future))
+        written = self.settle(session, waiting.acknowledge(sequences, now))
         session.wake()
+        unknown: set[int] = set()
+        if repeated:
+            # What is not outstanding may have been settled long ago, by another server even: it is confirmed again.
+            unknown = {*repeated} - await asyncio.to_thread(
+                delivered, self.outcomes.journal, session.client.id, repeated
+            )
+        confirmed = [one for one in sequences if one not in unknown]
+        written.add_done_callback(lambda future: self._confirm(session, confirmed, future))
+        return sorted(unknown)
 
     def _confirm(self, session: Session, sequences: list[int], written: asyncio.Future[list[int]]) -> None:
         if not written.cancelled() and written.exception() is None:

@@ -34,11 +34,13 @@ STRETCH = 50_000
 class Entrance:
     """Puts events on their way into the journal. Used from one event loop.
 
-    With `suppress` this must be the only server at which the events of a journal enter (see `decision.entry`).
+    With `suppress`, of global relations too if the node is `alone`: a relation's events must all enter at one node (see
+    `decision.entry`). Those local to it do in any case.
     """
 
     def __init__(self, blocks: Blocks[Event], metrics: Metrics, suppress: bool, node: str) -> None:
         self.suppress, self._node = suppress, node
+        self.alone = True
         self._blocks, self._metrics, self._entry = blocks, metrics, Entry()
         self._under_way = 0
         self._defined = 0
@@ -93,7 +95,7 @@ class Entrance:
 
     async def restore(self) -> None:
         """Publishes what a server kept that was killed. To be done before anything else enters. Raises JournalError."""
-        kept = await asyncio.to_thread(self._blocks.journal.release)
+        kept = await asyncio.to_thread(self._blocks.journal.release, self._node)
         if kept:
             log.info("kept events entered events=%d", kept)
 
@@ -103,7 +105,7 @@ class Entrance:
             released = self._entry.release()
             if released:
                 self._write(released)
-            self._entry.define(registry.at(self._node), position)
+            self._entry.define(registry.at(self._node, self.alone), position)
 
     def advance(self, through: int) -> None:
         """Hears how far definitions were read."""

@@ -30,6 +30,11 @@ class Metrics:
         self.published = Counter("nearcast_published", "Events taken", registry=registry)
         self.suppressed = Counter("nearcast_suppressed", "Events held back where they entered", registry=registry)
         self.kept = Gauge("nearcast_kept", "Events held back that are the newest of their subjects", registry=registry)
+        self.unknown_acknowledgements = Counter(
+            "nearcast_unknown_acknowledgements",
+            "Positions acknowledged that were never delivered to that client",
+            registry=registry,
+        )
         self.rejected = Counter("nearcast_rejected", "Events or requests refused", ["reason"], registry=registry)
         self.deliveries = Counter("nearcast_deliveries", "Deliveries queued", ["priority"], registry=registry)
         self.sent = Counter("nearcast_sent", "Deliveries sent, each attempt", ["priority"], registry=registry)

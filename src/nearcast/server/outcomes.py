@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearcast.decision.replication import Settled
 from nearcast.journal.seam import Journal
 from nearcast.model.columns import DEAD_LETTERS, OUTCOMES
-from nearcast.model.sequence import part_of, position_of
+from nearcast.model.sequence import part_of, position_of, sequence
 from nearcast.server import clock
+from nearcast.server.notes import note
 from nearcast.server.payloads import Payloads
 from nearcast.server.reader import Decided, joined
 
 log = logging.getLogger(__name__)
 
 ROWS = 20_000
+
+WINDOW = 1_000
+"""Positions that are read at once to look up some of them: acknowledgements come in runs."""
 
 _Key = tuple[int, int, str]
 """What tells a delivery: the position and part of its event, and the client."""
@@ -119,24 +123,21 @@ class Watermark:
             )
             return Mark()
 
-    def advance(self, through: int, outcomes_end: int, oldest: int | None) -> None:
+    def advance(self, journal: Journal, through: int, outcomes_end: int, oldest: int | None) -> None:
         """Takes note that deliveries are read through `through`, of which `oldest` is the first not durably settled.
 
         A pair is kept back until every delivery before it is settled; then it is written, and the next one taken.
         """
         if self._pending and (oldest is None or oldest > self._pending.deliveries):
-            self._write(self._pending)
+            self._write(self._pending, journal)
             self._pending = None
         self._pending = self._pending or Mark(through, outcomes_end)
 
-    def _write(self, mark: Mark) -> None:
+    def _write(self, mark: Mark, journal: Journal) -> None:
         if self.path is None:
             return
-        temporary = self.path.with_name(self.path.name + ".new")
         kept = {"journal": self.journal, "deliveries": mark.deliveries, "outcomes": mark.outcomes}
-        temporary.write_text(json.dumps(kept))
-        # As a whole: a server that dies meanwhile leaves the mark before.
-        os.replace(temporary, self.path)
+        note(self.path, json.dumps(kept), journal)
 
 
 def identity(journal: Journal) -> str:
@@ -167,3 +168,15 @@ def _settled(journal: Journal, after: int) -> set[_Key]:
 def _keys(rows: pa.Table, event: str) -> Iterator[_Key]:
     events, parts, clients = (rows.column(name).to_pylist() for name in (event, "part", "client"))
     return zip(events, parts, clients, strict=True)
+
+
+def delivered(journal: Journal, client: str, sequences: Collection[int]) -> set[int]:
+    """Those of some sequences at which something was delivered to a client; it reads the journal."""
+    asked, found = sorted(sequences), set[int]()
+    while asked:
+        first = position_of(asked[0])
+        rows = journal.read("deliveries", first - 1, WINDOW)
+        own = rows.filter(pc.equal(rows.column("client"), client))
+        found.update(sequence(*key) for key in zip(own["position"].to_pylist(), own["part"].to_pylist(), strict=True))
+        asked = [one for one in asked if position_of(one) >= first + WINDOW]
+    return found & {*sequences}

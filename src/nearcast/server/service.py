@@ -61,6 +61,7 @@ class Service:
             seconds=limits.block_seconds,
             rows=limits.block_events,
             room=limits.intake_events,
+            node=config.node,
         )
         self.entrance = Entrance(self.events, self.metrics, config.suppress, config.node)
         self.outcomes: Blocks[Outcome] = blocks(
@@ -85,6 +86,7 @@ class Service:
         """Takes up what the journal says: the registry as of its end, then what is not settled; then follows it."""
         desk = self.desk
         self._writers = [self._begin(blocks.run()) for blocks in (self.events, self.outcomes, self.dead_letters)]
+        await self._join()
         await self.entrance.restore()
         # Before the events are read: then those that they were decided from are in the fold.
         deliveries = await asyncio.to_thread(self.journal.end, "deliveries")
@@ -110,6 +112,13 @@ class Service:
             "server started events=%d deliveries=%d clients=%d subscriptions=%d outstanding=%d",
             events, deliveries, len(desk.registry.clients), len(desk.registry.subscriptions), desk.outstanding(),
         )  # fmt: skip
+
+    async def _join(self) -> None:
+        """Takes its place among the journal's servers. Raises JournalError where another has to be the only one."""
+        others = await asyncio.to_thread(self.journal.join, self.config.node, self.config.suppress)
+        self.entrance.alone = not others
+        if others and self.config.suppress:
+            log.warning("holding back for local relations only node=%s others=%s", self.config.node, sorted(others))
 
     def _begin(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
         return self._loop.create_task(coroutine)
@@ -227,7 +236,7 @@ class Service:
                 through, oldest = self.desk.deliveries_through, self.desk.oldest()
                 # Done when all before it are: what had left the queues when `oldest` was asked is durable then.
                 await self.outcomes.put([])
-                await asyncio.to_thread(watermark.advance, through, end, oldest)
+                await asyncio.to_thread(watermark.advance, self.journal, through, end, oldest)
             except Exception:
                 self.metrics.errors.labels("watermark").inc()
                 log.exception("watermark not kept")

@@ -140,13 +140,13 @@ async def _listen(socket: WebSocket, session: Session, connection: Connection, s
         if session.connection is not connection:
             return
         # Some libraries send text in binary frames: what counts is that it is JSON.
-        hear(message.get("text") or message.get("bytes") or b"", session, service)
+        await hear(message.get("text") or message.get("bytes") or b"", session, service)
 
 
-def hear(text: str | bytes, session: Session, service: Service) -> Fault | None:
+async def hear(text: str | bytes, session: Session, service: Service) -> Fault | None:
     """Takes one message of a client; what is wrong with it is told, counted and returned, and nothing else stops."""
     try:
-        _hear(_message(text), session, service)
+        await _hear(_message(text), session, service)
         return None
     except (DefinitionError, EventError) as error:
         fault = error.faults[0] if isinstance(error, DefinitionError) else error.fault
@@ -169,9 +169,9 @@ def _message(text: str | bytes) -> dict[str, Any]:
     return message
 
 
-def _hear(message: dict[str, Any], session: Session, service: Service) -> None:
-    if "ack" in message:
-        service.desk.acknowledge(session, _sequences(message["ack"]))
+async def _hear(message: dict[str, Any], session: Session, service: Service) -> None:
+    # Read first: a message that cannot be read does nothing at all.
+    acknowledged = _sequences(message["ack"]) if "ack" in message else []
     if "ping" in message:
         session.tell({"pong": message["ping"]})
     if isinstance(message.get("pong"), float):
@@ -180,6 +180,19 @@ def _hear(message: dict[str, Any], session: Session, service: Service) -> None:
     said = {name: message[name] for name in SAYABLE if message.get(name) is not None}
     if said:
         service.contexts.say(session, said)
+    await _acknowledge(acknowledged, session, service)
+
+
+async def _acknowledge(sequences: list[int], session: Session, service: Service) -> None:
+    unknown = await service.desk.acknowledge(session, sequences) if sequences else []
+    if unknown:
+        service.metrics.unknown_acknowledgements.inc(len(unknown))
+        expected, came = (
+            f"positions of deliveries to {session.client.id}",
+            ", ".join(map(str, map(written, unknown[:5]))),
+        )
+        advice = f"{len(unknown)} in all; the others are taken" if len(unknown) > 5 else "the others are taken"
+        raise DefinitionError(Fault(expected, came, Mark("message"), advice))
 
 
 def _sequences(given: Any) -> list[int]:
@@ -268,11 +281,12 @@ async def messages(
     _check_known(service, id)
     body = await read_body(request, service.config.limits.message_bytes)
     session = service.desk.session(id)
-    fault = hear(body, session, service)
+    fault = await hear(body, session, service)
+    # Answered once the acknowledgements are durable, for there is no connection to say so later; with a fault as well,
+    # for of several positions some may be wrong.
+    await service.outcomes.put([])
     if fault:
         raise DefinitionError(fault)
-    # Answered once the acknowledgements are durable, for there is no connection to say so later.
-    await service.outcomes.put([])
     return JSONResponse({"waiting": len(session.waiting.waiting), "in_flight": len(session.waiting.in_flight)})
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nearcast.decision.evaluate import NOTHING, atom_truth, truth
-from nearcast.decision.foraging.rules import Above, only
+from nearcast.decision.foraging.rules import Above, only, told
 from nearcast.decision.location import distance
 from nearcast.decision.truths import Truth
 from nearcast.model.event import Event
@@ -34,12 +34,16 @@ class Known:
 class Knowledge:
     """The newest value of each class and provider; what is stale or too far away is as if it were not there."""
 
-    def __init__(self, above: Above = only) -> None:
-        self.above = above
+    def __init__(self, above: Above = only, situations: frozenset[str] = frozenset()) -> None:
+        self.above, self.situations = above, situations
         self._known: dict[tuple[str, str], Known] = {}
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def begin_anew(self) -> None:
+        """Forgets everything."""
+        self._known.clear()
 
     def take(self, name: str, known: Known) -> None:
         """Takes a value unless a newer one of its class and provider is there."""
@@ -73,7 +77,11 @@ class Knowledge:
 
     def facts(self, place: Place, now: float) -> Event:
         """What counts at a place and time, as the attributes of an event: each class and those above it."""
-        values = [(wide, known.value) for name, known in self.known(place, now) for wide in self.above(name)]
+        values = [
+            (wide, known.value)
+            for name, known in self.known(place, now)
+            for wide in told(name, known.value, self.above, self.situations)
+        ]
         return Event("facts", "facts", "knowledge", attributes=tuple(values))
 
 

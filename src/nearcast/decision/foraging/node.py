@@ -13,11 +13,14 @@ from nearcast.decision.foraging.door import Bounds, Door
 from nearcast.decision.foraging.kept import Kept
 from nearcast.decision.foraging.knowledge import Known
 from nearcast.decision.foraging.neighbours import Adapting, Neighbours
-from nearcast.decision.foraging.provider import Answer, Provider, Readings, answer_to
+from nearcast.decision.foraging.provider import Answer, Provider, Readings
 from nearcast.decision.foraging.requestor import Requestor, Situation
 from nearcast.decision.foraging.rules import Above, Rule, only
 from nearcast.model.foraging import Message, MessageId, Request, Response
 from nearcast.model.place import Place
+
+FORGOTTEN = 0.001
+"""Seconds: a value that counts so long takes the place of one that counted longer, and no rule gets to use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ class Manner:
 class Node:
     """A node named `id`, which measures the classes `measured` and wants to know when its `rules` hold.
 
-    It also `serves` classes for which somebody else brings it values, as a bridge does.
+    What its rules conclude it tells those who ask for it. It also `serves` classes for which somebody else brings it
+    values, as a bridge does. `situations` are the names that are situations, not classes.
     """
 
     def __init__(
@@ -53,17 +57,30 @@ class Node:
         above: Above = only,
         first: int = 0,
         serves: Sequence[str] = (),
+        situations: Sequence[str] = (),
     ) -> None:
         self.id, self.manner = id, manner
         self.measured = frozenset(measured)
         self.above = above
         self.neighbours = Neighbours(manner.adapting) if manner.adapting else None
         self.door = Door(id, manner.bounds)
-        self.requestor = Requestor(rules, measured, above, self.neighbours)
-        self.provider = Provider([*measured, *serves], above)
+        named = frozenset((*situations, *(rule.situation for rule in rules)))
+        self.requestor = Requestor(rules, measured, above, self.neighbours, named)
+        self.provider = Provider([*measured, *serves, *(rule.situation for rule in rules)], above, situations=named)
         self.kept = Kept(manner.keeps) if manner.keeps else None
         self._readings: dict[str, Known] = {}
+        self._concluded: dict[str, bool] = {}
+        self._told: dict[str, tuple[bool, float]] = {}
         self._number = first
+
+    def begin_anew(self) -> None:
+        """Forgets all that was known, asked and promised as of a time; but not which messages were taken already."""
+        self.requestor.begin_anew()
+        self.provider.begin_anew()
+        self._readings.clear()
+        self._concluded, self._told = {}, {}
+        if self.kept:
+            self.kept = Kept(self.manner.keeps)
 
     def measure(self, readings: Readings, place: Place, now: float) -> None:
         """Takes what the node's own sensors read."""
@@ -98,18 +115,23 @@ class Node:
 
     def _answers(self, request: Request, place: Place, now: float) -> Iterator[Message]:
         if self.manner.polled:
-            yield from self.tell(self.provider.polled(request, self.readings(now)), self.id, place, now)
+            yield from self.tell(self.provider.polled(request, self._provided(now)), self.id, place, now)
             return
         # Passed on before it is answered, as it is heard: others may be nearer to what is asked for.
         new = self.provider.register(request, now)
         if self.manner.at_once and new:
-            yield from self.tell(answer_to(new, request.within, self.readings(now)), self.id, place, now)
+            answer = self.provider.answer_to(new, request.within, self._provided(now))
+            yield from self.tell(answer, self.id, place, now)
         for kept in self.kept.answers(request, now) if self.kept else ():
             yield replace(kept, id=self.next_id())
 
     def readings(self, now: float) -> Readings:
         """What the node's sensors read last, as long as it counts."""
         return [(name, known.value) for name, known in self._readings.items() if known.until > now]
+
+    def _provided(self, now: float) -> Readings:
+        """What the node measured and inferred last, as long as it counts."""
+        return [*self.readings(now), *self._concluded.items()]
 
     def respond(self, place: Place, now: float, readings: Readings | None = None) -> list[Response]:
         """At most one response, with those of some readings (None: all that count) that satisfy a filter."""
@@ -129,6 +151,34 @@ class Node:
         """The situations that have begun, changed or ended; forgets what no longer counts."""
         self.requestor.knowledge.forget(now)
         return self.requestor.changes(place, now)
+
+    def conclude(self, place: Place, now: float) -> list[Response]:
+        """Tells those who ask which situations are here: as they begin and end, and again before that is stale."""
+        concluded = self._concluded = self.requestor.concluded(place, now)
+        if self.manner.polled:
+            return []
+        responses: list[Response] = []
+        for name in dict.fromkeys((*concluded, *self._told)):
+            value = concluded.get(name)
+            before, since = self._told.get(name, (None, -inf))
+            if value is not before or now - since >= self.manner.fresh / 2:
+                responses += self._tell(name, value, before, place, now)
+        return responses
+
+    def _tell(self, name: str, value: bool | None, before: bool | None, place: Place, now: float) -> list[Response]:
+        self._told.pop(name, None)
+        answer = self.provider.answer([(name, value)], now) if value is not None else None
+        if answer is not None and value is not None:
+            self._told[name] = (value, now)
+            return self.tell(answer, self.id, place, now)
+        # Who was told one thing hears that it is so no longer, though he did not ask for another.
+        heard = self.provider.answer([(name, before)], now) if before is not None else None
+        if heard is None or before is None:
+            return []
+        if value is not None:
+            return self.tell((heard[0], [(name, value)]), self.id, place, now)
+        # Neither true nor false, as far as is known: what was said is to be forgotten.
+        return [replace(one, valid=FORGOTTEN) for one in self.tell(heard, self.id, place, now)]
 
     def next_id(self) -> MessageId:
         """The id of a message that this node begins."""

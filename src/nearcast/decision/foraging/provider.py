@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from nearcast.decision.evaluate import satisfies
 from nearcast.decision.foraging.index import RequestIndex
-from nearcast.decision.foraging.rules import Above, only
+from nearcast.decision.foraging.rules import Above, only, told
 from nearcast.model.filter import Atom
 from nearcast.model.foraging import Request
 from nearcast.model.values import Value
@@ -22,13 +22,23 @@ Answer = tuple[float, Readings]
 
 
 class Provider:
-    """The filters that others registered at a node which measures some context classes."""
+    """The filters that others registered at a node which measures some context classes, or infers some situations."""
 
-    def __init__(self, measured: Iterable[str], above: Above = only, most: int = 100_000) -> None:
-        self._above, self._most = above, most
-        self._served = frozenset(wide for name in measured for wide in above(name))
+    def __init__(
+        self,
+        provided: Iterable[str],
+        above: Above = only,
+        most: int = 100_000,
+        situations: frozenset[str] = frozenset(),
+    ) -> None:
+        self._above, self._most, self._situations = above, most, situations
+        self._served = frozenset(wide for name in provided for wide in above(name))
         self.index = RequestIndex()
         self.refused = 0
+
+    def begin_anew(self) -> None:
+        """Forgets who asked: they ask again."""
+        self.index = RequestIndex()
 
     def register(self, request: Request, now: float) -> tuple[Atom, ...]:
         """Takes the conditions on classes that this node serves; gives those that it did not have.
@@ -50,7 +60,8 @@ class Provider:
         """The readings that satisfy a live filter, to be told as far as the farthest of those who asked."""
         reaches = {}
         for name, value in readings:
-            found = [self.index.match(wide, value, now) for wide in self._above(name)]
+            wider = told(name, value, self._above, self._situations)
+            found = [self.index.match(wide, value, now) for wide in wider]
             reach = max((each for each in found if each is not None), default=None)
             if reach is not None:
                 reaches[name] = reach
@@ -60,14 +71,24 @@ class Provider:
 
     def polled(self, request: Request, readings: Readings) -> Answer | None:
         """The readings that satisfy a condition of the request, to be told as far as it asks; nothing is kept."""
-        return answer_to(request.conditions, request.within, readings, self._above)
+        return self.answer_to(request.conditions, request.within, readings)
+
+    def answer_to(self, conditions: Sequence[Atom], within: float, readings: Readings) -> Answer | None:
+        """The readings that satisfy one of some conditions, also those of classes above theirs."""
+        return answer_to(conditions, within, readings, self._above, self._situations)
 
 
-def answer_to(conditions: Sequence[Atom], within: float, readings: Readings, above: Above = only) -> Answer | None:
+def answer_to(
+    conditions: Sequence[Atom],
+    within: float,
+    readings: Readings,
+    above: Above = only,
+    situations: frozenset[str] = frozenset(),
+) -> Answer | None:
     """The readings that satisfy one of some conditions."""
-    found = [
-        (name, value)
-        for name, value in readings
-        if any(one.name in above(name) and satisfies(one, value) is True for one in conditions)
-    ]
+    found = []
+    for name, value in readings:
+        wider = told(name, value, above, situations)
+        if any(one.name in wider and satisfies(one, value) is True for one in conditions):
+            found.append((name, value))
     return (within, found) if found else None

@@ -9,7 +9,7 @@ from typing import Literal
 from nearcast.decision.foraging.knowledge import Knowledge, Known, holds
 from nearcast.decision.foraging.neighbours import Neighbours
 from nearcast.decision.foraging.rules import Above, Rule, only, remote, trigger_level
-from nearcast.decision.truths import Truth
+from nearcast.decision.truths import Truth, joined
 from nearcast.model.event import Event
 from nearcast.model.filter import Atom, atoms
 from nearcast.model.place import Place
@@ -41,7 +41,8 @@ class Wanted:
 class Requestor:
     """The rules of a node and what it knows; `measured` are the classes that it has sensors for.
 
-    A rule may stand on situations that rules before it conclude; these are seen here, not asked for.
+    A rule may stand on situations that rules before it conclude; these are seen here, not asked for. Other situations
+    are asked for like classes: a node that infers them answers.
 
     With `neighbours` the time between requests follows how fast these change, else it is the rule's own.
     """
@@ -52,15 +53,21 @@ class Requestor:
         measured: Sequence[str] = (),
         above: Above = only,
         neighbours: Neighbours | None = None,
+        situations: frozenset[str] = frozenset(),
     ) -> None:
         self.rules = tuple(rules)
         seen = (*measured, *(rule.situation for rule in rules))
         self.supported = frozenset(wide for name in seen for wide in above(name))
-        self.knowledge = Knowledge(above)
+        self.knowledge = Knowledge(above, situations)
         self._neighbours = neighbours
         self._missing = {rule.id: remote(rule, self.supported) for rule in rules}
         self._next: dict[str, float] = {}
         self._holding: dict[str, tuple[tuple[str, Known], ...]] = {}
+
+    def begin_anew(self) -> None:
+        """Forgets what is known and when to ask next; situations that hold are looked at again."""
+        self.knowledge.begin_anew()
+        self._next.clear()
 
     def due(self, place: Place, now: float) -> list[Wanted]:
         """The requests to be sent now: those of rules that miss something, are near enough to firing, and whose last
@@ -85,6 +92,15 @@ class Requestor:
     def truths(self, place: Place, now: float) -> dict[str, Truth]:
         """What is known of each rule's condition at a place and time."""
         return self._concluded(place, now)[1]
+
+    def concluded(self, place: Place, now: float) -> dict[str, bool]:
+        """The situations that the rules tell of: true where one holds, false where all for it are false."""
+        truths = self.truths(place, now)
+        by_situation: dict[str, list[Truth]] = {}
+        for rule in self.rules:
+            by_situation.setdefault(rule.situation, []).append(truths[rule.id])
+        found = {name: joined(True, list(held)) for name, held in by_situation.items()}
+        return {name: truth for name, truth in found.items() if truth is not None}
 
     def _concluded(self, place: Place, now: float) -> tuple[Event, dict[str, Truth]]:
         """What is known at a place and time, with the situations that follow; and the truth of each rule."""

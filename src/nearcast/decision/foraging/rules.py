@@ -39,12 +39,19 @@ class Rule:
 
 
 Above = Callable[[str], tuple[str, ...]]
-"""A context class and those above it, whose requests it serves."""
+"""A context class or situation and those above it, whose requests it serves."""
 
 
 def only(name: str) -> tuple[str, ...]:
     """Without an ontology a class is its own and nobody else's."""
     return (name,)
+
+
+def told(name: str, value: Value, above: Above, situations: frozenset[str]) -> tuple[str, ...]:
+    """Of what a value tells: of its class and those above it; that there is no such situation, of its own class only,
+    for what is above may be there by another.
+    """
+    return (name,) if value is False and name in situations else above(name)
 
 
 def remote(rule: Rule, supported: frozenset[str]) -> tuple[Atom, ...]:

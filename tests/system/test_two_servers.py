@@ -1,0 +1,140 @@
+"""Two access servers on one journal: one order of all events, entry nodes apart, and each with every session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from nearcast.cli.options import journal_path, state_path
+from nearcast.cli.supervise import Part, Supervisor
+from nearcast.cli.system import free_port
+from nearcast.client import Client, Delivery, Publisher
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.pipeline.state import ready_file
+
+pytestmark = pytest.mark.spark
+
+NEAR = {"a": "type = 'car'", "b": "type = 'car'", "when": "distance(a, b) < 10"}
+
+
+@dataclass
+class Two:
+    """The servers north and south, by URL, and their journal."""
+
+    north: str
+    south: str
+    journal: SqliteJournal
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+    """Two servers and a pipeline, all ready."""
+    data = tmp_path_factory.mktemp("two")
+    ports = {"north": free_port(), "south": free_port()}
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    parts = [
+        Part(name, ["server", "--data", str(data), "--port", str(port), "--node", name], environment)
+        for name, port in ports.items()
+    ]
+    parts.append(Part("pipeline", ["pipeline", "--data", str(data), "--master", "local[1]"], environment))
+    supervisor, urls = Supervisor(parts), {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+    try:
+        supervisor.start()
+        supervisor.watch(lambda: ready_file(state_path(data)).exists() and all(map(answers, urls.values())))
+        yield Two(urls["north"], urls["south"], SqliteJournal(journal_path(data)))
+    finally:
+        supervisor.stop()
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health", timeout=1.0).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def car(id: str, x: float) -> dict[str, Any]:
+    """A report of the car whose name the id begins with."""
+    event = {"specversion": "1.0", "id": id, "type": "car", "source": "s", "subject": id[0]}
+    return event | {"data": {"x": x, "y": 0.0}}
+
+
+async def put(url: str, path: str, document: dict[str, Any]) -> None:
+    async with httpx.AsyncClient(base_url=url) as http:
+        (await http.put(path, json=document)).raise_for_status()
+
+
+async def known(url: str, path: str) -> None:
+    """Returns when a server knows of what was defined at the other."""
+    async with httpx.AsyncClient(base_url=url) as http, asyncio.timeout(30):
+        while (await http.get(path)).status_code != 200:
+            await asyncio.sleep(0.05)
+
+
+async def received(client: Client, count: int, seconds: float = 30.0) -> list[Delivery]:
+    """The next deliveries of a client, all acknowledged."""
+    found: list[Delivery] = []
+    async with asyncio.timeout(seconds):
+        async for delivery in client.deliveries():
+            found.append(delivery)
+            if len(found) == count:
+                break
+    await client.acknowledge(found[-1].position)
+    return found
+
+
+def test_local_relations_hear_their_own_server_and_global_ones_both(two: Two) -> None:
+    """Whoever listens at either server hears what all of them tell."""
+
+    async def test() -> None:
+        await put(two.north, "/clients/ann", {})
+        await put(two.north, "/relations/here", {**NEAR, "scope": "local"})
+        await put(two.north, "/relations/all", NEAR)
+        await put(two.north, "/subscriptions/told", {"client": "ann", "filter": "type = 'nearcast.relation'"})
+        await known(two.south, "/subscriptions/told")
+        async with (
+            Publisher(two.north) as north,
+            Publisher(two.south) as south,
+            Client(two.south, "ann") as ann,
+        ):
+            await north.publish([car("a1", 0)])
+            await south.publish([car("b1", 5)])
+            [across] = await received(ann, 1)
+            await north.publish([car("b2", 6)])
+            [here] = await received(ann, 1)
+        told = [(one.event["data"]["relation"], one.event["data"]["detect"]) for one in (across, here)]
+        assert [("all", "enter"), ("here", "enter")] == told
+
+    asyncio.run(test())
+    found = httpx.get(f"{two.south}/relations/here").json()
+    assert {"local": "north"} == found["scope"]
+
+
+def test_both_write_into_one_order(two: Two) -> None:
+    """Positions have no gap and nobody's twice, whoever writes at the same time; an event is taken once by both."""
+
+    async def test() -> list[int | None]:
+        async with Publisher(two.north) as north, Publisher(two.south) as south:
+            before = two.journal.end("events")
+            writing = [
+                one.publish([car(f"{name}.{number}", 1_000.0)])
+                for number in range(40)
+                for one, name in ((north, "n"), (south, "s"))
+            ]
+            done = await asyncio.gather(*writing)
+            again = await north.publish([car("s.7", 1_000.0)])
+            positions = [one.positions[0] for one in done]
+            assert list(range(before + 1, before + 81)) == sorted(one or 0 for one in positions)
+            assert positions[15] == again.positions[0]
+            return positions
+
+    positions = asyncio.run(test())
+    rows = two.journal.read("events", 0, two.journal.end("events")).to_pylist()
+    nodes = {row["position"]: row["node"] for row in rows}
+    assert ["north", "south"] * 40 == [nodes[position or 0] for position in positions]
