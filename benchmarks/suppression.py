@@ -96,8 +96,8 @@ class Outcome:
 
 
 def _pairs(options: argparse.Namespace) -> tuple[list[Relation], list[Event]]:
-    relations = [_relation(pair) for pair in range(options.subjects // 2)]
-    return relations, list(_reports(options.subjects, options.rounds))
+    relations = [relation_of(pair) for pair in range(options.subjects // 2)]
+    return relations, list(reports(options.subjects, options.rounds))
 
 
 def _cars(options: argparse.Namespace) -> tuple[list[Relation], list[Event]]:
@@ -135,13 +135,14 @@ def _any(type: str, metres: float) -> Relation:
     return relation_document(data, Mark("benchmark"))
 
 
-def _relation(pair: int) -> Relation:
+def relation_of(pair: int) -> Relation:
+    """Of two subjects, who are to meet."""
     sides = {"a": {"entity": f"s{2 * pair}"}, "b": {"entity": f"s{2 * pair + 1}"}}
     data = {"id": f"r{pair}", **sides, "when": "distance(a, b) < 10", "margin": 2, "strategy": "range-ring"}
     return relation_document(data, Mark("benchmark"))
 
 
-def _reports(subjects: int, rounds: int) -> Iterator[Event]:
+def reports(subjects: int, rounds: int) -> Iterator[Event]:
     """Each subject walks half a metre between two reports, now and then in another direction."""
     chance = random.Random(7)
     at = [[chance.uniform(0, 100), chance.uniform(0, 100)] for _ in range(subjects)]

@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "journal": {"errors", "model"},
     "pipeline": {"errors", "model", "language", "decision", "journal"},
     "server": {"errors", "model", "language", "decision", "journal"},
-    "client": {"errors", "model"},
+    "client": {"errors", "model", "language", "decision"},
     "node": {"errors", "model", "language", "decision", "client"},
     "experiments": {"errors", "model", "language", "decision", "journal", "pipeline", "server", "client", "node"},
     "cli": {

@@ -13,7 +13,7 @@ import pytest
 from nearcast import client
 from nearcast.client import Publisher
 from nearcast.client.publish import _batches
-from nearcast.client.receive import _pauses
+from nearcast.client.receive import pauses
 from nearcast.errors import AccessError, Fault, RightError, SessionError
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -78,9 +78,9 @@ def test_batches_keep_within_their_bounds() -> None:
 
 def test_pauses_grow_to_a_bound() -> None:
     """Doubled, cut at random, at most ten seconds."""
-    pauses = list(islice(_pauses(), 20))
-    assert 0.05 <= pauses[0] <= 0.1
-    assert all(5.0 <= pause <= 10.0 for pause in pauses[10:])
+    found = list(islice(pauses(), 20))
+    assert 0.05 <= found[0] <= 0.1
+    assert all(5.0 <= pause <= 10.0 for pause in found[10:])
 
 
 def test_the_library_exports_these() -> None:

@@ -82,13 +82,13 @@ def walk(steps: int) -> list[dict[str, Any]]:
 
 @asynccontextmanager
 async def related(
-    suppress: bool, scope: object = "global", journal: MemoryJournal | None = None
+    suppress: bool, scope: object = "global", journal: MemoryJournal | None = None, **more: Any
 ) -> AsyncIterator[tuple[Running, Stages]]:
     """A server whose journal has a relation, and the stages beside it."""
     journal = journal or MemoryJournal()
     change = RelationChange(relation_document({**NEAR, "scope": scope}, Mark("here")))
     journal.append("events", to_table([to_event(change, "1", "test")]))
-    async with running(journal, suppress=suppress) as server:
+    async with running(journal, suppress=suppress, **more) as server:
         yield server, Stages(journal)
 
 

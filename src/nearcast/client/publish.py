@@ -6,12 +6,13 @@ import asyncio
 import logging
 import random
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
 import orjson
 
+from nearcast.client.suppress import Kept, Suppression
 from nearcast.errors import AccessError, Fault, Mark, RightError, SessionError
 
 log = logging.getLogger(__name__)
@@ -20,6 +21,8 @@ BATCH_EVENTS, BATCH_BYTES = 500, 4 << 20
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 QUENCHED_SECONDS = 1.0
 """So long holds what the server says of a type."""
+MOST_BEFORE = 100
+"""So many kept events go in one request with those that are published behind them."""
 BATCHED = "application/cloudevents-batch+json"
 
 Event = Mapping[str, Any]
@@ -30,13 +33,15 @@ class Published:
     """What became of events: the position of each, None for one without; the faults of refused ones by index.
 
     `suppressed` are the indices of those that were taken and did not enter the journal, for they change nothing;
-    `quenched` of those that were not sent, for nobody wants their type.
+    `quenched` of those that were not sent, for nobody wants their type; `held` of those that were not sent, for they
+    change nothing: the newest of each subject is kept by the publisher until it is called for.
     """
 
     positions: list[int | None] = field(default_factory=list)
     faults: dict[int, Fault] = field(default_factory=dict)
     suppressed: frozenset[int] = frozenset()
     quenched: frozenset[int] = frozenset()
+    held: frozenset[int] = frozenset()
 
 
 class Publisher:
@@ -44,13 +49,26 @@ class Publisher:
 
     `patience`: seconds for which it tries again while the server cannot be reached or has no room. With `quench`,
     events of types that nobody wants are not sent: who begins to want one gets what is published from a second later.
+    With `suppress`, events that change no relation and that nobody else wants are not sent, where the server holds back
+    too: the newest of each subject is kept until the server calls for it. `requests` counts what was posted.
     """
 
-    def __init__(self, url: str, token: str | None = None, *, patience: float = 60.0, quench: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        patience: float = 60.0,
+        quench: bool = False,
+        suppress: bool = False,
+    ) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.patience, self.quench = patience, quench
         self._wanted: dict[str, tuple[bool, float]] = {}
         self._http = httpx.AsyncClient(base_url=url, headers=headers, timeout=30.0)
+        self._suppression = Suppression(url, headers, self._send_kept) if suppress else None
+        self._owed: list[Event] = []
+        self.requests = 0
 
     async def publish(self, events: Sequence[Event]) -> Published:
         """Publishes events in their order, in batches; returns when all of them are durable or refused.
@@ -58,30 +76,85 @@ class Publisher:
         Raises AccessError, RightError; SessionError when patience ends, and then a part may have been published:
         publish the same events again.
         """
+        if self._suppression is not None:
+            return await self._publish_outside(events, self._suppression)
         return await (self._publish_wanted(events) if self.quench else self._publish(events))
 
-    async def _publish(self, events: Sequence[Event]) -> Published:
+    async def _publish_outside(self, events: Sequence[Event], suppression: Suppression) -> Published:
+        """Publishes what cannot be held back; what comes before an event that is kept is sent before it is kept."""
+        suppression.begin()
+        found = Published([None] * len(events))
+        held: set[int] = set()
+        run: list[int] = []
+        subjects: list[str] = []
+        for index, event in enumerate(events):
+            read = suppression.read(event)
+            if run and suppression.permits(read):
+                found = _joined(found, await self._publish_run(events, run, subjects, suppression))
+                run, subjects = [], []
+            if suppression.hold(read, event):
+                held.add(index)
+                continue
+            run.append(index)
+            subjects += [] if read is None else [read.entity]
+        if run:
+            found = _joined(found, await self._publish_run(events, run, subjects, suppression))
+        return replace(found, held=frozenset(held))
+
+    async def _publish_run(
+        self, events: Sequence[Event], indices: Sequence[int], subjects: Sequence[str], suppression: Suppression
+    ) -> Published:
+        """Publishes some of the events, behind what was kept of their subjects."""
+        suppression.sending(subjects)
+        kept = suppression.give_back(subjects)
+        try:
+            if self.quench or len(kept.events) > MOST_BEFORE:
+                await self._send_kept(kept)
+                kept = Kept([], [])
+            sent = [events[index] for index in indices]
+            told = await (self._publish_wanted(sent) if self.quench else self._publish(sent, kept))
+        except BaseException:
+            self._owed += kept.events
+            raise
+        finally:
+            await suppression.sent(subjects)
+        return _placed(told, indices, len(events))
+
+    async def _send_kept(self, kept: Kept) -> None:
+        """Sends what was kept by itself; what does not arrive is sent before what is published next."""
+        try:
+            for start in range(0, max(len(kept.leases), len(kept.events)), MOST_BEFORE):
+                stop = start + MOST_BEFORE
+                await self._publish([], Kept(kept.events[start:stop], kept.leases[start:stop]))
+        except Exception as error:
+            self._owed += kept.events
+            log.warning("kept events not sent events=%d error=%r", len(kept.events), error)
+
+    async def _publish(self, events: Sequence[Event], kept: Kept | None = None) -> Published:
+        kept = kept or Kept([], [])
+        before, self._owed = [*self._owed, *kept.events], []
         positions: list[int | None] = []
         faults: dict[int, Fault] = {}
         suppressed: set[int] = set()
-        for batch in _batches(events):
-            answer = await self._post(batch)
+        for batch in _batches([*before, *events]) if before or events or not kept.leases else [b"[]"]:
+            answer = await self._post(batch, kept.leases)
+            kept = Kept([], [])
             faults.update((len(positions) + found["index"], _fault(found)) for found in answer["faults"])
             suppressed.update(len(positions) + index for index in answer.get("suppressed", ()))
             positions += answer["positions"]
-        return Published(positions, faults, frozenset(suppressed))
+        first = len(before)
+        return Published(
+            positions[first:],
+            {index - first: fault for index, fault in faults.items() if index >= first},
+            frozenset(index - first for index in suppressed if index >= first),
+        )
 
     async def _publish_wanted(self, events: Sequence[Event]) -> Published:
         """Publishes what somebody may want; of the others it says which they are."""
         wanted = await self._ask({str(event.get("type")) for event in events})
         sent = [index for index, event in enumerate(events) if wanted[str(event.get("type"))]]
         found = await self._publish([events[index] for index in sent])
-        positions: list[int | None] = [None] * len(events)
-        for index, position in zip(sent, found.positions, strict=True):
-            positions[index] = position
-        faults = {sent[index]: fault for index, fault in found.faults.items()}
-        suppressed = frozenset(sent[index] for index in found.suppressed)
-        return Published(positions, faults, suppressed, frozenset(range(len(events))) - frozenset(sent))
+        return replace(_placed(found, sent, len(events)), quenched=frozenset(range(len(events))) - frozenset(sent))
 
     async def _ask(self, types: Set[str]) -> dict[str, bool]:
         """Whether anybody wants events of these types: what was answered within the last second, else asked anew.
@@ -98,12 +171,18 @@ class Publisher:
             self._wanted.update((one, (answer.get(one, True), now + QUENCHED_SECONDS)) for one in old)
         return {one: self._wanted[one][0] for one in types}
 
-    async def _post(self, batch: bytes) -> dict[str, Any]:
+    async def _post(self, batch: bytes, leases: Sequence[int] = ()) -> dict[str, Any]:
+        headers = {"Content-Type": BATCHED}
+        if self._suppression is not None and self._suppression.publisher is not None:
+            headers["Nearcast-Publisher"] = self._suppression.publisher
+        if leases:
+            headers["Nearcast-Returned"] = ",".join(map(str, leases))
+        self.requests += 1
         loop = asyncio.get_running_loop()
         until, pause = loop.time() + self.patience, FIRST_PAUSE
         while True:
             try:
-                response = await self._http.post("/events", content=batch, headers={"Content-Type": BATCHED})
+                response = await self._http.post("/events", content=batch, headers=headers)
                 # These say that it may work in a moment: of the server, or of a proxy before it.
                 if response.status_code not in (500, 502, 503, 504):
                     return _answer(response)
@@ -120,7 +199,9 @@ class Publisher:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Sends what is kept, and closes the connections."""
+        if self._suppression is not None:
+            await self._suppression.close()
         await self._http.aclose()
 
     async def __aenter__(self) -> Publisher:
@@ -128,6 +209,29 @@ class Publisher:
 
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
+
+
+def _placed(found: Published, indices: Sequence[int], count: int) -> Published:
+    """What became of some events, as of all of them."""
+    positions: list[int | None] = [None] * count
+    for index, position in zip(indices, found.positions, strict=True):
+        positions[index] = position
+    return Published(
+        positions,
+        {indices[index]: fault for index, fault in found.faults.items()},
+        frozenset(indices[index] for index in found.suppressed),
+        frozenset(indices[index] for index in found.quenched),
+    )
+
+
+def _joined(one: Published, other: Published) -> Published:
+    """What became of the same events, of which each has told some."""
+    return Published(
+        [a if b is None else b for a, b in zip(one.positions, other.positions, strict=True)],
+        {**one.faults, **other.faults},
+        one.suppressed | other.suppressed,
+        one.quenched | other.quenched,
+    )
 
 
 def _answer(response: httpx.Response) -> dict[str, Any]:

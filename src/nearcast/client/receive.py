@@ -176,7 +176,7 @@ class Client:
 
     async def _run(self) -> None:
         """Keeps a connection until the server refuses for good."""
-        pauses = _pauses()
+        waits = pauses()
         while True:
             try:
                 async with connect(
@@ -201,9 +201,9 @@ class Client:
                 self._connection = None
             # It was a connection that worked: the next attempt may be quick again.
             if self._greeted.is_set():
-                pauses = _pauses()
+                waits = pauses()
             self._greeted.clear()
-            pause = next(pauses)
+            pause = next(waits)
             log.info("connection lost client=%s reason=%r pause=%.2f", self.id, reason, pause)
             await asyncio.sleep(pause)
 
@@ -266,7 +266,8 @@ class Client:
                 await self._connection.send(orjson.dumps(message).decode())
 
 
-def _pauses() -> Iterator[float]:
+def pauses() -> Iterator[float]:
+    """Seconds to wait before each attempt to connect, without end."""
     longest = FIRST_PAUSE
     while True:
         yield longest * random.uniform(0.5, 1.0)

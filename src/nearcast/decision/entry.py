@@ -22,11 +22,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from nearcast.decision.lease import Lent
 from nearcast.decision.registry import Registry
 from nearcast.decision.relate.guarded import Guarded, Meeting, Sides, guarded, meeting
 from nearcast.decision.relate.standing import Standing
 from nearcast.decision.vicinity import Vicinity
-from nearcast.decision.wanted import Interest
+from nearcast.decision.wanted import Interest, may_meet
 from nearcast.model.event import Event
 from nearcast.model.relation import Relation
 
@@ -101,6 +102,8 @@ class Entry:
         self._vicinities: dict[Meeting, Vicinity] = {}
         self._interest = Interest(Registry())
         self._changed: set[str] = set()
+        self.leased: set[str] = set()
+        """The subjects whose guards are lent: they stay in force until the lease has come back."""
         self.held = 0
         """How many events were held back."""
 
@@ -140,7 +143,8 @@ class Entry:
         """Says to whom it matters that events are on their way."""
         for vicinity in self._vicinities.values():
             for event in published:
-                vicinity.publish(vicinity.spot(event))
+                subject = self._subjects.get(event.entity)
+                vicinity.publish(vicinity.spot(event), subject is not None and subject.kept is not None)
         return published
 
     def _taken(self, event: Event, holding: bool) -> list[Event]:
@@ -184,6 +188,40 @@ class Entry:
             self._changed.add(event.entity)
         return subject.publish(event)
 
+    def left_by(self, event: Event) -> set[str]:
+        """The other sides of the relations whose guards do not permit an event: what is kept of them goes before it."""
+        pairs = [pair for pair in self._of.get(event.entity, ()) if not self._permits(pair, event)]
+        return {pair.guarded.b if event.entity == pair.guarded.a else pair.guarded.a for pair in pairs}
+
+    def lend(self, entity: str, types: Iterable[str]) -> tuple[frozenset[str], datetime, tuple[Lent, ...]] | None:
+        """What may be lent to the publisher of a subject: types that nobody else wants, the time of the newest event,
+        all guards; None while any of that is missing.
+        """
+        pairs, subject = self._of.get(entity), self._subjects.get(entity)
+        if pairs is None or subject is None or subject.published is None or subject.newest is None:
+            return None
+        for pair in pairs:
+            self._renew(pair)
+        after = _key(subject.newest)
+        free = frozenset(
+            one
+            for one in types
+            if not self._interest.wants_of(entity, one)
+            and not any(may_meet(met, entity, one) for met in self._vicinities)
+        )
+        if not free or after is None or self._interest.wants(subject.published):
+            return None
+        # These rings shrink with what others publish: they are looked at here alone.
+        if any(vicinity.concerns(vicinity.spot(subject.published)) for vicinity in self._vicinities.values()):
+            return None
+        guards = [
+            Lent(pair.guarded.measure.reads(side), pair.guards[side == "b"])
+            for pair in pairs
+            if pair.guards is not None
+            for side in (pair.guarded.side(entity),)
+        ]
+        return (free, after, tuple(guards)) if len(guards) == len(pairs) else None
+
     def _wants(self, subject: _Subject, event: Event) -> bool:
         # Also where it takes the place of an event that is wanted: it ends what that one said.
         before = subject.published
@@ -196,7 +234,8 @@ class Entry:
     def _renew(self, pair: _Pair) -> None:
         """Takes the guards that follow from how a relation stands, if they are sure to hold."""
         standing = pair.standing
-        if standing is None:
+        lent = pair.guards is not None and not self.leased.isdisjoint((pair.guarded.a, pair.guarded.b))
+        if standing is None or lent:
             return
         a, b = self._subjects[pair.guarded.a], self._subjects[pair.guarded.b]
         of_a, of_b = a.since(standing.a_position), b.since(standing.b_position)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from nearcast.decision.evaluate import NOTHING, UNDER_NOT, UNDER_PLAIN_NOT, Wanted, atom_truth
 from nearcast.decision.filter_index import FilterIndex
 from nearcast.decision.registry import Registry
-from nearcast.decision.relate.guarded import is_guarded
+from nearcast.decision.relate.guarded import Meeting, is_guarded
 from nearcast.decision.relate.sides import sees_derived, sides_of
 from nearcast.model.event import Event
 from nearcast.model.expression import PREVIOUS, Call, parts
@@ -142,6 +142,25 @@ class Interest:
                 self._types[type] = found
         return found
 
+    def wants_of(self, entity: str, type: str) -> bool:
+        """Whether anybody may want some event of an entity and a type, whatever else it says."""
+        if self._all or entity in self._entities:
+            return True
+        return any(_may_be(filter, entity, type) for filter in self._filters.for_type(type))
+
+
+def may_meet(meeting: Meeting, entity: str, type: str) -> bool:
+    """Whether some event of an entity and a type may be of a side of a relation between any entities."""
+    return any(
+        side.entity == entity if isinstance(side, Named) else _may_be(side.filter, entity, type)
+        for side in (meeting.a, meeting.b)
+    )
+
+
+def _may_be(filter: Filter, entity: str, type: str) -> bool:
+    """Whether a filter may select an event of an entity and a type, whatever else it says."""
+    return may_select(filter, Event("", type, "", entity), is_open=_is_not_named)
+
 
 def _wish_of_subscription(subscription: Subscription) -> _Wish:
     relevance = subscription.relevance
@@ -182,6 +201,11 @@ def may_select(node: Filter, event: Event, wanted: Wanted = Wanted.TRUE, is_open
         return may_select(node.child, event, under, is_open)
     found = (may_select(child, event, wanted, is_open) for child in node.children)
     return all(found) if isinstance(node, And) == wanted.joint else any(found)
+
+
+def _is_not_named(atom: Atom) -> bool:
+    """Whether an atom asks for more than the event's type and what it is about."""
+    return atom.name not in ("type", "subject")
 
 
 def _is_not_type(atom: Atom) -> bool:

@@ -16,7 +16,7 @@ from fastapi_offline import FastAPIOffline
 from nearcast.errors import SetupError
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.server import answers, manage, publish, rules, stream, watch
+from nearcast.server import answers, lend, manage, publish, rules, stream, watch
 from nearcast.server.config import ServerConfig
 from nearcast.server.service import Service
 
@@ -51,7 +51,7 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
 
     app = FastAPIOffline(title="nearcast", version="0.1.0", description=DESCRIPTION, lifespan=lifespan)
     answers.install(app)
-    for module in (publish, manage, rules, stream, watch):
+    for module in (publish, lend, manage, rules, stream, watch):
         app.include_router(module.router)
     return app
 

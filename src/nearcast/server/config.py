@@ -35,6 +35,8 @@ class Limits:
     place_seconds: float = 1.0
     """A client's place is written to the journal at most so often."""
     ping_seconds: float = 10.0
+    lease_seconds: float = 2.0
+    """A publisher that holds back by itself is waited for so long; it speaks more often."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
 import pyarrow.compute as pc
 
 from nearcast.decision.entry import Entry
+from nearcast.decision.leases import Open
 from nearcast.decision.newest import Newest
 from nearcast.decision.registry import Registry
 from nearcast.decision.relate.standing import Standing
@@ -17,7 +18,9 @@ from nearcast.journal.kept import Kept
 from nearcast.journal.seam import Journal
 from nearcast.model.columns import nodes_of
 from nearcast.model.event import Event
+from nearcast.model.subscription import Channel
 from nearcast.server.blocks import Blocks, Full
+from nearcast.server.lending import Lending
 from nearcast.server.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -38,33 +41,77 @@ class Entrance:
     `decision.entry`). Those local to it do in any case.
     """
 
-    def __init__(self, blocks: Blocks[Event], metrics: Metrics, suppress: bool, node: str) -> None:
+    def __init__(
+        self, blocks: Blocks[Event], metrics: Metrics, suppress: bool, node: str, lease_seconds: float = 2.0
+    ) -> None:
         self.suppress, self._node = suppress, node
         self.alone = True
         self._blocks, self._metrics, self._entry = blocks, metrics, Entry()
+        self.lending = Lending(self._entry, metrics, lease_seconds)
+        self._channels: Sequence[Channel] = ()
+        # Events are taken one after the other, also while a lease has to come back.
+        self._turn = asyncio.Lock()
         self._under_way = 0
         self._defined = 0
         self._through = 0
         self._heard: int | None = None
 
-    async def put(self, events: Sequence[Event]) -> list[int | None]:
+    async def put(
+        self, events: Sequence[Event], holder: str | None = None, returned: Set[int] = frozenset()
+    ) -> list[int | None]:
         """Takes events; their positions once they are durable, None of one that was held back: it is kept, durably.
 
-        Raises Full, JournalError.
+        With what a publisher sends, leases that it had come back. Raises Full, JournalError.
         """
         if not self.suppress:
             return [*await self._blocks.put(events)]
         if self._blocks.pending and self._blocks.pending + len(events) > self._blocks.room:
             raise Full
+        # Also if who published them is gone meanwhile: what was taken has to be written.
+        task = asyncio.get_running_loop().create_task(self._put(events, holder, returned))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(task)
+
+    async def _put(self, events: Sequence[Event], holder: str | None, returned: Set[int]) -> list[int | None]:
         entering: list[Event] = []
+        writing: list[asyncio.Future[list[int]]] = []
         places: list[int | None] = []
-        for event in events:
-            entering += self._entering(event)
-            places.append(len(entering) - 1 if entering and entering[-1] is event else None)
+        through = 0
+        async with self._turn:
+            for event in events:
+                while needed := self.lending.leases.needed(event, holder, returned, self.lending.now()):
+                    # What was taken is not kept waiting for publishers.
+                    writing.append(self._write(entering))
+                    through, entering = through + len(entering), []
+                    await self._bring_back(needed)
+                entering += self._entering(event)
+                last = through + len(entering) - 1
+                places.append(last if entering and entering[-1] is event else None)
+            writing.append(self._write(entering))
         self._metrics.suppressed.inc(places.count(None))
         self._metrics.kept.set(self._entry.kept)
-        written = await asyncio.shield(self._write(entering))
+        written = [position for one in await asyncio.gather(*writing) for position in one]
         return [None if place is None else written[place] for place in places]
+
+    async def _bring_back(self, needed: Sequence[Open]) -> None:
+        """Takes what is kept under leases; all are called for at once."""
+        self.lending.call(needed)
+        for one in needed:
+            kept = await self.lending.bring_back(one)
+            if kept is not None:
+                returned = frozenset({one.lease.id})
+                while more := self.lending.leases.needed(kept, one.holder, returned, self.lending.now()):
+                    await self._bring_back(more)
+                self._write(self._entering(kept))
+            self.lending.leases.end(one.lease.id)
+
+    async def sweep(self) -> None:
+        """Takes what has come back, or is overdue, though nobody called for it."""
+        async with self._turn:
+            await self._bring_back(self.lending.waiting())
+        late, self.lending.late = self.lending.late, []
+        if late:
+            await self.put(late)
 
     def _entering(self, event: Event) -> list[Event]:
         if not event.control:
@@ -106,6 +153,9 @@ class Entrance:
             if released:
                 self._write(released)
             self._entry.define(registry.at(self._node, self.alone), position)
+            self._channels = registry.settings.channels
+            # Those of whatever was defined here have come back before it entered.
+            self.lending.call(self.lending.leases.all())
 
     def advance(self, through: int) -> None:
         """Hears how far definitions were read."""
@@ -118,6 +168,9 @@ class Entrance:
                 standings = await asyncio.to_thread(self._read, journal)
                 self._entry.learn(standings)
                 await self._load(journal)
+                await self.sweep()
+                if not self._turn.locked() and not self._under_way and self._defined <= self._through:
+                    self.lending.offer(self._channels)
             except Exception:
                 # Without guards everything enters, which is never wrong.
                 self._metrics.errors.labels("source filters").inc()

@@ -30,6 +30,11 @@ class Metrics:
         self.published = Counter("nearcast_published", "Events taken", registry=registry)
         self.suppressed = Counter("nearcast_suppressed", "Events held back where they entered", registry=registry)
         self.kept = Gauge("nearcast_kept", "Events held back that are the newest of their subjects", registry=registry)
+        self.leases = Gauge("nearcast_leases", "Subjects whose publishers hold back by themselves", registry=registry)
+        self.leases_lost = Counter("nearcast_leases_lost", "Leases that did not come back in time", registry=registry)
+        self.recalls = Histogram(
+            "nearcast_recall_seconds", "From calling for a lease to its return", buckets=BUCKETS, registry=registry
+        )
         self.unknown_acknowledgements = Counter(
             "nearcast_unknown_acknowledgements",
             "Positions acknowledged that were never delivered to that client",

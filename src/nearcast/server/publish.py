@@ -59,7 +59,7 @@ async def publish(request: Request, token: Publisher, service: Annotated[Service
     taken, faults = _read(came, token, service)
     positions: list[int | None] = [None] * len(came)
     if taken:
-        written = await service.entrance.put([event for _, event in taken])
+        written = await service.entrance.put([event for _, event in taken], *returned_of(request))
         for (index, _), position in zip(taken, written, strict=True):
             positions[index] = position
         service.metrics.published.inc(len(taken))
@@ -87,6 +87,12 @@ async def wanted(
     """
     service.interest.advance(service.desk.registry)
     return {one: one in CONTROL_TYPES or service.interest.wants_type(one) for one in type}
+
+
+def returned_of(request: Request) -> tuple[str | None, frozenset[int]]:
+    """Who publishes, as a holder of leases, and which of them end with this request."""
+    told = request.headers.get("nearcast-returned", "").split(",")
+    return request.headers.get("nearcast-publisher"), frozenset(int(one) for one in told if one.strip().isdigit())
 
 
 async def read_body(request: Request, limit: int) -> bytes:

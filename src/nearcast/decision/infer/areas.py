@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import shapely
 
@@ -33,7 +36,13 @@ class Areas:
         for one in ontology.areas:
             for entity in one.entities:
                 self._of_entity[entity] = self._of_entity.get(entity, NOWHERE) | self._above[one.name]
-        self._outlines = [(one.name, outline(one.outline)) for one in ontology.areas if one.outline]
+        outlines = [(one.name, outline(one.outline)) for one in ontology.areas if one.outline]
+        self._outlines = [(self._above[name], shape) for name, shape in outlines if shape is not None]
+        self._tree: shapely.STRtree | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Made again from the outlines where it is asked for.
+        return {**self.__dict__, "_tree": None}
 
     def __bool__(self) -> bool:
         return bool(self._above)
@@ -43,12 +52,20 @@ class Areas:
         found = self._of_entity.get(entity, NOWHERE)
         if named is not None:
             found = found | self._above.get(named, NOWHERE)
-        if place is not None and self._outlines:
-            point = shapely.Point(place.x, place.y)
-            for name, shape in self._outlines:
-                # A point on the edge is in it, as in the geometries of filters.
-                if shape is not None and shapely.intersects(shape, point):
-                    found = found | self._above[name]
+        return found if place is None else found | self.around([place])[0]
+
+    def around(self, places: Sequence[Place | None]) -> list[frozenset[str]]:
+        """For each of many points the places whose outlines enclose it, and all that those are part of."""
+        found = [NOWHERE] * len(places)
+        if not self._outlines:
+            return found
+        if self._tree is None:
+            self._tree = shapely.STRtree([shape for _, shape in self._outlines])
+        coordinates = [(math.nan, math.nan) if one is None else (one.x, one.y) for one in places]
+        # A point on the edge is in it, as in the geometries of filters.
+        points, outlines = self._tree.query(shapely.points(coordinates), predicate="intersects")
+        for point, number in zip(points.tolist(), outlines.tolist(), strict=True):
+            found[point] = found[point] | self._outlines[number][0]
         return found
 
     def narrowest(self, found: frozenset[str]) -> str | None:

@@ -34,6 +34,9 @@ NEGATED = {
 Near = dict[str, list[Reading]]
 """Readings around a place, by class."""
 
+Inside = dict[tuple[str, str], dict[str, Reading]]
+"""Readings by class and the named place that they are in, by entity."""
+
 
 @dataclass(slots=True, eq=False)
 class _Track:
@@ -80,34 +83,36 @@ class _Track:
 
 @dataclass(slots=True, eq=False)
 class Condition:
-    """A condition of a rule; `served` are the classes whose readings may make it hold, within `metres`. `anywhere`:
-    nobody asks it for metres. `others` are those without which the rule cannot hold either.
+    """A condition of a rule; `served` are the classes whose readings may make it hold, within `metres`, or those
+    `inside` the rule's place. `others` are those without which the rule cannot hold either.
     """
 
     leaf: Leaf
     rule: Rule
     metres: float
-    anywhere: bool
+    inside: Inside
     served: tuple[str, ...]
     track: _Track
     others: tuple[Condition, ...] = ()
 
     def may_hold(self, reading: Reading, now: int, near: Near) -> bool:
         """Whether, of the readings `near` on its track, one makes the condition hold around another at a moment."""
+        area = self.rule.area
         # What is nowhere is with its entity, wherever that is.
-        if self.anywhere or (self.track.nowhere and not self.track.nowhere.keys().isdisjoint(self.served)):
+        if area is None and self.track.nowhere and not self.track.nowhere.keys().isdisjoint(self.served):
             return True
         leaf, valid = self.leaf, self.rule.valid
         compares, limit, negated = leaf.compares, leaf.limit, leaf.negated
         for name in self.served:
-            for one in near.get(name, ()):
+            for one in near.get(name, ()) if area is None else self.inside.get((name, area), {}).values():
                 value = one.value
                 # By exact type, which is quick: in Python a bool is an integer.
                 if compares is not None and (type(value) is float or type(value) is int):
                     holds = compares(value, limit) is not negated
                 else:
                     holds = satisfied(leaf, value)
-                if holds and (valid is None or now - one.moment <= valid) and is_near(reading, one, self.metres):
+                fresh = valid is None or now - one.moment <= valid
+                if holds and fresh and (area is not None or is_near(reading, one, self.metres)):
                     return True
         return False
 
@@ -182,8 +187,10 @@ class Completing:
         self._by_class: dict[str, _Class] = defaultdict(_Class)
         levels = {level_of(_metres(leaf, rule)) for rule in plan.rules for leaf in rule.contributing}
         self._tracks = [_Track(level) for level in joined(levels, 2)]
+        self._inside: Inside = defaultdict(dict)
+        self._areas = frozenset(rule.area for rule in plan.rules if rule.area is not None)
         for rule in plan.rules:
-            for condition in conditions_of(rule, plan, self._tracks):
+            for condition in conditions_of(rule, plan, self._tracks, self._inside):
                 for name in condition.served:
                     self._by_class[name].add(condition)
         for found in self._by_class.values():
@@ -198,11 +205,15 @@ class Completing:
         """Takes in a reading that makes some condition hold."""
         for track in self._tracks:
             track.add(reading)
+        for area in reading.areas & self._areas if reading.areas else ():
+            self._inside[reading.name, area][reading.entity] = reading
 
     def remove(self, reading: Reading) -> None:
         """Forgets it."""
         for track in self._tracks:
             track.remove(reading)
+        for area in reading.areas & self._areas if reading.areas else ():
+            del self._inside[reading.name, area][reading.entity]
 
     def rules(self, reading: Reading, held: Sequence[Condition], now: int) -> Iterable[Rule]:
         """The rules that a reading that makes these conditions hold may complete at a moment, each once."""
@@ -223,7 +234,7 @@ class Completing:
         return found
 
 
-def conditions_of(rule: Rule, plan: Plan, tracks: Sequence[_Track]) -> Iterator[Condition]:
+def conditions_of(rule: Rule, plan: Plan, tracks: Sequence[_Track], inside: Inside) -> Iterator[Condition]:
     """The conditions by which a rule may be completed, each knowing those that the rule cannot do without."""
     tree = rule.tree
     top = tree.parts if isinstance(tree, Joint) and tree.every else (tree,)
@@ -234,7 +245,7 @@ def conditions_of(rule: Rule, plan: Plan, tracks: Sequence[_Track]) -> Iterator[
     for leaf in rule.contributing:
         metres = _metres(leaf, rule)
         track = next(one for one in tracks if one.level >= level_of(metres))
-        found[leaf] = Condition(leaf, rule, metres, rule.area is not None, _served(leaf, plan), track)
+        found[leaf] = Condition(leaf, rule, metres, inside, _served(leaf, plan), track)
     for leaf, condition in found.items():
         condition.others = tuple(found[other] for other in needed if other is not leaf)
     yield from found.values()

@@ -105,7 +105,10 @@ class Lane:
         place, entity = one.place, one.entity
         if place is None and entity in self.places:
             place = self.places[entity][1]
-        areas = self.areas.of(entity, place, one.named) if self.areas else NOWHERE
+        # Its own point was looked up with all others of the table.
+        areas = NOWHERE
+        if self.areas:
+            areas = one.areas | self.areas.of(entity, None if place is one.place else place, one.named)
         moment, position = one.moment, one.position
         return [Reading(name, value, entity, place, moment, position, areas) for name, value in one.read.items()]
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.decision.derived_event import Cause
+from nearcast.decision.infer.areas import Areas
 from nearcast.decision.infer.extract import Told
 from nearcast.decision.infer.tell import moment_of
 from nearcast.decision.repository import entities
@@ -20,8 +21,8 @@ from nearcast.model.values import Value
 
 
 class Observed(NamedTuple):
-    """What an event, in a row of its table, tells of its entity at a moment: where it is, the place it names, the
-    values of classes.
+    """What an event, in a row of its table, tells of its entity at a moment: where it is, in which outlines that is,
+    the place it names, the values of classes.
     """
 
     row: int
@@ -29,6 +30,7 @@ class Observed(NamedTuple):
     moment: int
     position: int
     place: Place | None
+    areas: frozenset[str]
     named: str | None
     read: Mapping[str, Value]
 
@@ -38,26 +40,28 @@ class Rows:
     out, in order.
     """
 
-    def __init__(self, table: pa.Table, told: Sequence[Told], times: npt.NDArray[np.int64]) -> None:
+    def __init__(self, table: pa.Table, told: Sequence[Told], times: npt.NDArray[np.int64], outlines: Areas) -> None:
         self.times: list[int] = times.tolist()
         self.positions: list[int] = table.column("position").to_pylist()
         self._time, self._accepted = (table.column(name).cast(pa.int64()) for name in ("time", "accepted"))
         self._causes: dict[int, Cause] = {}
-        self.observed = list(self._observed(table, told, times))
+        self.observed = list(self._observed(table, told, times, outlines))
 
-    def _observed(self, table: pa.Table, told: Sequence[Told], times: npt.NDArray[np.int64]) -> Iterator[Observed]:
+    def _observed(
+        self, table: pa.Table, told: Sequence[Told], times: npt.NDArray[np.int64], outlines: Areas
+    ) -> Iterator[Observed]:
         own = pc.coalesce(self._time, self._accepted, pa.array(times)).to_numpy()
         # A sender's clock may be ahead: nothing was read later than it came.
         moments = np.minimum(own, times).tolist()
         about, where = entities(table).to_pylist(), places_of(table)
         by_row = dict(zip([one.row for one in told], told, strict=True))
-        columns = zip(range(len(about)), about, moments, self.positions, where, strict=True)
-        for row, entity, moment, position, place in columns:
+        columns = zip(range(len(about)), about, moments, self.positions, where, outlines.around(where), strict=True)
+        for row, entity, moment, position, place, areas in columns:
             found = by_row.get(row)
             if found is not None:
-                yield Observed(row, entity, moment, position, place, found.place, found.read)
+                yield Observed(row, entity, moment, position, place, areas, found.place, found.read)
             elif place is not None:
-                yield Observed(row, entity, moment, position, place, None, {})
+                yield Observed(row, entity, moment, position, place, areas, None, {})
 
     def cause(self, row: int) -> Cause:
         """An event as a cause."""

@@ -120,7 +120,7 @@ class Inferring:
             return
         told = list(self._extraction.told(table))
         self.provided.update(name for one in told for name in one.read)
-        rows = Rows(table, told, times)
+        rows = Rows(table, told, times, self._areas)
         lanes = list(self._lanes.values())
         # In the order of rows, and of lanes in each.
         for row, number, happening in merge(

@@ -38,18 +38,26 @@ class Measure:
 
     def value(self, side: Literal["a", "b"], event: Event) -> Any:
         """What an event of a side says: None if nothing, `UNREADABLE` if nothing that a strategy understands."""
-        name = self.a if side == "a" else self.b
-        if not name:
-            return event.place
-        found = list(event.values(name))
-        if not found:
-            return None
-        return found[0] if len(found) == 1 and is_exact(found[0]) else UNREADABLE
+        return value_of(self.reads(side), event)
+
+    def reads(self, side: Literal["a", "b"]) -> str:
+        """The attribute that is read of a side's events; '': where they are."""
+        return self.a if side == "a" else self.b
 
     def bound_for(self, a: Any, b: Any) -> Bound:
         """The bound for two values: metres are planar or geodesic, by the places that there are."""
         globe = any(isinstance(one, Place) and one.coordinates == "geographic" for one in (a, b))
         return replace(self.bound, dimension=DIMENSIONS["geodesic"]) if globe and not self.a else self.bound
+
+
+def value_of(name: str, event: Event) -> Any:
+    """What an event says of an attribute, or of where it is ('')."""
+    if not name:
+        return event.place
+    found = list(event.values(name))
+    if not found:
+        return None
+    return found[0] if len(found) == 1 and is_exact(found[0]) else UNREADABLE
 
 
 def measure_of(relation: Relation) -> Measure | None:
