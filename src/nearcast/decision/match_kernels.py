@@ -234,7 +234,8 @@ def _among(low: int, span: int, live: Any, points: Any, base: int, codes: Any) -
     """The lanes whose codes are among `span` points: lane by lane where few are live, else point by point."""
     kind = codes.dtype.type
     held = np.uint64(0)
-    if count(live) * ((span + 15) >> 4) < 2 * span:
+    # Sixty-four lanes beside one point take a quarter of what one lane beside sixteen points does, measured.
+    if 4 * count(live) * ((span + 15) >> 4) < span:
         # Sixteen points are looked at at once; those behind the last are of another atom and do not count.
         behind = np.uint64(0xFFFF) >> np.uint64(-span & 15)
         last = low + ((span - 1) & ~15)
