@@ -204,3 +204,26 @@ def test_nothing_is_forgotten_over_a_restart(tmp_path: Path) -> None:
         assert ["a1", "a1", "a2"] == [headers["idempotency-key"] for headers, _ in receiver.got]
 
     run(test)
+
+
+def test_of_two_servers_one_runs_the_actions(tmp_path: Path) -> None:
+    """The other goes on where it ends, from the mark that it left."""
+
+    async def test() -> None:
+        first, second = (
+            Actions(MemoryJournal(), Registry(), lambda letter: None, Metrics(), tmp_path / "mark") for _ in range(2)
+        )
+        read: list[Actions] = []
+        for one in (first, second):
+            one._read_mark = lambda one=one: read.append(one) or 0  # type: ignore[assignment, misc]
+        tasks = [asyncio.create_task(first.run())]
+        await until(lambda: read == [first])
+        tasks.append(asyncio.create_task(second.run()))
+        await asyncio.sleep(0.1)
+        assert [first] == read
+        tasks[0].cancel()
+        await until(lambda: read == [first, second])
+        tasks[1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(test)

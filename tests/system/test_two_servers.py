@@ -138,3 +138,24 @@ def test_both_write_into_one_order(two: Two) -> None:
     rows = two.journal.read("events", 0, two.journal.end("events")).to_pylist()
     nodes = {row["position"]: row["node"] for row in rows}
     assert ["north", "south"] * 40 == [nodes[position or 0] for position in positions]
+
+
+def test_each_has_every_session(two: Two) -> None:
+    """What was acknowledged at one the other sends once more; its own it does not repeat, and nothing is lost."""
+
+    async def test() -> None:
+        await put(two.north, "/clients/bob", {})
+        await put(two.north, "/subscriptions/buses", {"client": "bob", "filter": "type = 'bus'"})
+        await known(two.south, "/subscriptions/buses")
+        async with Publisher(two.north) as north:
+            published = await north.publish([car("bus", 0) | {"type": "bus"}])
+        found = []
+        for url in (two.south, two.north):
+            async with Client(url, "bob") as bob:
+                found.append([one.position for one in await received(bob, 1)])
+        async with Client(two.south, "bob") as bob:
+            with pytest.raises(TimeoutError):
+                await received(bob, 1, 2.0)
+        assert [published.positions] * 2 == found
+
+    asyncio.run(test())

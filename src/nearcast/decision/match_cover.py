@@ -76,6 +76,7 @@ def _literal_cost(literal: int, tests: Any) -> float:
     atom, wanted = literal >> 2, literal & 3
     kind = tests.kind[atom]
     if (
+        # What selects no range of codes side by side cannot be looked up: rows of opaque literals, and complements.
         kind == OPAQUE
         or (kind == NEARBY and wanted != tests.high[atom])
         or wanted >= NOT_TRUE
@@ -95,6 +96,7 @@ def cover(tree: Any, size: int, level: int, tests: Any, room: Any) -> int:
 
     0: it has none, or one that selects so much that looking at all events is cheaper. −1: the form holds nowhere.
     """
+    # Parts have greater numbers, so from the last node down each part is known before its whole.
     for node in range(size - 1, -1, -1):
         if tree.kind[node] == LEAF:
             room.alive[node] = 1 if tree.level[node] >= level else 0
@@ -109,6 +111,7 @@ def cover(tree: Any, size: int, level: int, tests: Any, room: Any) -> int:
                 if every:
                     alive = 0
             elif every:
+                # As if parts were independent: where they are not the cover is a worse one, never a wrong one.
                 share *= room.share[part]
                 if room.cost[part] < cost:
                     cost, best = room.cost[part], part
@@ -121,6 +124,7 @@ def cover(tree: Any, size: int, level: int, tests: Any, room: Any) -> int:
         room.share[node] = share if every else 1.0 - share
     if room.alive[0] == 0:
         return -1
+    # As much as looking at every event.
     if room.cost[0] >= 1.0:
         return 0
     return _choose(tree, size, tests, room)
@@ -192,11 +196,13 @@ def know(tree: Any, size: int, turn: int, tests: Any, room: Any) -> int:
         elif tree.kind[node] == LEAF:
             literal = tree.literal[node]
             known = YES if _implies(chosen, literal, tests) else OPEN
+            # An event goes with the first literal that holds in it, so that no pair comes twice.
             for before in range(turn):
                 if room.chosen[before] == literal:
                     known = NO
             room.known[node] = known
         else:
+            # One part decides an Every by NO, a Some by YES; else one that is open keeps the node open.
             decisive = NO if tree.kind[node] == EVERY else YES
             known = YES + NO - decisive
             part = tree.head[node]

@@ -72,6 +72,7 @@ def run_straight(
 
     Returns the first entry that found too little room for its pairs, and where pairs end.
     """
+    # Bounds are made of the codes' own kind: compared as wider numbers, fewer lanes would fit into a step.
     kind = events.codes.dtype.type
     for entry in range(begin, end):
         low, high = events.start[entries.low[entry]], events.start[entries.high[entry]]
@@ -79,12 +80,14 @@ def run_straight(
             continue
         form, program = entries.form[entry], entries.first[entry]
         own, extra = names.first[form], names.extra[form]
+        # Room for the worst case is asked for once an entry, so that nothing is checked per pair.
         if at + (high - low) * (extra + 1) > len(pairs.lanes):
             return entry, at
         last = program + tests
         if repeated is not None:
             last += entries.tail[entry]
         for lane in range(low, high, 64):
+            # Lanes behind the range belong to other values of the column, and are masked out first.
             mask = ALL
             if high - lane < 64:
                 mask = ALL >> np.uint64(64 - (high - lane))
@@ -92,6 +95,7 @@ def run_straight(
                 word = code[instruction, 0]
                 base = np.int64(word >> COLUMN_SHIFT) * events.stride + lane
                 held = within64(events.codes, base, kind(code[instruction, 1]), kind(code[instruction, 2]))
+                # 0 − bit is no bits or all of them: complements without a branch.
                 held ^= np.uint64(0) - np.uint64(word >> FORM_SHIFT & 1)
                 if repeated is not None:
                     held = _mended(held, mask, code[instruction], points, lane, events, first, repeated)
@@ -121,6 +125,7 @@ def run_trees(
         if repeated is not None:
             last += entries.tail[entry]
         for lane in range(low, high, 64):
+            # `there` stays what it is, as complements and JOIN set bits of lanes that are not there.
             there = ALL
             if high - lane < 64:
                 there = ALL >> np.uint64(64 - (high - lane))
@@ -135,6 +140,7 @@ def run_trees(
                         held = within64(codes, base, kind(bound), kind(span))
                         held ^= np.uint64(0) - np.uint64(word >> FORM_SHIFT & 1)
                     else:
+                        # Tests that go lane by lane are spared the lanes that they can no longer change.
                         live = there
                         if operation == MEET:
                             live = there & mask
@@ -150,6 +156,7 @@ def run_trees(
                             held = _in_row(events.rows[bound], live, events.order[lane:], first)
                         form = word >> FORM_SHIFT & 3
                         held ^= np.uint64(0) - np.uint64((form + 1) >> 1 & 1)
+                        # A column without a gap needs no test of presence.
                         if form >= INVERTED_PRESENT and not events.complete[word >> COLUMN_SHIFT]:
                             present = within64(codes, base, kind(0), kind(-1))
                             held = held & present if form == INVERTED_PRESENT else held | ~present
@@ -162,6 +169,7 @@ def run_trees(
                     else:
                         mask |= held
                 elif operation == CHECK:
+                    # Only at the top of an Every: within, an empty mask on the stack may yet be joined.
                     if mask & there == 0:
                         break
                 elif operation == PUSH:
@@ -255,6 +263,7 @@ def _mended(
     which = repeated.which[column]
     if test > IN_POINTS or which < 0:
         return held
+    # The mark stands in place of the code of a lane with several values: what the test said of it means nothing.
     marked = live & within64(events.codes, column * events.stride + lane, kind(repeated.mark), kind(1))
     held &= ~marked
     outside, wanted = word >> OUTSIDE_SHIFT & 1, word >> WANTED_SHIFT & 3

@@ -105,6 +105,7 @@ def _do(operation: int, room: Any, at: int) -> int:
 @compiled
 def _only(node: int, tree: Any, cover: Any) -> int:
     """The node, or what is left of it where only one of its parts is open."""
+    # What the cover has settled is gone, so whole levels of the tree may have one part left.
     while tree.kind[node] != LEAF:
         found, last = 0, -1
         part = tree.head[node]
@@ -130,6 +131,7 @@ def _open_parts(node: int, tree: Any, cover: Any, room: Any) -> int:
         while part >= 0:
             if cover.known[part] == OPEN:
                 single = _only(part, tree, cover)
+                # An Every that came up within an Every is the same Every: flattened it needs no stack.
                 if tree.kind[single] == tree.kind[node]:
                     room.waiting[waiting] = single
                     waiting += 1
@@ -174,6 +176,7 @@ def _sort(count: int, top: bool, tree: Any, tests: Any, cover: Any, room: Any) -
             effort, share, leaf = _effort(-1 - part, tests), share_of(-1 - part, tests), True
         else:
             effort, share, leaf = room.efforts[part], cover.share[part], tree.kind[part] == LEAF
+        # Independent tests in the order of effort by what is rejected take the least on the average.
         rank = effort / max(1e-9, 1.0 - share) if top else effort + (1e6 if leaf else 0.0)
         place = index
         while place > 0 and room.ranks[place - 1] > rank:
@@ -187,6 +190,7 @@ def _sort(count: int, top: bool, tree: Any, tests: Any, cover: Any, room: Any) -
 @compiled
 def _push(count: int, every: bool, top: bool, work: int, tree: Any, room: Any) -> int:
     """Puts the parts on the work stack, the last first; returns its new height."""
+    # Backwards, also in each step: of a stack what is put there last is done first.
     for index in range(count - 1, -1, -1):
         part = room.parts[index]
         if top and index + 1 < count:
@@ -264,11 +268,13 @@ def straighten(room: Any, first: int, last: int, absent: int) -> int:
         if (word & 7) > MEET or (word >> TEST_SHIFT & 3) != IN_RANGE or form == PLAIN_OR_MISSING:
             return -1
         end = copy_instruction(room.code, at, room.code, end)
+        # Straight programs know no presence: it becomes one more test, that the code is below the absent one.
         if form == INVERTED_PRESENT:
             room.code[end - 1, 0] = word - (INVERTED_PRESENT - INVERTED << FORM_SHIFT)
             room.code[end, 0] = MEET | word >> COLUMN_SHIFT << COLUMN_SHIFT
             room.code[end, 1], room.code[end, 2] = 0, absent
             end += 1
+    # It was built behind the program, since it may become longer while it is read.
     for at in range(last, end):
         first = copy_instruction(room.code, at, room.code, first)
     return end - last

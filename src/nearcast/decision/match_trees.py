@@ -62,12 +62,14 @@ def plant(tokens: Integers, first: int, last: int, classes: Integers, own: int, 
     for node in range(count):
         token = tokens[first + node]
         draft.head[node] = -1
+        # Tokens come in postfix order: an atom's number, or a connective with how many parts before it are its own.
         if token >= 0:
             draft.own[node] = classes[own]
             draft.there[node] = 1 if classes[own] >= 0 else 0
             own += 1
         else:
             there = 0
+            # Parts are popped last first and each put in front, so they end in the order in which they were written.
             for _ in range((-1 - token) >> 2):
                 depth -= 1
                 part = draft.stack[depth]
@@ -102,10 +104,14 @@ def _grow(token: int, node: int, draft: Any, tree: Any, size: int) -> int:
         if connective == NOT:
             wanted ^= 1
         elif connective == PLAIN_NOT:
+            # The thesis' NOT has two truths: it holds where its part is not TRUE, UNKNOWN included, and fails where it
+            # is.
             wanted = NOT_TRUE if wanted in (TRUE, NOT_FALSE) else TRUE
         else:
+            # De Morgan: under a NOT an AND needs one part, an OR all.
             joint = (connective == AND) == (wanted in (TRUE, NOT_FALSE))
             own = EVERY if joint else SOME
+            # A node of one part, or like its parent, is left out: its parts become its parent's.
             if draft.there[node] > 1 and (parent < 0 or tree.kind[parent] != own):
                 kind, below = own, size
         part = draft.head[node]

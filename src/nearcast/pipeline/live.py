@@ -98,10 +98,12 @@ class Decider:
         blocks = partial(ranges, self._spark, found.after, found.through, self._parts)
         path, folder, spread = self._journal.path, self._config.folder / "batches", self._config.spread
         for batch in self.follower.advance(table, found.through):
+            # Batch by batch: settings may change within what Spark gives, and each part is decided under its own.
             self._keep_derived(batch)
             tables.append(decided(batch, blocks, path, folder, spread=spread))
             where = "driver" if len(batch.events) < spread else "executors"
             self._metrics.batches.labels(where).inc()
+        # Once for all: guards made of a standing in between would be out of date when they are heard.
         self._keep_standings(found.through)
         self._situations.look(self.follower.known.stages)
         judged = time.perf_counter()
@@ -153,6 +155,7 @@ def run(config: Config) -> None:
         metrics.serve(config.metrics_port)
     config.folder.mkdir(parents=True, exist_ok=True)
     ready_file(config.folder).unlink(missing_ok=True)
+    # Before Spark's Java starts, which inherits the environment.
     os.environ.setdefault(LOG_FILE, str(config.folder.absolute() / "spark.log"))
     journal = SqliteJournal(config.journal)
     spark = session(config.master, **JAVA)
@@ -161,6 +164,7 @@ def run(config: Config) -> None:
     # After the start of Spark, which sets a handler of its own for SIGINT.
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
+    # Round and round, as a query is begun anew after so many batches.
     while not asked:
         _query(spark, decider, config, asked)
     ready_file(config.folder).unlink(missing_ok=True)

@@ -8,13 +8,15 @@ the end. The action is the one that its definition says now: an event names it, 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 import pyarrow as pa
@@ -37,6 +39,7 @@ ATTEMPTS = 8
 FIRST_PAUSE = 1.0
 ROWS = 5_000
 WAIT_SECONDS = 0.1
+TURN_SECONDS = 1.0
 AT_ONCE = 16
 """Actions that are run at the same time: a receiver that hangs holds up no other."""
 
@@ -69,7 +72,16 @@ class Actions:
         return min([self._through, *(position - 1 for position in self._open.values())])
 
     async def run(self) -> None:
-        """Follows the log until it is cancelled."""
+        """Follows the log until it is cancelled; of several servers on one journal one at a time does."""
+        with ExitStack() as turn:
+            if self._path is not None:
+                file = turn.enter_context(self._path.with_name(self._path.name + "-turn").open("wb"))
+                # Held until the file is closed, also by death: then the next server goes on from the mark.
+                while not _taken(file):
+                    await asyncio.sleep(TURN_SECONDS)
+            await self._follow()
+
+    async def _follow(self) -> None:
         self._through = kept = await asyncio.to_thread(self._read_mark)
         async with httpx.AsyncClient(follow_redirects=False) as http:
             while True:
@@ -145,6 +157,14 @@ class Actions:
     def _write_mark(self, position: int) -> None:
         if self._path is not None:
             note(self._path, str(position), self.journal)
+
+
+def _taken(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _called(rows: pa.Table) -> pa.Table:

@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 from nearcast.decision.registry import Registry
 from nearcast.decision.wanted import Interest
@@ -15,7 +16,7 @@ from nearcast.errors import DefinitionError
 from nearcast.journal.seam import Journal
 from nearcast.model.changes import ClientChange, ClientRemoval
 from nearcast.model.columns import entered
-from nearcast.model.event import Event
+from nearcast.model.event import MAIN, Event
 from nearcast.server import clock
 from nearcast.server.actions import Actions
 from nearcast.server.blocks import Blocks, Full
@@ -75,6 +76,9 @@ class Service:
         self.desk = Desk(self.outcomes, self.metrics, limits.waiting)
         self.contexts = Contexts(self.desk, self.events.put, limits)
         self._settled = settled
+        # Each server is done with its own sessions only; so beside others each has a mark of its own.
+        own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"
+        self._mark = None if settled is None else settled.with_name(settled.name + own)
         self.reader = Reader(journal, self.payloads, self._take)
         self.stopping = False
         self.started = clock.now()
@@ -91,7 +95,7 @@ class Service:
         # Before the events are read: then those that they were decided from are in the fold.
         deliveries = await asyncio.to_thread(self.journal.end, "deliveries")
         events = await asyncio.to_thread(self._fold, desk.registry)
-        watermark = Watermark(self._settled, await asyncio.to_thread(identity, self.journal))
+        watermark = Watermark(self._mark, await asyncio.to_thread(identity, self.journal))
         mark = await asyncio.to_thread(watermark.read)
         pieces = unsettled(self.journal, self.payloads, mark, deliveries)
         while piece := await asyncio.to_thread(next, pieces, None):
@@ -231,7 +235,7 @@ class Service:
             await asyncio.sleep(WATERMARK_SECONDS)
             try:
                 if not watermark.journal:
-                    watermark = Watermark(self._settled, await asyncio.to_thread(identity, self.journal))
+                    watermark = Watermark(self._mark, await asyncio.to_thread(identity, self.journal))
                 end = await asyncio.to_thread(self.journal.end, "outcomes")
                 through, oldest = self.desk.deliveries_through, self.desk.oldest()
                 # Done when all before it are: what had left the queues when `oldest` was asked is durable then.

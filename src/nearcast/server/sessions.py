@@ -125,6 +125,7 @@ class Pump:
             expired = session.waiting.expire(now)
             if expired:
                 self.ended(session, expired)
+            # Chosen anew each time round: while the pace made it wait, something more urgent may have come.
             delivery = session.waiting.next()
             delay = session.pace.delay(delivery.size, now) if delivery else None
             if delivery and delay == 0:
@@ -137,6 +138,7 @@ class Pump:
         while session.notices:
             await self.connection.send(orjson.dumps(session.notices.popleft()).decode(), None)
         if session.confirmed:
+            # Many in one message, and cleared before it is sent: what comes meanwhile is for the next one.
             confirmed = [*map(written, session.confirmed)]
             session.confirmed.clear()
             await self.connection.send(orjson.dumps({"settled": confirmed}).decode(), None)
@@ -155,6 +157,7 @@ class Pump:
 
     async def _send(self, delivery: Delivery) -> None:
         event = self.payloads.kept(delivery.sequence) or self._loaded.pop(delivery.sequence, None)
+        # Back to the loop with it in memory, instead of sending it: it may no longer be the first.
         if event is None:
             await self._load(delivery)
             return
@@ -171,6 +174,7 @@ class Pump:
         self._loaded = await asyncio.to_thread(self.payloads.load, [delivery.sequence, *ahead])
         if delivery.sequence not in self._loaded:
             log.error("event missing position=%s client=%s", written(delivery.sequence), self.session.client.id)
+            # Sent as null, so that it is settled and does not hold up what comes after it for ever.
             self._loaded[delivery.sequence] = Sendable(delivery.sequence, b"null", delivery.entity, 0.0)
 
 

@@ -76,12 +76,14 @@ async def stream(socket: WebSocket, id: str) -> None:
     connection = Socket(socket)
     session = await service.desk.connect(id, connection, "websocket")
     log.info("client connected client=%s kind=websocket session=%d", id, session.connections)
+    # Two tasks: what a client says is heard also while sending waits for its slow link.
     sending = asyncio.create_task(_pump(session, connection, service))
     pinging = asyncio.create_task(_ping(session, connection, service))
     try:
         await _listen(socket, session, connection, service)
     finally:
         service.desk.disconnect(session, connection)
+        # The pump looks whether it still has the session, and ends.
         session.wake()
         sending.cancel()
         pinging.cancel()
@@ -174,6 +176,7 @@ async def _hear(message: dict[str, Any], session: Session, service: Service) -> 
     acknowledged = _sequences(message["ack"]) if "ack" in message else []
     if "ping" in message:
         session.tell({"pong": message["ping"]})
+    # Its own clock's time comes back, so the client's clock does not matter.
     if isinstance(message.get("pong"), float):
         now = clock.now()
         session.pace.round_trip_taken(max(0.0, now - message["pong"]), now)

@@ -24,9 +24,11 @@ class Kept:
     def keep(self, response: Response, now: float) -> None:
         """Keeps a response in place of an older one of its provider."""
         before = self._responses.get(response.provider)
+        # Relayed by many, the same response is heard again and again.
         if before and before.time >= response.time:
             return
         self._responses[response.provider] = response
+        # First what is over, all at once; the oldest one by one only where that does not help.
         if len(self._responses) > self._most:
             self._responses = {name: one for name, one in self._responses.items() if now - one.time <= self._lasting}
         if len(self._responses) > self._most:

@@ -49,6 +49,7 @@ class Knowledge:
         """Takes a value unless a newer one of its class and provider is there."""
         key = (name, known.provider)
         before = self._known.get(key)
+        # By the time of measuring: along different ways an older value may be heard later.
         if before is None or before.time <= known.time:
             self._known[key] = known
 
@@ -57,7 +58,9 @@ class Knowledge:
 
         How long a value counts runs on the hearer's own clock, but never longer than the response says.
         """
+        # A clock that is ahead at the provider makes no value count longer than it says.
         until = now + response.valid - max(0.0, now - response.time)
+        # Swept only when there is no room: what is stale is left out wherever it is asked for.
         if len(self._known) >= MOST:
             self.forget(now)
         for name, value in response.values:

@@ -59,6 +59,7 @@ class Neighbours:
             self._began = now
         while now - self._began >= self._adapting.window:
             both = self._heard | self._before
+            # Of an empty window before, everybody would be new: that is a beginning, not a change.
             if both and self._before:
                 change = len(self._heard ^ self._before) / len(both) / self._adapting.window
                 before = change if self.turnover is None else self.turnover

@@ -45,6 +45,7 @@ class Provider:
 
         They last as long as the request says, by this node's own clock. What no longer fits is counted in `refused`.
         """
+        # First, so that what is over neither takes up room nor counts as had already.
         self.index.expire(now)
         new = []
         for condition in request.conditions:
@@ -67,6 +68,7 @@ class Provider:
                 reaches[name] = reach
         if not reaches:
             return None
+        # One message for all who asked: as far as the farthest.
         return max(reaches.values()), [(name, value) for name, value in readings if name in reaches]
 
     def polled(self, request: Request, readings: Readings) -> Answer | None:

@@ -41,6 +41,7 @@ class Pairing:
     def __init__(self, known: Entities) -> None:
         self.rules = Rules()
         self._known = known
+        # No row for pairs that neither hold nor are named: of n entities there would be n².
         self._pairs = Growing(
             {"rule": np.int32(0), "a": np.int64(0), "b": np.int64(0), "held": np.False_, "dwelt": np.False_}
             | {"since": np.int64(NEVER), "due": np.int64(FOREVER)}
@@ -82,6 +83,7 @@ class Pairing:
             steps = steps_of(self._pairs, which, self.rules, reports, members, judge)
             for outcome in settled(self._pairs, which, steps, self.rules, reports):
                 yield from self._told(outcome, which, reports)
+        # Only now: while the stretch is told, outcomes name pairs by their rows.
         self._drop()
         self._remember(reports, members)
 
@@ -89,6 +91,7 @@ class Pairing:
         """For each filter in use which points satisfy it."""
         if not self.rules.filters:
             return {}
+        # Compiled once for all filters in use; a new or ended relation lets it go.
         if self._index is None:
             self._index = Index((), list(self.rules.filters))
         found = self._index.selected(reports.table)
@@ -113,6 +116,7 @@ class Pairing:
         for rule in self.rules.open.values() if len(reports.row) else ():
             a, b = candidates(rule, self._filters(rule), reports, members, self._known.names, self._known.numbers)
             own = self._pairs["rule"] == rule.number
+            # Both numbers in one integer: sets of pairs are compared as columns. There are fewer than 2³¹ entities.
             kept = self._pairs["a"][own] << 32 | self._pairs["b"][own]
             new = ~np.isin(a << 32 | b, kept)
             if new.any():
@@ -124,10 +128,12 @@ class Pairing:
         pairs = self._pairs
         found: Flags = reported[pairs["a"]] | reported[pairs["b"]]
         now = reports.now[-1] if reports.length else NEVER
+        # Time alone changes only what holds.
         found |= pairs["held"] & (pairs["due"] <= now)
         time_to_live = self.rules.columns["time_to_live"]
         if (time_to_live != FOREVER).any():
             own, heard = time_to_live[pairs["rule"]], reports.base["heard"]
+            # A pair falls silent with the first of its two.
             earlier = np.minimum(heard[pairs["a"]], heard[pairs["b"]])
             mortal = pairs["held"] & (own != FOREVER) & (now != NEVER)
             found[mortal] |= now - own[mortal] > earlier[mortal]
@@ -135,6 +141,7 @@ class Pairing:
 
     def _told(self, outcome: Outcome, which: Integers, reports: Reports) -> Iterator[AtRow]:
         rows = which[outcome.pair]
+        # What lapses does so before the event that brings the time: entities are told where they were until then.
         before = np.where(outcome.phase == LAPSED, 1, 0)
         points = [reports.as_of(self._pairs[side][rows], outcome.row - before) for side in ("a", "b")]
         subjects = zip(
@@ -180,6 +187,7 @@ class Pairing:
 
         `newest` gives the newest event of every entity, where the relation needs to know more of it than its place.
         """
+        # Events are remembered only while some predicate needs more of them than places.
         general = bool(self.rules.general)
         rule = self.rules.add(relation, sequence)
         for side in (rule.pair.a, rule.pair.b):
@@ -189,6 +197,7 @@ class Pairing:
         table = newest() if new or (rule.enter and not general) else None
         for filter, number in new:
             self._index = None
+            # As of the definition; from the next stretch on `_remember` carries it on.
             self._members[number] = Growing({"inside": np.False_})
             if table is not None:
                 self._base(number)[self._known.numbered(table)] = Index((), [filter]).selected(table)[0]

@@ -49,6 +49,7 @@ def settled(pairs: Growing, which: Integers, steps: Steps, rules: Rules, reports
     # Before a step a pair holds if the step before began it, or it held when the stretch began.
     first = np.append(True, steps.pair[1:] != steps.pair[:-1])[: len(steps.pair)]
     before = np.where(first, pairs["held"][which][steps.pair], np.append(False, begins)[: len(begins)])
+    # Reports that find a pair as it was are most; only changes are looked at further.
     changes = np.flatnonzero(begins != before)
     steps, begins = steps.take(changes), begins[changes]
     spans = _spans(pairs, which, steps, begins, rules, reports)
@@ -64,6 +65,7 @@ def settled(pairs: Growing, which: Integers, steps: Steps, rules: Rules, reports
     ended = spans.end < reports.length
     phases = np.where(spans.effect == FALLS_SILENT, LAPSED, CAUSED)
     exits = Outcome("exit", spans.pair, spans.end, phases, spans.since, spans.effect)
+    # An end is told of what was told to have begun: by `enter`, or where only `dwell` is told, by that.
     begun = spans.dwelt | _tells(told, spans.pair, "enter") | ~_tells(told, spans.pair, "dwell")
     found.append(_chosen(exits, ended & _tells(told, spans.pair, "exit") & begun))
     _keep(pairs, which, spans, ~ended)
@@ -89,6 +91,7 @@ def _spans(
     pair, since, due, dwelt = pair[order], since[order], due[order], dwelt[order]
     end, effect = np.full(len(pair), reports.length), np.full(len(pair), FAILS)
     deadline = np.full(len(pair), FOREVER)
+    # A pair's spans lie side by side, in order; its ends are counted into them.
     at = np.searchsorted(pair, steps.pair[ends]) + _rank(steps.pair[ends])
     end[at], effect[at], deadline[at] = steps.row[ends], steps.effect[ends], steps.deadline[ends]
     return _Spans(pair, since, due, dwelt, end, effect, deadline)
@@ -102,6 +105,7 @@ def _rank(sorted_: Integers) -> Integers:
 def _lasted(spans: _Spans, reports: Reports) -> tuple[_Spans, Integers]:
     """The row at which each span has lasted long enough, if it has; the spans know that it has."""
     row = np.searchsorted(reports.now, spans.due, "left")
+    # Silence ends at a time of its own, which no row need have; all else with a row, before which what lapses is told.
     in_time = np.where(spans.effect == FALLS_SILENT, spans.due <= spans.deadline, row <= spans.end)
     lasted = (spans.due != FOREVER) & (row < reports.length) & in_time
     dwelt, due = spans.dwelt | lasted, np.where(lasted, FOREVER, spans.due)
@@ -111,6 +115,7 @@ def _lasted(spans: _Spans, reports: Reports) -> tuple[_Spans, Integers]:
 
 def _keep(pairs: Growing, which: Integers, spans: _Spans, open_: npt.NDArray[np.bool_]) -> None:
     """Writes what holds at the end of the stretch."""
+    # At most one span of a pair is open, its last.
     pairs["held"][which] = False
     rows = which[spans.pair[open_]]
     pairs["held"][rows] = True
