@@ -303,3 +303,41 @@ def test_the_newest_of_nothing() -> None:
     newest = Newest()
     newest.add(pa.Table.from_batches([], to_table([]).schema))
     assert [] == newest.events()
+
+
+def test_a_repeated_report_beside_one_that_is_kept() -> None:
+    """It is known already, and who is kept is where it was: told with whoever comes near."""
+    node = Node(random.Random(1), 0.0)
+    node.take(moved("c", "c", 0.0, 1), 0.0, 0.0)
+    node.take(moved("e", "e", 100.0, 2), 0.0, 0.0)
+    node.take(moved("again", "c", 0.0, 3), 0.0, 0.0)
+    node.take(moved("first", "c", 50.0, 4), 0.0, 0.0)
+    node.take(moved("step", "c", 50.5, 4), 0.0, 0.0)
+    assert "first" == node.journal.events[-1].id
+    node.take(moved("first", "c", 50.0, 4), 0.0, 0.0)
+    node.take(moved("jump", "e", 55.0, 5), 0.0, 0.0)
+    assert ["step", "jump"] == [event.id for event in node.journal.events[-2:]]
+
+
+@pytest.mark.parametrize("first", ["c", "d"])
+def test_who_cannot_be_compared_may_be_together_still(first: str) -> None:
+    """After a restart nobody has told with whom; what ends when both can be compared again ends where both are."""
+    events = [moved("1", "c", 0.0, 1), moved("2", "d", 5.0, 2), moved("3", "x", 5_000.0, 3)]
+    events.append(replace(moved("4", "d", 0.0, 4), place=Place("geographic", 0.0, 0.0)))
+    other = "d" if first == "c" else "c"
+    there = _at(events, other)
+    steps = [replace(there, x=there.x + number * 1e-6) for number in range(3)]
+    events += [replace(moved(f"step {n}", other, 0.0, 5 + n), place=place) for n, place in enumerate(steps)]
+    place = {"c": Place("geographic", 0.0, 1.0), "d": Place("planar", 500.0, 0.0)}[first]
+    events.append(replace(moved("again", first, 0.0, 9), place=place))
+    node = Node(random.Random(1), 0.0, RELATIONS[:1])
+    for number, event in enumerate(events):
+        node.take(event, float(number == 4), 0.0)
+    assert ["step 0", "step 2", "again"] == [event.id for event in node.journal.events[4:]]
+    assert told_of_all(events, RELATIONS[:1]) == node.end()
+
+
+def _at(events: list[Event], who: str) -> Place:
+    """Where somebody was last."""
+    [*_, found] = [event.place for event in events if event.entity == who and event.place]
+    return found

@@ -143,7 +143,8 @@ class Entry:
         """Says to whom it matters that events are on their way."""
         for vicinity in self._vicinities.values():
             for event in published:
-                vicinity.publish(vicinity.spot(event))
+                subject = self._subjects.get(event.entity)
+                vicinity.publish(vicinity.spot(event), subject is not None and subject.kept is not None)
         return published
 
     def _taken(self, event: Event, holding: bool) -> list[Event]:

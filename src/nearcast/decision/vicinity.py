@@ -15,6 +15,7 @@ counts as well as the one before it: perhaps it is late, or known already, or no
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -62,6 +63,7 @@ class Vicinity:
         self._largest = max(meeting.metres, LEAST)
         self._spots = Spots(max(self._far, 0.0) + 2 * self._largest)
         self._subjects: dict[str, _Subject] = {}
+        self._doubtful: set[str] = set()
 
     @property
     def node(self) -> str | None:
@@ -72,7 +74,17 @@ class Vicinity:
         """Takes the newest event of every entity at `node`, as of some position; what is newer is known already."""
         for event in events:
             self.settle(event, event.position)
+        sided = {name: one.settled for name, one in self._subjects.items() if one.settled and any(one.settled.sides)}
+        kinds = Counter(spot.kind for spot in sided.values() if spot.kind)
+        usual = max(kinds, key=kinds.__getitem__, default=None)
+        # With whom the others began before they could not be compared any more, nobody has told.
+        self._doubt(name for name, spot in sided.items() if spot.kind is None or spot.kind != usual)
         self.ready = True
+
+    def _doubt(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._subjects[name].frozen = None
+            self._doubtful.add(name)
 
     def spot(self, event: Event) -> Spot:
         """What an event says of its subject."""
@@ -126,7 +138,7 @@ class Vicinity:
         known = self._subjects.get(now.entity, _Subject())
         before = known.spots
         others = {near.entity: None for one in (*before, now) for near in self._spots.near(one)}
-        others |= dict.fromkeys(self._subjects if known.frozen is None else known.frozen)
+        others |= dict.fromkeys(self._subjects if known.frozen is None else known.frozen | self._doubtful)
         return [name for name in others if name != now.entity and self._is_threatened(name, before, now, known)]
 
     def _is_threatened(self, name: str, before: list[Spot], now: Spot, known: _Subject) -> bool:
@@ -139,7 +151,7 @@ class Vicinity:
             other.radius = max(min(other.radius, room), other.moved)
         if not other.moved:
             return False
-        frozen = known.frozen is None or name in known.frozen
+        frozen = known.frozen is None or other.frozen is None or name in known.frozen
         return frozen or other.moved > room or self._may_change(before, now, other.settled)
 
     def _may_change(self, before: list[Spot], now: Spot, other: Spot) -> bool:
@@ -163,10 +175,11 @@ class Vicinity:
             return self._far - high
         return max(0.0, low - self._near if low > self._far else min(low - self._near, self._far - high))
 
-    def publish(self, one: Spot) -> None:
-        """Takes an event that is on its way into the journal: nothing of its subject is kept."""
+    def publish(self, one: Spot, kept: bool = False) -> None:
+        """Takes an event that is on its way into the journal; `kept`: a repeated one, beside what is kept still."""
         known = self._subjects.setdefault(one.entity, _Subject())
-        known.radius, known.moved = None, 0.0
+        if not kept:
+            known.radius, known.moved = None, 0.0
         if all(other.identity != one.identity for other in known.under_way):
             known.under_way.append(one)
             self._add(one)
@@ -192,13 +205,11 @@ class Vicinity:
 
     def _freeze(self, known: _Subject, old: Spot | None, now: Spot) -> None:
         """Notes with whom a subject may be together once it is nowhere, or elsewhere in another way; until both are."""
-        if now.kind is None and not self.ready:
-            known.frozen = None
         if known.frozen is None and now.kind is not None:
             known.frozen = set()
-            for other in self._subjects.values():
-                if other.settled is not None and other.settled.kind != now.kind:
-                    other.frozen = None
+            self._doubtful.discard(now.entity)
+            settled = {name: one.settled for name, one in self._subjects.items() if one.settled}
+            self._doubt(name for name, one in settled.items() if any(one.sides) and one.kind != now.kind)
         for name in tuple(known.frozen or ()):
             other = self._subjects[name]
             if other.settled is not None and other.settled.kind == now.kind is not None:

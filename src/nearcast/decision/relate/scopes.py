@@ -106,8 +106,10 @@ class _Heard:
         self._add(stretch.events, stretch.repository)
 
     def _add(self, events: pa.Table, before: Repository) -> None:
-        # What was derived entered nowhere.
-        events = events.filter(pc.equal(events.column("part"), 0))
+        derived = pc.greater(events.column("part"), 0)
+        # What was derived entered nowhere. Seldom is any here, and filtering copies.
+        if pc.any(derived).as_py():
+            events = events.filter(pc.invert(derived))
         nodes = nodes_of(events)
         names = pc.unique(nodes).to_pylist()
         if not self._nodes and self._only in (None, *names) and len(names) == 1:
