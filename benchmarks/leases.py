@@ -96,7 +96,8 @@ async def _decide(journal: MemoryJournal) -> None:
     while True:
         after, end = known.position, journal.end("events")
         if end > after:
-            known.advance(journal.read("events", after, end - after), changes)
+            for _ in known.advance(journal.read("events", after, end - after), changes):
+                pass
             pairings = known.pairings.items()
             rows = [asdict(one) for scope, each in pairings for one in standings[scope].advance(each, end)]
             journal.cover("source filters", pa.Table.from_pylist(rows, SOURCE_FILTERS), end)

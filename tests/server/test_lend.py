@@ -64,8 +64,12 @@ async def lent(server: Running, stages: Stages, a: Publisher, b: Publisher) -> N
     await a.publish([moved(2, "a", 0.0)])
     await b.publish([moved(3, "b", 100.0)])
     await heard(server, stages)
-    await until(lambda: len(server.service.entrance.lending.leases) == 2)
-    await asyncio.sleep(0.05)
+    await until(lambda: has_lease(a) and has_lease(b))
+
+
+def has_lease(publisher: Publisher) -> bool:
+    assert publisher._suppression
+    return bool(publisher._suppression._holding._leases)
 
 
 def ids(server: Running) -> list[str]:
@@ -89,8 +93,7 @@ def test_what_is_kept_goes_before_what_leaves_the_other_guard() -> None:
             await b.publish([moved(7, "b", 100.0)])
             await a.publish([moved(8, "a", 0.0)])
             await heard(server, stages)
-            await until(lambda: len(server.service.entrance.lending.leases) == 2)
-            await asyncio.sleep(0.05)
+            await until(lambda: has_lease(a) and has_lease(b))
             assert {0} == (await b.publish([moved(9, "b", 101.0)])).held
             await server.declare("ann", filter="type = 'bus'")
             assert ids(server).index("9") == ids(server).index("8") + 1
@@ -177,9 +180,11 @@ def test_what_is_wanted_is_sent() -> None:
             async with server.publisher(suppress=True) as b:
                 for number in range(6):
                     await a.publish([moved(2 * number, "a", 0.0)])
-                    found = await b.publish([moved(2 * number + 1, "b", 100.0)])
+                    await b.publish([moved(2 * number + 1, "b", 100.0)])
                     await heard(server, stages)
-                assert (6, {0}) == (a.requests, found.held)
+                await until(lambda: has_lease(b))
+                held = (await b.publish([moved(20, "b", 100.0)])).held
+                assert (6, {0}, False) == (a.requests, held, has_lease(a))
 
     run(test)
 
