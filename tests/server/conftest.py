@@ -75,14 +75,14 @@ async def running(journal: Journal | None = None, **more: Any) -> AsyncIterator[
         await task
 
 
-async def until(true: Callable[[], Any], seconds: float = 10.0) -> None:
+async def until(true: Callable[[], Any], seconds: float = 60.0) -> None:
     """Waits until something is so; fails if it does not become so."""
     async with asyncio.timeout(seconds):
         while not true():
             await asyncio.sleep(0.005)
 
 
-async def received(client: Client, count: int, seconds: float = 10.0) -> list[Any]:
+async def received(client: Client, count: int, seconds: float = 60.0) -> list[Any]:
     """The next deliveries of a client; the last one is acknowledged too."""
     found: list[Any] = []
     async with asyncio.timeout(seconds):
