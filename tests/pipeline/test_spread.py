@@ -17,7 +17,7 @@ from nearcast.language.control import changes
 from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event
 from nearcast.pipeline.history import replay
-from nearcast.pipeline.match import decided
+from nearcast.pipeline.match import begun
 from nearcast.pipeline.source import BLOCKS
 from nearcast.pipeline.state import load, save
 from tests.pipeline.histories import documents, with_roles, written
@@ -44,7 +44,7 @@ def test_a_batch_that_was_spread_leaves_no_file_open_and_none_on_disk(tmp_path: 
     folder = tmp_path / "batches"
     before = len(os.listdir("/dev/fd"))
     for _ in range(5):
-        decided(batch, Nobody, "unused", folder, spread=0)  # type: ignore[arg-type]
+        begun(batch, Nobody, "unused", folder, spread=0)()  # type: ignore[arg-type]
     assert before == len(os.listdir("/dev/fd"))
     assert [] == list(folder.iterdir())
 

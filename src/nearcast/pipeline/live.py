@@ -30,7 +30,7 @@ from nearcast.decision.relate.standing import Standings
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS
 from nearcast.pipeline.known import Follower
-from nearcast.pipeline.match import SPREAD, decided
+from nearcast.pipeline.match import SPREAD, begun
 from nearcast.pipeline.metrics import Metrics
 from nearcast.pipeline.query import start
 from nearcast.pipeline.session import LOG_FILE, session
@@ -100,7 +100,7 @@ class Decider:
         for batch in self.follower.advance(table, found.through):
             # Batch by batch: settings may change within what Spark gives, and each part is decided under its own.
             self._keep_derived(batch)
-            tables.append(decided(batch, blocks, path, folder, spread=spread))
+            tables.append(begun(batch, blocks, path, folder, spread=spread)())
             where = "driver" if len(batch.events) < spread else "executors"
             self._metrics.batches.labels(where).inc()
         # Once for all: guards made of a standing in between would be out of date when they are heard.

@@ -26,21 +26,6 @@ SPREAD = 20_000
 """Events from which a batch is spread out: below, a job's own time is more than what the other cores save."""
 
 
-def decided(
-    batch: Batch,
-    blocks: Callable[[], DataFrame],
-    journal: str,
-    folder: Path,
-    alternatives: bool = True,
-    spread: int = SPREAD,
-) -> pa.Table:
-    """The DELIVERIES of a batch by position and part, then client. `blocks` gives its ranges of positions, if large.
-
-    `journal` is the path of its journal, `folder` one for what executors need; they see both.
-    """
-    return begun(batch, blocks, journal, folder, alternatives, spread)()
-
-
 def begun(
     batch: Batch,
     blocks: Callable[[], DataFrame],
@@ -49,9 +34,11 @@ def begun(
     alternatives: bool = True,
     spread: int = SPREAD,
 ) -> Callable[[], pa.Table]:
-    """Begins as `decided` does, and gives what ends it, to be called once, in any thread.
+    """Begins to decide a batch, and gives what ends it: called once, in any thread, it gives the DELIVERIES.
 
-    All that the batch shares with what is known is read before this returns, so that the next one may be folded in.
+    These are by position and part, then client. `blocks` gives the batch's ranges of positions, if it is large;
+    `journal` is the path of its journal, `folder` one for what executors need; they see both. All that the batch shares
+    with what is known is read before this returns, so that the next one may be folded in.
     """
     # An empty batch has no first and last position to be spread between.
     if len(batch.events) < spread or not len(batch.events):
