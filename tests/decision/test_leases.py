@@ -6,6 +6,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import orjson
 import pytest
@@ -160,8 +161,10 @@ class World:
         assert isinstance(about, Returned)
         kept = about.kept
         if isinstance(kept, Event):
-            # Before the lease ends, so that its guards are still those in force.
-            assert not [one for one in self.leases.needed(kept, None, set(), -1e6) if one.lease.id != about.lease]
+            # Before the lease ends, so that its guards are still those in force; one that was over has come by a post.
+            assert about.lease not in self.leases._open or not [
+                one for one in self.leases.needed(kept, None, set(), -1e6) if one.lease.id != about.lease
+            ]
             self._enter(kept)
         self.leases.end(about.lease)
 
@@ -217,7 +220,13 @@ def test_relations_are_told_as_if_every_report_had_come(
 ) -> None:
     """Whatever crosses: the same begins and ends, at the same places, as of evaluating every report."""
     world = run(events, of, chance, relaxed)
-    assert by_relation(without_dwell(told_of_all(world.order))) == by_relation(without_dwell(world.journal.told))
+    assert _begins_and_ends(told_of_all(world.order)) == _begins_and_ends(world.journal.told)
+
+
+def _begins_and_ends(told: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Of relations that are told at once: when one that has to last is told rests on which other events enter."""
+    found = by_relation(without_dwell(told))
+    return {id: each for id, each in found.items() if id != "apart"}
 
 
 @pytest.mark.parametrize("relaxed", [0.0, 0.5])
@@ -294,7 +303,8 @@ def test_what_a_publisher_holds_back() -> None:
     assert [True, False, True] == [holding.hold(at(1.5, second), second, 5.0) for second in (2, 2, 3)]
     assert [] == holding.overdue(9.0)
     assert [Returned(1, 3)] == holding.overdue(10.0)
-    assert Returned(1, None) == holding.recalled(1)
+    # It is on its way by itself, and may come later than this.
+    assert Returned(1, 3) == holding.recalled(1)
 
 
 def test_no_lease_while_something_is_under_way() -> None:
@@ -305,6 +315,19 @@ def test_no_lease_while_something_is_under_way() -> None:
     assert (["a"], True) == (holding.sent(["a"]), holding.lend(lease()))
     holding.sending(["a"])
     assert [] == holding.sent(["a"])
+
+
+def test_what_is_on_its_way_comes_with_the_answer_to_a_call() -> None:
+    """The call may be for an event behind which it stands; once it has arrived there is nothing more to say."""
+    holding: Holding[int] = Holding()
+    holding.heard(FOREVER)
+    assert holding.lend(lease())
+    assert holding.hold(at(1.0, 2.0), 7, 0.0)
+    assert Returned(1, 7) == holding.give_back("a")
+    holding.sending(["a"])
+    assert Returned(1, 7) == holding.recalled(1)
+    holding.sent(["a"])
+    assert Returned(1, None) == holding.recalled(1)
 
 
 def node() -> tuple[Entry, Leases, Journal]:

@@ -32,6 +32,7 @@ class Holding(Generic[Form]):
     def __init__(self) -> None:
         self._leases: dict[str, Lease] = {}
         self._kept: dict[str, Form] = {}
+        self._given: dict[int, tuple[str, Form]] = {}
         self._under_way: Counter[str] = Counter()
         self._asked: set[str] = set()
         self._until = 0.0
@@ -65,14 +66,22 @@ class Holding(Generic[Form]):
     def give_back(self, subject: str) -> Returned[Form] | None:
         """Ends the lease of a subject, if there is one."""
         lease = self._leases.pop(subject, None)
-        return None if lease is None else Returned(lease.id, self._kept.pop(subject, None))
+        if lease is None:
+            return None
+        kept = self._kept.pop(subject, None)
+        if kept is not None:
+            self._given[lease.id] = (subject, kept)
+        return Returned(lease.id, kept)
 
     def recalled(self, id: int) -> Returned[Form]:
-        """Ends a lease that is called for; one that is over already comes back once more, with nothing."""
+        """Ends a lease that is called for; one that is over already comes back once more, with what is on its way.
+
+        What is on its way may stand behind the very event for which the server calls, and has to go before it.
+        """
         for subject, lease in self._leases.items():
             if lease.id == id:
                 return self.give_back(subject) or Returned(id, None)
-        return Returned(id, None)
+        return Returned(id, self._given[id][1] if id in self._given else None)
 
     def overdue(self, now: float) -> list[Returned[Form]]:
         """Ends all leases if the server was not heard for too long."""
@@ -95,6 +104,7 @@ class Holding(Generic[Form]):
         free = [one for one in dict.fromkeys(subjects) if not self._under_way[one]]
         for subject in free:
             del self._under_way[subject]
+        self._given = {id: given for id, given in self._given.items() if given[0] not in free}
         asking = [one for one in free if one not in self._leases and one not in self._asked]
         self._asked.update(asking)
         return asking
