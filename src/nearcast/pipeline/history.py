@@ -7,11 +7,12 @@ known, and decides it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -21,6 +22,8 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control import changes
 from nearcast.pipeline.match import SPREAD, begun
 from nearcast.pipeline.source import ranges
+
+T = TypeVar("T")
 
 STRETCH = 100_000
 """Positions of a stretch: what the driver holds at once, some times over."""
@@ -47,33 +50,37 @@ def replay(
     parts = partitions or spark.sparkContext.defaultParallelism
     end = journal.end("events")
     cuts = [*range(known.position, end, stretch), end]
-    under_way: deque[tuple[Batch, Future[pa.Table]]] = deque()
-    with ThreadPoolExecutor(AHEAD) as threads:
+
+    def deciding() -> Iterator[Callable[[], tuple[Batch, pa.Table]]]:
+        """Folds one batch after the other, and gives what ends the deciding of each."""
         for through, events in zip(cuts[1:], _stretches(journal, cuts), strict=True):
             blocks = partial(ranges, spark, known.position, through, parts)
             for batch in known.advance(events, changes):
                 rest = begun(batch, blocks, journal.path, folder, alternatives=False, spread=spread)
-                under_way.append((batch, threads.submit(rest)))
-                if len(under_way) > AHEAD:
-                    yield _given(under_way)
+                yield partial(_ended, batch, rest)
             known.position = through
-        while under_way:
-            yield _given(under_way)
+
+    yield from _ahead(deciding(), AHEAD)
 
 
-def _given(under_way: deque[tuple[Batch, Future[pa.Table]]]) -> tuple[Batch, pa.Table]:
-    batch, deliveries = under_way.popleft()
-    return batch, deliveries.result()
+def _ended(batch: Batch, rest: Callable[[], pa.Table]) -> tuple[Batch, pa.Table]:
+    return batch, rest()
 
 
 def _stretches(journal: SqliteJournal, cuts: Sequence[int]) -> Iterator[pa.Table]:
     """The events between each two cuts; while one stretch is decided, the next is read."""
-    with ThreadPoolExecutor(1) as thread:
-        reading: deque[Future[pa.Table]] = deque()
-        for after, through in pairwise(cuts):
-            reading.append(thread.submit(journal.read, "events", after, through - after))
-            # One stretch ahead and no more: each is in memory as a whole.
-            if len(reading) > 1:
-                yield reading.popleft().result()
-        while reading:
-            yield reading.popleft().result()
+    reads = (partial(journal.read, "events", after, through - after) for after, through in pairwise(cuts))
+    # One stretch ahead and no more: each is in memory as a whole.
+    return _ahead(reads, 1)
+
+
+def _ahead(jobs: Iterable[Callable[[], T]], count: int) -> Iterator[T]:
+    """What jobs give, in order; so many are under way, each in a thread, while one before them is looked at."""
+    with ThreadPoolExecutor(count) as threads:
+        under_way: deque[Future[T]] = deque()
+        for job in jobs:
+            under_way.append(threads.submit(job))
+            if len(under_way) > count:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
