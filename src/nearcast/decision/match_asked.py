@@ -80,7 +80,10 @@ class Asked:
         operators, counts = np.array(self._operators), np.array(self._counts)
         last = np.cumsum(counts) - 1
         first = last - counts + 1
-        classes, place = _classes(list(distinct), own, operators, counts)
+        below = own[first[np.isin(operators, (_LT, _GE, _BETWEEN))]]
+        upto = own[last[np.isin(operators, (_LE, _GT, _BETWEEN))]]
+        equal = own[np.repeat(np.isin(operators, (_EQ, _NE, _IN)), counts)]
+        classes, place = _classes(list(distinct), below, upto, equal)
         at, above = classes.cut[2 * place[own] + 1], classes.cut[2 * place[own] + 2]
         fields, top = np.empty((3, len(operators)), np.int64), classes.size - 1
         fields[0] = np.where(operators == _NE, OUTSIDE, RANGE)
@@ -107,19 +110,17 @@ def _points(
     return pairs & 0xFFFFFFFF
 
 
-def _classes(values: list[Any], own: Integers, operators: Integers, counts: Integers) -> tuple[Classes, Integers]:
-    """The classes that literals make, each given once, and of each its place among them in order."""
+def _classes(values: list[Any], below: Integers, upto: Integers, equal: Integers) -> tuple[Classes, Integers]:
+    """The classes that literals make, each given once, and of each its place among them in order.
+
+    By their numbers: `below` are those at which something ends or begins, `upto` those behind which, `equal` both.
+    """
     order = sorted(range(len(values)), key=values.__getitem__)
     count = len(values)
     place = np.empty(count, np.int64)
     place[order] = np.arange(count)
-    last = np.cumsum(counts) - 1
-    first = last - counts + 1
-    below = own[first[np.isin(operators, (_LT, _GE, _BETWEEN))]]
-    upto = own[last[np.isin(operators, (_LE, _GT, _BETWEEN))]]
     ordered = len(below) + len(upto) > 0
     if ordered:
-        equal = own[np.repeat(np.isin(operators, (_EQ, _NE, _IN)), counts)]
         # Only where an atom makes a difference between two classes are they two.
         cuts = np.zeros(2 * count + 1, np.int64)
         cuts[2 * place[np.concatenate([below, equal])] + 1] = 1
