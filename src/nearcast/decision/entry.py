@@ -191,7 +191,7 @@ class Entry:
     def left_by(self, event: Event) -> set[str]:
         """The other sides of the relations whose guards do not permit an event: what is kept of them goes before it."""
         pairs = [pair for pair in self._of.get(event.entity, ()) if not self._permits(pair, event)]
-        return {pair.guarded.b if event.entity == pair.guarded.a else pair.guarded.a for pair in pairs}
+        return {pair.guarded.other(event.entity) for pair in pairs}
 
     def lend(self, entity: str, types: Iterable[str]) -> tuple[frozenset[str], datetime, tuple[Lent, ...]] | None:
         """What may be lent to the publisher of a subject: types that nobody else wants, the time of the newest event,
@@ -249,8 +249,7 @@ class Entry:
     def _opened(self, pair: _Pair, entity: str) -> list[Event]:
         """Ends a pair's guards in force, as one side leaves its own: what is kept of the other has to be published."""
         pair.guards = None
-        other = pair.guarded.b if entity == pair.guarded.a else pair.guarded.a
-        return self._released(self._subjects[other])
+        return self._released(self._subjects[pair.guarded.other(entity)])
 
     def _released(self, subject: _Subject) -> list[Event]:
         """What is kept of a subject, to be published."""

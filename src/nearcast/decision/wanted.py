@@ -171,12 +171,8 @@ def _wish_of_subscription(subscription: Subscription) -> _Wish:
 
 def _lists(relation: Relation, clients: Mapping[str, Client]) -> tuple[str, ...]:
     """The entities in the lists that a relation is about."""
-    found: list[str] = []
-    for side in sides_of(relation):
-        client = clients.get(side.client) if isinstance(side, Buddies) else None
-        if client is not None and isinstance(side, Buddies):
-            found += client.lists.get(side.list, ())
-    return tuple(found)
+    buddies = [side for side in sides_of(relation) if isinstance(side, Buddies) and side.client in clients]
+    return tuple(entity for side in buddies for entity in clients[side.client].lists.get(side.list, ()))
 
 
 def _need_others(filters: Iterable[Filter]) -> bool:

@@ -15,6 +15,7 @@ from nearcast.decision.strategies.seam import Known, Strategy, guards
 from nearcast.errors import Fault
 from nearcast.model.event import Event
 from nearcast.model.relation import Named, Pair, Relation, Side
+from nearcast.model.relation import Strategy as Choice
 
 Sides = tuple[Guard, Guard]
 
@@ -34,6 +35,10 @@ class Guarded:
     def side(self, entity: str) -> Literal["a", "b"]:
         """The side of one of both."""
         return "a" if entity == self.a else "b"
+
+    def other(self, entity: str) -> str:
+        """The partner of one of both."""
+        return self.b if entity == self.a else self.a
 
     def guards(self, a: Event, b: Event, holds: bool) -> Sides | None:
         """The guards of both sides from their events; None if an event says nothing that a strategy understands."""
@@ -73,9 +78,10 @@ class Meeting:
 
 def meeting(relation: Relation) -> Meeting | None:
     """The relation as one whose subjects have one ring each for all their partners; None if it is not like that."""
-    about, asked = relation.about, relation.strategy
-    if asked is None or relation.time_to_live is not None or not isinstance(about, Pair) or sees_derived(relation):
+    found = _held_back(relation)
+    if found is None:
         return None
+    about, asked = found
     bound = bound_of(about.when)
     if bound is None or asked.name not in RINGS or (isinstance(about.a, Named) and isinstance(about.b, Named)):
         return None
@@ -92,9 +98,10 @@ def guarded(relation: Relation) -> Guarded | None:
 
     Only between named entities that never fall silent: elsewhere an event counts by more than what it measures.
     """
-    about, asked = relation.about, relation.strategy
-    if asked is None or relation.time_to_live is not None or not isinstance(about, Pair) or sees_derived(relation):
+    found = _held_back(relation)
+    if found is None:
         return None
+    about, asked = found
     measure = measure_of(relation)
     if measure is None or not isinstance(about.a, Named) or not isinstance(about.b, Named):
         return None
@@ -104,3 +111,11 @@ def guarded(relation: Relation) -> Guarded | None:
         # A plug-in that was there when the relation was defined, and is not here: then nothing is held back.
         return None
     return Guarded(about.a.entity, about.b.entity, measure, strategy) if strategy.evaluated == "entry" else None
+
+
+def _held_back(relation: Relation) -> tuple[Pair, Choice] | None:
+    """The pair and the strategy asked for, where reports may be held back at all: of what never falls silent."""
+    about, asked = relation.about, relation.strategy
+    if asked is None or relation.time_to_live is not None or not isinstance(about, Pair) or sees_derived(relation):
+        return None
+    return about, asked
