@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.decision.repository import entities
-from nearcast.model.columns import EVENTS, to_events
+from nearcast.model.columns import EVENTS, to_events, without_payloads
 from nearcast.model.event import Event
 
 
@@ -19,9 +19,7 @@ class Newest:
 
     def add(self, events: pa.Table) -> None:
         """Takes the next stretch."""
-        payloads = pa.nulls(len(events), EVENTS.field("payload").type)
-        bare = events.set_column(EVENTS.get_field_index("payload"), EVENTS.field("payload"), payloads)
-        together = pa.concat_tables([self._table, bare]).combine_chunks()
+        together = pa.concat_tables([self._table, without_payloads(events)]).combine_chunks()
         coded = entities(together).combine_chunks().dictionary_encode()
         key = pc.coalesce(together.column("time"), together.column("accepted")).cast(pa.int64())
         order = np.lexsort((np.arange(len(together)), pc.fill_null(key, 0).to_numpy(), _indices(coded)))

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.model.columns import EVENTS
+from nearcast.model.columns import EVENTS, without_payloads
 
 SLACK = 10_000
 """Superseded rows that may gather before the repository is compacted: few copies, bounded memory."""
@@ -24,8 +24,7 @@ class Repository:
         """Takes in events in journal order; each supersedes what was there of its entity."""
         if not len(events):
             return
-        payloads = pa.nulls(len(events), EVENTS.field("payload").type)
-        self._tables.append(events.set_column(EVENTS.get_field_index("payload"), "payload", payloads))
+        self._tables.append(without_payloads(events))
         self._rows += len(events)
         if self._rows > 2 * self._newest + SLACK:
             self.newest()

@@ -149,6 +149,12 @@ def to_table(events: Iterable[Event]) -> pa.Table:
     return pa.table([pa.array(columns[field.name], field.type) for field in EVENTS], schema=EVENTS)
 
 
+def without_payloads(events: pa.Table) -> pa.Table:
+    """A table of `EVENTS` whose payloads are null: they are most of the bytes, and nobody decides by them."""
+    at = EVENTS.get_field_index("payload")
+    return events.set_column(at, EVENTS.field(at), pa.nulls(len(events), EVENTS.types[at]))
+
+
 def entered(events: Iterable[Event], node: str) -> pa.Table:
     """Events as a table of `EVENTS`, all of them entering at one node."""
     return entering(to_table(events), node)

@@ -12,7 +12,7 @@ from nearcast.decision.relate.predicate import Predicate
 from nearcast.decision.relate.reports import Integers, Reports
 from nearcast.decision.relate.rules import Rules
 from nearcast.decision.truths import Truth
-from nearcast.model.columns import to_events
+from nearcast.model.columns import to_events, without_payloads
 from nearcast.model.event import Event
 
 _CODES: dict[Truth, int] = {True: TRUE, False: FALSE, None: UNKNOWN}
@@ -58,6 +58,4 @@ class Judging:
 
 def read(table: pa.Table, rows: Integers) -> list[Event]:
     """Some events of a table, without their payloads."""
-    chosen = table.take(pa.array(rows))
-    payloads = pa.nulls(len(chosen), table.schema.field("payload").type)
-    return to_events(chosen.set_column(table.schema.get_field_index("payload"), "payload", payloads))
+    return to_events(without_payloads(table.take(pa.array(rows))))
