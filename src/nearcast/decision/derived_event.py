@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from nearcast.model.event import Event
+from nearcast.model.event import Event, cloud_event
 from nearcast.model.place import Place
-from nearcast.model.values import Value, time_text
+from nearcast.model.values import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,7 @@ def derived_event(
 ) -> Event:
     """The event of a type, about a subject, that a cause brings about; its attributes are those of its data."""
     time = cause.moment
-    document: dict[str, Any] = {"specversion": "1.0", "id": id, "type": type_, "source": source, "subject": subject}
-    if time is not None:
-        document["time"] = time_text(time)
-    document["data"] = data
+    document = {**cloud_event(id, type_, source, subject, time), "data": data}
     attributes: list[tuple[str, Value]] = [("specversion", "1.0")]
     for name, value in data.items() if isinstance(data, dict) else (("data", data),):
         _add_attributes(f"data.{name}" if name in document and isinstance(data, dict) else name, value, attributes)

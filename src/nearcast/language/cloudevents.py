@@ -25,7 +25,7 @@ import orjson
 
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.language.places import GEOMETRY_NAMES, is_geometry, place_of
-from nearcast.model.event import CONTROL_PREFIX, Event
+from nearcast.model.event import CONTROL_PREFIX, Event, cloud_event
 from nearcast.model.place import Place
 from nearcast.model.subscription import Channel
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, time_of, time_text
@@ -147,11 +147,7 @@ def write_event(event: Event) -> dict[str, Any]:
     if event.payload:
         document: dict[str, Any] = orjson.loads(event.payload)
         return document
-    document = {"specversion": "1.0", "id": event.id, "type": event.type, "source": event.source}
-    if event.subject is not None:
-        document["subject"] = event.subject
-    if event.time is not None:
-        document["time"] = _written(event.time)
+    document = cloud_event(event.id, event.type, event.source, event.subject, event.time)
     data = _data_of(event, document)
     if data:
         document["data"] = data

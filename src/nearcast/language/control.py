@@ -31,9 +31,8 @@ from nearcast.model.changes import (
     SubscriptionChange,
     SubscriptionRemoval,
 )
-from nearcast.model.event import MAIN, Event
+from nearcast.model.event import MAIN, Event, cloud_event
 from nearcast.model.subscription import Settings
-from nearcast.model.values import time_text
 
 CLIENT, CLIENT_REMOVED, SUBSCRIPTION, SUBSCRIPTION_REMOVED, SETTINGS, *_DERIVING = CONTROL_TYPES
 RELATION, RELATION_REMOVED, SITUATION, SITUATION_REMOVED, ACTION, ACTION_REMOVED = _DERIVING
@@ -72,12 +71,7 @@ def changes(event: Event, settings: Settings) -> list[Change]:
 def to_event(change: Change, id: str, source: str, time: datetime | None = None) -> Event:
     """The control event that brings a change about: `changes` gives the same change again."""
     type_, subject, data = _document(change)
-    document: dict[str, Any] = {"specversion": "1.0", "id": id, "type": type_, "source": source}
-    if subject is not None:
-        document["subject"] = subject
-    if time is not None:
-        document["time"] = time_text(time)
-    document["data"] = data
+    document = {**cloud_event(id, type_, source, subject, time), "data": data}
     return Event(
         id=id,
         type=type_,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from nearcast.model.place import Place
 from nearcast.model.sequence import sequence
-from nearcast.model.values import Value
+from nearcast.model.values import Value, time_text
 
 CONTROL_PREFIX = "nearcast."
 """Events whose type begins so change the system itself; nobody can subscribe to them."""
@@ -72,3 +73,15 @@ class Event:
         for key, value in self.attributes:
             if key == name:
                 yield value
+
+
+def cloud_event(
+    id: str, type_: str, source: str, subject: str | None = None, time: datetime | None = None
+) -> dict[str, Any]:
+    """The CloudEvent, as JSON-able data, of what has these fields; its own data is still to come."""
+    document: dict[str, Any] = {"specversion": "1.0", "id": id, "type": type_, "source": source}
+    if subject is not None:
+        document["subject"] = subject
+    if time is not None:
+        document["time"] = time_text(time)
+    return document
