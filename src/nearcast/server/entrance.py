@@ -89,7 +89,6 @@ class Entrance:
                 places.append(last if entering and entering[-1] is event else None)
             writing.append(self._write(entering))
         self._metrics.suppressed.inc(places.count(None))
-        self._metrics.kept.set(self._entry.kept)
         written = [position for one in await asyncio.gather(*writing) for position in one]
         return [None if place is None else written[place] for place in places]
 
@@ -156,6 +155,11 @@ class Entrance:
             self._channels = registry.settings.channels
             # Those of whatever was defined here have come back before it entered.
             self.lending.call(self.lending.leases.all())
+
+    @property
+    def kept(self) -> int:
+        """How many events are held back now."""
+        return self._entry.kept
 
     def advance(self, through: int) -> None:
         """Hears how far definitions were read."""

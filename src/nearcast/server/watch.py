@@ -37,6 +37,7 @@ async def metrics(token: Manager, service: Here) -> Response:
     sessions = list(service.desk.sessions.values())
     connected = sum(session.connection is not None for session in sessions)
     service.metrics.in_flight.set(sum(len(session.waiting.in_flight) for session in sessions))
+    service.metrics.kept.set(service.entrance.kept)
     service.metrics.sessions.labels("connected").set(connected)
     service.metrics.sessions.labels("away").set(len(sessions) - connected)
     return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
