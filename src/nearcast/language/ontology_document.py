@@ -32,7 +32,7 @@ def read_ontology(node: Node, reader: Reader) -> Ontology:
     _check_cycles(found.parents(), "classes, each one of the next", named, reader)
     if cycle(found.parents()) is None:
         _check_cycles(found.serving(), "classes, each one of the next or part of it", named, reader)
-    _check_units(found, entries["classes"], reader)
+        _check_units(found, entries["classes"], reader)
     _check_cycles(found.wholes(), "places, each part of the next", entries["places"], reader)
     return found
 
@@ -129,7 +129,7 @@ def _check_units(ontology: Ontology, entries: Sequence[tuple[str, Node]], reader
     """Of what serves a request for a class above it, the numbers must be in the unit that is asked in."""
     nodes = dict(entries)
     for one in ontology.classes:
-        for above in one.parents if one.unit is not None and cycle(ontology.parents()) is None else ():
+        for above in one.parents if one.unit is not None else ():
             unit = unit_of(ontology, above)
             if unit is not None and units.conversion(one.unit or unit, unit) != (1.0, 0.0):
                 fields = nodes[one.name].value
