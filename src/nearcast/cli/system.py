@@ -26,7 +26,7 @@ from nearcast.language.control import changes, to_event
 from nearcast.language.definitions import Definitions
 from nearcast.model.changes import Change, ClientChange
 from nearcast.model.columns import entered, to_events
-from nearcast.model.event import CONTROL_PREFIX, MAIN
+from nearcast.model.event import CONTROL_PREFIX, MAIN, Event
 from nearcast.pipeline.state import ready_file
 
 SOURCE = "definitions"
@@ -42,8 +42,11 @@ def define(journal: Journal, definitions: Definitions, node: str = MAIN) -> int:
 
     `node` is the name of the server to which the definitions are given.
     """
-    registry = registry_of(journal)
-    stated = registry_of(journal, SOURCE)
+    registry, stated = Registry(), Registry()
+    for event in _control_events(journal):
+        _apply(registry, event)
+        if event.source == SOURCE:
+            _apply(stated, event)
     asked = (_restated(registry, stated, change) for change in definitions.changes(node))
     needed = [change for change in asked if not _there(registry, change)]
     now = datetime.now(UTC)
@@ -55,22 +58,30 @@ def define(journal: Journal, definitions: Definitions, node: str = MAIN) -> int:
     return len(events)
 
 
-def registry_of(journal: Journal, source: str | None = None) -> Registry:
-    """The registry as of the end of the journal; with a source what that alone has said."""
-    registry, end = Registry(), journal.end("events")
+def registry_of(journal: Journal) -> Registry:
+    """The registry as of the end of the journal."""
+    registry = Registry()
+    for event in _control_events(journal):
+        _apply(registry, event)
+    return registry
+
+
+def _control_events(journal: Journal) -> Iterator[Event]:
+    end = journal.end("events")
     for after in range(0, end, STRETCH):
         table = journal.read("events", after, STRETCH)
-        control = table.filter([kind.startswith(CONTROL_PREFIX) for kind in table.column("type").to_pylist()])
-        for event in to_events(control):
-            if source not in (None, event.source):
-                continue
-            try:
-                for change in changes(event, registry.settings):
-                    registry.apply(change)
-            except EventError:
-                # The pipeline has put it among the dead letters; for everybody else it never was.
-                continue
-    return registry
+        yield from to_events(
+            table.filter([kind.startswith(CONTROL_PREFIX) for kind in table.column("type").to_pylist()])
+        )
+
+
+def _apply(registry: Registry, event: Event) -> None:
+    try:
+        for change in changes(event, registry.settings):
+            registry.apply(change)
+    except EventError:
+        # The pipeline has put it among the dead letters; for everybody else it never was.
+        return
 
 
 def _restated(registry: Registry, stated: Registry, change: Change) -> Change:
