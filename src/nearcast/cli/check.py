@@ -7,20 +7,15 @@ from pathlib import Path
 
 import click
 
+from nearcast.cli.options import node_option
 from nearcast.cli.output import complain, counted, print_json
 from nearcast.errors import Fault
 from nearcast.language.check import check
-from nearcast.model.event import MAIN
 
 
 @click.command("check")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--node",
-    default=MAIN,
-    show_default=True,
-    help="The server the files are meant for; scope: local means it.",
-)
+@node_option("The server the files are meant for; scope: local means it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per fault and warning.")
 def command(files: tuple[Path, ...], node: str, as_json: bool) -> None:
     """Check definitions (.yaml), thesis XML (.xml) and event files (.jsonl).

@@ -41,15 +41,12 @@ def data_option(function: F) -> F:
     )(function)
 
 
-def node_option(function: F) -> F:
-    """`--node NAME`."""
-    return click.option(
-        "--node",
-        default=MAIN,
-        show_default=True,
-        callback=_named,
-        help="This server's name: what comes in through it enters there, and is seen by relations local to it.",
-    )(function)
+THIS_SERVER = "This server's name: what comes in through it enters there, and is seen by relations local to it."
+
+
+def node_option(help: str = THIS_SERVER) -> Callable[[F], F]:
+    """`--node NAME`: which entry node is meant."""
+    return click.option("--node", default=MAIN, show_default=True, callback=_named, help=help)
 
 
 def _named(context: click.Context, parameter: click.Parameter, value: str) -> str:

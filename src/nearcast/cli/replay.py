@@ -14,6 +14,7 @@ import click
 import orjson
 import pyarrow as pa
 
+from nearcast.cli.options import node_option
 from nearcast.cli.output import DeadLetters, complain, counted, progress
 from nearcast.decision import history
 from nearcast.decision.derived import derived_of
@@ -28,7 +29,6 @@ from nearcast.language.control import changes
 from nearcast.language.history import Marks, read_tables
 from nearcast.language.relation_warnings import warnings_of_nodes
 from nearcast.model.columns import entering
-from nearcast.model.event import MAIN
 from nearcast.model.subscription import Settings
 
 Decided = Iterator[tuple[Batch, pa.Table]]
@@ -64,9 +64,7 @@ STRETCH = 10_000
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where to write the events that were derived (relations, situations), as CloudEvents, one a line.",
 )
-@click.option(
-    "--node", default=MAIN, show_default=True, help="Where the events count as entered; scope: local is local to it."
-)
+@node_option("Where the events count as entered; scope: local is local to it.")
 @click.option("--engine", type=click.Choice(["auto", "local", "spark"]), default="auto", show_default=True)
 @click.option("--master", help="Where Spark runs, for example local[*] or local-cluster[2,1,1024].")
 def command(

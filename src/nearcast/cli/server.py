@@ -18,7 +18,7 @@ from nearcast.server.config import ServerConfig
 @data_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with NEARCAST_TOKENS.")
 @click.option("--port", default=8640, show_default=True, help="0 takes any free one.")
-@node_option
+@node_option()
 @click.option("--suppress", is_flag=True, help="Hold back events that change nothing where they enter.")
 def command(data: Path, host: str, port: int, node: str, suppress: bool) -> None:
     """Run the access server: publishing and managing over HTTP, receiving over WebSocket and SSE.

@@ -28,7 +28,7 @@ from nearcast.language import definitions
 @click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with NEARCAST_TOKENS.")
 @click.option("--port", default=8640, show_default=True)
 @click.option("--master", help="Where Spark runs; local[*] unless given.")
-@node_option
+@node_option()
 @click.option("--suppress", is_flag=True, help="Hold back events that change nothing where they enter.")
 @click.option(
     "--wait",
