@@ -254,14 +254,20 @@ def test_what_cannot_be_held_back() -> None:
     assert [[fast], [slow]] == [entry.take(fast), entry.take(slow)]
 
 
-def test_what_the_journal_does_not_take_is_kept_again() -> None:
-    """It is published with the next occasion."""
+def far_apart() -> Entry:
+    """An entry node with guards in force: `a` and `b` are published, and how they stand was heard."""
     entry, journal = Entry(), Journal()
     entry.define(registry(RELATIONS[:1]), 0)
     for event in (report("a", 0.0, second=0), report("b", 100.0, second=1)):
         one = replace(event, id=event.entity)
         entry.written(entry.take(one), journal.append([one]))
     entry.learn(journal.decide())
+    return entry
+
+
+def test_what_the_journal_does_not_take_is_kept_again() -> None:
+    """It is published with the next occasion."""
+    entry = far_apart()
     step = replace(report("a", 1.0, second=2), id="step")
     jump = replace(report("b", 9.0, second=3), id="jump")
     assert ([], {"a": step}) == (entry.take(step), entry.changes())
@@ -273,12 +279,7 @@ def test_what_the_journal_does_not_take_is_kept_again() -> None:
 
 def test_what_is_kept_is_told_again_if_it_did_not_become_durable() -> None:
     """Also to who repeats it; and as it is by then."""
-    entry, journal = Entry(), Journal()
-    entry.define(registry(RELATIONS[:1]), 0)
-    for event in (report("a", 0.0, second=0), report("b", 100.0, second=1)):
-        one = replace(event, id=event.entity)
-        entry.written(entry.take(one), journal.append([one]))
-    entry.learn(journal.decide())
+    entry = far_apart()
     first, second = (replace(report("a", 1.0, second=2 + n), id=f"step {n}") for n in range(2))
     assert ([], {"a": first}, {}) == (entry.take(first), entry.changes(), entry.changes())
     assert ([], {"a": first}) == (entry.take(first), entry.changes())
