@@ -207,6 +207,8 @@ class Known:
         return self._following.advance(terms, self._conditions, events, self.repository)
 
 
-def derived_stages() -> Sequence[Deriving]:
-    """The stages that derive events, in their order, as a journal begins with them."""
-    return (Scopes(), Inferring())
+def derived_stages(shards: int = 1) -> Sequence[Deriving]:
+    """The stages that derive events, in their order, as a journal begins with them; pairs that are related are kept in
+    so many shards.
+    """
+    return (Scopes(shards), Inferring())

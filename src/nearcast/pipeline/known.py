@@ -13,7 +13,7 @@ from nearcast.decision.known import Batch, Refusal
 from nearcast.journal.seam import Journal
 from nearcast.language.control import changes
 from nearcast.model.columns import DEAD_LETTERS
-from nearcast.pipeline.state import load, save
+from nearcast.pipeline.state import SHARDS, load, save
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -32,10 +32,10 @@ CLOCKS = timedelta(minutes=10)
 
 
 class Follower:
-    """Keeps what is known in step with the journal, and a snapshot of it on disk."""
+    """Keeps what is known in step with the journal, and a snapshot of it on disk; related pairs in so many shards."""
 
-    def __init__(self, journal: Journal, folder: Path, at: int) -> None:
-        self.known = load(folder, at)
+    def __init__(self, journal: Journal, folder: Path, at: int, shards: int = SHARDS) -> None:
+        self.known = load(folder, at, shards)
         self._journal, self._folder = journal, folder
         self._saved = self.known.position
         self.refused = 0
