@@ -94,16 +94,17 @@ def steps(reports: st.SearchStrategy[Event]) -> st.SearchStrategy[list[Step]]:
     return st.tuples(start, rest).map(lambda parts: [*parts[0], *parts[1]])
 
 
+shards = st.sampled_from([1, 2, 3, 7])
 stories = st.one_of(steps(planar), steps(geographic), steps(st.one_of(planar, geographic)))
 
 
 @settings(max_examples=300, deadline=None)
 @given(stories, st.data())
 def test_the_stage_tells_what_the_reference_tells(story: Sequence[Step], data: st.DataObject) -> None:
-    """Every event, in the same order, whatever the batches."""
+    """Every event, in the same order, whatever the batches, and however many shards there are."""
     cuts = data.draw(st.lists(st.integers(0, len(story)), max_size=6))
     expected = events_told(Reference(), story)
-    assert expected == events_told(Relating(), story, cuts)
+    assert expected == events_told(Relating(data.draw(shards)), story, cuts)
 
 
 @settings(max_examples=50, deadline=None)
@@ -128,7 +129,7 @@ class Restarted(Relating):
 def test_its_state_can_be_stored(story: Sequence[Step], data: st.DataObject) -> None:
     """A stage goes on after a restart as if there had been none."""
     cuts = data.draw(st.lists(st.integers(0, len(story)), max_size=6))
-    assert events_told(Reference(), story) == events_told(Restarted(), story, cuts)
+    assert events_told(Reference(), story) == events_told(Restarted(data.draw(shards)), story, cuts)
 
 
 def walk(seed: int, geographic: bool) -> list[Step]:
@@ -150,11 +151,11 @@ def walk(seed: int, geographic: bool) -> list[Step]:
 
 
 @settings(max_examples=10, deadline=None)
-@given(st.integers(0, 10**6), st.booleans(), st.lists(st.integers(5, 85), max_size=3))
-def test_many_that_walk_about(seed: int, geographic: bool, cuts: list[int]) -> None:
+@given(st.integers(0, 10**6), st.booleans(), st.lists(st.integers(5, 85), max_size=3), shards)
+def test_many_that_walk_about(seed: int, geographic: bool, cuts: list[int], count: int) -> None:
     """Pairs, named ones among them, and gatherings of ten walkers."""
     story = walk(seed, geographic)
-    assert events_told(Reference(), story) == events_told(Relating(), story, cuts)
+    assert events_told(Reference(), story) == events_told(Relating(count), story, cuts)
 
 
 @pytest.mark.data
@@ -168,7 +169,7 @@ def test_ships_off_a_coast() -> None:
     ]
     story = [*relations, *reports]
     expected = events_told(Reference(), story)
-    assert expected == events_told(Relating(), story, [50, 51, 80])
+    assert all(expected == events_told(Relating(count), story, [50, 51, 80]) for count in (1, 2, 7))
     assert len(expected) > 20
 
 

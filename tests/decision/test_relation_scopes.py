@@ -16,7 +16,7 @@ from nearcast.decision.relate.scopes import Scopes
 from nearcast.model.changes import RelationRemoval
 from nearcast.model.event import MAIN, Event
 from tests.decision.relations import Step, defined, events_told, report, summary
-from tests.decision.test_relating import FORMS, changes, planar
+from tests.decision.test_relating import FORMS, changes, planar, shards
 
 NODES = (None, "north", "south")
 SCOPES = ("global", {"local": MAIN}, {"local": "north"}, {"local": "south"})
@@ -50,9 +50,9 @@ class Restarted(Scopes):
 @settings(max_examples=300, deadline=None)
 @given(steps, st.data())
 def test_the_stage_tells_what_the_reference_tells(story: Sequence[Step], data: st.DataObject) -> None:
-    """Every event, in the same order, whatever the batches, with a restart between any two."""
+    """Every event, in the same order, whatever the batches and shards, with a restart between any two."""
     cuts = data.draw(st.lists(st.integers(0, len(story)), max_size=6))
-    assert events_told(Reference(), story) == events_told(Restarted(), story, cuts)
+    assert events_told(Reference(), story) == events_told(Restarted(data.draw(shards)), story, cuts)
 
 
 @settings(max_examples=100, deadline=None)

@@ -116,7 +116,7 @@ def _members(rule: Integers, points: Integers, side: str, rules: Rules, members:
     """Which points satisfy the filters of their sides."""
     filter = rules.columns[side][rule]
     inside = filter == NOBODY
-    for number in np.unique(filter[~inside]).tolist():
+    for number in np.flatnonzero(np.bincount(filter[~inside])).tolist():
         own = filter == number
         inside[own] = members[number][points[own]]
     return inside

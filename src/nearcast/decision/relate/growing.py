@@ -49,6 +49,12 @@ class Growing:
             self._columns[name][:count] = self[name][which]
         self.length = count
 
+    def chosen(self, rows: npt.NDArray[np.intp]) -> Growing:
+        """Some rows, as a table of their own."""
+        found = Growing(self._fill)
+        found.append(len(rows), **{name: self[name][rows] for name in self._fill})
+        return found
+
     @property
     def size(self) -> int:
         """Bytes that the rows take."""

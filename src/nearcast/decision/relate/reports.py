@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,7 @@ class Entities:
             {"kind": np.int8(NOWHERE)}
             | dict.fromkeys(PLACE[1:], np.float64(0))
             | {"key": np.int64(NEVER), "heard": np.int64(NEVER), "position": np.int64(-1), "seen": np.False_}
+            | {"code": np.uint32(0)}
         )
 
     def __len__(self) -> int:
@@ -60,7 +62,7 @@ class Entities:
         if found is None:
             found = self.numbers[name] = len(self.names)
             self.names.append(name)
-            self.columns.append()
+            self.columns.append(code=crc32(name.encode()))
         return found
 
     def numbered(self, table: pa.Table) -> Integers:

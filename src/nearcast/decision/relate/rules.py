@@ -12,7 +12,7 @@ import numpy as np
 from nearcast.decision.location import surely_beyond, surely_within
 from nearcast.decision.relate.growing import Growing
 from nearcast.decision.relate.predicate import Predicate, bound_of, is_symmetric, reach, widened
-from nearcast.decision.relate.reports import FOREVER
+from nearcast.decision.relate.reports import FOREVER, Flags
 from nearcast.model.filter import Filter
 from nearcast.model.relation import Detection, Named, Pair, Relation
 
@@ -77,6 +77,11 @@ class Rules:
                 "filter_b": np.int32(NOBODY),
             }
         )
+
+    @property
+    def named(self) -> Flags:
+        """Of each rule whether both of its sides are named."""
+        return (self.columns["filter_a"] == NOBODY) & (self.columns["filter_b"] == NOBODY)
 
     def add(self, relation: Relation, sequence: int) -> Rule:
         """Takes a relation between pairs."""

@@ -28,8 +28,8 @@ Scope = str | None
 class Scopes:
     """Relations over the batches of a journal, each in its scope; a `Deriving` stage. See `Relating`."""
 
-    def __init__(self) -> None:
-        self._scopes: dict[Scope, Relating] = {None: Relating()}
+    def __init__(self, shards: int = 1) -> None:
+        self._scopes: dict[Scope, Relating] = {None: Relating(shards)}
         self._where: dict[str, Scope] = {}
         self._heard: _Heard | None = None
 

@@ -45,20 +45,21 @@ class Relating:
     object may be pickled; its state is as of the last batch's end. How the journal is cut does not change what is told.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shards: int = 1) -> None:
+        self._shards = shards
         self._now = NEVER
         self._sequence = 0
         self._lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
         self._relations: dict[str, Relation] = {}
         self._known = Entities()
         self._overtaken: dict[int, pa.Table] = {}
-        self._pairing = Pairing(self._known)
+        self._pairing = Pairing(self._known, self._shards)
         self._crowds = Crowds(self._known)
         self._plain = Plain()
 
     def beside(self) -> Relating:
         """One without relations that knows the same lists."""
-        other = Relating()
+        other = Relating(self._shards)
         other._lists = dict(self._lists)
         return other
 
@@ -66,6 +67,11 @@ class Relating:
     def defined(self) -> bool:
         """Whether there are relations."""
         return bool(self._relations)
+
+    @property
+    def known(self) -> Entities:
+        """Everything that was heard of."""
+        return self._known
 
     @property
     def pairing(self) -> Pairing:
@@ -166,7 +172,7 @@ class Relating:
     def _reset(self) -> None:
         """Without relations nothing is kept; the first new one begins with what the repository has."""
         self._now, self._known, self._overtaken = NEVER, Entities(), {}
-        self._pairing, self._crowds = Pairing(self._known), Crowds(self._known)
+        self._pairing, self._crowds = Pairing(self._known, self._shards), Crowds(self._known)
 
     def _newest(self, repository: Repository, passed: pa.Table) -> pa.Table:
         """The newest event that counts of every entity; the repository has the last one, also if it came late."""
