@@ -33,7 +33,10 @@ class Repository:
         """The newest event of every entity, ascending by position."""
         if len(self._tables) > 1:
             together = pa.concat_tables(self._tables)
-            self._tables = [together.take(pa.array(last_of_each(entities(together))))]
+            last = np.zeros(len(together), np.bool_)
+            last[last_of_each(entities(together))] = True
+            # Not `take`, which would make one piece of all rows first, attributes and all, to choose a few of them.
+            self._tables = [together.filter(pa.array(last)).combine_chunks()]
             self._rows = self._newest = len(self._tables[0])
         return self._tables[0]
 

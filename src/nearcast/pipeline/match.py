@@ -5,6 +5,7 @@ Both call `nearcast.decision.stages.decide`, so the outcome is equal; only where
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
@@ -125,4 +126,8 @@ def _shelf(folder: Path) -> Shelf:
 @lru_cache(maxsize=2)
 def _read(path: str) -> Batch:
     """What deciding a batch takes, kept by the worker for the batch's other parts."""
-    return loads(Path(path).read_bytes())
+    found = loads(Path(path).read_bytes())
+    # After every task Spark has its workers look through all objects for garbage: a tenth of a second for modules that
+    # stay. What is frozen is not looked at; batches are freed all the same, as they refer to nothing in a circle.
+    gc.freeze()
+    return found

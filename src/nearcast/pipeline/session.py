@@ -92,6 +92,9 @@ def _settings(local: bool) -> dict[str, str]:
         "spark.local.dir": str(folder / "local"),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log.as_uri()}",
         "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        # Workers use the same memory for block after block; given back in between it has to be cleared each time. Spark
+        # ends workers that had nothing to do for a minute.
+        "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
     }
 
 
