@@ -10,10 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from nearcast.decision.known import Batch, Refusal
+from nearcast.decision.relate.shard import SHARDS
 from nearcast.journal.seam import Journal
 from nearcast.language.control import changes
 from nearcast.model.columns import DEAD_LETTERS
-from nearcast.pipeline.state import SHARDS, load, save
+from nearcast.pipeline.state import load, save
 
 log = logging.getLogger("nearcast.pipeline")
 

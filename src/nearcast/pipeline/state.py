@@ -25,7 +25,7 @@ import pyarrow.feather as feather
 from nearcast.decision.derived import Deriving
 from nearcast.decision.known import Known, derived_stages
 from nearcast.decision.registry import Registry
-from nearcast.decision.relate.shard import Shard
+from nearcast.decision.relate.shard import SHARDS, Shard
 from nearcast.decision.relate.stored import restore, stored
 from nearcast.errors import NearcastError
 from nearcast.language.control import changes, to_event
@@ -36,9 +36,6 @@ log = logging.getLogger("nearcast.pipeline")
 KEPT = 2
 """Snapshots that stay: the newest, and one before it in case a batch is asked for again."""
 
-
-SHARDS = 1
-"""Shards in which pairs that are related are kept."""
 
 UNREADABLE = (
     pa.ArrowException,

@@ -22,7 +22,7 @@ from nearcast.decision.relate.growing import Growing
 from nearcast.decision.relate.judging import Judging, read
 from nearcast.decision.relate.reports import FOREVER, NEVER, Entities, Flags, Integers, Reports, micros_of, moment_of
 from nearcast.decision.relate.rules import NOBODY, TELLS, Rule, Rules
-from nearcast.decision.relate.shard import AtRow, Shard, Sight, by_name, shared, subjects_of, told_of
+from nearcast.decision.relate.shard import SHARDS, AtRow, Shard, Sight, by_name, shared, subjects_of, told_of
 from nearcast.decision.relate.telling import CAUSED, Subject, Told
 from nearcast.model.event import Event
 from nearcast.model.relation import Matching, Named, Relation
@@ -34,7 +34,7 @@ Newest = Callable[[], pa.Table]
 class Pairing:
     """All relations between pairs, and what holds in them, in so many shards."""
 
-    def __init__(self, known: Entities, shards: int = 1) -> None:
+    def __init__(self, known: Entities, shards: int = SHARDS) -> None:
         self.rules = Rules()
         self.known = known
         self.shards = [Shard() for _ in range(shards)]

@@ -28,6 +28,10 @@ from nearcast.model.relation import Detection
 AtRow = tuple[int, Told]
 """A thing to tell, and the row of the stretch that causes it."""
 
+SHARDS = 2
+"""How many shards there are unless asked otherwise. A shard's columns fit better into the processor's caches; but each
+costs a little of its own, whatever it holds."""
+
 _MIXED = np.uint64(0x9E3779B97F4A7C15)
 
 

@@ -20,6 +20,7 @@ from nearcast.decision.relate.crowds import Crowds
 from nearcast.decision.relate.pairing import Pairing
 from nearcast.decision.relate.plain import Known, Plain
 from nearcast.decision.relate.reports import NEVER, Entities, Reports, moment_of
+from nearcast.decision.relate.shard import SHARDS
 from nearcast.decision.relate.sides import sees_derived
 from nearcast.decision.relate.telling import Told, events_of
 from nearcast.decision.repository import Repository, entities, last_of_each
@@ -45,7 +46,7 @@ class Relating:
     object may be pickled; its state is as of the last batch's end. How the journal is cut does not change what is told.
     """
 
-    def __init__(self, shards: int = 1) -> None:
+    def __init__(self, shards: int = SHARDS) -> None:
         self._now = NEVER
         self._sequence = 0
         self._lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
