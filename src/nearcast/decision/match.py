@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.decision.match_bits import BitIndex, Group, Pairs
+from nearcast.decision.match_flat import Flat
 from nearcast.decision.timeline import Surrounding
 from nearcast.model.filter import Atom, Entities, Filter, atoms
 
@@ -31,7 +32,7 @@ class Index:
     From `many` on they are matched by the engine; rows of bits do for few, and for what the engine does not take.
     Groups whose filters go too deep for either are `left_out`: they select nothing and take nothing else down.
     `conditions` are filters of location terms whose lanes `selected` gives. Codes of columns with more than `narrow` of
-    them take 32 bits; None: as many as 16 bits can hold.
+    them take 32 bits; None: as many as 16 bits can hold. `flat` is what reading the groups gave, if that was done.
     """
 
     def __init__(
@@ -40,13 +41,14 @@ class Index:
         conditions: Sequence[Filter] = (),
         many: int = MANY,
         narrow: int | None = None,
+        flat: Flat | None = None,
     ) -> None:
         self._many = None
         if len(groups) >= many:
             # Compiled code takes a second to import, and few need it.
             from nearcast.decision.match_many import Many
 
-            self._many = Many(groups) if narrow is None else Many(groups, narrow)
+            self._many = Many(groups, flat=flat) if narrow is None else Many(groups, narrow, flat)
         left = range(len(groups)) if self._many is None else self._many.refused
         self._left = np.array(left, np.int64)
         self._bits = BitIndex([groups[number] for number in left], conditions)

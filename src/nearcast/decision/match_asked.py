@@ -1,18 +1,14 @@
-"""What the atoms of one column ask, all at once: the classes that literals make, and each atom as a test of codes.
-
-Python only puts the literals behind each other; numbering, sorting and coding them is done for the whole column.
-"""
+"""What the atoms of one column ask, all at once: the classes that literals make, and each atom as a test of codes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.match_codes import Classes
-from nearcast.decision.match_columns import plain
 from nearcast.decision.match_tests import Key
 from nearcast.model.filter import Atom, Operator
 
@@ -49,41 +45,33 @@ def key_of(atom: Atom) -> Key | None:
     return atom.name, kind
 
 
-class Asked:
-    """The atoms of one column, in the order of their adding, and their literals one behind the other."""
+def operator_of(atom: Atom) -> int:
+    """The number of the operator of an atom that has a column, as `Asked` has it."""
+    # A list of one literal is a comparison like any other.
+    single = type(atom.value) is tuple and len(atom.value) == 1
+    return _EQ if single else _NUMBER[atom.operator._value_]
 
-    def __init__(self) -> None:
-        self.atoms: list[int] = []
-        self._operators: list[int] = []
-        self._counts: list[int] = []
-        self._values: list[Any] = []
 
-    def add(self, number: int, atom: Atom) -> None:
-        """Adds an atom that has this number among all."""
-        value = atom.value
-        self.atoms.append(number)
-        if type(value) is not tuple:
-            self._operators.append(_NUMBER[atom.operator._value_])
-            self._counts.append(1)
-            self._values.append(value)
-            return
-        # A list of one literal is a comparison like any other.
-        self._operators.append(_EQ if len(value) == 1 else _NUMBER[atom.operator._value_])
-        self._counts.append(len(value))
-        self._values += value
+class Asked(NamedTuple):
+    """The atoms of one column: of each its operator and how many literals it has, and these one behind the other.
 
-    def compiled(self, kind: str) -> tuple[Classes, Integers, Integers]:
+    Literals are numbers: of any in `values`, which has each once.
+    """
+
+    operators: Integers
+    counts: Integers
+    literals: Integers
+    values: list[Any]
+
+    def compiled(self) -> tuple[Classes, Integers, Integers]:
         """The classes of the column; of each atom what it asks, its low and high, shape (3, n); and their points."""
-        values = self._values if kind in ("number", "text") else [plain(value) for value in self._values]
-        distinct = {value: number for number, value in enumerate(dict.fromkeys(values))}
-        own = np.fromiter(map(distinct.__getitem__, values), np.int64, len(values))
-        operators, counts = np.array(self._operators), np.array(self._counts)
+        operators, counts, own = self.operators, self.counts, self.literals
         last = np.cumsum(counts) - 1
         first = last - counts + 1
         below = own[first[np.isin(operators, (_LT, _GE, _BETWEEN))]]
         upto = own[last[np.isin(operators, (_LE, _GT, _BETWEEN))]]
         equal = own[np.repeat(np.isin(operators, (_EQ, _NE, _IN)), counts)]
-        classes, place = _classes(list(distinct), below, upto, equal)
+        classes, place = _classes(self.values, below, upto, equal)
         at, above = classes.cut[2 * place[own] + 1], classes.cut[2 * place[own] + 2]
         fields, top = np.empty((3, len(operators)), np.int64), classes.size - 1
         fields[0] = np.where(operators == _NE, OUTSIDE, RANGE)

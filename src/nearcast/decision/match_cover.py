@@ -45,7 +45,7 @@ class Cover(NamedTuple):
 
 
 class Tests(NamedTuple):
-    """The atoms as tests (see `match_flat.Atoms`), the share of events for which each is TRUE or FALSE."""
+    """The atoms as tests (see `match_reading.Atoms`), the share of events for which each is TRUE or FALSE."""
 
     kind: Short
     column: Short

@@ -15,16 +15,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nearcast.decision.collecting import uncollected
 from nearcast.decision.match_codes import NARROW, Coded, missing, several
 from nearcast.decision.match_encode import Coder
-from nearcast.decision.match_flat import DEEPEST, Group, Reading
+from nearcast.decision.match_flat import DEEPEST, Flat, Group, read
 from nearcast.decision.match_kernels import Names, Pairs, run_straight, run_trees
 from nearcast.decision.match_lanes import PADDING
 from nearcast.decision.match_layout import Layout, Segment, lay_out, shares
 from nearcast.decision.match_nearby import Near
 from nearcast.decision.match_plan import AROUND, EVERYWHERE, plan
 from nearcast.decision.match_programs import IN_AROUND, JOIN, TEST_SHIFT
+from nearcast.decision.match_reading import compiled
 from nearcast.decision.match_sort import Events, Repeated, as_they_are, gather, sort
 from nearcast.model.filter import Atom
 
@@ -99,26 +99,22 @@ class Engine:
 
     A plan is made for events spread as in a sample: the first batch that is large enough. Codes have 16 bits if no
     column has more than `narrow` of them, else 32. What is `Near` is told of the atoms `nearby`; the plan's entries
-    need it of those in `around`.
+    need it of those in `around`. `flat` is what reading the groups gave, if they were read already.
     """
 
-    def __init__(self, groups: Sequence[Group], narrow: int = NARROW) -> None:
-        reading = Reading()
-        with uncollected():
-            reading.read(groups)
-            self.columns, self._tests = reading.compiled()
+    def __init__(self, groups: Sequence[Group], narrow: int = NARROW, flat: Flat | None = None) -> None:
+        flat = flat or read(groups)
+        self.columns, self._tests, self._reading = compiled(flat)
         self._sizes = np.array([classes.size for classes in self.columns.values()], np.int64)
         self.wide = bool(self._sizes.max(initial=0) > narrow)
         self.codes: np.dtype[Any] = np.dtype(np.uint32 if self.wide else np.uint16)
         self._coder = Coder(self.columns)
-        self._reading = reading
-        self.refused = list(reading.refused)
-        self.nearby = list(reading.nearby)
+        self.refused: list[int] = np.flatnonzero(flat.roots < 0).tolist()
+        self.nearby = self._reading.nearby
         self.around: Integers = np.array([], np.int64)
-        roots = np.array(reading.root_of_group, np.int64)
-        self._groups = np.array(reading.groups, np.int32)[np.argsort(roots, kind="stable")]
-        self._starts = np.searchsorted(np.sort(roots), np.arange(len(reading.starts)))
-        reading.pack(self._tests)
+        order = np.argsort(flat.roots, kind="stable")[len(self.refused) :]
+        self._groups = order.astype(np.int32)
+        self._starts = np.searchsorted(flat.roots[order], np.arange(len(flat.starts)))
         self.sampled = -1
         self._layout: Layout | None = None
         self._rooms: list[_Room] = []

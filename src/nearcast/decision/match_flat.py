@@ -6,21 +6,18 @@ tree once and does nothing else, so a hundred thousand filters are read in about
 
 from __future__ import annotations
 
-from collections import defaultdict
+import time
+from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.decision.match_asked import NEARBY, OPAQUE, POINTS, Asked, key_of
-from nearcast.decision.match_codes import Classes
-from nearcast.decision.match_nearby import inner
-from nearcast.decision.match_tests import Key
+from nearcast.decision.match_vocabulary import Vocabulary
 from nearcast.model.filter import And, Atom, Filter, Not, Or, PlainNot
 
-Short = npt.NDArray[np.int32]
+Integers = npt.NDArray[np.int64]
 
 AND, OR, NOT, PLAIN_NOT = range(4)
 """A token of a connective is −1 − (number of parts · 4 + one of these)."""
@@ -33,116 +30,109 @@ _CONNECTIVE = {And: AND, Or: OR, Not: NOT, PlainNot: PLAIN_NOT}
 DEEPEST = 60
 """Connectives within each other that a filter may have: so many masks a program may keep waiting."""
 
+GIVING_WAY = 16
+"""Groups that a patient reader reads between giving way: a quarter of a millisecond."""
+
 Group = tuple[Filter, tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Atoms:
-    """Atoms as tests of codes, side by side: `kind`, `column`, and `low`, `high`, bounds of codes or into `points`.
+class Flat(NamedTuple):
+    """Groups read into arrays: `tokens` with the numbers of a vocabulary, `classes`, and where each root's begin.
 
-    Of one about what is near `low` is its number among these, and `high` the truth that it has only near.
+    `roots` has the root of each group, −1 where its tree is too deep to walk; equal groups may have one.
     """
 
-    kind: Short
-    column: Short
-    low: Short
-    high: Short
-    points: Short
+    vocabulary: Vocabulary
+    tokens: Integers
+    starts: Integers
+    classes: npt.NDArray[np.int16]
+    class_starts: Integers
+    roots: Integers
 
 
-class Reading:
-    """Filters as they are read, and the atoms and literals found in them."""
+def read(groups: Sequence[Group], vocabulary: Vocabulary | None = None, patient: bool = False) -> Flat:
+    """Reads groups; equal ones share a root. Who is `patient` gives way to other threads again and again."""
+    found = _Found(vocabulary or Vocabulary())
+    for first in range(0, len(groups), GIVING_WAY):
+        with found.vocabulary.lock:
+            for group in groups[first : first + GIVING_WAY]:
+                found.add(group)
+        if patient:
+            # Who waits for Python's lock would get it every 5 ms only, and a batch asks for it a hundred times.
+            time.sleep(0)
+    found.vocabulary.told += len(groups)
+    return found.flat()
 
-    def __init__(self) -> None:
-        self.atoms: list[Atom] = []
-        self.tokens: Any = []
-        self.classes: Any = []
-        self.starts: Any = [0]
-        self.class_starts: Any = [0]
-        self.groups: list[int] = []
-        self.root_of_group: list[int] = []
-        self.refused: list[int] = []
-        self.nearby: list[Atom] = []
-        self.others: dict[int, Atom] = {}
-        self._numbers: dict[tuple[object, ...], int] = {}
-        self._roots: dict[tuple[object, ...], int] = {}
 
-    def read(self, groups: Sequence[Group]) -> None:
-        """Reads groups; those that are equal to an earlier one share its root, a tree too deep to walk is refused."""
-        for number, (filter, classes) in enumerate(groups):
-            start = self.starts[-1]
-            try:
-                self._walk(filter, DEEPEST)
-            except RecursionError:
-                del self.tokens[start:]
-                self.refused.append(number)
-                continue
-            key = (*self.tokens[start:], *classes)
-            root = self._roots.setdefault(key, len(self._roots))
-            if root == len(self.starts) - 1:
-                self.classes += classes
-                self.starts.append(len(self.tokens))
-                self.class_starts.append(len(self.classes))
-            else:
-                del self.tokens[start:]
-            self.groups.append(number)
-            self.root_of_group.append(root)
+class _Found:
+    """What is found while groups are read."""
 
-    def pack(self, atoms: Atoms) -> None:
-        """Once all is read and compiled: arrays in the place of lists, and nothing that only reading needs.
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self._tokens = array("q")
+        self._classes = array("h")
+        self._starts, self._class_starts = array("q", [0]), array("q", [0])
+        self._roots = array("q")
+        self._known: dict[bytes, int] = {}
 
-        Of the atoms those that codes do not show stay.
-        """
-        without_codes = np.flatnonzero(np.isin(atoms.kind, (OPAQUE, NEARBY)))
-        self.others = {number: self.atoms[number] for number in without_codes.tolist()}
-        self.atoms = []
-        self.tokens, self.starts = np.array(self.tokens, np.int32), np.array(self.starts, np.int32)
-        self.classes, self.class_starts = np.array(self.classes, np.int16), np.array(self.class_starts, np.int32)
-        self.groups, self.root_of_group, self._numbers, self._roots = [], [], {}, {}
+    def add(self, group: Group) -> None:
+        """Reads a group, unless its tree is too deep."""
+        filter, classes = group
+        tokens: list[int] = []
+        try:
+            _walk(filter, DEEPEST, tokens, self.vocabulary)
+        except RecursionError:
+            self._roots.append(-1)
+            return
+        own = array("q", tokens)
+        root = self._known.setdefault(own.tobytes() + array("h", classes).tobytes(), len(self._known))
+        if root == len(self._starts) - 1:
+            self._tokens += own
+            self._classes.extend(classes)
+            self._starts.append(len(self._tokens))
+            self._class_starts.append(len(self._classes))
+        self._roots.append(root)
 
-    def _walk(self, node: Filter, deeper: int) -> None:
-        kind = type(node)
-        if not deeper:
-            raise RecursionError
-        if kind is Atom:
-            self.tokens.append(self._atom(node))  # type: ignore[arg-type]
-        elif kind is Not or kind is PlainNot:
-            self._walk(node.child, deeper - 1)  # type: ignore[union-attr]
-            self.tokens.append(-5 - _CONNECTIVE[kind])
-        else:
-            children = node.children  # type: ignore[union-attr]
-            for child in children:
-                self._walk(child, deeper - 1)
-            self.tokens.append(-1 - (len(children) * 4 + _CONNECTIVE[kind]))
+    def flat(self) -> Flat:
+        """All as arrays."""
+        longs = [np.array(one, np.int64) for one in (self._tokens, self._starts, self._class_starts, self._roots)]
+        return Flat(self.vocabulary, longs[0], longs[1], np.array(self._classes, np.int16), longs[2], longs[3])
 
-    def _atom(self, atom: Atom) -> int:
-        # The operator by its own text, for the hash of an enumeration is slow.
-        key = (atom.name, atom.operator._value_, atom.value, atom.kinds)
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self.atoms)
-            self.atoms.append(atom)
-        return number
 
-    def compiled(self) -> tuple[dict[Key, Classes], Atoms]:
-        """The columns with the classes of their values, and the atoms as tests of these."""
-        asked: dict[Key, Asked] = defaultdict(Asked)
-        fields = np.zeros((4, len(self.atoms)), np.int64)
-        for number, atom in enumerate(self.atoms):
-            key = key_of(atom)
-            if key is not None:
-                asked[key].add(number, atom)
-            elif (near := inner(atom)) is not None:
-                fields[:, number] = NEARBY, -1, len(self.nearby), TRUE if near else FALSE
-                self.nearby.append(atom)
-        columns: dict[Key, Classes] = {}
-        points = [np.array([], np.int32)]
-        size = 0
-        for column, (key, one) in enumerate(asked.items()):
-            columns[key], own, listed = one.compiled(key[1])
-            own[1:, own[0] == POINTS] += size
-            fields[0, one.atoms], fields[1, one.atoms], fields[2:, one.atoms] = own[0], column, own[1:]
-            points.append(listed.astype(np.int32))
-            size += len(listed)
-        kinds, places, lows, highs = fields.astype(np.int32)
-        return columns, Atoms(kinds, places, lows, highs, np.concatenate(points))
+def _walk(node: Filter, deeper: int, tokens: list[int], vocabulary: Vocabulary) -> None:
+    kind = type(node)
+    if not deeper:
+        raise RecursionError
+    if kind is Atom:
+        tokens.append(vocabulary.number(node))  # type: ignore[arg-type]
+    elif kind is Not or kind is PlainNot:
+        _walk(node.child, deeper - 1, tokens, vocabulary)  # type: ignore[union-attr]
+        tokens.append(-5 - _CONNECTIVE[kind])
+    else:
+        children = node.children  # type: ignore[union-attr]
+        for child in children:
+            _walk(child, deeper - 1, tokens, vocabulary)
+        tokens.append(-1 - (len(children) * 4 + _CONNECTIVE[kind]))
+
+
+def together(parts: Sequence[tuple[Flat, npt.NDArray[np.bool_]]]) -> Flat:
+    """Of each part, all of one vocabulary, the groups that are wanted of it, as one; each has a root of its own."""
+    chosen = [flat.roots[wanted] for flat, wanted in parts]
+    roots = np.concatenate(chosen)
+    numbers = np.where(roots < 0, -1, np.cumsum(roots >= 0) - 1)
+    kept = [own[own >= 0] for own in chosen]
+    flats = [flat for flat, _ in parts]
+    tokens, starts = _rows([(flat.tokens, flat.starts, own) for flat, own in zip(flats, kept, strict=True)])
+    classes, owns = _rows([(flat.classes, flat.class_starts, own) for flat, own in zip(flats, kept, strict=True)])
+    return Flat(flats[0].vocabulary, tokens, starts, classes, owns, numbers)
+
+
+def _rows(parts: Sequence[tuple[npt.NDArray[Any], Integers, Integers]]) -> tuple[npt.NDArray[Any], Integers]:
+    """These rows of each part's values, one behind the other, and where they begin."""
+    values, lengths = [], [np.zeros(1, np.int64)]
+    for own, starts, rows in parts:
+        counts = starts[rows + 1] - starts[rows]
+        first = np.repeat(starts[rows] - np.cumsum(counts) + counts, counts)
+        values.append(own[first + np.arange(len(first))])
+        lengths.append(counts)
+    return np.concatenate(values), np.cumsum(np.concatenate(lengths))

@@ -12,12 +12,13 @@ import numpy.typing as npt
 from nearcast.decision.match_asked import NEARBY, OPAQUE, OUTSIDE, POINTS, RANGE
 from nearcast.decision.match_codes import Coded
 from nearcast.decision.match_cover import Tests
-from nearcast.decision.match_flat import FALSE, TRUE, Atoms
+from nearcast.decision.match_flat import FALSE, TRUE
 from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_kernels import Entries
 from nearcast.decision.match_lanes import PADDING
 from nearcast.decision.match_plan import COLUMN, FIRST, FORM, HIGH, LAST, LOW, STRAIGHT, TAIL, Plan
 from nearcast.decision.match_programs import COLUMN_SHIFT, IN_ROW, TEST_SHIFT, copy_instruction
+from nearcast.decision.match_reading import Atoms
 
 Integers = npt.NDArray[np.int64]
 

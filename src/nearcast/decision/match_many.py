@@ -12,6 +12,7 @@ import pyarrow as pa
 from nearcast.decision.match_bits import BitIndex, Group, Pairs
 from nearcast.decision.match_codes import NARROW, Coded
 from nearcast.decision.match_engine import SAMPLE, Engine
+from nearcast.decision.match_flat import Flat
 from nearcast.decision.match_nearby import Nearby
 from nearcast.decision.match_points import pack
 from nearcast.decision.match_ready import ready
@@ -34,8 +35,8 @@ class Many:
     Until its kernels are compiled, rows of bits do the same.
     """
 
-    def __init__(self, groups: Sequence[Group], narrow: int = NARROW) -> None:
-        self._engine = Engine(groups, narrow)
+    def __init__(self, groups: Sequence[Group], narrow: int = NARROW, flat: Flat | None = None) -> None:
+        self._engine = Engine(groups, narrow, flat)
         self.refused = self._engine.refused
         self._literals = BitIndex(())
         self._nearby = Nearby(self._engine.nearby)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from nearcast.decision.match_asked import NEARBY, OUTSIDE, POINTS
 from nearcast.decision.match_cover import NO, OPEN, Tests, apart, cover, cover_room, know
-from nearcast.decision.match_flat import FALSE, Reading
+from nearcast.decision.match_flat import FALSE
 from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_programs import (
     FORM_SHIFT,
@@ -25,6 +25,7 @@ from nearcast.decision.match_programs import (
     straighten,
     write,
 )
+from nearcast.decision.match_reading import Reading
 from nearcast.decision.match_trees import LEAF, draft_room, plant, tree_room
 
 Integers = npt.NDArray[np.int64]

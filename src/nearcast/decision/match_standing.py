@@ -3,6 +3,9 @@
 The index is parts, each a few times as large as the one after it, as in a log-structured merge tree: new groups are a
 small part of their own, joined with those before it that are not much larger; groups that went are masked. What is
 large is made anew beside, in a thread, while the parts serve. An equal group is there once, and counted.
+
+A group's tree is read once, when its first part is made. From then on it is numbers (see `match_flat`): parts are put
+together of arrays, in code that holds Python's lock for moments only, so that no batch waits for the thread.
 """
 
 from __future__ import annotations
@@ -10,17 +13,29 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from threading import Thread
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.decision.match import MANY, SAMPLED, Group, Index, Pairs
+from nearcast.decision.match_flat import Flat, read, together
+from nearcast.decision.match_vocabulary import Vocabulary
 from nearcast.decision.timeline import Surrounding, Track
+from nearcast.model.filter import Or
 
 log = logging.getLogger("nearcast.matcher")
 
 Numbers = npt.NDArray[np.int32]
+
+Keys = npt.NDArray[np.int64]
+
+KEY, PART, PLACE = range(3)
+"""What is known of each number: the key of the group that has it, and the part and the place in it where that is."""
+
+NOBODY: Group = (Or(()), ())
+"""The group of a number that is free."""
 
 GONE = -1
 """The number of a group that is not there any more."""
@@ -36,6 +51,9 @@ BESIDE = 2_000
 
 LARGE = 1_000
 """Events of a batch from which on small parts are for the engine, too."""
+
+TOLD = 4
+"""A vocabulary that was told of so many times as many groups as are there is left for a new one."""
 
 PARTS = 6
 """Parts from which on all are made one: a batch is taken apart into codes for each."""
@@ -75,17 +93,41 @@ def _numbered(pairs: Pairs, numbers: Numbers) -> Pairs:
     return Pairs(pairs.lanes[kept], groups[kept], pairs.levels[kept])
 
 
-class _Part:
-    """An index, and what its groups are: `members` their keys, `numbers` their numbers, `alive` how many are there."""
+class _There(NamedTuple):
+    """Groups, their numbers, and all read."""
 
-    def __init__(
-        self, members: list[int], groups: list[Group], sample: pa.Table, around: Surrounding, many: int = MANY
-    ) -> None:
-        self.members = members
-        self.index = Index(groups, many=many)
+    groups: list[Group]
+    numbers: Numbers
+    flat: Flat
+
+
+def _gathered(
+    parts: list[tuple[Flat, Numbers]], new: list[int], groups: list[Group], vocabulary: Vocabulary, patient: bool
+) -> _There:
+    """Of these parts the groups that are not gone, and new ones, of a list of all by number.
+
+    What was not read yet is, and what was read in the terms of another vocabulary.
+    """
+    kept = [(flat, numbers, numbers >= 0) for flat, numbers in parts if flat.vocabulary is vocabulary]
+    foreign = [numbers[numbers >= 0] for flat, numbers in parts if flat.vocabulary is not vocabulary]
+    unread = np.concatenate([*foreign, np.array(new, np.int32)])
+    fresh = read([groups[number] for number in unread.tolist()], vocabulary, patient)
+    flat = together([*((flat, there) for flat, _, there in kept), (fresh, np.ones(len(unread), np.bool_))])
+    numbers = np.concatenate([*(numbers[there] for _, numbers, there in kept), unread])
+    return _There([groups[number] for number in numbers.tolist()], numbers, flat)
+
+
+class _Part:
+    """An index, and what its groups are: flat, their keys and numbers, and how many are `alive` once it is entered."""
+
+    def __init__(self, there: _There, keys: Keys, sample: pa.Table, around: Surrounding, many: int = MANY) -> None:
+        self.flat = there.flat
+        self.numbers = there.numbers
+        self.keys = keys
+        self.index = Index(there.groups, many=many, flat=there.flat)
         self.index.prepare(sample, around)
-        self.numbers = np.full(len(members), GONE, np.int32)
         self.alive = 0
+        self.serial = 0
         self._shown = False
 
     def show(self) -> tuple[Index, Numbers]:
@@ -106,21 +148,23 @@ class Standing:
 
     def __init__(self) -> None:
         self._number: dict[Group, int] = {}
+        self._groups: list[Group] = []
         self._uses: list[int] = []
         self._free: list[int] = []
-        self._key: list[int] = []
-        self._keys = 0
-        self._there: dict[int, tuple[Group, int]] = {}
-        self._place: dict[int, tuple[_Part, int]] = {}
         self._new: dict[int, None] = {}
+        # By number: see `KEY`.
+        self._where = np.zeros((3, TOGETHER), np.int64)
+        self._keys = 0
+        self._vocabulary = Vocabulary()
         self._parts: list[_Part] = []
+        self._serials = 0
         self._thread: Thread | None = None
         self._made: _Part | None = None
         self._floor = 0
 
     def __len__(self) -> int:
         """How many groups are there."""
-        return len(self._there)
+        return len(self._number)
 
     def take(self, group: Group) -> int:
         """The number of a group, from now on used once more."""
@@ -130,15 +174,18 @@ class Standing:
             return number
         if self._free:
             number = self._free.pop()
+            self._groups[number], self._uses[number] = group, 1
         else:
             number = len(self._uses)
-            self._uses.append(0)
-            self._key.append(0)
+            self._groups.append(group)
+            self._uses.append(1)
+            if number == self._where.shape[1]:
+                self._where = np.concatenate([self._where, np.zeros_like(self._where)], axis=1)
         # A number is used again, a key never: by it a group is known while an index with it is being made.
-        key = self._keys = self._keys + 1
-        self._number[group], self._uses[number], self._key[number] = number, 1, key
-        self._there[key] = group, number
-        self._new[key] = None
+        self._keys += 1
+        self._where[KEY, number] = self._keys
+        self._number[group] = number
+        self._new[number] = None
         return number
 
     def let_go(self, number: int) -> bool:
@@ -146,14 +193,15 @@ class Standing:
         self._uses[number] -= 1
         if self._uses[number]:
             return False
-        key = self._key[number]
-        del self._number[self._there.pop(key)[0]]
+        del self._number[self._groups[number]]
+        self._groups[number] = NOBODY
         self._free.append(number)
-        if key in self._new:
-            del self._new[key]
+        self._where[KEY, number] = 0
+        if number in self._new:
+            del self._new[number]
         else:
-            part, place = self._place.pop(key)
-            part.drop(place)
+            serial = self._where[PART, number]
+            next(part for part in self._parts if part.serial == serial).drop(int(self._where[PLACE, number]))
         return True
 
     def index(self, events: pa.Table, around: Surrounding | None = None) -> Together:
@@ -175,56 +223,65 @@ class Standing:
         """Makes a part of what is new, together with the last parts while these are small beside it."""
         if not self._new:
             return
-        members = list(self._new)
+        size, joined = len(self._new), []
         while len(self._parts) > self._floor:
-            size = self._parts[-1].alive + len(members)
-            large = len(self._there) > TOGETHER and self._parts[-1].alive > STEP * len(members)
-            if large or size > max(BESIDE, len(members)):
+            last = self._parts[-1].alive
+            large = len(self) > TOGETHER and last > STEP * size
+            if large or size + last > max(BESIDE, size):
                 break
-            members = self._alive(self._parts.pop()) + members
+            joined.append(self._parts.pop())
+            size += last
+        there = self._gather(joined)
         # A millisecond to make, but of a large batch each event then costs a tenth of what rows of bits take.
-        many = 1 if len(sample) >= LARGE and len(self._there) >= MANY else MANY
-        self._enter(_Part(members, [self._there[key][0] for key in members], sample, around, many))
+        many = 1 if len(sample) >= LARGE and len(self) >= MANY else MANY
+        self._enter(_Part(there, self._where[KEY, there.numbers], sample, around, many))
         self._new.clear()
 
-    def _alive(self, part: _Part) -> list[int]:
-        return [key for key in part.members if key in self._there]
+    def _gather(self, parts: list[_Part]) -> _There:
+        """The groups of these parts, and what is new: nothing reads that again."""
+        own = [(part.flat, part.numbers) for part in parts]
+        return _gathered(own, list(self._new), self._groups, self._vocabulary, False)
 
     def _enter(self, part: _Part) -> None:
-        """Adds a part whose members may have gone since."""
-        for place, key in enumerate(part.members):
-            found = self._there.get(key)
-            if found is not None:
-                part.numbers[place] = found[1]
-                part.alive += 1
-                self._place[key] = part, place
+        """Adds a part whose groups may have gone since it was begun."""
+        there = self._where[KEY, part.numbers] == part.keys
+        numbers = part.numbers[there]
+        part.numbers = np.where(there, part.numbers, GONE)
+        part.alive = len(numbers)
+        part.serial = self._serials = self._serials + 1
+        self._where[PART, numbers], self._where[PLACE, numbers] = part.serial, np.flatnonzero(there)
         self._parts.append(part)
 
     def _worn(self, events: int) -> bool:
         """Whether an index made of all at once would be better than the parts by more than it costs."""
-        if len(self._there) < MANY or not self._parts:
+        if len(self) < MANY or not self._parts:
             return False
         rest = sum(part.alive for part in self._parts[1:])
-        gone = sum(len(part.members) - part.alive for part in self._parts)
-        worn = rest + gone > max(MANY, len(self._there) // 8)
+        gone = sum(len(part.keys) - part.alive for part in self._parts)
+        worn = rest + gone > max(MANY, len(self) // 8)
         return worn or len(self._parts) > PARTS or self._parts[0].index.blind(events)
 
     def _begin(self, sample: pa.Table, around: Surrounding) -> None:
         """Begins with the index of all that is there, beside."""
-        members, groups = list(self._there), [group for group, _ in self._there.values()]
+        # What was shown does not change any more, and neither do copies.
+        parts = [(part.flat, part.show()[1]) for part in self._parts]
+        groups, keys = list(self._groups), self._where[KEY].copy()
+        old = self._vocabulary.told > TOLD * len(self) + BESIDE
+        vocabulary = Vocabulary() if old else self._vocabulary
         # The next batch may add to the same track while this one's is read beside.
         as_it_is = Surrounding(Track(around.users.base, dict(around.users.changes)), around.entities, around.previous)
 
         def make() -> None:
             try:
-                self._made = _Part(members, groups, sample, as_it_is)
+                there = _gathered(parts, [], groups, vocabulary, True)
+                self._made = _Part(there, keys[there.numbers], sample, as_it_is)
             except Exception:
                 log.exception("the index could not be made anew beside")
 
         self._floor = len(self._parts)
         self._thread = Thread(target=make, name="nearcast-matcher", daemon=True)
         self._thread.start()
-        log.info("making the index anew filters=%d parts=%d", len(members), len(self._parts))
+        log.info("making the index anew filters=%d parts=%d", len(self), len(self._parts))
 
     def _finish(self) -> None:
         """Takes what was made beside in the place of the parts that it was made of."""
@@ -234,7 +291,8 @@ class Standing:
         made, self._made, self._thread, self._floor = self._made, None, None, 0
         if made is None:
             # What failed has said so; all is one new part, made while the batch waits.
-            since, self._new = [], dict.fromkeys(self._there)
+            self._new = dict.fromkeys(self._number.values())
             return
         self._enter(made)
+        self._vocabulary = made.flat.vocabulary
         self._parts += since
