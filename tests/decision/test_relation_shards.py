@@ -6,25 +6,32 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.decision.derived import Stretch
+from nearcast.decision.relate.reference import Reference
 from nearcast.decision.relate.reports import Entities
+from nearcast.decision.relate.scopes import Scopes
 from nearcast.decision.relate.shard import shards_of
 from nearcast.decision.relate.stage import Relating
 from nearcast.decision.relate.standing import Standing, Standings
+from nearcast.decision.relate.stored import PAIRS, restore, stored
 from nearcast.model.changes import RelationRemoval
-from tests.decision.relations import Step, defined, events_told, report
+from nearcast.model.event import Event
+from tests.decision.relations import Step, at, defined, events_told, report
 from tests.decision.test_relating import ENTITIES, planar, shards
+from tests.decision.test_relation_scopes import steps
 
-PAIRS = [(a, b) for a in ENTITIES for b in ENTITIES if a < b]
+TWO = [(a, b) for a in ENTITIES for b in ENTITIES if a < b]
 RINGED = {"when": "distance(a, b) < 10", "margin": 2, "strategy": {"name": "range-ring"}}
 
 definitions = st.builds(
     lambda number, pair: defined(f"r{number}", a={"entity": pair[0]}, b={"entity": pair[1]}, **RINGED),
     st.integers(0, 5),
-    st.sampled_from(PAIRS),
+    st.sampled_from(TWO),
 )
 changes = st.one_of(definitions, st.integers(0, 5).map(lambda number: RelationRemoval(f"r{number}")))
 stories = st.tuples(
@@ -83,8 +90,45 @@ def test_every_pair_is_in_its_shard(count: int) -> None:
         relating, [*named, defined("open"), *(report(car, one) for one, car in enumerate(cars)), defined("new")]
     )
     pairs = [shard.pairs for shard in relating.pairing.shards]
-    known = relating.known
+    known = relating.pairing.known
     for number, own in enumerate(pairs):
         assert {number} == set(shards_of(known, own["a"], own["b"], count).tolist())
     # Eleven named ones, and of each of two open relations those of the 66 that are at most ten metres apart.
     assert 11 + 2 * 65 == sum(own.length for own in pairs)
+
+
+class Stored(Scopes):
+    """A stage whose pairs are stored and loaded between any two batches, each time in another number of shards."""
+
+    counts = (3, 1, 7, 2)
+
+    def advance(self, stretch: Stretch) -> list[Event]:
+        tables = stored(self.pairings)
+        self.counts = (*self.counts[1:], self.counts[0])
+        for pairing in self.pairings.values():
+            pairing.share(pairing.shards[0].pairs.chosen(np.zeros(0, np.int64)), 1)
+        restore(self.pairings, tables, self.counts[0])
+        return super().advance(stretch)
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps, st.data())
+def test_pairs_that_were_stored_go_on_in_any_number_of_shards(story: Sequence[Step], data: st.DataObject) -> None:
+    """The tables hold all that matters of a pair."""
+    cuts = data.draw(st.lists(st.integers(0, len(story)), max_size=6))
+    assert events_told(Reference(), story) == events_told(Stored(), story, cuts)
+
+
+def test_stored_pairs_can_be_read_by_people() -> None:
+    """Names instead of numbers, and times."""
+    named = defined("pair", a={"entity": "a"}, b={"entity": "c"}, when="distance(a, b) <= 9", lasting=30)
+    scopes = Scopes(2)
+    local = defined("here", scope={"local": "north"})
+    story = [named, defined("near"), local, *(report(one, 5, second=2, node="north") for one in "ab"), report("c", 99)]
+    events_told(scopes, [*story, report("c", 6, second=4, node="south")])
+    tables = stored(scopes.pairings)
+    assert [PAIRS, PAIRS] == [table.schema for table in tables]
+    rows = [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist() if row["relation"] != "near"]
+    here = ("north", "here", "a", "b", True, False, at(2), None)
+    pair = (None, "pair", "a", "c", True, False, at(4), at(34))
+    assert [here, pair] == sorted(rows, key=lambda row: str(row[1]))

@@ -9,9 +9,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.feather as feather
 import pytest
+import yaml
 
-from nearcast.decision.known import Known
+from nearcast.decision.derived import derived_of
+from nearcast.decision.known import Known, derived_stages
 from nearcast.decision.stages import decide
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control import changes
@@ -20,6 +23,7 @@ from nearcast.model.event import Event
 from nearcast.pipeline import known as follower
 from nearcast.pipeline.known import Follower
 from nearcast.pipeline.state import load, save
+from tests.pipeline import test_deriving as related
 from tests.pipeline.histories import documents, live_rows, with_roles, written
 
 ALL = 100_000
@@ -142,3 +146,54 @@ def test_a_damaged_snapshot_costs_only_reading(journal: SqliteJournal, tmp_path:
     assert 20 == load(folder, ALL).position
     save(known_at(journal, 60), folder)
     assert 60 == load(folder, ALL).position
+
+
+@pytest.fixture(scope="module")
+def meeting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteJournal]:
+    """A journal of cars that meet, some relations being local to a node."""
+    folder, defined = tmp_path_factory.mktemp("meeting"), yaml.safe_load(related.DEFINITIONS)
+    with closing(written(folder, defined, related.documents(400), ("main", "north"))) as journal:
+        yield journal
+
+
+def derived_after(known: Known, journal: SqliteJournal) -> list[dict[str, object]]:
+    """What is derived behind what is known."""
+    batches = known.advance(journal.read("events", known.position, ALL), changes)
+    return pa.concat_tables([derived_of(batch.events) for batch in batches]).to_pylist()
+
+
+@pytest.mark.parametrize("before, after", [(1, 1), (1, 3), (3, 1), (2, 5)])
+def test_a_snapshot_is_read_in_any_number_of_shards(
+    meeting: SqliteJournal, tmp_path: Path, before: int, after: int
+) -> None:
+    """Relations go on alike, whatever the shards were when it was written."""
+    known = Known(stages=derived_stages(before))
+    for _ in known.advance(meeting.read("events", 0, 250), changes):
+        pass
+    snapshot = save(known, tmp_path)
+    tables = [feather.read_table(str(path)) for path in sorted(snapshot.glob("relations-*.arrow"))]
+    assert before == len(tables)
+    assert {(None, "close"), ("north", "north")} <= {(row["node"], row["relation"]) for row in rows_of(tables)}
+    loaded = load(tmp_path, 250, after)
+    assert {after} == {len(pairing.shards) for pairing in loaded.pairings.values()}
+    assert derived_after(known_at(meeting, 250), meeting) == derived_after(loaded, meeting)
+
+
+def rows_of(tables: list[pa.Table]) -> list[dict[str, object]]:
+    """The rows of tables of one schema."""
+    return pa.concat_tables(tables).to_pylist()
+
+
+@pytest.mark.parametrize("damage", ["lost", "empty", "of other columns"])
+def test_a_snapshot_without_all_shards_costs_only_reading(meeting: SqliteJournal, tmp_path: Path, damage: str) -> None:
+    """It is left out, as any damaged one."""
+    known = Known(stages=derived_stages(2))
+    for _ in known.advance(meeting.read("events", 0, 250), changes):
+        pass
+    shard = save(known, tmp_path) / "relations-1.arrow"
+    shard.unlink()
+    if damage == "empty":
+        shard.write_bytes(b"")
+    elif damage == "of other columns":
+        feather.write_feather(pa.table({"a": ["car-1"]}), str(shard))
+    assert 0 == load(tmp_path, 250).position

@@ -25,6 +25,7 @@ from nearcast.decision.members import Following
 from nearcast.decision.registry import Registry
 from nearcast.decision.relate.pairing import Pairing
 from nearcast.decision.relate.scopes import Scope, Scopes
+from nearcast.decision.relate.shard import SHARDS
 from nearcast.decision.remembered import Remembered
 from nearcast.decision.repository import Repository
 from nearcast.decision.timeline import Followed, Surrounding, Track
@@ -207,6 +208,8 @@ class Known:
         return self._following.advance(terms, self._conditions, events, self.repository)
 
 
-def derived_stages() -> Sequence[Deriving]:
-    """The stages that derive events, in their order, as a journal begins with them."""
-    return (Scopes(), Inferring())
+def derived_stages(shards: int = SHARDS) -> Sequence[Deriving]:
+    """The stages that derive events, in their order, as a journal begins with them; pairs that are related are kept in
+    so many shards.
+    """
+    return (Scopes(shards), Inferring())

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from nearcast.decision.known import Batch, Refusal
+from nearcast.decision.relate.shard import SHARDS
 from nearcast.journal.seam import Journal
 from nearcast.language.control import changes
 from nearcast.model.columns import DEAD_LETTERS
@@ -32,10 +33,10 @@ CLOCKS = timedelta(minutes=10)
 
 
 class Follower:
-    """Keeps what is known in step with the journal, and a snapshot of it on disk."""
+    """Keeps what is known in step with the journal, and a snapshot of it on disk; related pairs in so many shards."""
 
-    def __init__(self, journal: Journal, folder: Path, at: int) -> None:
-        self.known = load(folder, at)
+    def __init__(self, journal: Journal, folder: Path, at: int, shards: int = SHARDS) -> None:
+        self.known = load(folder, at, shards)
         self._journal, self._folder = journal, folder
         self._saved = self.known.position
         self.refused = 0

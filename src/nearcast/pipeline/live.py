@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from nearcast.decision.derived import derived_of
 from nearcast.decision.known import Batch
 from nearcast.decision.relate.scopes import Scope
+from nearcast.decision.relate.shard import SHARDS
 from nearcast.decision.relate.standing import Standings
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS
@@ -53,7 +54,8 @@ every batch for ever (its entry in the map of watermarks is removed by synchrono
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """How the pipeline runs: its journal, a folder for state that executors see, Spark's master, a port for metrics.
+    """How the pipeline runs: its journal, a folder for state that executors see, Spark's master, a port for metrics;
+    from how many events on a batch is spread over the executors, and in how many shards related pairs are kept.
 
     Not `asynchronous`: with Spark's own tracking of progress, which is slower and adds nothing here.
     """
@@ -63,6 +65,7 @@ class Config:
     master: str | None = None
     metrics_port: int | None = None
     spread: int = SPREAD
+    shards: int = SHARDS
     asynchronous: bool = True
     renewed_after: int = RENEWED_AFTER
 
@@ -71,7 +74,7 @@ class Decider:
     """Takes the batches of the query in turn and writes their deliveries into the journal."""
 
     def __init__(self, spark: SparkSession, journal: SqliteJournal, config: Config, metrics: Metrics) -> None:
-        self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"))
+        self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"), config.shards)
         self._journal, self._config, self._metrics = journal, config, metrics
         self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
         self._standings: defaultdict[Scope, Standings] = defaultdict(Standings)

@@ -1,5 +1,8 @@
 """What is known, kept on disk as Arrow files, versioned by position of the journal.
 
+`registry.arrow` has who wants what, `repository.arrow` the newest event of every entity, `relations-<n>.arrow` the n-th
+shard of the pairs that are related; what else stages keep is in `stages.pickle`.
+
 A snapshot only saves time: what is known is a fold over the journal, so the newest snapshot that is not too new, folded
 on to where a batch begins, is what is known there; a lost or stale one costs reading, never correctness. A snapshot is
 a folder, renamed into place when it is whole.
@@ -7,18 +10,23 @@ a folder, renamed into place when it is whole.
 
 from __future__ import annotations
 
+import copyreg
+import io
 import logging
 import os
 import pickle
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.feather as feather
 
-from nearcast.decision.known import Known
+from nearcast.decision.derived import Deriving
+from nearcast.decision.known import Known, derived_stages
 from nearcast.decision.registry import Registry
+from nearcast.decision.relate.shard import SHARDS, Shard
+from nearcast.decision.relate.stored import restore, stored
 from nearcast.errors import NearcastError
 from nearcast.language.control import changes, to_event
 from nearcast.model.columns import EVENTS, to_events, to_table
@@ -29,7 +37,16 @@ KEPT = 2
 """Snapshots that stay: the newest, and one before it in case a batch is asked for again."""
 
 
-UNREADABLE = (pa.ArrowException, OSError, NearcastError, pickle.UnpicklingError, EOFError, AttributeError, ImportError)
+UNREADABLE = (
+    pa.ArrowException,
+    OSError,
+    NearcastError,
+    pickle.UnpicklingError,
+    EOFError,
+    AttributeError,
+    ImportError,
+    KeyError,
+)
 """What reading a snapshot raises that is damaged, or was written by another version."""
 
 
@@ -50,34 +67,53 @@ def save(known: Known, folder: Path) -> Path:
         unfinished.mkdir()
         feather.write_feather(_registry_rows(known.registry), str(unfinished / "registry.arrow"), "lz4")
         feather.write_feather(known.repository.newest(), str(unfinished / "repository.arrow"), "lz4")
-        (unfinished / "stages.pickle").write_bytes(pickle.dumps(known.stages, protocol=5))
+        for number, pairs in enumerate(stored(known.pairings)):
+            feather.write_feather(pairs, str(unfinished / f"relations-{number}.arrow"), "lz4")
+        (unfinished / "stages.pickle").write_bytes(_without_pairs(known.stages))
         unfinished.rename(target)
     for old in sorted(_snapshots(folder))[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return target
 
 
-def load(folder: Path, at_most: int) -> Known:
-    """What was known at the newest snapshot that is not after this position; nothing, as of 0, if there is none."""
+def _without_pairs(stages: Sequence[Deriving]) -> bytes:
+    """Stages pickled, their shards empty: the rows of these are in files of their own."""
+    target = io.BytesIO()
+    pickler = pickle.Pickler(target, protocol=5)
+    pickler.dispatch_table = copyreg.dispatch_table.copy()
+    pickler.dispatch_table[Shard] = lambda _: (Shard, ())
+    pickler.dump(stages)
+    return target.getvalue()
+
+
+def load(folder: Path, at_most: int, shards: int = SHARDS) -> Known:
+    """What was known at the newest snapshot that is not after this position; nothing, as of 0, if there is none.
+
+    Pairs that are related are in so many shards, however many the snapshot has.
+    """
     # Names are padded with zeros, so they sort as their positions do.
     for snapshot in sorted(_snapshots(folder), reverse=True):
         if int(snapshot.name) <= at_most:
             try:
-                return _known(snapshot)
+                return _known(snapshot, shards)
             except UNREADABLE as error:
                 # After a loss of power a file may be empty. Out of the way, for `save` takes what is there for good.
                 log.warning("snapshot left out path=%s error=%r; the journal is read instead", snapshot, error)
                 shutil.rmtree(snapshot, ignore_errors=True)
-    return Known()
+    return Known(stages=derived_stages(shards))
 
 
-def _known(snapshot: Path) -> Known:
+def _known(snapshot: Path, shards: int) -> Known:
     registry = _registry(feather.read_table(str(snapshot / "registry.arrow")))
     repository = feather.read_table(str(snapshot / "repository.arrow"))
     if not repository.schema.equals(EVENTS):
         raise pa.ArrowInvalid("expected the columns of this version")
     stages = pickle.loads((snapshot / "stages.pickle").read_bytes())
-    return Known(registry, repository, int(snapshot.name), stages)
+    known = Known(registry, repository, int(snapshot.name), stages)
+    count = max((len(pairing.shards) for pairing in known.pairings.values()), default=0)
+    files = (snapshot / f"relations-{number}.arrow" for number in range(count))
+    restore(known.pairings, [feather.read_table(str(file)) for file in files], shards)
+    return known
 
 
 def _snapshots(folder: Path) -> Iterator[Path]:

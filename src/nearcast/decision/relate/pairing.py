@@ -22,7 +22,7 @@ from nearcast.decision.relate.growing import Growing
 from nearcast.decision.relate.judging import Judging, read
 from nearcast.decision.relate.reports import FOREVER, NEVER, Entities, Flags, Integers, Reports, micros_of, moment_of
 from nearcast.decision.relate.rules import NOBODY, TELLS, Rule, Rules
-from nearcast.decision.relate.shard import AtRow, Shard, Sight, by_name, shards_of, subjects_of, told_of
+from nearcast.decision.relate.shard import SHARDS, AtRow, Shard, Sight, by_name, shared, subjects_of, told_of
 from nearcast.decision.relate.telling import CAUSED, Subject, Told
 from nearcast.model.event import Event
 from nearcast.model.relation import Matching, Named, Relation
@@ -34,10 +34,10 @@ Newest = Callable[[], pa.Table]
 class Pairing:
     """All relations between pairs, and what holds in them, in so many shards."""
 
-    def __init__(self, known: Entities, shards: int = 1) -> None:
+    def __init__(self, known: Entities, shards: int = SHARDS) -> None:
         self.rules = Rules()
+        self.known = known
         self.shards = [Shard() for _ in range(shards)]
-        self._known = known
         self._members: dict[int, Growing] = {}
         self._newest: dict[int, Event] = {}
         self._index: Index | None = None
@@ -66,7 +66,7 @@ class Pairing:
 
     def _standing(self, pairs: Growing) -> tuple[Integers, Integers]:
         named = np.flatnonzero(self.rules.named[pairs["rule"]])
-        position = self._known.columns["position"]
+        position = self.known.columns["position"]
         rows = [position[pairs[side][named]] for side in ("a", "b")]
         return pairs["rule"][named].astype(np.int64), np.stack([*rows, pairs["held"][named]])
 
@@ -75,7 +75,7 @@ class Pairing:
         if not self.rules.by_id:
             return
         members = self._members_over(reports)
-        sight = Sight(self.rules, self._known, reports, members, self._newest)
+        sight = Sight(self.rules, self.known, reports, members, self._newest)
         near = self._near(reports, members)
         yield from chain.from_iterable(
             [shard.advance(sight, own) for shard, own in zip(self.shards, near, strict=True)]
@@ -98,8 +98,8 @@ class Pairing:
     def _base(self, filter: int) -> Flags:
         """Which entities satisfy a filter as the stretch begins."""
         column = self._members[filter]
-        if column.length < len(self._known):
-            column.append(len(self._known) - column.length)
+        if column.length < len(self.known):
+            column.append(len(self.known) - column.length)
         return column["inside"]
 
     def _filters(self, rule: Rule) -> tuple[int, int]:
@@ -110,19 +110,16 @@ class Pairing:
         """For each shard its pairs of open relations that the stretch may bring together."""
         found: list[list[tuple[Rule, Pairs]]] = [[] for _ in self.shards]
         for rule in self.rules.open.values() if len(reports.row) else ():
-            pairs = candidates(rule, self._filters(rule), reports, members, self._known.numbers)
-            for own, share in zip(found, self._shared(*pairs), strict=True):
+            pairs = candidates(rule, self._filters(rule), reports, members, self.known.numbers)
+            for own, share in zip(found, shared(self.known, *pairs, len(self.shards)), strict=True):
                 a, b = (side[share] for side in pairs)
                 if len(a):
                     own.append((rule, (a, b)))
         return found
 
-    def _shared(self, a: Integers, b: Integers) -> list[Integers]:
-        """For each shard which of some pairs are its own."""
-        if len(self.shards) == 1:
-            return [np.arange(len(a))]
-        shard = shards_of(self._known, a, b, len(self.shards))
-        return [np.flatnonzero(shard == number) for number in range(len(self.shards))]
+    def share(self, pairs: Growing, shards: int) -> None:
+        """Takes these rows for its pairs, in so many shards."""
+        self.shards = [Shard(pairs.chosen(own)) for own in shared(self.known, pairs["a"], pairs["b"], shards)]
 
     def _remember(self, reports: Reports, members: Members) -> None:
         """What was known of a filter's members, and of events, as the next stretch begins with it."""
@@ -143,7 +140,7 @@ class Pairing:
         rule = self.rules.add(relation, sequence)
         for side in (rule.pair.a, rule.pair.b):
             if isinstance(side, Named):
-                self._known.number(side.entity)
+                self.known.number(side.entity)
         new = [(filter, number) for filter, number in self.rules.filters.items() if number not in self._members]
         table = newest() if new or (rule.enter and not general) else None
         for filter, number in new:
@@ -151,10 +148,10 @@ class Pairing:
             # As of the definition; from the next stretch on `_remember` carries it on.
             self._members[number] = Growing({"inside": np.False_})
             if table is not None:
-                self._base(number)[self._known.numbered(table)] = Index((), [filter]).selected(table)[0]
+                self._base(number)[self.known.numbered(table)] = Index((), [filter]).selected(table)[0]
         if rule.enter and not general and table is not None:
             events = read(table, np.arange(len(table)))
-            self._newest = dict(zip(self._known.numbered(table).tolist(), events, strict=True))
+            self._newest = dict(zip(self.known.numbered(table).tolist(), events, strict=True))
         return self._present(rule, now, cause)
 
     def _present(self, rule: Rule, now: int, cause: Cause) -> list[Told]:
@@ -166,7 +163,8 @@ class Pairing:
         since = np.where(held, micros_of(cause.moment), NEVER)
         due = np.where(held, now + lasting if lasting and now != NEVER else FOREVER, FOREVER)
         columns = {"a": a, "b": b, "held": held, "since": since, "due": due}
-        for shard, share in zip(self.shards, self._shared(a[kept], b[kept]), strict=True):
+        shares = shared(self.known, a[kept], b[kept], len(self.shards))
+        for shard, share in zip(self.shards, shares, strict=True):
             own = kept[share]
             shard.pairs.append(len(own), rule=rule.number, **{name: column[own] for name, column in columns.items()})
         if "enter" not in rule.relation.detect or not held.any():
@@ -177,12 +175,12 @@ class Pairing:
         """The pairs that a new relation may hold of now; of two named entities, their one."""
         if rule.is_named:
             sides = (rule.pair.a, rule.pair.b)
-            a, b = (np.array([self._known.numbers[side.entity]]) for side in sides if isinstance(side, Named))
+            a, b = (np.array([self.known.numbers[side.entity]]) for side in sides if isinstance(side, Named))
             return a, b
-        reports = Reports.nothing(self._known)
+        reports = Reports.nothing(self.known)
         members = {number: self._base(number) for number in self._members}
-        a, b = candidates(rule, self._filters(rule), reports, members, self._known.numbers, True)
-        return by_name(a, b, self._known.names) if rule.unordered else (a, b)
+        a, b = candidates(rule, self._filters(rule), reports, members, self.known.numbers, True)
+        return by_name(a, b, self.known.names) if rule.unordered else (a, b)
 
     def _holding(self, rule: Rule, a: Integers, b: Integers, now: int) -> Flags:
         """Of which pairs a relation holds by what is known now."""
@@ -190,13 +188,13 @@ class Pairing:
         held = np.zeros(len(a), np.bool_)
         # Of many pairs that are defined before anything is reported, none costs a look at all entities.
         if there.any():
-            judge = Judging(self.rules, Reports.nothing(self._known), self._newest)
+            judge = Judging(self.rules, Reports.nothing(self.known), self._newest)
             held[there] = judge(np.full(int(there.sum()), rule.number), a[there], b[there])[0] == 1
         return held
 
     def _there(self, rule: Rule, a: Integers, b: Integers, now: int) -> Flags:
         """Of which pairs both entities are of their sides, and not silent."""
-        columns, time_to_live = self._known.columns, int(self.rules.columns["time_to_live"][rule.number])
+        columns, time_to_live = self.known.columns, int(self.rules.columns["time_to_live"][rule.number])
         found: Flags = columns["seen"][a] & columns["seen"][b]
         for side, number in zip((a, b), self._filters(rule), strict=True):
             if number != NOBODY:
@@ -234,8 +232,8 @@ class Pairing:
         """Both entities of pairs, where they are now."""
         if not len(a):
             return iter(())
-        reports = Reports.nothing(self._known)
-        return zip(*(subjects_of(self._known, reports, side, side) for side in (a, b)), strict=True)
+        reports = Reports.nothing(self.known)
+        return zip(*(subjects_of(self.known, reports, side, side) for side in (a, b)), strict=True)
 
     def _forget_filters(self) -> None:
         """Drops filters that no relation uses any more."""

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from nearcast.decision.derived import At, Stretch
 from nearcast.decision.relate.pairing import Pairing
+from nearcast.decision.relate.shard import SHARDS
 from nearcast.decision.relate.stage import Relating
 from nearcast.decision.repository import Repository
 from nearcast.model.changes import ClientChange, ClientRemoval, RelationChange, RelationRemoval
@@ -28,7 +29,7 @@ Scope = str | None
 class Scopes:
     """Relations over the batches of a journal, each in its scope; a `Deriving` stage. See `Relating`."""
 
-    def __init__(self, shards: int = 1) -> None:
+    def __init__(self, shards: int = SHARDS) -> None:
         self._scopes: dict[Scope, Relating] = {None: Relating(shards)}
         self._where: dict[str, Scope] = {}
         self._heard: _Heard | None = None

@@ -28,6 +28,10 @@ from nearcast.model.relation import Detection
 AtRow = tuple[int, Told]
 """A thing to tell, and the row of the stretch that causes it."""
 
+SHARDS = 2
+"""How many shards there are unless asked otherwise. A shard's columns fit better into the processor's caches; but each
+costs a little of its own, whatever it holds."""
+
 _MIXED = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -37,6 +41,14 @@ def shards_of(known: Entities, a: Integers, b: Integers, count: int) -> Integers
     # The product's upper half depends on all bits of the sum.
     mixed = (code[a].astype(np.uint64) + code[b]) * _MIXED >> np.uint64(32)
     return (mixed % np.uint64(count)).astype(np.int64)
+
+
+def shared(known: Entities, a: Integers, b: Integers, count: int) -> list[Integers]:
+    """For each of so many shards which of some pairs are its own."""
+    if count == 1:
+        return [np.arange(len(a))]
+    shard = shards_of(known, a, b, count)
+    return [np.flatnonzero(shard == number) for number in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +62,22 @@ class Sight:
     newest: Mapping[int, Event]
 
 
+def pair_rows() -> Growing:
+    """A table for the state of pairs: relation and entities by number; whether a pair holds, since when, and if it was
+    told that this lasts, which is due at a time of the stream.
+    """
+    return Growing(
+        {"rule": np.int32(0), "a": np.int64(0), "b": np.int64(0), "held": np.False_, "dwelt": np.False_}
+        | {"since": np.int64(NEVER), "due": np.int64(FOREVER)}
+    )
+
+
 class Shard:
     """Some of the pairs, and what holds of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, pairs: Growing | None = None) -> None:
         # No row for pairs that neither hold nor are named: of n entities there would be n².
-        self.pairs = Growing(
-            {"rule": np.int32(0), "a": np.int64(0), "b": np.int64(0), "held": np.False_, "dwelt": np.False_}
-            | {"since": np.int64(NEVER), "due": np.int64(FOREVER)}
-        )
+        self.pairs = pair_rows() if pairs is None else pairs
 
     def advance(self, sight: Sight, near: Sequence[tuple[Rule, Pairs]]) -> list[AtRow]:
         """What a stretch tells of the shard's pairs; `near` are those of open relations that it may bring together."""

@@ -20,6 +20,7 @@ from nearcast.decision.relate.crowds import Crowds
 from nearcast.decision.relate.pairing import Pairing
 from nearcast.decision.relate.plain import Known, Plain
 from nearcast.decision.relate.reports import NEVER, Entities, Reports, moment_of
+from nearcast.decision.relate.shard import SHARDS
 from nearcast.decision.relate.sides import sees_derived
 from nearcast.decision.relate.telling import Told, events_of
 from nearcast.decision.repository import Repository, entities, last_of_each
@@ -45,21 +46,20 @@ class Relating:
     object may be pickled; its state is as of the last batch's end. How the journal is cut does not change what is told.
     """
 
-    def __init__(self, shards: int = 1) -> None:
-        self._shards = shards
+    def __init__(self, shards: int = SHARDS) -> None:
         self._now = NEVER
         self._sequence = 0
         self._lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
         self._relations: dict[str, Relation] = {}
         self._known = Entities()
         self._overtaken: dict[int, pa.Table] = {}
-        self._pairing = Pairing(self._known, self._shards)
+        self._pairing = Pairing(self._known, shards)
         self._crowds = Crowds(self._known)
         self._plain = Plain()
 
     def beside(self) -> Relating:
         """One without relations that knows the same lists."""
-        other = Relating(self._shards)
+        other = Relating(len(self._pairing.shards))
         other._lists = dict(self._lists)
         return other
 
@@ -67,11 +67,6 @@ class Relating:
     def defined(self) -> bool:
         """Whether there are relations."""
         return bool(self._relations)
-
-    @property
-    def known(self) -> Entities:
-        """Everything that was heard of."""
-        return self._known
 
     @property
     def pairing(self) -> Pairing:
@@ -172,7 +167,7 @@ class Relating:
     def _reset(self) -> None:
         """Without relations nothing is kept; the first new one begins with what the repository has."""
         self._now, self._known, self._overtaken = NEVER, Entities(), {}
-        self._pairing, self._crowds = Pairing(self._known, self._shards), Crowds(self._known)
+        self._pairing, self._crowds = Pairing(self._known, len(self._pairing.shards)), Crowds(self._known)
 
     def _newest(self, repository: Repository, passed: pa.Table) -> pa.Table:
         """The newest event that counts of every entity; the repository has the last one, also if it came late."""
