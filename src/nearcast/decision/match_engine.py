@@ -53,7 +53,7 @@ class _Room:
         self.pairs = Pairs(np.empty(1 << 16, np.int32), np.empty(1 << 16, np.int32))
         self._others: list[Pairs] = []
         self._start = np.empty(size + 3, np.int32)
-        self._order = np.empty(0, np.uint32)
+        self._order = np.empty(0, np.uint16)
         self._codes = np.empty(0, codes)
         self.stack = np.empty(DEEPEST, np.uint64)
 
@@ -76,7 +76,7 @@ class _Room:
         """Room for so many lanes of a batch's columns."""
         columns = max(1, len(batch.codes))
         if len(self._order) < stride:
-            self._order = np.empty(stride, np.uint32)
+            self._order = np.empty(stride, np.uint16)
         if len(self._codes) < stride * columns:
             self._codes = np.zeros(stride * columns, self._codes.dtype)
         lists = (near.starts, near.lanes)
@@ -210,7 +210,8 @@ class Engine:
             return self._greatest(lanes, found, repeats)
         levels = layout.levels
         if len(levels) and levels.min() == levels.max():
-            return lanes, found, np.full(at, levels[0], np.int8)
+            # One level for all, whatever their number: filled out it would be a tenth of all that is written.
+            return lanes, found, np.broadcast_to(levels[:1], at)
         return lanes, found, self._levels[found]
 
     def _greatest(self, lanes: Short, forms: Short, every: bool) -> tuple[Short, Short, npt.NDArray[np.int8]]:
@@ -274,7 +275,7 @@ def _around(near: Near, batch: Coded, rows: Rows, stack: Rows) -> Events:
     """Room for events by the atoms that they are near, each as often as it is."""
     stride = len(near.lanes) + PADDING
     codes = np.empty(stride * max(1, len(batch.codes)), batch.codes.dtype)
-    order = np.empty(stride, np.uint32)
+    order = np.empty(stride, np.uint16)
     return Events(near.starts, order, codes, stride, batch.complete, rows, near.starts, near.lanes, stack)
 
 

@@ -25,7 +25,7 @@ from numba.core import caching
 F = TypeVar("F", bound=Callable[..., Any])
 _njit: Any = numba.njit
 
-MARKS = (b"\n@compiled\n", b"\n@inlined\n", b"\n@_inserted\n")
+MARKS = (b"\n@compiled\n", b"\n@inlined\n", b"\n@inserted\n")
 """What files have of which all is compiled."""
 
 CONSTANT = re.compile(rb"^[A-Z][A-Z_, ]* = .*$", re.MULTILINE)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.decision.match_emit import BESIDE, emit
 from nearcast.decision.match_kept import compiled, inlined
 from nearcast.decision.match_lanes import count, lowest, same16, within64
 from nearcast.decision.match_programs import (
@@ -81,7 +82,7 @@ def run_straight(
         form, program = entries.form[entry], entries.first[entry]
         own, extra = names.first[form], names.extra[form]
         # Room for the worst case is asked for once an entry, so that nothing is checked per pair.
-        if at + (high - low) * (extra + 1) > len(pairs.lanes):
+        if at + (high - low) * (extra + 1) > len(pairs.lanes) - BESIDE:
             return entry, at
         last = program + tests
         if repeated is not None:
@@ -102,7 +103,7 @@ def run_straight(
                 mask &= held
             if mask != 0:
                 for which in range(own, own + extra + 1):
-                    at = _emit(mask, events.order, lane, first, names.names[which], pairs, at)
+                    at = emit(mask, events.order, lane, first, names.names[which], pairs, at)
     return end, at
 
 
@@ -120,7 +121,7 @@ def run_trees(
             continue
         form, program, last = entries.form[entry], entries.first[entry], entries.last[entry]
         own, extra = names.first[form], names.extra[form]
-        if at + (high - low) * (extra + 1) > len(pairs.lanes):
+        if at + (high - low) * (extra + 1) > len(pairs.lanes) - BESIDE:
             return entry, at
         if repeated is not None:
             last += entries.tail[entry]
@@ -181,21 +182,8 @@ def run_trees(
             mask &= there
             if mask != 0:
                 for which in range(own, own + extra + 1):
-                    at = _emit(mask, events.order, lane, first, names.names[which], pairs, at)
+                    at = emit(mask, events.order, lane, first, names.names[which], pairs, at)
     return end, at
-
-
-@inlined
-def _emit(mask: Any, order: Any, lane: int, first: int, name: int, pairs: Any, at: int) -> int:
-    """Writes the pairs of the lanes in a mask; returns where pairs end."""
-    # Numba takes a signed index for one that may count from the end, and looks each time.
-    place, here, left = np.uint64(at), np.uint64(lane), mask
-    while left != 0:
-        pairs.lanes[place] = first + order[here + np.uint64(lowest(left))]
-        pairs.names[place] = name
-        place += np.uint64(1)
-        left &= left - np.uint64(1)
-    return np.int64(place)  # type: ignore[return-value]
 
 
 @inlined

@@ -13,12 +13,12 @@ PADDING = 64
 """Lanes are read by sixty-four, so a column has this many behind its last."""
 
 
-def _inserted(function: Callable[..., Any]) -> Callable[..., Any]:
+def inserted(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose instructions are written here; what it is called with is not what it is written with."""
     return intrinsic(function)
 
 
-@_inserted
+@inserted
 def within64(typing: Any, array: Any, index: Any, low: Any, span: Any) -> Any:
     """Bit i: whether `array[index + i] - low`, taken without sign, is less than `span`, for i = 0 … 63."""
     code = array.dtype
@@ -30,15 +30,15 @@ def within64(typing: Any, array: Any, index: Any, low: Any, span: Any) -> Any:
         lanes = ir.VectorType(ir.IntType(code.bitwidth), 64)
         loaded = builder.load(builder.bitcast(builder.gep(data, [arguments[1]]), lanes.as_pointer()))
         loaded.align = code.bitwidth // 8
-        away = builder.sub(loaded, _everywhere(builder, arguments[2], lanes))
+        away = builder.sub(loaded, everywhere(builder, arguments[2], lanes))
         return builder.bitcast(
-            builder.icmp_unsigned("<", away, _everywhere(builder, arguments[3], lanes)), ir.IntType(64)
+            builder.icmp_unsigned("<", away, everywhere(builder, arguments[3], lanes)), ir.IntType(64)
         )
 
     return signature, generate
 
 
-@_inserted
+@inserted
 def same16(typing: Any, array: Any, index: Any, code: Any) -> Any:
     """Bit i: whether `array[index + i]` is the code, for i = 0 … 15."""
     signature = types.uint64(array, types.int64, array.dtype)
@@ -50,13 +50,13 @@ def same16(typing: Any, array: Any, index: Any, code: Any) -> Any:
         lanes = ir.VectorType(ir.IntType(width), 16)
         loaded = builder.load(builder.bitcast(builder.gep(data, [arguments[1]]), lanes.as_pointer()))
         loaded.align = width // 8
-        found = builder.icmp_unsigned("==", loaded, _everywhere(builder, arguments[2], lanes))
+        found = builder.icmp_unsigned("==", loaded, everywhere(builder, arguments[2], lanes))
         return builder.zext(builder.bitcast(found, ir.IntType(16)), ir.IntType(64))
 
     return signature, generate
 
 
-def _everywhere(builder: Any, value: Any, lanes: Any) -> Any:
+def everywhere(builder: Any, value: Any, lanes: Any) -> Any:
     """A vector with one value in all its lanes."""
     undefined = ir.Constant(lanes, ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
@@ -64,7 +64,7 @@ def _everywhere(builder: Any, value: Any, lanes: Any) -> Any:
     return builder.shuffle_vector(first, undefined, order)
 
 
-@_inserted
+@inserted
 def lowest(typing: Any, mask: Any) -> Any:
     """The number of the lowest bit that is set in a mask that is not zero."""
 
@@ -75,7 +75,7 @@ def lowest(typing: Any, mask: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-@_inserted
+@inserted
 def count(typing: Any, mask: Any) -> Any:
     """How many bits of a mask are set."""
 

@@ -31,7 +31,7 @@ class Events(NamedTuple):
     """
 
     start: Short
-    order: npt.NDArray[np.uint32]
+    order: npt.NDArray[np.uint16]
     codes: Any
     stride: int
     complete: npt.NDArray[np.bool_]
