@@ -1,9 +1,9 @@
 """Relations between moving things, beside a plain self-join in Spark SQL: `python -m benchmarks.relations`.
 
-Named pairs: so many relations over 20,000 entities that report once a second each; any with any: every two vessels of a
-day within 500 m, if the file is there. nearcast tells what began and ended, report by report; the self-join of the
-latest positions, once for each second's reports, gives what holds by then. Times of nearcast are of the processor,
-those of Spark of the clock, as it has several processes.
+Named pairs: so many relations over 20,000 entities that report once a second each; a crowd: any two of these within
+1 km, which is some 50 for each; ships: every two vessels of a day within 500 m, if the file is there. nearcast tells
+what began and ended, report by report; the self-join of the latest positions, once for each second's reports, gives
+what holds by then. Times of nearcast are of the processor, those of Spark of the clock, as it has several processes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from benchmarks.machine import machine
 from nearcast.decision.derived import Stretch
 from nearcast.decision.registry import Registry
+from nearcast.decision.relate.shard import SHARDS
 from nearcast.decision.relate.stage import Relating
 from nearcast.decision.repository import Repository
 from nearcast.errors import Mark
@@ -75,22 +76,28 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--ais", type=Path, default=Path("../shared/data/ais_us_20220103/AISdata.csv.gz"))
     parser.add_argument("--reports", type=int, default=100_000, help="of the vessels")
+    parser.add_argument("--shards", type=int, default=SHARDS, help="of the state")
     parser.add_argument("--master", default="local[2]")
     asked = parser.parse_args()
     print(machine())
     spark = session(asked.master)
-    _named(spark, asked.pairs, asked.seconds)
+    _named(spark, asked.pairs, asked.seconds, asked.shards)
+    _crowd(spark, asked.seconds, asked.shards)
     if asked.ais.exists():
-        _any(spark, asked.ais, asked.reports)
+        _any(spark, asked.ais, asked.reports, asked.shards)
     print(machine())
 
 
-def _named(spark: SparkSession, count: int, seconds: int) -> None:
-    """Named pairs: a second of reports at a time, both ways."""
+def _world() -> World:
     chance = np.random.default_rng(4)
-    world = World(chance, chance.uniform(11.0, 11.5, ENTITIES), chance.uniform(48.0, 48.3, ENTITIES))
-    pairs = _pairs(chance, count)
-    relating, repository = Relating(), Repository()
+    return World(chance, chance.uniform(11.0, 11.5, ENTITIES), chance.uniform(48.0, 48.3, ENTITIES))
+
+
+def _named(spark: SparkSession, count: int, seconds: int, shards: int) -> None:
+    """Named pairs: a second of reports at a time, both ways."""
+    world = _world()
+    pairs = _pairs(world.chance, count)
+    relating, repository = Relating(shards), Repository()
     began = time.process_time()
     _defined(relating, list(_relations(pairs)))
     print(f"{count:,} named pairs over {ENTITIES:,} entities: defined in {time.process_time() - began:.1f} s")
@@ -108,12 +115,32 @@ def _named(spark: SparkSession, count: int, seconds: int) -> None:
     print(f"self-join: {reported / joined:,.0f} reports/s; nearcast is {joined / own:.1f} times as fast")
 
 
-def _any(spark: SparkSession, path: Path, count: int) -> None:
+def _crowd(spark: SparkSession, seconds: int, shards: int) -> None:
+    """Any two within 1 km: a second of reports at a time by nearcast, one self-join of the latest by Spark."""
+    world, relating, repository = _world(), Relating(shards), Repository()
+    _defined(relating, [_any_two("car", METRES)])
+    first, *others = batches = [world.second(number) for number in range(seconds)]
+    _advance(relating, [first], repository)
+    own = _advance(relating, others, repository)
+    reported = sum(map(len, others))
+    held = sum(int(shard.pairs["held"].sum()) for shard in relating.pairing.shards)
+    print(f"a crowd of {ENTITIES:,}, any two within {METRES:,} m, {held:,} pairs at the end:", end=" ")
+    print(f"{reported / own:,.0f} reports/s, {own / reported * 1e6:.1f} µs a report")
+    joined = _join_all(spark, batches[-1], METRES)
+    print(f"self-join of the latest positions, once: {joined:.1f} s; nearcast takes {own / len(others):.2f} s a second")
+
+
+def _any_two(kind: str, metres: float) -> Relation:
+    """The relation of any two of a type within so many metres."""
+    sides = dict.fromkeys("ab", f"type = '{kind}'")
+    return relation_document({"id": "near", **sides, "when": f"distance(a, b) <= {metres}"}, Mark("benchmark"))
+
+
+def _any(spark: SparkSession, path: Path, count: int, shards: int) -> None:
     """Any two vessels within 500 m: batches of 2,000 reports by nearcast, one self-join of the latest by Spark."""
     table = _vessels(path, count)
-    relation = {"id": "near", "a": "type = 'vessel'", "b": "type = 'vessel'", "when": "distance(a, b) <= 500"}
-    relating = Relating()
-    _defined(relating, [relation_document(relation, Mark("benchmark"))])
+    relating = Relating(shards)
+    _defined(relating, [_any_two("vessel", 500)])
     batches = [table.slice(first, 2_000) for first in range(0, len(table), 2_000)]
     own = _advance(relating, batches, Repository())
     span = (table.column("time")[-1].as_py() - table.column("time")[0].as_py()).total_seconds()
@@ -121,7 +148,7 @@ def _any(spark: SparkSession, path: Path, count: int) -> None:
         f"any two of {len(table.column('subject').unique()):,} vessels: {len(table):,} reports in {own:.1f} s,", end=" "
     )
     print(f"{own / len(table) * 1e6:.0f} µs a report, {span / own:,.0f} times real time")
-    joined = _join_all(spark, table)
+    joined = _join_all(spark, table, 500)
     print(
         f"self-join of the latest positions, once: {joined:.1f} s; nearcast takes {own / len(batches):.3f} s a batch,",
         end=" ",
@@ -217,13 +244,13 @@ def _join_named(spark: SparkSession, pairs: npt.NDArray[np.int64], batches: list
     return time.perf_counter() - began
 
 
-def _join_all(spark: SparkSession, table: pa.Table) -> float:
-    """Seconds in which Spark finds any two vessels that are near by their latest positions."""
+def _join_all(spark: SparkSession, table: pa.Table, metres: float) -> float:
+    """Seconds in which Spark finds any two entities that are near by their latest positions."""
     repository = Repository()
     repository.add(table)
     latest = _latest(spark, repository.newest())
     one, other = latest.alias("p"), latest.alias("q")  # type: ignore[attr-defined]
-    near = (F.col("p.id") < F.col("q.id")) & (_distance("p", "q") <= 500)
+    near = (F.col("p.id") < F.col("q.id")) & (_distance("p", "q") <= metres)
     began = time.perf_counter()
     one.join(other, near).count()
     return time.perf_counter() - began

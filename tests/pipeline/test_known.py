@@ -89,12 +89,33 @@ def test_a_restart_from_a_snapshot_goes_on_as_if_nothing_happened(
 ) -> None:
     """A follower saves now and then; another one takes up its snapshot and folds what is left."""
     monkeypatch.setattr(follower, "SNAPSHOT_EVERY", 25)
+    monkeypatch.setattr(follower, "monotonic", lambda: 0.0)
     first = Follower(journal, tmp_path / "known", 0)
     for after in range(0, 90, 10):
         list(first.advance(journal.read("events", after, 10), after + 10))
     assert 90 - 25 < max(int(path.name) for path in (tmp_path / "known").iterdir())
     second = Follower(journal, tmp_path / "known", 90)
     assert [row for row in live_rows(journal) if row["position"] > 90] == decided(second.known, journal)
+
+
+def test_snapshots_that_take_long_are_written_seldom(
+    journal: SqliteJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes a second is not followed by another for twenty, through however many positions."""
+    seconds, saved = [0.0], []
+
+    def slowly(known: Known, _: Path) -> None:
+        saved.append(known.position)
+        seconds[0] += 1
+
+    monkeypatch.setattr(follower, "SNAPSHOT_EVERY", 10)
+    monkeypatch.setattr(follower, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(follower, "save", slowly)
+    following = Follower(journal, tmp_path / "known", 0)
+    for after in range(0, 100, 10):
+        list(following.advance(journal.read("events", after, 10), after + 10))
+        seconds[0] += 6
+    assert [10, 50, 90] == saved
 
 
 def test_a_refused_control_event_becomes_a_dead_letter_and_stops_nothing(

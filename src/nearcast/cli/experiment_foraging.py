@@ -93,7 +93,9 @@ def _show(found: Sequence[Point]) -> None:
     console = Console()
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     for heading in ("study", "line", "x", "messages", "ASDR", "ASDR′"):
-        table.add_column(heading, justify="left" if heading in ("study", "line") else "right", no_wrap=True)
+        words = heading in ("study", "line")
+        # Where the terminal is narrow words go on in the next line, so that numbers stay whole.
+        table.add_column(heading, justify="left" if words else "right", no_wrap=not words)
     for point in found:
         means = [_short(one) for one in _means(point).values()]
         table.add_row(point.study, point.line, f"{point.x:g}", *means)

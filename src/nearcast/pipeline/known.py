@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
+from time import monotonic
 
 import pyarrow as pa
 
@@ -22,7 +24,11 @@ STRETCH = 100_000
 """Positions that are folded at once while catching up."""
 
 SNAPSHOT_EVERY = 20_000
-"""Positions between two snapshots: what a restart has to fold again at most, well under a second's work."""
+"""Positions between two snapshots: what a restart has to fold again, well under a second's work."""
+
+SNAPSHOT_SHARE = 0.05
+"""Of the time so much goes into snapshots at most: beside a hundred thousand definitions one takes seconds, in which
+more than twenty thousand reports may come. A restart then folds more."""
 
 
 LETTERS = 100
@@ -38,7 +44,7 @@ class Follower:
     def __init__(self, journal: Journal, folder: Path, at: int, shards: int = SHARDS) -> None:
         self.known = load(folder, at, shards)
         self._journal, self._folder = journal, folder
-        self._saved = self.known.position
+        self._saved, self._rests = self.known.position, -inf
         self.refused = 0
         self._there: set[str] | None = None
         self.catch_up(at)
@@ -67,13 +73,15 @@ class Follower:
         self.known.position = max(self.known.position, through)
         # Before the deliveries are written: then it is reported, and by whom follows it is not reported again.
         self._report()
-        if self.known.position - self._saved >= SNAPSHOT_EVERY:
+        if self.known.position - self._saved >= SNAPSHOT_EVERY and monotonic() >= self._rests:
             self.save()
 
     def save(self) -> None:
         """Writes a snapshot of what is known now."""
+        began = monotonic()
         save(self.known, self._folder)
-        self._saved = self.known.position
+        ended = monotonic()
+        self._saved, self._rests = self.known.position, ended + (ended - began) / SNAPSHOT_SHARE
 
     def _report(self) -> None:
         refusals, self.known.refusals = self.known.refusals, []

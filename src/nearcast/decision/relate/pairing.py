@@ -22,7 +22,7 @@ from nearcast.decision.relate.growing import Growing
 from nearcast.decision.relate.judging import Judging, read
 from nearcast.decision.relate.reports import FOREVER, NEVER, Entities, Flags, Integers, Reports, micros_of, moment_of
 from nearcast.decision.relate.rules import NOBODY, TELLS, Rule, Rules
-from nearcast.decision.relate.shard import SHARDS, AtRow, Shard, Sight, by_name, shared, subjects_of, told_of
+from nearcast.decision.relate.shard import SHARDS, AtRow, Shard, Sight, by_name, shards_of, shared, subjects_of, told_of
 from nearcast.decision.relate.telling import CAUSED, Subject, Told
 from nearcast.model.event import Event
 from nearcast.model.relation import Matching, Named, Relation
@@ -158,18 +158,26 @@ class Pairing:
         """What holds when a relation is defined; its pairs have rows then."""
         a, b = self._pairs_of(rule)
         held = self._holding(rule, a, b, now)
-        kept = np.flatnonzero(held | rule.is_named)
-        lasting = int(self.rules.columns["lasting"][rule.number])
-        since = np.where(held, micros_of(cause.moment), NEVER)
-        due = np.where(held, now + lasting if lasting and now != NEVER else FOREVER, FOREVER)
-        columns = {"a": a, "b": b, "held": held, "since": since, "due": due}
-        shares = shared(self.known, a[kept], b[kept], len(self.shards))
-        for shard, share in zip(self.shards, shares, strict=True):
-            own = kept[share]
-            shard.pairs.append(len(own), rule=rule.number, **{name: column[own] for name, column in columns.items()})
-        if "enter" not in rule.relation.detect or not held.any():
+        # Most named pairs do not hold when they are defined, and there may be very many.
+        if not held.any():
+            if rule.is_named:
+                self._place(rule, a, b)
             return []
-        return [told_of(rule, CAUSED, "enter", both, cause.moment, None, True) for both in self._both(a[held], b[held])]
+        a, b = a[held], b[held]
+        lasting = int(self.rules.columns["lasting"][rule.number])
+        due = now + lasting if lasting and now != NEVER else FOREVER
+        self._place(rule, a, b, held=True, since=micros_of(cause.moment), due=due)
+        if "enter" not in rule.relation.detect:
+            return []
+        return [told_of(rule, CAUSED, "enter", both, cause.moment, None, True) for both in self._both(a, b)]
+
+    def _place(self, rule: Rule, a: Integers, b: Integers, **state: int) -> None:
+        """Adds rows for new pairs of a relation, each to its shard, all in this state."""
+        number = shards_of(self.known, a, b, len(self.shards))
+        # One shard at most for a named pair: nobody looks for it in the others.
+        for one in np.flatnonzero(np.bincount(number)).tolist() if len(number) > 1 else number.tolist():
+            own = number == one
+            self.shards[one].pairs.append(int(own.sum()), rule=rule.number, a=a[own], b=b[own], **state)
 
     def _pairs_of(self, rule: Rule) -> Pairs:
         """The pairs that a new relation may hold of now; of two named entities, their one."""

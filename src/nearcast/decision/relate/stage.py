@@ -83,17 +83,17 @@ class Relating:
         if self._relations and len(derived_of(events)):
             events = events.filter(pc.equal(events.column("part"), 0))
         told: list[Event] = []
-        done = 0
+        done, positions = 0, events.column("position").to_numpy()
         for position, change in stretch.changes:
             if not self._concerns(change):
                 self._note_lists(change)
                 continue
-            until = int(np.searchsorted(events.column("position").to_numpy(), position))
+            until = int(np.searchsorted(positions, position))
             told += self._stretches(events, done, until, stretch.repository)
             done = until
             moment = stretch.times.get(position)
             cause = Cause(position, moment, moment)
-            found = self._change(change, cause, partial(self._newest, stretch.repository, events.slice(0, done)))
+            found = self._change(change, cause, partial(self._newest, stretch.repository, events, done))
             told += self._plain.told(found, cause)
             if not self._relations:
                 self._reset()
@@ -169,9 +169,11 @@ class Relating:
         self._now, self._known, self._overtaken = NEVER, Entities(), {}
         self._pairing, self._crowds = Pairing(self._known, len(self._pairing.shards)), Crowds(self._known)
 
-    def _newest(self, repository: Repository, passed: pa.Table) -> pa.Table:
-        """The newest event that counts of every entity; the repository has the last one, also if it came late."""
-        tables = [repository.newest(), passed, *self._overtaken.values()]
+    def _newest(self, repository: Repository, events: pa.Table, done: int) -> pa.Table:
+        """The newest event that counts of every entity, so many events of a batch being passed; the repository has the
+        last one, also if it came late.
+        """
+        tables = [repository.newest(), events.slice(0, done), *self._overtaken.values()]
         together = pa.concat_tables(tables)
         # What was derived is there too, and no entity of the world.
         together = together.filter(pc.equal(together.column("part"), 0))
@@ -180,7 +182,7 @@ class Relating:
     def _stretches(self, events: pa.Table, start: int, stop: int, repository: Repository) -> list[Event]:
         """What happens from one row of a batch to another."""
         told: list[Event] = []
-        if not self._relations:
+        if not self._relations or start == stop:
             return told
         step = STRETCH
         if self._pairing.reaches_all:
@@ -190,7 +192,7 @@ class Relating:
             table = events.slice(first, min(step, stop - first))
             reports = Reports.of(table, self._known, self._now)
             told += self._stretch(reports)
-            self._keep_overtaken(reports, partial(self._newest, repository, events.slice(0, first)))
+            self._keep_overtaken(reports, partial(self._newest, repository, events, first))
             self._known.update(reports)
             self._now = int(reports.now[-1])
         return told
