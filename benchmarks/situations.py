@@ -26,6 +26,7 @@ from rich.table import Table
 
 from benchmarks.machine import machine
 from benchmarks.readings import Sensors, ontology, rules
+from nearcast.decision.collecting import SELDOM
 from nearcast.decision.derived import Stretch
 from nearcast.decision.infer.stage import Inferring
 from nearcast.decision.registry import Registry
@@ -36,7 +37,6 @@ from nearcast.model.event import Event
 from nearcast.model.filter import And, Atom, Operator
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
-from nearcast.pipeline.live import COLLECTING
 from nearcast.pipeline.session import session
 
 WARM = 3
@@ -67,7 +67,7 @@ def main() -> None:
     defined = rules(given.rules, chance)
     sensors = Sensors(given.sensors, chance)
     seconds = list(sensors.seconds(WARM + given.seconds, given.rate))
-    gc.set_threshold(*COLLECTING)
+    gc.set_threshold(*SELDOM)
     console = Console()
     console.print(machine())
     measured = [_inferred(defined, seconds, given.cuts)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 from unittest.mock import patch
 
 import numpy as np
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from nearcast.decision import match, match_ready, match_standing
 from nearcast.decision.match import Group, Index, Pairs
 from nearcast.decision.match_standing import Standing
+from nearcast.decision.match_vocabulary import Vocabulary
 from nearcast.decision.timeline import Surrounding
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
@@ -86,6 +89,67 @@ def test_any_sequence_is_as_a_new_index(some: list[Group], drawn: list[Event], s
                 fresh = found(Index(list(numbers.values())).match(table, Surrounding()))
                 assert as_numbered(numbers, fresh) == got
         twin.standing.settle()
+
+
+class Held:
+    """A thread that does its work when somebody waits for it, at once."""
+
+    begun: ClassVar[list[Held]] = []
+
+    def __init__(self, target: Callable[[], None], **_: object) -> None:
+        self._target: Callable[[], None] | None = target
+        Held.begun.append(self)
+
+    def start(self) -> None:
+        """Only is alive from now on."""
+
+    def is_alive(self) -> bool:
+        """Whether nobody has waited yet."""
+        return self._target is not None
+
+    def join(self) -> None:
+        """Does the work."""
+        target, self._target = self._target, None
+        if target:
+            target()
+
+
+held_steps = st.lists(
+    st.tuples(st.sampled_from(["add", "add", "add", "remove", "match", "match", "made"]), st.integers(0, 1000)),
+    min_size=10,
+    max_size=50,
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.lists(groups, min_size=4, max_size=16),
+    st.lists(events(), min_size=4, max_size=6),
+    held_steps,
+    st.sampled_from([0, 4]),
+)
+def test_an_index_made_beside_may_end_at_any_moment(
+    some: list[Group], drawn: list[Event], sequence: list[Step], told: int
+) -> None:
+    """While it is made, and once it is, pairs are the plain evaluator's, whether or not all is read anew for it."""
+    history = numbered(drawn)
+    table = to_table(history)
+    twin = Twin()
+    limits = {"TOGETHER": 1, "BESIDE": 2, "MANY": 3, "STEP": 2, "PARTS": 2, "LARGE": 4, "TOLD": told, "Thread": Held}
+    with patch.multiple(match_standing, **limits), patch.object(match, "MANY", 3):
+        for what, which in [*sequence, ("made", 0), ("match", 0)]:
+            if what == "add":
+                twin.add(some[which % len(some)])
+            elif what == "remove":
+                twin.remove(which)
+            elif what == "made":
+                for thread in Held.begun:
+                    thread.join()
+                Held.begun.clear()
+            else:
+                numbers = twin.numbers()
+                got = found(twin.standing.index(table).match(table, Surrounding()))
+                assert as_numbered(numbers, plainly(list(numbers.values()), history)) == got
 
 
 def below(count: int) -> list[Group]:
@@ -164,3 +228,42 @@ def test_an_index_that_cannot_be_made_beside_is_made_in_the_next_batch(caplog: p
             standing.settle()
     assert "could not be made anew" in caplog.text
     assert set(range(1, 300)) == matched(standing.index(TABLE).match(TABLE, Surrounding()))
+
+
+def test_a_tree_is_read_once(caplog: pytest.LogCaptureFixture) -> None:
+    """When the index is made anew, beside, it is put together of what was read before."""
+    standing = Standing()
+    read = []
+    number = Vocabulary.number
+
+    def counted(self: Vocabulary, atom: Atom) -> int:
+        read.append(atom)
+        return number(self, atom)
+
+    small = patch.object(match_standing, "BESIDE", 20)
+    with small, patch.object(Vocabulary, "number", counted), caplog.at_level("INFO"):
+        for group in below(500):
+            standing.take(group)
+            standing.index(TABLE)
+        standing.settle()
+    assert "making the index anew" in caplog.text
+    assert 500 == len(read)
+
+
+def test_a_vocabulary_that_was_told_of_many_that_went_is_left() -> None:
+    """What nobody asks any more does not stay for ever; what there is is matched all the same."""
+    standing = Standing()
+    numbers = []
+    with patch.multiple(match_standing, BESIDE=100, TOLD=1):
+        for group in below(1_000):
+            numbers.append(standing.take(group))
+            if len(numbers) > 250:
+                standing.let_go(numbers.pop(0))
+            if group[0].value % 50 == 0:  # type: ignore[union-attr, operator]
+                index = standing.index(TABLE)
+                standing.settle()
+        index = standing.index(TABLE)
+    vocabularies = [part.flat.vocabulary for part in standing._parts]
+    assert max(vocabulary.told for vocabulary in vocabularies) < 1_000
+    assert len(standing) == len(numbers) == 250
+    assert set(numbers) == matched(index.match(TABLE, Surrounding()))

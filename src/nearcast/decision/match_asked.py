@@ -90,7 +90,8 @@ def _points(
     """The codes of lists of literals, those of each list ascending and each once; their bounds go into the fields."""
     which = np.repeat(np.arange(len(operators)), counts)[listed]
     # Codes have 32 bits at most.
-    pairs = np.unique(which << 32 | at[listed])
+    pairs = np.sort(which << 32 | at[listed])
+    pairs = pairs[np.diff(pairs, prepend=-1) != 0]
     lists = np.flatnonzero(operators == _IN)
     fields[0, lists] = POINTS
     fields[1, lists] = np.searchsorted(pairs, lists << 32)

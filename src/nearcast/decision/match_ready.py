@@ -15,12 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
+from nearcast.decision.match_bits import Pairs
 from nearcast.decision.match_codes import NARROW
 from nearcast.decision.match_engine import NOTHING_NEAR, SAMPLE, Engine
 from nearcast.decision.match_grid import neighbours
 from nearcast.decision.match_kept import folder
 from nearcast.decision.match_located import Located
 from nearcast.decision.match_nearby import Nearby
+from nearcast.decision.match_numbered import numbered
 from nearcast.decision.timeline import Surrounding
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
@@ -76,7 +78,8 @@ def compile_all(wide: bool) -> None:
         batch = engine.encode(table)
         engine.prepare(batch)
         nearby.follow(engine.around)
-        engine.pairs(batch, engine.no_rows(batch), nearby.near(table, Surrounding()) or NOTHING_NEAR)
+        pairs = Pairs(*engine.pairs(batch, engine.no_rows(batch), nearby.near(table, Surrounding()) or NOTHING_NEAR))
+        numbered([(pairs, np.arange(len(_groups()), dtype=np.int32))])
     one = Located(np.zeros((1, 3)), np.zeros(1, np.int64), np.ones(1, np.int64))
     list(neighbours(one, np.ones(1), np.ones(1), one))
     place = folder()

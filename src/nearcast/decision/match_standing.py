@@ -72,15 +72,17 @@ class Together:
 
     def match(self, table: pa.Table, around: Surrounding) -> Pairs:
         """The pairs of a table of EVENTS, ascending by position, with all groups, in no particular order."""
-        found = [_numbered(index.match(table, around), numbers) for index, numbers in self.parts]
-        if len(found) == 1:
-            return found[0]
-        if not found:
-            return Pairs(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int8))
+        found = [(index.match(table, around), numbers) for index, numbers in self.parts]
+        if any(index.large for index, _ in self.parts):
+            # What is compiled is there already, then.
+            from nearcast.decision.match_numbered import numbered
+
+            return numbered(found)
+        few = [_numbered(*part) for part in found]
         return Pairs(
-            np.concatenate([pairs.lanes for pairs in found]),
-            np.concatenate([pairs.groups for pairs in found]),
-            np.concatenate([pairs.levels for pairs in found]),
+            np.concatenate([np.array([], np.int32), *(pairs.lanes for pairs in few)]),
+            np.concatenate([np.array([], np.int32), *(pairs.groups for pairs in few)]),
+            np.concatenate([np.array([], np.int8), *(pairs.levels for pairs in few)]),
         )
 
 

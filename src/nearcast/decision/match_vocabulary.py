@@ -23,8 +23,21 @@ Integers = npt.NDArray[np.int64]
 QUESTION_SHIFT = 32
 REST = (1 << QUESTION_SHIFT) - 1
 
+CLOSE = 8
+"""Numbers below so many times their count are told apart by looking each up, not by sorting."""
+
 OPAQUE_QUESTION = 0
 """The question of all atoms that codes of one column do not show."""
+
+
+def distinct(numbers: Integers) -> tuple[Integers, Integers]:
+    """The distinct ones of numbers that are small and not negative, ascending, and of each its place among them."""
+    size = int(numbers.max(initial=0)) + 1
+    if size > CLOSE * len(numbers):
+        return np.unique(numbers, return_inverse=True)
+    there = np.zeros(size, np.bool_)
+    there[numbers] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[numbers]
 
 
 class Growing:
@@ -92,14 +105,14 @@ class Vocabulary:
 
     def asked(self, numbers: Integers) -> dict[Key, tuple[Integers, Asked]]:
         """What atoms ask of each column: which of them do, and what."""
-        questions, which = np.unique(numbers >> QUESTION_SHIFT, return_inverse=True)
+        questions, which = distinct(numbers >> QUESTION_SHIFT)
         fields = np.array([self._fields[question] for question in questions.tolist()], np.int64).reshape(-1, 3)
         found: dict[Key, tuple[Integers, Asked]] = {}
         columns, operators, listed = fields[which].T
         for column in np.unique(columns[columns >= 0]).tolist():
             own = np.flatnonzero(columns == column)
             counts, literals = self._literals_of(numbers[own] & REST, listed[own] > 0)
-            used, literals = np.unique(literals, return_inverse=True)
+            used, literals = distinct(literals)
             values = list(map(self._values[column].__getitem__, used.tolist()))
             found[self._keys[column]] = own, Asked(operators[own], counts, literals, values)
         return found

@@ -23,6 +23,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from nearcast.decision.collecting import SELDOM
 from nearcast.decision.derived import derived_of
 from nearcast.decision.known import Batch
 from nearcast.decision.relate.scopes import Scope
@@ -145,14 +146,9 @@ class Decider:
         log.info("decided through=%d events=%d deliveries=%d", position, positions, deliveries)
 
 
-COLLECTING = (100_000, 50, 100)
-"""When Python looks for cycles among objects: what is known are millions that stay, and looking through all of them
-as often as it does by itself takes a third of the time of inferring situations."""
-
-
 def run(config: Config) -> None:
     """Runs the pipeline until SIGTERM or SIGINT, or until a batch fails: then what it raised is raised."""
-    gc.set_threshold(*COLLECTING)
+    gc.set_threshold(*SELDOM)
     metrics = Metrics()
     if config.metrics_port is not None:
         metrics.serve(config.metrics_port)
