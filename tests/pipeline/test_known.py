@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -195,6 +196,9 @@ def test_a_snapshot_is_read_in_any_number_of_shards(
     tables = [feather.read_table(str(path)) for path in sorted(snapshot.glob("relations-*.arrow"))]
     assert before == len(tables)
     assert {(None, "close"), ("north", "north")} <= {(row["node"], row["relation"]) for row in rows_of(tables)}
+    stages = Known(stages=pickle.loads((snapshot / "stages.pickle").read_bytes()))
+    # They are in those files only: what is in two places may differ.
+    assert {0} == {shard.pairs.length for pairing in stages.pairings.values() for shard in pairing.shards}
     loaded = load(tmp_path, 250, after)
     assert {after} == {len(pairing.shards) for pairing in loaded.pairings.values()}
     assert derived_after(known_at(meeting, 250), meeting) == derived_after(loaded, meeting)
