@@ -105,7 +105,7 @@ def test_snapshots_that_take_long_are_written_seldom(
     """One that takes a second is not followed by another for twenty, through however many positions."""
     seconds, saved = [0.0], []
 
-    def slowly(known: Known, _: Path) -> None:
+    def slowly(known: Known, *_: Path | None) -> None:
         saved.append(known.position)
         seconds[0] += 1
 
@@ -117,6 +117,19 @@ def test_snapshots_that_take_long_are_written_seldom(
         list(following.advance(journal.read("events", after, 10), after + 10))
         seconds[0] += 6
     assert [10, 50, 90] == saved
+
+
+def test_definitions_are_written_again_only_where_some_changed(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Snapshots with the same definitions share the file with them; each loads to what was known."""
+    following, files = Follower(journal, tmp_path / "known", 0), []
+    for after, through in pairwise([0, 55, 60, 65]):
+        assert [*following.advance(journal.read("events", after, through - after), through)]
+        version = following.known.registry.version
+        following.save()
+        files.append((version, (tmp_path / "known" / f"{through:020d}" / "registry.arrow").stat().st_ino))
+        loaded = load(tmp_path / "known", through)
+        assert list(known_at(journal, through).registry.changes()) == list(loaded.registry.changes())
+    assert 2 == len({version for version, _ in files}) == len({inode for _, inode in files}) == len(set(files))
 
 
 def test_a_refused_control_event_becomes_a_dead_letter_and_stops_nothing(

@@ -75,7 +75,7 @@ def emit64(
         )
         count = builder.ctpop(mask)
         bits = _compressed(builder, mask)
-        halves = [_loaded(builder, order, builder.add(lane, ir.Constant(lane.type, 32 * half))) for half in (0, 1)]
+        halves = [loaded(builder, order, builder.add(lane, ir.Constant(lane.type, 32 * half))) for half in (0, 1)]
         shift = everywhere(builder, builder.trunc(first, _DOUBLE), ir.VectorType(_DOUBLE, 16))
         same = everywhere(builder, name, ir.VectorType(_DOUBLE, 16))
 
@@ -85,12 +85,12 @@ def emit64(
             _stored(builder, wide, lanes, place)
             _stored(builder, same, names, place)
 
-        found = _chosen(builder, halves, _part(builder, bits, 0, 32))
+        found = chosen(builder, halves, _bytes(builder, bits, 0))
         sixteen(found, 0, 0)
         with builder.if_then(builder.icmp_unsigned(">", count, ir.Constant(count.type, 16))):
             sixteen(found, 1, 16)
             with builder.if_then(builder.icmp_unsigned(">", count, ir.Constant(count.type, 32))):
-                rest = _chosen(builder, halves, _part(builder, bits, 32, 32))
+                rest = chosen(builder, halves, _bytes(builder, bits, 32))
                 sixteen(rest, 0, 32)
                 sixteen(rest, 1, 48)
         return builder.add(at, count)
@@ -106,16 +106,21 @@ def _compressed(builder: Any, mask: Any) -> Any:
     return builder.call(compress, [ir.Constant(numbers, list(range(64))), nothing, builder.bitcast(mask, flags)])
 
 
-def _chosen(builder: Any, halves: Any, bits: Any) -> Any:
-    """The words of two vectors of thirty-two that thirty-two bytes number."""
+def chosen(builder: Any, halves: Any, numbers: Any) -> Any:
+    """The words of two vectors of thirty-two that the last six bits of thirty-two words number."""
     words = ir.VectorType(_WORD, 32)
     permute = _declared(builder, "llvm.x86.avx512.vpermi2var.hi.512", words, [words, words, words])
-    return builder.call(permute, [halves[0], builder.zext(bits, words), halves[1]])
+    return builder.call(permute, [halves[0], numbers, halves[1]])
 
 
 def _declared(builder: Any, name: str, result: Any, arguments: Any) -> Any:
     """An instruction of the processor by the name that the compiler has for it."""
     return builder.module.declare_intrinsic(name, (), ir.FunctionType(result, arguments))
+
+
+def _bytes(builder: Any, vector: Any, first: int) -> Any:
+    """Thirty-two bytes of a vector as words."""
+    return builder.zext(_part(builder, vector, first, 32), ir.VectorType(_WORD, 32))
 
 
 def _part(builder: Any, vector: Any, first: int, size: int) -> Any:
@@ -124,7 +129,7 @@ def _part(builder: Any, vector: Any, first: int, size: int) -> Any:
     return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), which)
 
 
-def _loaded(builder: Any, data: Any, index: Any) -> Any:
+def loaded(builder: Any, data: Any, index: Any) -> Any:
     """Thirty-two words of an array."""
     words = ir.VectorType(_WORD, 32)
     loaded = builder.load(builder.bitcast(builder.gep(data, [index]), words.as_pointer()))

@@ -18,7 +18,7 @@ import pyarrow as pa
 from nearcast.decision.match_codes import NARROW, Coded, missing, several
 from nearcast.decision.match_encode import Coder
 from nearcast.decision.match_flat import DEEPEST, Flat, Group, read
-from nearcast.decision.match_kernels import Names, Pairs, run_straight, run_trees
+from nearcast.decision.match_kernels import ABREAST, Names, Pairs, run_straight, run_trees
 from nearcast.decision.match_lanes import PADDING
 from nearcast.decision.match_layout import Layout, Segment, lay_out, shares
 from nearcast.decision.match_nearby import Near
@@ -55,7 +55,7 @@ class _Room:
         self._start = np.empty(size + 3, np.int32)
         self._order = np.empty(0, np.uint16)
         self._codes = np.empty(0, codes)
-        self.stack = np.empty(DEEPEST, np.uint64)
+        self.stack = np.empty(ABREAST * (DEEPEST + 1), np.uint64)
 
     def taken(self, count: int) -> tuple[Short, Short]:
         """The pairs written, as views: where they were is written again once nobody has them any more."""
@@ -159,7 +159,7 @@ class Engine:
         near = np.full(len(self.nearby), SELDOM) if near is None else near
         tests = shares(self._tests, self._sizes, sample if lanes >= SAMPLE else None, near)
         made = plan(self._reading, tests, self._sizes, missing(self.codes))
-        self._layout = lay_out(made, len(self._sizes), self._tests.points, self.codes)
+        self._layout = lay_out(made, self._sizes, self._tests.points, self.codes)
         self.sampled = lanes
         self._look_around()
         roots, count = self._layout.roots, len(self._layout.roots)

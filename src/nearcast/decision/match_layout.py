@@ -12,6 +12,7 @@ import numpy.typing as npt
 from nearcast.decision.match_asked import NEARBY, OPAQUE, OUTSIDE, POINTS, RANGE
 from nearcast.decision.match_codes import Coded
 from nearcast.decision.match_cover import Tests
+from nearcast.decision.match_emit import WIDE_REGISTERS
 from nearcast.decision.match_flat import FALSE, TRUE
 from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_kernels import Entries
@@ -19,6 +20,7 @@ from nearcast.decision.match_lanes import PADDING
 from nearcast.decision.match_plan import COLUMN, FIRST, FORM, HIGH, LAST, LOW, STRAIGHT, TAIL, Plan
 from nearcast.decision.match_programs import COLUMN_SHIFT, IN_ROW, TEST_SHIFT, copy_instruction
 from nearcast.decision.match_reading import Atoms
+from nearcast.decision.match_sets import map_sets
 
 Integers = npt.NDArray[np.int64]
 
@@ -109,15 +111,15 @@ def _spread(column: int, size: int, sample: Coded | None) -> tuple[npt.NDArray[n
     return counts / sample.lanes, there
 
 
-def lay_out(plan: Plan, columns: int, points: npt.NDArray[np.int32], codes: np.dtype[Any]) -> Layout:
-    """The layout of a plan over so many columns."""
+def lay_out(plan: Plan, sizes: Integers, points: npt.NDArray[np.int32], codes: np.dtype[Any]) -> Layout:
+    """The layout of a plan over columns with so many codes."""
     fields = plan.entries.T
     order = np.lexsort((fields[LOW], fields[STRAIGHT], fields[COLUMN]))
     entries = np.ascontiguousarray(plan.entries[order])
     code = np.empty_like(plan.code)
     where = np.full(len(plan.code) + 1, -1, np.int64)
     # Two rows more, found from the end: for what looks everywhere, and for what looks around atoms.
-    used = np.zeros((columns + 2, columns), np.bool_)
+    used = np.zeros((len(sizes) + 2, len(sizes)), np.bool_)
     size = _move(entries, plan.code, code, where, used)
     by_field = [entries[:, field].astype(np.int32) for field in (LOW, HIGH, FORM, FIRST, LAST, TAIL)]
     keys = entries[:, COLUMN] * (1 << 32) + entries[:, STRAIGHT]
@@ -132,13 +134,18 @@ def lay_out(plan: Plan, columns: int, points: npt.NDArray[np.int32], codes: np.d
         )
         for begin, end in itertools.pairwise(starts)
     ]
+    code = code[:size].copy()
+    places = np.concatenate([points, np.zeros(PADDING, np.int32)]).astype(codes)
+    # Without such registers a look a lane takes longer than to compare all lanes with each point.
+    if WIDE_REGISTERS and codes == np.uint16:
+        places = map_sets(code, places, sizes)
     roots, levels, twice = plan.forms.T
     forms_of_root = np.bincount(roots, minlength=1)
     return Layout(
         segments,
         Entries(*by_field),
-        code[:size].copy(),
-        np.concatenate([points, np.zeros(PADDING, np.int32)]).astype(codes),
+        code,
+        places,
         roots.astype(np.int32),
         levels.astype(np.int8),
         (twice > 0) | (forms_of_root[roots] > 1),

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from nearcast.decision.match_asked import NEARBY, OPAQUE, OUTSIDE, POINTS
 from nearcast.decision.match_cover import OPEN, share_of
+from nearcast.decision.match_emit import WIDE_REGISTERS
 from nearcast.decision.match_flat import FALSE, NOT_TRUE, TRUE
 from nearcast.decision.match_kept import compiled
 from nearcast.decision.match_trees import EVERY, LEAF
@@ -30,9 +31,11 @@ IN_RANGE, IN_POINTS, IN_ROW, IN_AROUND = range(4)
 PLAIN, INVERTED, INVERTED_PRESENT, PLAIN_OR_MISSING = range(4)
 """What a test of one value becomes: itself, its complement, that where there is a value, or that one's complement."""
 
-TEST_SHIFT, FORM_SHIFT, WANTED_SHIFT, OUTSIDE_SHIFT, COLUMN_SHIFT = 3, 5, 7, 9, 10
+TEST_SHIFT, FORM_SHIFT, WANTED_SHIFT, OUTSIDE_SHIFT, MAPPED_SHIFT, COLUMN_SHIFT = 3, 5, 7, 9, 10, 11
 
 ROW_EFFORT = 4.0
+SET_EFFORT = 2.0 if WIDE_REGISTERS else np.inf
+"""The most that a test of a set takes: with a map of bits it takes as long however large it is, see `match_sets`."""
 
 
 class Program(NamedTuple):
@@ -148,7 +151,8 @@ def _effort(literal: int, tests: Any) -> float:
     kind = tests.kind[literal >> 2]
     if kind in (OPAQUE, NEARBY):
         return ROW_EFFORT
-    return 0.8 * (tests.high[literal >> 2] - tests.low[literal >> 2]) if kind == POINTS else 1.0
+    points = tests.high[literal >> 2] - tests.low[literal >> 2]
+    return min(SET_EFFORT, 0.8 * points) if kind == POINTS else 1.0
 
 
 @compiled

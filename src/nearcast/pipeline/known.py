@@ -45,6 +45,7 @@ class Follower:
         self.known = load(folder, at, shards)
         self._journal, self._folder = journal, folder
         self._saved, self._rests = self.known.position, -inf
+        self._last: tuple[Path, int] | None = None
         self.refused = 0
         self._there: set[str] | None = None
         self.catch_up(at)
@@ -79,7 +80,9 @@ class Follower:
     def save(self) -> None:
         """Writes a snapshot of what is known now."""
         began = monotonic()
-        save(self.known, self._folder)
+        version = self.known.registry.version
+        same = self._last[0] if self._last and self._last[1] == version else None
+        self._last = save(self.known, self._folder, same), version
         ended = monotonic()
         self._saved, self._rests = self.known.position, ended + (ended - began) / SNAPSHOT_SHARE
 
