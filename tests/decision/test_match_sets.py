@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from nearcast.decision import match_ready
 from nearcast.decision.match import Group, Index
 from nearcast.decision.match_codes import missing, several
+from nearcast.decision.match_lanes import PADDING
 from nearcast.decision.match_programs import COLUMN_SHIFT, IN_POINTS, MAPPED_SHIFT, TEST_SHIFT
-from nearcast.decision.match_sets import MOST, map_sets, mapped, mapped_singly
+from nearcast.decision.match_sets import FEWEST, MOST, WORDS, map_sets, mapped, mapped_singly
 from nearcast.decision.timeline import Surrounding
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
@@ -40,7 +41,7 @@ def instruction(column: int, low: int, span: int) -> list[int]:
 
 @pytest.mark.parametrize("way", [mapped, mapped_singly])
 @settings(max_examples=200, deadline=None)
-@given(st.sets(st.integers(0, MOST - 1), min_size=3, max_size=40), code_lists, st.integers(0, 9), st.data())
+@given(st.sets(st.integers(0, MOST - 1), min_size=FEWEST, max_size=40), code_lists, st.integers(0, 9), st.data())
 def test_a_map_tells_of_each_lane_whether_its_code_is_in_the_set(
     way: Any, drawn: set[int], codes: list[int], before: int, data: st.DataObject
 ) -> None:
@@ -56,13 +57,17 @@ def test_a_map_tells_of_each_lane_whether_its_code_is_in_the_set(
 
 
 def test_small_sets_and_columns_with_many_codes_keep_their_points() -> None:
-    """And equal sets share one map, in the order of their first use."""
-    some = [(1, 5, 3), (0, 0, 5), (0, 5, 2), (2, 0, 5), (1, 5, 3)]
+    """And no others do; equal sets share one map, in the order of their first use."""
+    some = [(1, 5, FEWEST), (0, 0, FEWEST + 1), (0, 5, 2), (2, 1, FEWEST), (1, 5, FEWEST)]
     code = np.array([instruction(*one) for one in some], np.uint32)
-    places = map_sets(code, np.arange(8, dtype=np.uint16), np.array([MOST, MOST, MOST + 1], np.int64))
-    assert [8, 72, 5, 0, 8] == code[:, 1].tolist()
+    places = map_sets(code, np.arange(FEWEST + 5, dtype=np.uint16), np.array([MOST, MOST, MOST + 1], np.int64))
+    kept = 2 + FEWEST
+    maps = kept + PADDING
+    assert [maps, maps + WORDS, 0, 2, maps] == code[:, 1].tolist()
     assert [1, 1, 0, 0, 1] == (code[:, 0] >> MAPPED_SHIFT & 1).tolist()
-    assert [0b11100000, 0b11111] == places[[8, 72]].tolist()
+    assert [5, 6, *range(1, FEWEST + 1)] == places[:kept].tolist()
+    bits = [sum(int(word) << 16 * at for at, word in enumerate(places[first : first + WORDS])) for first in code[:2, 1]]
+    assert [(1 << FEWEST) - 1 << 5, (1 << FEWEST + 1) - 1] == bits
 
 
 sets = st.builds(

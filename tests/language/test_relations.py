@@ -165,6 +165,8 @@ CROWD: dict[str, Any] = {"id": "r", "among": "type = 'car'", "within": 5, "count
         ("count: an integer from 2", CROWD | {"count": 1}),
         ("list in among", CROWD | {"among": {"client": "ann"}}),
         ("for: a time above 0", BASE | {"for": "5 parsecs"}),
+        ("for: a hundred years at most", BASE | {"for": "1000000000 d"}),
+        ("time_to_live: a hundred years at most", BASE | {"time_to_live": 9e300}),
         ("for, in seconds", BASE | {"for": 0}),
         ("time_to_live", BASE | {"time_to_live": -5}),
         ("one of enter, dwell, exit", BASE | {"detect": ["leave"]}),

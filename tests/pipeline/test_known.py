@@ -222,16 +222,21 @@ def rows_of(tables: list[pa.Table]) -> list[dict[str, object]]:
     return pa.concat_tables(tables).to_pylist()
 
 
-@pytest.mark.parametrize("damage", ["lost", "empty", "of other columns"])
+@pytest.mark.parametrize("damage", ["lost", "empty", "of other columns", "in the middle"])
 def test_a_snapshot_without_all_shards_costs_only_reading(meeting: SqliteJournal, tmp_path: Path, damage: str) -> None:
     """It is left out, as any damaged one."""
     known = Known(stages=derived_stages(2))
     for _ in known.advance(meeting.read("events", 0, 250), changes):
         pass
     shard = save(known, tmp_path) / "relations-1.arrow"
+    before = shard.read_bytes()
     shard.unlink()
     if damage == "empty":
         shard.write_bytes(b"")
     elif damage == "of other columns":
         feather.write_feather(pa.table({"a": ["car-1"]}), str(shard))
+    elif damage == "in the middle":
+        middle = len(before) // 2
+        shard.write_bytes(before[: middle - 20] + bytes(byte ^ 0x5A for byte in before[middle - 20 : middle + 20]))
+        shard.write_bytes(shard.read_bytes() + before[middle + 20 :])
     assert 0 == load(tmp_path, 250).position

@@ -18,6 +18,7 @@ from nearcast.decision.match_vocabulary import Vocabulary
 from nearcast.model.filter import And, Atom, Filter, Not, Or, PlainNot
 
 Integers = npt.NDArray[np.int64]
+Short = npt.NDArray[np.int32]
 
 AND, OR, NOT, PLAIN_NOT = range(4)
 """A token of a connective is −1 − (number of parts · 4 + one of these)."""
@@ -44,10 +45,10 @@ class Flat(NamedTuple):
 
     vocabulary: Vocabulary
     tokens: Integers
-    starts: Integers
+    starts: Short
     classes: npt.NDArray[np.int16]
-    class_starts: Integers
-    roots: Integers
+    class_starts: Short
+    roots: Short
 
 
 def read(groups: Sequence[Group], vocabulary: Vocabulary | None = None, patient: bool = False) -> Flat:
@@ -95,8 +96,11 @@ class _Found:
 
     def flat(self) -> Flat:
         """All as arrays."""
-        longs = [np.array(one, np.int64) for one in (self._tokens, self._starts, self._class_starts, self._roots)]
-        return Flat(self.vocabulary, longs[0], longs[1], np.array(self._classes, np.int16), longs[2], longs[3])
+        starts, class_starts, roots = (
+            np.array(one, np.int32) for one in (self._starts, self._class_starts, self._roots)
+        )
+        tokens, classes = np.array(self._tokens, np.int64), np.array(self._classes, np.int16)
+        return Flat(self.vocabulary, tokens, starts, classes, class_starts, roots)
 
 
 def _walk(node: Filter, deeper: int, tokens: list[int], vocabulary: Vocabulary) -> None:
@@ -124,15 +128,15 @@ def together(parts: Sequence[tuple[Flat, npt.NDArray[np.bool_]]]) -> Flat:
     flats = [flat for flat, _ in parts]
     tokens, starts = _rows([(flat.tokens, flat.starts, own) for flat, own in zip(flats, kept, strict=True)])
     classes, owns = _rows([(flat.classes, flat.class_starts, own) for flat, own in zip(flats, kept, strict=True)])
-    return Flat(flats[0].vocabulary, tokens, starts, classes, owns, numbers)
+    return Flat(flats[0].vocabulary, tokens, starts, classes, owns, numbers.astype(np.int32))
 
 
-def _rows(parts: Sequence[tuple[npt.NDArray[Any], Integers, Integers]]) -> tuple[npt.NDArray[Any], Integers]:
+def _rows(parts: Sequence[tuple[npt.NDArray[Any], Short, Short]]) -> tuple[npt.NDArray[Any], Short]:
     """These rows of each part's values, one behind the other, and where they begin."""
-    values, lengths = [], [np.zeros(1, np.int64)]
+    values, lengths = [], [np.zeros(1, np.int32)]
     for own, starts, rows in parts:
         counts = starts[rows + 1] - starts[rows]
         first = np.repeat(starts[rows] - np.cumsum(counts) + counts, counts)
         values.append(own[first + np.arange(len(first))])
         lengths.append(counts)
-    return np.concatenate(values), np.cumsum(np.concatenate(lengths))
+    return np.concatenate(values), np.cumsum(np.concatenate(lengths)).astype(np.int32)

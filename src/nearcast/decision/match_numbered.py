@@ -28,11 +28,10 @@ def numbered(found: Sequence[tuple[Pairs, Short]]) -> Pairs:
 
 
 def _arrays(pairs: Pairs) -> tuple[Short, Short, Levels]:
-    return (
-        np.ascontiguousarray(pairs.lanes, np.int32),
-        np.ascontiguousarray(pairs.groups, np.int32),
-        np.ascontiguousarray(pairs.levels, np.int8),
-    )
+    # Also to be written: one level for all pairs may be one byte that is shown as many, which nobody may write.
+    kinds = (pairs.lanes, np.int32), (pairs.groups, np.int32), (pairs.levels, np.int8)
+    lanes, groups, levels = (np.require(column, kind, ["C", "W"]) for column, kind in kinds)
+    return lanes, groups, levels
 
 
 @compiled

@@ -40,9 +40,9 @@ class Reading(NamedTuple):
     """
 
     tokens: Short
-    starts: Integers
+    starts: Short
     classes: npt.NDArray[np.int16]
-    class_starts: Integers
+    class_starts: Short
     nearby: list[Atom]
     others: dict[int, Atom]
 

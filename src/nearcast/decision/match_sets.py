@@ -15,7 +15,7 @@ from numba.core import types
 
 from nearcast.decision.match_emit import WIDE_REGISTERS, chosen, loaded
 from nearcast.decision.match_kept import compiled, inlined
-from nearcast.decision.match_lanes import everywhere, inserted, lowest
+from nearcast.decision.match_lanes import PADDING, everywhere, inserted, lowest
 from nearcast.decision.match_programs import COLUMN_SHIFT, IN_POINTS, JOIN, MAPPED_SHIFT, TEST_SHIFT
 
 Codes = npt.NDArray[np.uint16]
@@ -28,25 +28,45 @@ WORDS = 64
 MOST = 16 * WORDS - 2
 """Codes that a column may have: the bits of the last two words' codes, several values and none, are never set."""
 
-FEWEST = 3
-"""Points from which on a set has a map: fewer are compared as fast."""
+FEWEST = 12
+"""Points from which on a set has a map. From three on a map is faster, but it takes 128 bytes: of a hundred thousand
+filters with sets of 3 to 20 points, maps from 3 on would take 125 bytes a filter, from 12 on they take 40."""
 
 
 def map_sets(code: Numbers, points: Codes, sizes: Integers) -> Codes:
-    """The points with the maps of the sets behind them, to which the tests in `code` then refer, in their order."""
+    """The points of small sets with the maps of the others behind them, to which the tests in `code` then refer."""
     word = code[:, 0]
-    tests = np.flatnonzero(((word & 7) <= JOIN) & ((word >> TEST_SHIFT & 3) == IN_POINTS) & (code[:, 2] >= FEWEST))
-    tests = tests[sizes[word[tests] >> COLUMN_SHIFT] <= MOST]
-    lows, first, which = np.unique(code[tests, 1], return_index=True, return_inverse=True)
-    # Programs run from the first to the last, so maps in the order of their first use are read from front to end.
+    sets = ((word & 7) <= JOIN) & ((word >> TEST_SHIFT & 3) == IN_POINTS)
+    large = np.flatnonzero(sets & (code[:, 2] >= FEWEST))
+    # Only of these, for what is opaque has no column.
+    large = large[sizes[word[large] >> COLUMN_SHIFT] <= MOST]
+    sets[large] = False
+    small = np.flatnonzero(sets)
+    # Points that have become a map are nobody's any more.
+    lows, spans, place = _in_order(code, small)
+    starts = np.cumsum(spans) - spans
+    kept = points[np.repeat(lows - starts, spans) + np.arange(spans.sum())]
+    code[small, 1] = starts[place]
+    kept = np.concatenate([kept, np.zeros(PADDING, np.uint16)])
+    lows, spans, place = _in_order(code, large)
+    maps = np.zeros(WORDS * len(lows), np.uint16)
+    _set_bits(lows, spans, points, maps)
+    code[large, 0] |= np.uint32(1 << MAPPED_SHIFT)
+    code[large, 1] = len(kept) + WORDS * place
+    return np.concatenate([kept, maps])
+
+
+def _in_order(code: Numbers, tests: Integers) -> tuple[Integers, Integers, Integers]:
+    """The first point and the count of each set of some tests, in the order of first use; and which one each test has.
+
+    Programs run from the first to the last, so sets in that order are read from front to end.
+    """
+    lows, spans = code[tests, 1].astype(np.int64), code[tests, 2].astype(np.int64)
+    _, first, which = np.unique(lows << 32 | spans, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    maps = np.zeros(WORDS * len(lows), np.uint16)
-    _set_bits(lows[order].astype(np.int64), code[tests[first[order]], 2].astype(np.int64), points, maps)
-    code[tests, 0] |= np.uint32(1 << MAPPED_SHIFT)
-    code[tests, 1] = len(points) + WORDS * place[which]
-    return np.concatenate([points, maps])
+    return lows[first[order]], spans[first[order]], place[which]
 
 
 @compiled

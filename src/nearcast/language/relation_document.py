@@ -9,6 +9,7 @@ from typing import Any
 from nearcast.decision.relate.predicate import takes_margin
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import cql2
+from nearcast.language.durations import bounded
 from nearcast.language.filter_document import filter_data, read_filter
 from nearcast.language.nodes import Node, from_data
 from nearcast.language.reading import Reader, closest
@@ -165,13 +166,13 @@ def _seconds(node: Node, what: str, reader: Reader) -> float | None:
     """A time above 0: seconds, or a text such as `5 s`, `10 min`."""
     if not isinstance(node.value, str):
         found = reader.number(node, f"{what}, in seconds or as in 5 s", above=0)
-        return None if found is None else float(found)
+        return bounded(None if found is None else float(found), node, what, reader)
     match = _DURATION.fullmatch(node.value.strip())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if seconds <= 0:
         reader.fault(f"{what}: a time above 0, as in 5 s", node, f"units are {', '.join(_UNITS)}")
         return None
-    return seconds
+    return bounded(seconds, node, what, reader)
 
 
 def _detect(node: Node, fields: Mapping[str, Node], reader: Reader) -> tuple[Detection, ...]:

@@ -16,6 +16,7 @@ import logging
 import os
 import pickle
 import shutil
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -36,6 +37,10 @@ log = logging.getLogger("nearcast.pipeline")
 KEPT = 2
 """Snapshots that stay: the newest, and one before it in case a batch is asked for again."""
 
+
+CHECKSUMS = "checksums"
+"""The file of a snapshot that tells the others' checksums. Arrow trusts what it reads: a file that is damaged in its
+middle may end the process, which then would be started again and again only to end in the same way."""
 
 UNREADABLE = (
     pa.ArrowException,
@@ -74,10 +79,17 @@ def save(known: Known, folder: Path, same: Path | None = None) -> Path:
         for number, pairs in enumerate(stored(known.pairings)):
             feather.write_feather(pairs, str(unfinished / f"relations-{number}.arrow"), "lz4")
         (unfinished / "stages.pickle").write_bytes(_without_pairs(known.stages))
+        (unfinished / CHECKSUMS).write_bytes(_checksums(unfinished))
         unfinished.rename(target)
     for old in sorted(_snapshots(folder))[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return target
+
+
+def _checksums(snapshot: Path) -> bytes:
+    """A line for each file but the checksums' own."""
+    files = sorted(file for file in snapshot.iterdir() if file.name != CHECKSUMS)
+    return "".join(f"{zlib.crc32(file.read_bytes()):08x} {file.name}\n" for file in files).encode()
 
 
 def _linked(file: Path, folder: Path) -> bool:
@@ -117,6 +129,8 @@ def load(folder: Path, at_most: int, shards: int = SHARDS) -> Known:
 
 
 def _known(snapshot: Path, shards: int) -> Known:
+    if (snapshot / CHECKSUMS).read_bytes() != _checksums(snapshot):
+        raise OSError("its files are not as they were written")
     registry = _registry(feather.read_table(str(snapshot / "registry.arrow")))
     repository = feather.read_table(str(snapshot / "repository.arrow"))
     if not repository.schema.equals(EVENTS):
