@@ -66,6 +66,15 @@ def test_the_live_query_writes_the_same_deliveries(
     assert live_rows(journal) == journal.read("deliveries", 0, ALL).to_pylist()
 
 
+def test_what_waits_is_seen_before_a_batch_is_decided(
+    spark: SparkSession, journal: SqliteJournal, tmp_path: Path
+) -> None:
+    """A pipeline that was away for long may take long for its first batch."""
+    metrics = Metrics()
+    Decider(spark, journal, Config(Path(journal.path), tmp_path), metrics)
+    assert journal.end("events") == metrics.registry.get_sample_value("nearcast_pipeline_waiting")
+
+
 def test_a_query_that_begins_again_too_early_changes_nothing(
     spark: SparkSession, journal: SqliteJournal, tmp_path: Path
 ) -> None:

@@ -81,6 +81,8 @@ class Decider:
         self._standings: defaultdict[Scope, Standings] = defaultdict(Standings)
         self._situations = Watch(metrics)
         self.batches = 0
+        # Before the first batch is done, which after a long pause takes long: what waits is seen meanwhile.
+        self._show(self.follower.known.position)
         # What a pipeline that was killed had laid out for its workers.
         shutil.rmtree(config.folder / "batches", ignore_errors=True)
 
@@ -141,9 +143,13 @@ class Decider:
     def _count(self, position: int, positions: int, deliveries: int) -> None:
         self._metrics.events.inc(positions)
         self._metrics.deliveries.inc(deliveries)
+        self._show(position)
+        log.info("decided through=%d events=%d deliveries=%d", position, positions, deliveries)
+
+    def _show(self, position: int) -> None:
+        """Shows how far is decided, and how many events wait."""
         self._metrics.position.set(position)
         self._metrics.waiting.set(self._journal.end("events") - position)
-        log.info("decided through=%d events=%d deliveries=%d", position, positions, deliveries)
 
 
 def run(config: Config) -> None:
