@@ -13,8 +13,8 @@ from nearcast.decision import match_ready
 from nearcast.decision.match import Group, Index
 from nearcast.decision.match_codes import missing, several
 from nearcast.decision.match_lanes import PADDING
-from nearcast.decision.match_programs import COLUMN_SHIFT, IN_POINTS, MAPPED_SHIFT, TEST_SHIFT
-from nearcast.decision.match_sets import FEWEST, MOST, WORDS, map_sets, mapped, mapped_singly
+from nearcast.decision.match_programs import COLUMN_SHIFT, FEWEST, IN_POINTS, MAPPED_SHIFT, TEST_SHIFT
+from nearcast.decision.match_sets import MOST, WORDS, map_sets, mapped, mapped_singly
 from nearcast.decision.timeline import Surrounding
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event

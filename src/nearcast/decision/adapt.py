@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.decision.assignments import Assignments
+from nearcast.decision.integers import placed, runs
 from nearcast.decision.interests import ANY_ROLE
 from nearcast.decision.known import Batch
 from nearcast.decision.match import Pairs
@@ -77,13 +78,13 @@ def _heard(assignments: Assignments, positions: Positions, pairs: Pairs) -> tupl
     """
     first, count = assignments.starts[pairs.groups], assignments.counts[pairs.groups]
     pair = np.repeat(np.arange(len(count)), count)
-    row = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+    row = runs(first, count)
     lane = pairs.lanes[pair]
     position = positions[lane]
     here = (assignments.after[row] < position) & (position <= assignments.through[row])
     pair, row = pair[here], row[here]
-    client, codes = _few(assignments.client[row], len(assignments.clients))
-    order, orders = _few(assignments.order[row], len(assignments.subscriptions))
+    codes, client = placed(assignments.client[row])
+    orders, order = placed(assignments.order[row])
     names = [assignments.clients[code] for code in codes.tolist()]
     by_name = sorted(range(len(names)), key=names.__getitem__)
     rank = np.empty(len(names), np.int64)
@@ -98,13 +99,6 @@ def _heard(assignments: Assignments, positions: Positions, pairs: Pairs) -> tupl
     )
     ids = [assignments.subscriptions[order] for order in orders.tolist()]
     return rows, [names[index] for index in by_name], ids
-
-
-def _few(codes: npt.NDArray[np.int32], size: int) -> tuple[Integers, Integers]:
-    """Codes below `size` as numbers of those that occur, and these, ascending."""
-    there = np.zeros(size, np.bool_)
-    there[codes] = True
-    return (np.cumsum(there) - 1)[codes], np.flatnonzero(there)
 
 
 def _present(roles: Track[str, int], names: list[str], rows: _Rows) -> npt.NDArray[np.bool_]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.decision.integers import distinct
 from nearcast.decision.match_codes import Classes
 from nearcast.decision.match_tests import Key
 from nearcast.model.filter import Atom, Operator
@@ -90,8 +91,7 @@ def _points(
     """The codes of lists of literals, those of each list ascending and each once; their bounds go into the fields."""
     which = np.repeat(np.arange(len(operators)), counts)[listed]
     # Codes have 32 bits at most.
-    pairs = np.sort(which << 32 | at[listed])
-    pairs = pairs[np.diff(pairs, prepend=-1) != 0]
+    pairs = distinct(which << 32 | at[listed])
     lists = np.flatnonzero(operators == _IN)
     fields[0, lists] = POINTS
     fields[1, lists] = np.searchsorted(pairs, lists << 32)

@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba.core import types
 
 from nearcast.decision.match_kept import inlined
-from nearcast.decision.match_lanes import everywhere, inserted, lowest
+from nearcast.decision.match_lanes import everywhere, inserted, loaded, lowest
 
 _config: Any = numba.config
 
@@ -37,6 +37,9 @@ def _has_wide_registers() -> bool:
 WIDE_REGISTERS = _has_wide_registers()
 
 _BIT, _BYTE, _WORD, _DOUBLE = (ir.IntType(bits) for bits in (1, 8, 16, 32))
+
+REGISTER = ir.VectorType(_WORD, 32)
+"""What a register holds of words."""
 
 
 @inlined
@@ -75,7 +78,7 @@ def emit64(
         )
         count = builder.ctpop(mask)
         bits = _compressed(builder, mask)
-        halves = [loaded(builder, order, builder.add(lane, ir.Constant(lane.type, 32 * half))) for half in (0, 1)]
+        both = [loaded(builder, order, place, REGISTER) for place in halves(builder, lane)]
         shift = everywhere(builder, builder.trunc(first, _DOUBLE), ir.VectorType(_DOUBLE, 16))
         same = everywhere(builder, name, ir.VectorType(_DOUBLE, 16))
 
@@ -85,17 +88,22 @@ def emit64(
             _stored(builder, wide, lanes, place)
             _stored(builder, same, names, place)
 
-        found = chosen(builder, halves, _bytes(builder, bits, 0))
+        found = chosen(builder, both, _bytes(builder, bits, 0))
         sixteen(found, 0, 0)
         with builder.if_then(builder.icmp_unsigned(">", count, ir.Constant(count.type, 16))):
             sixteen(found, 1, 16)
             with builder.if_then(builder.icmp_unsigned(">", count, ir.Constant(count.type, 32))):
-                rest = chosen(builder, halves, _bytes(builder, bits, 32))
+                rest = chosen(builder, both, _bytes(builder, bits, 32))
                 sixteen(rest, 0, 32)
                 sixteen(rest, 1, 48)
         return builder.add(at, count)
 
     return signature, generate
+
+
+def halves(builder: Any, index: Any) -> Any:
+    """Where sixty-four words, of which two registers are filled, are read from."""
+    return (builder.add(index, ir.Constant(index.type, half)) for half in (0, 32))
 
 
 def _compressed(builder: Any, mask: Any) -> Any:
@@ -106,11 +114,10 @@ def _compressed(builder: Any, mask: Any) -> Any:
     return builder.call(compress, [ir.Constant(numbers, list(range(64))), nothing, builder.bitcast(mask, flags)])
 
 
-def chosen(builder: Any, halves: Any, numbers: Any) -> Any:
+def chosen(builder: Any, both: Any, numbers: Any) -> Any:
     """The words of two vectors of thirty-two that the last six bits of thirty-two words number."""
-    words = ir.VectorType(_WORD, 32)
-    permute = _declared(builder, "llvm.x86.avx512.vpermi2var.hi.512", words, [words, words, words])
-    return builder.call(permute, [halves[0], numbers, halves[1]])
+    permute = _declared(builder, "llvm.x86.avx512.vpermi2var.hi.512", REGISTER, [REGISTER, REGISTER, REGISTER])
+    return builder.call(permute, [both[0], numbers, both[1]])
 
 
 def _declared(builder: Any, name: str, result: Any, arguments: Any) -> Any:
@@ -120,21 +127,13 @@ def _declared(builder: Any, name: str, result: Any, arguments: Any) -> Any:
 
 def _bytes(builder: Any, vector: Any, first: int) -> Any:
     """Thirty-two bytes of a vector as words."""
-    return builder.zext(_part(builder, vector, first, 32), ir.VectorType(_WORD, 32))
+    return builder.zext(_part(builder, vector, first, 32), REGISTER)
 
 
 def _part(builder: Any, vector: Any, first: int, size: int) -> Any:
     """So many elements of a vector."""
     which = ir.Constant(ir.VectorType(_DOUBLE, size), list(range(first, first + size)))
     return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), which)
-
-
-def loaded(builder: Any, data: Any, index: Any) -> Any:
-    """Thirty-two words of an array."""
-    words = ir.VectorType(_WORD, 32)
-    loaded = builder.load(builder.bitcast(builder.gep(data, [index]), words.as_pointer()))
-    loaded.align = 2
-    return loaded
 
 
 def _stored(builder: Any, vector: Any, data: Any, index: Any) -> None:

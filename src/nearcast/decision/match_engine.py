@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from nearcast.decision.integers import runs
 from nearcast.decision.match_codes import NARROW, Coded, missing, several
 from nearcast.decision.match_encode import Coder
 from nearcast.decision.match_flat import DEEPEST, Flat, Group, read
@@ -217,8 +218,7 @@ class Engine:
         lanes, forms = lanes[kept], forms[kept]
         count = self._names.extra[forms] + 1
         pair = np.repeat(np.arange(len(forms)), count)
-        member = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
-        groups = self._groups[self._names.first[forms[pair]] + member]
+        groups = self._groups[runs(self._names.first[forms], count)]
         return lanes[pair], groups, layout.levels[forms[pair]]
 
     def _block(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.decision.integers import runs
 from nearcast.decision.match_vocabulary import Vocabulary
 from nearcast.model.filter import And, Atom, Filter, Not, Or, PlainNot
 
@@ -136,7 +137,6 @@ def _rows(parts: Sequence[tuple[npt.NDArray[Any], Short, Short]]) -> tuple[npt.N
     values, lengths = [], [np.zeros(1, np.int32)]
     for own, starts, rows in parts:
         counts = starts[rows + 1] - starts[rows]
-        first = np.repeat(starts[rows] - np.cumsum(counts) + counts, counts)
-        values.append(own[first + np.arange(len(first))])
+        values.append(own[runs(starts[rows], counts)])
         lengths.append(counts)
     return np.concatenate(values), np.cumsum(np.concatenate(lengths)).astype(np.int32)

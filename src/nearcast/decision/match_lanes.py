@@ -28,9 +28,7 @@ def within64(typing: Any, array: Any, index: Any, low: Any, span: Any) -> Any:
         """One load, one subtraction and one comparison of sixty-four codes."""
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         lanes = ir.VectorType(ir.IntType(code.bitwidth), 64)
-        loaded = builder.load(builder.bitcast(builder.gep(data, [arguments[1]]), lanes.as_pointer()))
-        loaded.align = code.bitwidth // 8
-        away = builder.sub(loaded, everywhere(builder, arguments[2], lanes))
+        away = builder.sub(loaded(builder, data, arguments[1], lanes), everywhere(builder, arguments[2], lanes))
         return builder.bitcast(
             builder.icmp_unsigned("<", away, everywhere(builder, arguments[3], lanes)), ir.IntType(64)
         )
@@ -48,12 +46,18 @@ def same16(typing: Any, array: Any, index: Any, code: Any) -> Any:
         width = signature.args[2].bitwidth
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         lanes = ir.VectorType(ir.IntType(width), 16)
-        loaded = builder.load(builder.bitcast(builder.gep(data, [arguments[1]]), lanes.as_pointer()))
-        loaded.align = width // 8
-        found = builder.icmp_unsigned("==", loaded, everywhere(builder, arguments[2], lanes))
+        here = loaded(builder, data, arguments[1], lanes)
+        found = builder.icmp_unsigned("==", here, everywhere(builder, arguments[2], lanes))
         return builder.zext(builder.bitcast(found, ir.IntType(16)), ir.IntType(64))
 
     return signature, generate
+
+
+def loaded(builder: Any, data: Any, index: Any, lanes: Any) -> Any:
+    """A vector of an array's elements from an index on."""
+    vector = builder.load(builder.bitcast(builder.gep(data, [index]), lanes.as_pointer()))
+    vector.align = lanes.element.width // 8
+    return vector
 
 
 def everywhere(builder: Any, value: Any, lanes: Any) -> Any:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.decision.integers import runs
 from nearcast.decision.location import Floats, geodesic, planar, surely_beyond, surely_within, unit_vectors
 from nearcast.decision.match_close import close
 from nearcast.decision.match_distance import Sides, sides_of, tests_of
@@ -130,8 +131,3 @@ def vectors_of(points: Points, geographic: bool) -> Floats:
     if geographic:
         return unit_vectors(points.x, points.y)
     return np.stack([points.x, points.y, np.zeros(len(points.x))], axis=-1)
-
-
-def runs(first: Integers, count: Integers) -> Integers:
-    """The numbers from each first on, so many each."""
-    return np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from nearcast.decision.integers import runs
 from nearcast.decision.location import Floats
 from nearcast.decision.match_distance import anchor_of
 from nearcast.decision.match_located import Located
-from nearcast.decision.match_near_tests import Integers, NearTests, PointPairs, elsewhere, runs, vectors_of
+from nearcast.decision.match_near_tests import Integers, NearTests, PointPairs, elsewhere, vectors_of
 from nearcast.decision.match_points import Points, event_points
 from nearcast.decision.match_stations import Anchors, Stations
 from nearcast.decision.timeline import Positions, Surrounding, Track

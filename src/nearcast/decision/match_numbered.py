@@ -16,14 +16,15 @@ Levels = npt.NDArray[np.int8]
 
 def numbered(found: Sequence[tuple[Pairs, Short]]) -> Pairs:
     """Each part's pairs with its numbers for groups, less those below zero; the arrays of a single part are reused."""
-    lanes, groups, levels = _arrays(found[0][0])
-    if len(found) > 1:
+    parts = [(_arrays(pairs), numbers) for pairs, numbers in found]
+    [(lanes, groups, levels), _], *others = parts
+    if others:
         # Memory that nobody had before costs more than all that is written to it here: it is taken once.
-        size = sum(len(pairs.lanes) for pairs, _ in found)
+        size = sum(len(own) for (own, *_), _ in parts)
         lanes, groups, levels = np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.int8)
     count = 0
-    for pairs, numbers in found:
-        count = append(*_arrays(pairs), numbers, lanes, groups, levels, count)
+    for arrays, numbers in parts:
+        count = append(*arrays, numbers, lanes, groups, levels, count)
     return Pairs(lanes[:count], groups[:count], levels[:count])
 
 

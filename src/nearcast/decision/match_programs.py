@@ -34,8 +34,11 @@ PLAIN, INVERTED, INVERTED_PRESENT, PLAIN_OR_MISSING = range(4)
 TEST_SHIFT, FORM_SHIFT, WANTED_SHIFT, OUTSIDE_SHIFT, MAPPED_SHIFT, COLUMN_SHIFT = 3, 5, 7, 9, 10, 11
 
 ROW_EFFORT = 4.0
-SET_EFFORT = 2.0 if WIDE_REGISTERS else np.inf
-"""The most that a test of a set takes: with a map of bits it takes as long however large it is, see `match_sets`."""
+FEWEST = 12
+"""Points from which on a set has a map. From three on a map is faster, but it takes 128 bytes: of a hundred thousand
+filters with sets of 3 to 20 points, maps from 3 on would take 125 bytes a filter, from 12 on they take 40."""
+MAP_EFFORT = 2.0
+"""What a test of a set takes by its map, however large it is; see `match_sets`."""
 
 
 class Program(NamedTuple):
@@ -152,7 +155,9 @@ def _effort(literal: int, tests: Any) -> float:
     if kind in (OPAQUE, NEARBY):
         return ROW_EFFORT
     points = tests.high[literal >> 2] - tests.low[literal >> 2]
-    return min(SET_EFFORT, 0.8 * points) if kind == POINTS else 1.0
+    if WIDE_REGISTERS and kind == POINTS and points >= FEWEST:
+        return MAP_EFFORT
+    return 0.8 * points if kind == POINTS else 1.0
 
 
 @compiled

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from llvmlite import ir
 from numba.core import types
 
-from nearcast.decision.match_emit import WIDE_REGISTERS, chosen, loaded
+from nearcast.decision.integers import runs
+from nearcast.decision.match_emit import REGISTER, WIDE_REGISTERS, chosen, halves
 from nearcast.decision.match_kept import compiled, inlined
-from nearcast.decision.match_lanes import PADDING, everywhere, inserted, lowest
-from nearcast.decision.match_programs import COLUMN_SHIFT, IN_POINTS, JOIN, MAPPED_SHIFT, TEST_SHIFT
+from nearcast.decision.match_lanes import PADDING, everywhere, inserted, loaded, lowest
+from nearcast.decision.match_programs import COLUMN_SHIFT, FEWEST, IN_POINTS, JOIN, MAPPED_SHIFT, TEST_SHIFT
 
 Codes = npt.NDArray[np.uint16]
 Numbers = npt.NDArray[np.uint32]
@@ -27,10 +28,6 @@ WORDS = 64
 
 MOST = 16 * WORDS - 2
 """Codes that a column may have: the bits of the last two words' codes, several values and none, are never set."""
-
-FEWEST = 12
-"""Points from which on a set has a map. From three on a map is faster, but it takes 128 bytes: of a hundred thousand
-filters with sets of 3 to 20 points, maps from 3 on would take 125 bytes a filter, from 12 on they take 40."""
 
 
 def map_sets(code: Numbers, points: Codes, sizes: Integers) -> Codes:
@@ -45,7 +42,7 @@ def map_sets(code: Numbers, points: Codes, sizes: Integers) -> Codes:
     # Points that have become a map are nobody's any more.
     lows, spans, place = _in_order(code, small)
     starts = np.cumsum(spans) - spans
-    kept = points[np.repeat(lows - starts, spans) + np.arange(spans.sum())]
+    kept = points[runs(lows, spans)]
     code[small, 1] = starts[place]
     kept = np.concatenate([kept, np.zeros(PADDING, np.uint16)])
     lows, spans, place = _in_order(code, large)
@@ -116,11 +113,8 @@ def mapped64(typing: Any, low: Any, points: Any, base: Any, codes: Any) -> Any:
             return ir.Constant(ir.IntType(64), 0)
         low, _, base, _ = arguments
         points, lanes = (context.make_array(signature.args[at])(context, builder, arguments[at]).data for at in (1, 3))
-        words = [loaded(builder, points, builder.add(low, ir.Constant(low.type, half))) for half in (0, 32)]
-        held = [
-            _held(builder, words, loaded(builder, lanes, builder.add(base, ir.Constant(base.type, half))))
-            for half in (0, 32)
-        ]
+        words = [loaded(builder, points, place, REGISTER) for place in halves(builder, low)]
+        held = [_held(builder, words, loaded(builder, lanes, place, REGISTER)) for place in halves(builder, base)]
         all64 = ir.Constant(ir.VectorType(ir.IntType(32), 64), list(range(64)))
         return builder.bitcast(builder.shuffle_vector(*held, all64), ir.IntType(64))
 

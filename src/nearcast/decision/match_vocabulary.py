@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.decision.integers import placed, runs
 from nearcast.decision.match_asked import Asked, key_of, operator_of
 from nearcast.decision.match_columns import plain
 from nearcast.decision.match_tests import Key
@@ -23,31 +24,18 @@ Integers = npt.NDArray[np.int64]
 QUESTION_SHIFT = 32
 REST = (1 << QUESTION_SHIFT) - 1
 
-CLOSE = 8
-"""Numbers below so many times their count are told apart by looking each up, not by sorting."""
-
 OPAQUE_QUESTION = 0
 """The question of all atoms that codes of one column do not show."""
 
 
-def distinct(numbers: Integers) -> tuple[Integers, Integers]:
-    """The distinct ones of numbers that are small and not negative, ascending, and of each its place among them."""
-    size = int(numbers.max(initial=0)) + 1
-    if size > CLOSE * len(numbers):
-        return np.unique(numbers, return_inverse=True)
-    there = np.zeros(size, np.bool_)
-    there[numbers] = True
-    return np.flatnonzero(there), (np.cumsum(there) - 1)[numbers]
-
-
-class Growing:
-    """Integers to which more are added behind; what was shown of them stays."""
+class Appended:
+    """Integers to which more are added behind; what was shown of them stays, whoever adds to them meanwhile."""
 
     def __init__(self) -> None:
         self._room = np.zeros(64, np.int32)
         self.size = 0
 
-    def __iadd__(self, more: list[int]) -> Growing:
+    def __iadd__(self, more: list[int]) -> Appended:
         end = self.size + len(more)
         if end > len(self._room):
             room = np.zeros(2 * end, np.int32)
@@ -77,9 +65,9 @@ class Vocabulary:
         self._keys: list[Key] = []
         self._literals: list[dict[Any, int]] = []
         self._values: list[list[Any]] = []
-        self._list_starts = Growing()
+        self._list_starts = Appended()
         self._list_starts += [0]
-        self._lists = Growing()
+        self._lists = Appended()
         self._opaque: list[Atom] = []
 
     def number(self, atom: Atom) -> int:
@@ -105,14 +93,14 @@ class Vocabulary:
 
     def asked(self, numbers: Integers) -> dict[Key, tuple[Integers, Asked]]:
         """What atoms ask of each column: which of them do, and what."""
-        questions, which = distinct(numbers >> QUESTION_SHIFT)
+        questions, which = placed(numbers >> QUESTION_SHIFT)
         fields = np.array([self._fields[question] for question in questions.tolist()], np.int64).reshape(-1, 3)
         found: dict[Key, tuple[Integers, Asked]] = {}
         columns, operators, listed = fields[which].T
         for column in np.unique(columns[columns >= 0]).tolist():
             own = np.flatnonzero(columns == column)
             counts, literals = self._literals_of(numbers[own] & REST, listed[own] > 0)
-            used, literals = distinct(literals)
+            used, literals = placed(literals)
             values = list(map(self._values[column].__getitem__, used.tolist()))
             found[self._keys[column]] = own, Asked(operators[own], counts, literals, values)
         return found
@@ -125,8 +113,7 @@ class Vocabulary:
         starts, lists = self._list_starts.shown, self._lists.shown
         which = np.where(listed, rests, 0)
         counts = np.where(listed, starts[which + 1] - starts[which], 1).astype(np.int64)
-        first = np.repeat(starts[which] - np.cumsum(counts) + counts, counts)
-        places = np.where(np.repeat(listed, counts), first + np.arange(len(first)), 0)
+        places = np.where(np.repeat(listed, counts), runs(starts[which], counts), 0)
         return counts, np.where(np.repeat(listed, counts), lists[places], np.repeat(rests, counts))
 
     def _question(self, atom: Atom) -> int:

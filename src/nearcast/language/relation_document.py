@@ -9,7 +9,7 @@ from typing import Any
 from nearcast.decision.relate.predicate import takes_margin
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import cql2
-from nearcast.language.durations import bounded
+from nearcast.language.durations import UNITS, bounded
 from nearcast.language.filter_document import filter_data, read_filter
 from nearcast.language.nodes import Node, from_data
 from nearcast.language.reading import Reader, closest
@@ -33,7 +33,6 @@ from nearcast.model.relation import (
 OF_A_PAIR = ("a", "b", "when")
 OF_A_GATHERING = ("among", "within", "count")
 _FURTHER = ("detect", "margin", "for", "time_to_live", "scope", "strategy")
-_UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)")
 
 LARGEST_COUNT = 1_000_000
@@ -168,9 +167,9 @@ def _seconds(node: Node, what: str, reader: Reader) -> float | None:
         found = reader.number(node, f"{what}, in seconds or as in 5 s", above=0)
         return bounded(None if found is None else float(found), node, what, reader)
     match = _DURATION.fullmatch(node.value.strip())
-    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    seconds = float(match[1]) * UNITS[match[2]] if match else 0.0
     if seconds <= 0:
-        reader.fault(f"{what}: a time above 0, as in 5 s", node, f"units are {', '.join(_UNITS)}")
+        reader.fault(f"{what}: a time above 0, as in 5 s", node, f"units are {', '.join(UNITS)}")
         return None
     return bounded(seconds, node, what, reader)
 

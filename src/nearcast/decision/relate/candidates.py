@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from nearcast.decision.integers import distinct
 from nearcast.decision.relate.evaluations import Members
 from nearcast.decision.relate.neighbours import grid_points, near_pairs
 from nearcast.decision.relate.reports import GEOGRAPHIC, PLACE, PLANAR, Integers, Reports
@@ -41,15 +42,8 @@ def candidates(
     a, b = (np.concatenate(parts) for parts in zip(*found, strict=True))
     if rule.unordered:
         a, b = np.minimum(a, b), np.maximum(a, b)
-    key = _distinct((a << 32 | b)[a != b])
+    key = distinct((a << 32 | b)[a != b])
     return key >> 32, key & 0xFFFFFFFF
-
-
-def _distinct(keys: Integers) -> Integers:
-    """Each key once, ascending."""
-    # Not by NumPy's `unique`: it hashes first, which for a million different ones takes several times as long.
-    keys = np.sort(keys)
-    return keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
 
 
 def _points(side: Side, filter: int, reports: Reports, members: Members, numbers: dict[str, int]) -> Integers:

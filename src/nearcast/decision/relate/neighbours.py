@@ -13,6 +13,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.decision.integers import runs
 from nearcast.decision.location import surely_beyond
 from nearcast.decision.relate.reports import GEOGRAPHIC, PLANAR, Column, Integers
 
@@ -73,9 +74,7 @@ def _expanded(start: Integers, stop: Integers) -> Iterator[tuple[Integers, Integ
         done = ends[first - 1] if first else 0
         last = max(int(np.searchsorted(ends, done + BLOCK, "right")), first + 1)
         part = chosen[first:last]
-        left = np.repeat(part, counts[part])
-        offset = np.concatenate([[0], np.cumsum(counts[part])[:-1]])
-        yield left, np.repeat(start[part] - offset, counts[part]) + np.arange(len(left))
+        yield np.repeat(part, counts[part]), runs(start[part], counts[part])
         first = last
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.decision.integers import runs
 from nearcast.decision.location import unit_vectors
 from nearcast.decision.relate.growing import Growing
 from nearcast.decision.repository import entities
@@ -202,8 +203,7 @@ class Reports:
         """All reports of each of some entities: (index into `number`, report), by index, then by row."""
         counts = self.counts[number]
         which = np.repeat(np.arange(len(number)), counts)
-        start = np.repeat(self._first[number] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
-        return which, self._order[start + np.arange(len(which))] if len(which) else which
+        return which, self._order[runs(self._first[number], counts)] if len(which) else which
 
     def as_of(self, number: Integers, row: Integers) -> Integers:
         """The point at which each entity was once the event of that row had come; row −1 is before the first."""

@@ -1,0 +1,35 @@
+"""Columns of integers: runs of numbers behind each other, and the distinct ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+
+CLOSE = 8
+"""Numbers below so many times their count are told apart by looking each up, not by sorting."""
+
+
+def runs(first: npt.NDArray[Any], count: npt.NDArray[Any]) -> Integers:
+    """The numbers from each first on, so many each."""
+    return np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+
+
+def distinct(numbers: Integers) -> Integers:
+    """Each number once, ascending."""
+    # Not by NumPy's `unique`: it hashes first, which for a million different ones takes several times as long.
+    numbers = np.sort(numbers)
+    return numbers[np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)]]
+
+
+def placed(numbers: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Integers]:
+    """The distinct ones of numbers that are not negative, ascending, and of each its place among them."""
+    size = int(numbers.max(initial=0)) + 1
+    if size > CLOSE * len(numbers):
+        return np.unique(numbers, return_inverse=True)
+    there = np.zeros(size, np.bool_)
+    there[numbers] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[numbers]
