@@ -132,6 +132,16 @@ def test_definitions_are_written_again_only_where_some_changed(journal: SqliteJo
     assert 2 == len({version for version, _ in files}) == len({inode for _, inode in files}) == len(set(files))
 
 
+def test_definitions_that_are_damaged_on_disk_are_written_again(journal: SqliteJournal, tmp_path: Path) -> None:
+    """The next snapshot does not share a file that is not as it was written."""
+    following = Follower(journal, tmp_path / "known", 0)
+    for after, through in pairwise([0, 55, 60]):
+        assert [*following.advance(journal.read("events", after, through - after), through)]
+        following.save()
+        (tmp_path / "known" / f"{55:020d}" / "registry.arrow").write_bytes(b"damaged")
+    assert 60 == load(tmp_path / "known", 60).position
+
+
 def test_a_refused_control_event_becomes_a_dead_letter_and_stops_nothing(
     journal: SqliteJournal, tmp_path: Path
 ) -> None:

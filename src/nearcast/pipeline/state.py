@@ -88,17 +88,23 @@ def save(known: Known, folder: Path, same: Path | None = None) -> Path:
 
 def _checksums(snapshot: Path) -> bytes:
     """A line for each file but the checksums' own."""
-    files = sorted(file for file in snapshot.iterdir() if file.name != CHECKSUMS)
-    return "".join(f"{zlib.crc32(file.read_bytes()):08x} {file.name}\n" for file in files).encode()
+    return b"".join(_checksum(file) for file in sorted(snapshot.iterdir()) if file.name != CHECKSUMS)
+
+
+def _checksum(file: Path) -> bytes:
+    return f"{zlib.crc32(file.read_bytes()):08x} {file.name}\n".encode()
 
 
 def _linked(file: Path, folder: Path) -> bool:
-    """Makes a file one of a folder's too, if it is there and the disk can do that."""
+    """Makes a file of a snapshot one of a folder's too, if it is as it was written and the disk can do that."""
     try:
-        os.link(file, folder / file.name)
+        # Else what is damaged would get a checksum of its own.
+        whole = _checksum(file) in (file.parent / CHECKSUMS).read_bytes()
+        if whole:
+            os.link(file, folder / file.name)
     except OSError:
         return False
-    return True
+    return whole
 
 
 def _without_pairs(stages: Sequence[Deriving]) -> bytes:
