@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import orjson
+import pytest
 
 from nearcast.decision.relate.reference import Reference
 from nearcast.errors import Mark
@@ -42,6 +43,17 @@ def test_what_an_event_tells() -> None:
         enter.subject,
     )
     assert (5, 1, at(3)) == (enter.position, enter.part, enter.time)
+
+
+@pytest.mark.parametrize(("one", "other"), [(("p", "p/x"), ("p/p", "x")), (("p%2Fp", "x"), ("p/p", "x"))])
+def test_each_pair_has_a_subject_of_its_own(one: tuple[str, str], other: tuple[str, str]) -> None:
+    """Whatever stands in its names: what has one subject is one entity, of which the newest event counts."""
+    found = {
+        event.subject
+        for a, b in (one, other)
+        for event in events_told(Reference(), [defined(), report(a, 0, 0, 0), report(b, 5, 0, 1)])
+    }
+    assert 2 == len(found)
 
 
 def test_the_payload_is_the_event() -> None:

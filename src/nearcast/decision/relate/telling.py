@@ -68,8 +68,9 @@ def events_of(told: Iterable[Told], cause: Cause, first: int) -> list[Event]:
 
 def _event(told: Told, cause: Cause, part: int) -> Event:
     names = [told.relation, told.a.entity] + [one.entity for one in told.b if told.count is None]
-    subject = "nearcast/relations/" + "/".join(names)
-    id = f"{'/'.join(names)}/{cause.position}.{part}"
+    # Names may have slashes of their own: two pairs with one subject would be one entity, and conflated into one.
+    path = "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
+    subject, id = f"nearcast/relations/{path}", f"{path}/{cause.position}.{part}"
     return derived_event(RELATION_EVENT, RELATIONS, id, subject, _data(told), cause, told.a.place, part)
 
 
