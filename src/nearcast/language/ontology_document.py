@@ -131,7 +131,7 @@ def _check_units(ontology: Ontology, entries: Sequence[tuple[str, Node]], reader
     for one in ontology.classes:
         for above in one.parents if one.unit is not None else ():
             unit = unit_of(ontology, above)
-            if unit is not None and units.conversion(one.unit or unit, unit) != (1.0, 0.0):
+            if unit is not None and units.conversion(one.unit or unit, unit) != units.SAME:
                 fields = nodes[one.name].value
                 node = fields["unit"] if isinstance(fields, dict) and "unit" in fields else nodes[one.name]
                 advice = "readings in others are converted: name that unit in attributes, or beside the value"

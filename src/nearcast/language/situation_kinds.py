@@ -72,7 +72,7 @@ def _clash(a: _Kind, b: _Kind, atom: Atom) -> Fault | None:
 
 
 def _alike(a: str | None, b: str | None) -> bool:
-    return a == b or units.conversion(a or "dimensionless", b or "dimensionless") == (1.0, 0.0)
+    return a == b or units.conversion(a or "dimensionless", b or "dimensionless") == units.SAME
 
 
 def _described(kind: _Kind) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from nearcast.decision.infer.units import conversion, is_unit
+from nearcast.decision.infer.units import conversion, converted, is_unit
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,25 @@ def test_conversions(given: str, wanted: str, value: float, expected: float) -> 
     found = conversion(given, wanted)
     assert found is not None
     assert pytest.approx(expected) == value * found[0] + found[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "value", "expected"),
+    [("degF", "degC", 212, 100.0), ("degF", "degC", 32, 0.0), ("degC", "degF", 37.0, 98.6), ("inch", "m", 1, 0.0254)],
+)
+def test_readings_are_rounded_once(given: str, wanted: str, value: float, expected: float) -> None:
+    """So a rule holds at its boundary, in whichever unit a sensor tells."""
+    found = conversion(given, wanted)
+    assert found is not None
+    assert expected == converted(value, found)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1.7e308])
+def test_what_is_no_finite_reading_stays_none(value: float) -> None:
+    """It is refused as out of range, and stops nothing."""
+    found = conversion("km", "mm")
+    assert found is not None
+    assert not math.isfinite(converted(value, found))
 
 
 @pytest.mark.parametrize(("given", "wanted"), [("m", "degC"), ("decibelmilliwatt", "watt"), ("nonsense", "m")])

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from nearcast.decision.event_values import typed
 from nearcast.decision.infer.names import with_inherited
-from nearcast.decision.infer.units import conversion
+from nearcast.decision.infer.units import conversion, converted
 from nearcast.model.columns import entries_of
 from nearcast.model.ontology import ContextClass, Ontology
 from nearcast.model.situation import ACTION_TYPE, SITUATION_TYPE
@@ -132,10 +132,10 @@ class Extraction:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return value
         if unit is not None and unit != one.unit:
-            scale = conversion(unit, one.unit) if one.unit is not None else None
-            if scale is None:
+            known = conversion(unit, one.unit) if one.unit is not None else None
+            if known is None:
                 return self._refused(name, f"the unit {unit[:40]}")
-            value = value * scale[0] + scale[1]
+            value = converted(value, known)
         return value if _in_range(value, one) else self._refused(name, "out of range")
 
     def _refused(self, name: str, why: str) -> Value | None:
