@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from benchmarks import workload
 from benchmarks.machine import machine
 from nearcast.decision.known import Known
-from nearcast.decision.match_ready import wait
+from nearcast.decision.match.ready import wait
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.pipeline.history import replay
 from nearcast.pipeline.session import session

@@ -31,10 +31,10 @@ from benchmarks.kinds import SEED, Kind, kinds, place
 from benchmarks.machine import machine
 from benchmarks.rivals import Row, Tree
 from nearcast.decision.collecting import SELDOM
-from nearcast.decision.match import Group, Index
-from nearcast.decision.match_codes import Coded
-from nearcast.decision.match_engine import Engine
-from nearcast.decision.match_standing import Standing
+from nearcast.decision.match.codes import Coded
+from nearcast.decision.match.engine import Engine
+from nearcast.decision.match.index import Group, Index
+from nearcast.decision.match.standing import Standing
 from nearcast.decision.timeline import Surrounding, Track
 from nearcast.experiments.bars import Bar, Panel, chart
 from nearcast.model.columns import to_table

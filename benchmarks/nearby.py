@@ -17,9 +17,9 @@ import pyarrow as pa
 import shapely
 
 from benchmarks.machine import machine
-from nearcast.decision import match_ready
 from nearcast.decision.location import SHORTEST
-from nearcast.decision.match import Group, Index, Pairs
+from nearcast.decision.match import ready
+from nearcast.decision.match.index import Group, Index, Pairs
 from nearcast.decision.timeline import Surrounding, Track
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--receivers", type=int, default=100_000)
     parser.add_argument("--batch", type=int, nargs="*", default=[64, 1_024, 16_384])
     options = parser.parse_args()
-    match_ready.wait()
+    ready.wait()
     print(machine())
     _agree()
     scene = Scene(options.receivers)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from nearcast.decision.evaluate import NOTHING, truth
-from nearcast.decision.match import Index
+from nearcast.decision.match.index import Index
 from nearcast.errors import Mark
 from nearcast.language.cql2 import parse
 from nearcast.model.columns import to_table

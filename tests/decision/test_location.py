@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nearcast.decision.evaluate import NOTHING, truth
 from nearcast.decision.location import distance, geodesic, planar, surely_beyond, surely_within, unit_vectors
-from nearcast.decision.match import Index
+from nearcast.decision.match.index import Index
 from nearcast.decision.timeline import Surrounding
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from nearcast.decision.evaluate import NOTHING, truth
-from nearcast.decision.match import Index
+from nearcast.decision.match.index import Index
 from nearcast.errors import Mark
 from nearcast.language.cql2 import parse, parse_node, write, write_json
 from nearcast.language.history import read_tables

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nearcast.decision import match_ready
-from nearcast.decision.match import Index
-from nearcast.decision.match_standing import Together
+from nearcast.decision.match import ready
+from nearcast.decision.match.index import Index
+from nearcast.decision.match.standing import Together
 from nearcast.decision.timeline import Surrounding
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
@@ -35,7 +35,7 @@ def test_a_value_comes_back(tmp_path: Path) -> None:
 
 def test_an_index_is_written_once_and_goes_with_its_file(tmp_path: Path) -> None:
     """Batch after batch has the same file, and who maps it matches the same."""
-    match_ready.wait()
+    ready.wait()
     mapped._mapped.cache_clear()
     table = to_table([Event(id="1", type="t", source="s", attributes=(("v", 5),), position=1)])
     index = Index([(Atom("v", Operator.LT, n), (0,)) for n in range(300)])

@@ -10,7 +10,7 @@ import click
 import pyarrow as pa
 
 from nearcast.cli.output import DeadLetters, complain, print_json, progress
-from nearcast.decision.match import Index
+from nearcast.decision.match.index import Index
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2 import parse
 from nearcast.language.history import read_tables

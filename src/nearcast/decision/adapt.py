@@ -16,7 +16,7 @@ from nearcast.decision.assignments import Assignments
 from nearcast.decision.integers import placed, runs
 from nearcast.decision.interests import ANY_ROLE
 from nearcast.decision.known import Batch
-from nearcast.decision.match import Pairs
+from nearcast.decision.match.index import Pairs
 from nearcast.decision.timeline import Positions, Track
 from nearcast.model.columns import DELIVERIES, OTHER, ROLE_LEVEL
 

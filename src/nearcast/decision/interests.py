@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 
 from nearcast.decision.assignments import Assignments, Rows
-from nearcast.decision.match import Group, location_conditions
-from nearcast.decision.match_standing import Standing
+from nearcast.decision.match.index import Group, location_conditions
+from nearcast.decision.match.standing import Standing
 from nearcast.decision.registry import Registry
 from nearcast.decision.relevance import by_role, classes_of, role_relevance
 from nearcast.decision.remembered import asked_of_previous

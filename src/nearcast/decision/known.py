@@ -19,8 +19,8 @@ from nearcast.decision.context import priority_row
 from nearcast.decision.derived import At, Deriving, Stretch, woven
 from nearcast.decision.infer.stage import Inferring
 from nearcast.decision.interests import Interests, role_number
-from nearcast.decision.match import Index
-from nearcast.decision.match_standing import Together
+from nearcast.decision.match.index import Index
+from nearcast.decision.match.standing import Together
 from nearcast.decision.members import Following
 from nearcast.decision.registry import Registry
 from nearcast.decision.relate.pairing import Pairing

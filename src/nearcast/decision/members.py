@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nearcast.decision.match import Index
+from nearcast.decision.match.index import Index
 from nearcast.decision.repository import Repository, entities
 from nearcast.decision.timeline import Followed, Member, Members
 from nearcast.model.columns import places_of

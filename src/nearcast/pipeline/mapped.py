@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import mkstemp
 from typing import Any, Final
 
-from nearcast.decision.match import Index
+from nearcast.decision.match.index import Index
 
 ALIGNED: Final = 64
 """Arrays begin at multiples of it, as the kernels' vectors like it."""

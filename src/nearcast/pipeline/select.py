@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from nearcast.decision.match import Index
+from nearcast.decision.match.index import Index
 from nearcast.model.columns import EVENTS
 from nearcast.model.filter import Filter
 from nearcast.pipeline.session import session

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.decision.derived_event import Cause
-from nearcast.decision.match import Index
+from nearcast.decision.match.index import Index
 from nearcast.decision.relate.gathering import Crowd
 from nearcast.decision.relate.reports import Entities, Flags, Reports, moment_of
 from nearcast.decision.relate.telling import Told

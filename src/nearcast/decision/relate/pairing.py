@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.decision.derived_event import Cause
-from nearcast.decision.match import Index
+from nearcast.decision.match.index import Index
 from nearcast.decision.relate.candidates import Pairs, candidates
 from nearcast.decision.relate.evaluations import Members
 from nearcast.decision.relate.growing import Growing

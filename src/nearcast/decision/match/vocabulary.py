@@ -1,0 +1,165 @@
+"""Atoms as numbers that stay: what filters ask is taken out of their trees once, and compared as numbers from then on.
+
+An atom's number is that of its question — name, operator, kinds of literals — times 2^32, plus that of its literal, or
+of its list of literals, or of the whole atom where codes cannot show its truth. A vocabulary only grows. Who has a
+number may look it up while another thread adds to it: nothing that was there moves.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.decision.integers import placed, runs
+from nearcast.decision.match.asked import Asked, key_of, operator_of
+from nearcast.decision.match.columns import plain
+from nearcast.decision.match.tests import Key
+from nearcast.model.filter import Atom
+
+Integers = npt.NDArray[np.int64]
+
+QUESTION_SHIFT = 32
+REST = (1 << QUESTION_SHIFT) - 1
+
+OPAQUE_QUESTION = 0
+"""The question of all atoms that codes of one column do not show."""
+
+
+class Appended:
+    """Integers to which more are added behind; what was shown of them stays, whoever adds to them meanwhile."""
+
+    def __init__(self) -> None:
+        self._room = np.zeros(64, np.int32)
+        self.size = 0
+
+    def __iadd__(self, more: list[int]) -> Appended:
+        end = self.size + len(more)
+        if end > len(self._room):
+            room = np.zeros(2 * end, np.int32)
+            room[: self.size] = self.shown
+            self._room = room
+        self._room[self.size : end] = more
+        self.size = end
+        return self
+
+    @property
+    def shown(self) -> npt.NDArray[np.int32]:
+        """All so far."""
+        return self._room[: self.size]
+
+
+class Vocabulary:
+    """The numbers of atoms, given out under a lock; `told` is of how many groups so far."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.told = 0
+        self._questions: dict[tuple[object, ...], int] = {}
+        # Of each question: its column, its operator, whether it has lists; and the rest of the number by literal.
+        self._fields: list[tuple[int, int, bool]] = [(-1, -1, False)]
+        self._rests: list[dict[Any, int]] = [{}]
+        self._columns: dict[Key, int] = {}
+        self._keys: list[Key] = []
+        self._literals: list[dict[Any, int]] = []
+        self._values: list[list[Any]] = []
+        self._list_starts = Appended()
+        self._list_starts += [0]
+        self._lists = Appended()
+        self._opaque: list[Atom] = []
+
+    def number(self, atom: Atom) -> int:
+        """The number of an atom; equal ones have one."""
+        # The operator by its own text, for the hash of an enumeration is slow.
+        question = self._questions.get((atom.name, atom.operator._value_, atom.kinds))
+        if question is None:
+            question = self._question(atom)
+        if question == OPAQUE_QUESTION:
+            return self._opaque_number(atom)
+        rest = self._rests[question].get(atom.value)
+        if rest is None:
+            # Of the same question one atom may be plain, and another have NaN for its literal.
+            if key_of(atom) is None:
+                return self._opaque_number(atom)
+            rest = self._rest(question, atom.value)
+        return question << QUESTION_SHIFT | rest
+
+    def opaque(self, numbers: Integers) -> list[Atom]:
+        """The atoms that no column shows, of ascending numbers, which begin with theirs."""
+        first = int(np.searchsorted(numbers, 1 << QUESTION_SHIFT))
+        return [self._opaque[number] for number in numbers[:first].tolist()]
+
+    def asked(self, numbers: Integers) -> dict[Key, tuple[Integers, Asked]]:
+        """What atoms ask of each column: which of them do, and what."""
+        questions, which = placed(numbers >> QUESTION_SHIFT)
+        fields = np.array([self._fields[question] for question in questions.tolist()], np.int64).reshape(-1, 3)
+        found: dict[Key, tuple[Integers, Asked]] = {}
+        columns, operators, listed = fields[which].T
+        for column in np.unique(columns[columns >= 0]).tolist():
+            own = np.flatnonzero(columns == column)
+            counts, literals = self._literals_of(numbers[own] & REST, listed[own] > 0)
+            used, literals = placed(literals)
+            values = list(map(self._values[column].__getitem__, used.tolist()))
+            found[self._keys[column]] = own, Asked(operators[own], counts, literals, values)
+        return found
+
+    def _literals_of(self, rests: Integers, listed: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
+        """How many literals each atom has, and all of them."""
+        if not listed.any():
+            return np.ones(len(rests), np.int64), rests
+        # What starts there has its literals already: these are added first.
+        starts, lists = self._list_starts.shown, self._lists.shown
+        which = np.where(listed, rests, 0)
+        counts = np.where(listed, starts[which + 1] - starts[which], 1).astype(np.int64)
+        places = np.where(np.repeat(listed, counts), runs(starts[which], counts), 0)
+        return counts, np.where(np.repeat(listed, counts), lists[places], np.repeat(rests, counts))
+
+    def _question(self, atom: Atom) -> int:
+        """Numbers a question."""
+        key = key_of(atom)
+        # What is not about an attribute has as many names as atoms.
+        if key is None:
+            return OPAQUE_QUESTION
+        column = self._columns.get(key)
+        if column is None:
+            column = self._columns[key] = len(self._keys)
+            self._keys.append(key)
+            self._literals.append({})
+            self._values.append([])
+        listed = type(atom.value) is tuple
+        question = len(self._fields)
+        self._fields.append((column, operator_of(atom), listed))
+        # The literals of a column are the rests of all questions that have one, unless they are others in a column.
+        shared = not listed and key[1] in ("number", "text")
+        self._rests.append(self._literals[column] if shared else {})
+        self._questions[atom.name, atom.operator._value_, atom.kinds] = question
+        return question
+
+    def _rest(self, question: int, value: Any) -> int:
+        """Numbers a literal, or a list of them."""
+        column, _, listed = self._fields[question]
+        if not listed:
+            rest = self._rests[question][value] = self._literal(column, value)
+            return rest
+        self._lists += [self._literal(column, literal) for literal in value]
+        rest = self._rests[question][value] = self._list_starts.size - 1
+        self._list_starts += [self._lists.size]
+        return rest
+
+    def _literal(self, column: int, value: Any) -> int:
+        known = plain(value) if self._keys[column][1] in ("boolean", "time") else value
+        number = self._literals[column].get(known)
+        if number is None:
+            number = self._literals[column][known] = len(self._values[column])
+            self._values[column].append(known)
+        return number
+
+    def _opaque_number(self, atom: Atom) -> int:
+        key = (atom.name, atom.operator._value_, atom.value, atom.kinds)
+        number = self._rests[OPAQUE_QUESTION].get(key)
+        if number is None:
+            number = self._rests[OPAQUE_QUESTION][key] = len(self._opaque)
+            self._opaque.append(atom)
+        return number

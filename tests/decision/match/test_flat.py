@@ -1,0 +1,51 @@
+"""Groups read into arrays: what is put together of parts is what reading gives, and equal atoms have one number."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearcast.decision.match.flat import DEEPEST, Flat, Group, read, together
+from nearcast.decision.match.vocabulary import Vocabulary
+from nearcast.model.filter import Atom, Not, Operator
+from tests.decision.match.test_engine import groups
+
+deep: Group = (Atom("v", Operator.EQ, 1), (0,))
+for _ in range(DEEPEST + 1):
+    deep = Not(deep[0]), (0,)
+
+
+def rows(flat: Flat) -> list[tuple[list[int], list[int]] | None]:
+    """Of each group the tokens and classes; None if it was refused."""
+    return [
+        None
+        if root < 0
+        else (
+            flat.tokens[flat.starts[root] : flat.starts[root + 1]].tolist(),
+            flat.classes[flat.class_starts[root] : flat.class_starts[root + 1]].tolist(),
+        )
+        for root in flat.roots.tolist()
+    ]
+
+
+parts = st.lists(st.lists(st.tuples(st.one_of(groups, st.just(deep)), st.booleans()), max_size=5), max_size=4)
+
+
+@given(parts)
+def test_parts_together_are_as_if_read_together(drawn: list[list[tuple[Group, bool]]]) -> None:
+    """In their order, without those that nobody wants."""
+    vocabulary = Vocabulary()
+    flats = [(read([group for group, _ in part], vocabulary), np.array([k for _, k in part], bool)) for part in drawn]
+    wanted = [group for part in drawn for group, kept in part if kept]
+    assert rows(read(wanted, vocabulary)) == rows(together([*flats, (read([], vocabulary), np.zeros(0, np.bool_))]))
+
+
+def test_equal_atoms_have_one_number_and_others_another() -> None:
+    """One and true are not equal here; a NaN has no literal, though its question is one of others with numbers."""
+    values = [1, True, 1.0, "1", float("nan"), 2]
+    vocabulary = Vocabulary()
+    one, true, float_one, text, nan, two = [vocabulary.number(Atom("v", Operator.LT, value)) for value in values]
+    assert one == float_one
+    assert 5 == len({one, true, text, nan, two})
+    assert ["LT"] == [atom.operator.name for atom in vocabulary.opaque(np.array([nan, one]))]
