@@ -24,6 +24,8 @@ from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM
 characters = st.characters(exclude_categories=("Cs",))
 texts = st.text(characters, max_size=8)
 names = st.text(characters, min_size=1, max_size=8) | st.sampled_from(["type", "a.b", "and", "this", "größe", "_x"])
+escaped = st.sampled_from(["\\%", "\\_", "\\\\"])
+patterns = st.lists(escaped | texts.map(lambda text: text.replace("\\", "")), max_size=4).map("".join)
 integers = st.integers(INTEGER_MINIMUM, INTEGER_MAXIMUM)
 floats = st.floats(allow_nan=False, allow_infinity=False)
 times = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))
@@ -47,7 +49,7 @@ def _atoms(subjects: st.SearchStrategy, literals: st.SearchStrategy) -> st.Searc
 
 attribute_atoms = (
     _atoms(names, values)
-    | st.builds(Atom, names, st.just(Operator.LIKE), texts)
+    | st.builds(Atom, names, st.just(Operator.LIKE), patterns)
     | st.builds(Atom, names, st.just(Operator.IS_NULL), st.none())
 )
 

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from nearcast.decision.evaluate import NOTHING, truth
 from nearcast.errors import DefinitionError, Mark
 from nearcast.language.cql2 import parse, parse_node, write, write_json
 from nearcast.language.nodes import from_data
+from nearcast.model.event import Event
 from nearcast.model.expression import Array, Box, Call, Constant, Expression, Property, Shape
 from nearcast.model.filter import And, Atom, Distance, Filter, Not, Operator, Place, This
 from tests.decision import filters as random
@@ -105,11 +107,47 @@ def test_arithmetic_of_literals_makes_a_literal(value: float, text: str) -> None
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [("it's", "'it''s'"), ("it's", r"'it\'s'"), ("a\\", r"'a\'"), ("\\'b", r"'\''b'"), ("a\\%", r"'a\%'")],
+    [
+        ("it's", "'it''s'"),
+        ("it's", r"'it\'s'"),
+        ("rock 'n' roll", r"'rock \'n\' roll'"),
+        ("a\\", r"'a\'"),
+        ("a\\", r"'a\\'"),
+        ("\\'b", r"'\''b'"),
+        ("\\'b", r"'\\''b'"),
+        ("a\\%", r"'a\%'"),
+        ("\a\b\t\n\v\f\r", r"'\a\b\t\n\v\f\r'"),
+        ("a\nb", "'a\nb'"),
+        ("C:\\new", r"'C:\\new'"),
+        ("C:\\dir", r"'C:\dir'"),
+        ("\\\n", r"'\\\n'"),
+    ],
 )
-def test_quotes_within_a_text(value: str, text: str) -> None:
-    """A quote is written twice, or after a backslash; a backslash before the end is one."""
-    assert And((Atom("a", Operator.EQ, value), Atom("b", Operator.EQ, "x"))) == read(f"a = {text} AND b = 'x'")
+def test_escapes_within_a_text(value: str, text: str) -> None:
+    """A quote is written twice or behind a backslash, control characters have names; one before the end is plain."""
+    both = And((Atom("a", Operator.EQ, value), Atom("b", Operator.EQ, "x")))
+    assert both == read(f"a = {text} AND b = 'x'")
+    assert both == read(write(both))
+
+
+@pytest.mark.parametrize(
+    ("matching", "other", "text"),
+    [
+        ("100%", "100 km", r"'100\%'"),
+        ("a_b", "axb", r"'a\_b'"),
+        ("C:\\new", "C:new", r"'C:\\new'"),
+        ("C:\\new\\x", "C:new", r"'C:\\new\\%'"),
+        ("a\nb", "anb", r"'a\nb'"),
+        ("it's", "it_s", r"'it\'_'"),
+        ("a\\", "a", r"'a\'"),
+        ("\t", "t", r"CASEI(ACCENTI('\t'))"),
+    ],
+)
+def test_escapes_within_a_pattern(matching: str, other: str, text: str) -> None:
+    """A backslash is plain if it is written twice, and makes % and _ plain; else as within a text."""
+    for filter in (read(f"a LIKE {text}"), read(write(read(f"a LIKE {text}")))):
+        kept = [truth(filter, Event("e", "t", "s", attributes=(("a", one),)), NOTHING) for one in (matching, other)]
+        assert [True, False] == kept
 
 
 @pytest.mark.parametrize(

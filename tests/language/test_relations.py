@@ -163,6 +163,7 @@ CROWD: dict[str, Any] = {"id": "r", "among": "type = 'car'", "within": 5, "count
         ("a margin for a predicate that compares numbers", BASE | {"margin": 1, "when": "a.kind = b.kind"}),
         ("within, in metres: a finite number, 0 or more", CROWD | {"within": -1}),
         ("count: an integer from 2", CROWD | {"count": 1}),
+        ("within: a billion kilometres at most", CROWD | {"within": 1e308}),
         ("list in among", CROWD | {"among": {"client": "ann"}}),
         ("for: a time above 0", BASE | {"for": "5 parsecs"}),
         ("for: a hundred years at most", BASE | {"for": "1000000000 d"}),

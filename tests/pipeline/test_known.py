@@ -5,9 +5,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -16,11 +18,16 @@ import yaml
 
 from nearcast.decision.derived import derived_of
 from nearcast.decision.known import Known, derived_stages
+from nearcast.decision.relate.pairing import Pairing
 from nearcast.decision.stages import decide
+from nearcast.errors import Mark
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language.control import changes
+from nearcast.language.control import changes, to_event
+from nearcast.language.relation_document import relation_document
+from nearcast.model.changes import RelationChange
 from nearcast.model.columns import DELIVERIES, to_table
 from nearcast.model.event import Event
+from nearcast.model.relation import Relation
 from nearcast.pipeline import known as follower
 from nearcast.pipeline.known import Follower
 from nearcast.pipeline.state import load, save
@@ -180,6 +187,37 @@ def test_a_refusal_is_reported_once_though_the_pipeline_dies(journal: SqliteJour
             assert [*following.advance(events, end + through)]
     letters = [letter["where"] for letter in journal.read("dead letters", 0, 100).to_pylist()]
     assert [f"journal position {end + number + 1}, event {number}" for number in range(5)] == letters
+
+
+def test_a_definition_that_a_stage_raises_on_is_one_dead_letter(
+    journal: SqliteJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also after restarts, from a snapshot or none; others beside it count, and everything is decided."""
+    take = Pairing._take
+
+    def taken(self: Pairing, relation: Relation, sequence: int, newest: Any) -> Any:
+        """Takes other relations."""
+        if relation.id == "bad":
+            raise OverflowError("too far")
+        return take(self, relation, sequence, newest)
+
+    monkeypatch.setattr(Pairing, "_take", taken)
+    end = journal.end("events")
+    ids = ("before", "bad", "behind")
+    sides = {"a": {"entity": "x"}, "b": {"entity": "y"}, "when": "distance(a, b) < 5"}
+    made = (to_event(RelationChange(relation_document({"id": id, **sides}, Mark("f"))), id, "s") for id in ids)
+    journal.append("events", to_table(replace(one, accepted=datetime.now(UTC)) for one in made))
+    for _ in range(2):
+        following = Follower(journal, tmp_path / "known", end)
+        assert [*following.advance(journal.read("events", end, 3), end + 3)]
+        assert (["before", "behind"], 1) == (list(following.known.registry.relations), following.refused)
+    following.save()
+    again = Follower(journal, tmp_path / "known", end + 3)
+    assert (["before", "behind"], 0) == (list(again.known.registry.relations), again.refused)
+    [letter] = journal.read("dead letters", 0, 10).to_pylist()
+    assert f"journal position {end + 2}, event bad" == letter["where"]
+    assert "that the stage relate can take, got one on which it fails: OverflowError: too far" in letter["reason"]
+    assert f"refused a control event position={end + 2} reason=event bad: expected a definition" in caplog.text
 
 
 def test_a_damaged_snapshot_costs_only_reading(journal: SqliteJournal, tmp_path: Path) -> None:

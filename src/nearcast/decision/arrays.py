@@ -53,8 +53,11 @@ def _key(element: object, timed: bool, sides: tuple[str, str]) -> Iterator[Hasha
         case str():
             yield "text", element
             instant = instant_of(element) if timed else None
-            if instant is not None:
+            if isinstance(instant, datetime):
                 yield from _key(instant, timed, sides)
+            elif instant is not None:
+                # It equals a day, but no moment of that day.
+                yield "day", instant
         case datetime():
             yield "moment", element
             yield sides[0], day(element)

@@ -33,7 +33,7 @@ from nearcast.model.expression import (
     Shape,
 )
 from nearcast.model.place import Place
-from nearcast.model.values import Value, kind_of
+from nearcast.model.values import Value, kind_of, time_of
 
 Values = Sequence[Any]
 """Of an expression: values of events, days, `Interval`, `Geometry`, tuples (arrays)."""
@@ -109,16 +109,21 @@ def _choices(*sides: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def compare(operator: str, a: Any, b: Any) -> Truth:
-    """`a operator b` of two values of one kind, else None. A text that names a moment or a day is that where it meets
-    a time; a day and a moment compare by day.
+    """`a operator b` of two values of one kind, else None. A text that names a moment is that where it meets a time,
+    one that names a day where it meets a day; a day and a moment compare by day.
     """
     # A datetime is a date to Python: this takes both, and texts only where one of them stands beside.
     if isinstance(a, date) or isinstance(b, date):
-        left, right = instant_of(a), instant_of(b)
+        left, right = _beside(a, b), _beside(b, a)
         return None if left is None or right is None else COMPARE[operator](order(left, right), 0)
     if isinstance(a, (Geometry, Interval, tuple)) or isinstance(b, (Geometry, Interval, tuple)):
         return None
     return COMPARE[operator](a, b) if kind_of(a) == kind_of(b) else None
+
+
+def _beside(value: Any, other: Any) -> datetime | date | None:
+    # As in an atom of one attribute: a text that names a day names no moment.
+    return time_of(value) if isinstance(value, str) and isinstance(other, datetime) else instant_of(value)
 
 
 def _numbers(expression: Expression, facts: Facts) -> list[int | float]:

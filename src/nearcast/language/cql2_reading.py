@@ -9,6 +9,7 @@ from typing import Any
 
 from nearcast.errors import Fault, Mark
 from nearcast.language.cql2_geometry import GEOMETRIES
+from nearcast.language.cql2_literals import pattern_of, text_of
 from nearcast.language.cql2_parser import parsed
 from nearcast.language.cql2_shown import show
 from nearcast.language.marks import Locate
@@ -36,10 +37,10 @@ class _Reading:
         self._geometries = geometries
         self._locate = locate
 
-    def read(self, tree: Any, height: int = 0) -> Syntax:
-        """The syntax of a tree, `height` arithmetic operators below the top."""
+    def read(self, tree: Any, height: int = 0, pattern: bool = False) -> Syntax:
+        """The syntax of a tree, `height` arithmetic operators below the top; `pattern`: its texts are one of LIKE."""
         if isinstance(tree, str):
-            return self._text(int(tree) - 1)
+            return self._text(int(tree) - 1, pattern)
         if isinstance(tree, (int, float)):
             return self._number(tree)
         if "property" in tree:
@@ -52,7 +53,8 @@ class _Reading:
         args = tree["args"]
         if operator == "in":
             args = [args[0], *args[1]]
-        parts = tuple([self.read(arg, height) for arg in args])
+        patterns = (False, True) if operator == "like" else (pattern,) * len(args)
+        parts = tuple([self.read(arg, height, own) for arg, own in zip(args, patterns, strict=True)])
         if operator[0] == "f":
             return self._call(int(operator[1:]) - 1, parts)
         return self._condition(tree, parts)
@@ -94,7 +96,7 @@ class _Reading:
         parts = (Syntax("number", -1, where, "-1"), self.read(tree, height + 1))
         return Syntax("call", "*", where, "a negative value", parts)
 
-    def _text(self, index: int) -> Syntax:
+    def _text(self, index: int, pattern: bool) -> Syntax:
         """What the parser was shown as a text: texts, TRUE, FALSE, NULL, and empty geometries."""
         token, where = self._tokens[index], self._where(index)
         if token.is_word("TRUE", "FALSE"):
@@ -105,7 +107,7 @@ class _Reading:
             type_ = GEOMETRIES[token.word]
             members = "geometries" if type_ == "GeometryCollection" else "coordinates"
             return Syntax("geometry", {"type": type_, members: []}, where, "a geometry")
-        return Syntax("text", _without_escapes(token.text[1:-1]), where, token.text)
+        return Syntax("text", (pattern_of if pattern else text_of)(token.text), where, token.text)
 
     def _property(self, index: int) -> Syntax:
         token, where = self._tokens[index], self._where(index)
@@ -188,9 +190,3 @@ def exact(written: str, negative: bool = False) -> int | float | None:
     if isinstance(value, float):
         return value if abs(value) != float("inf") else None
     return value if INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM else None
-
-
-def _without_escapes(text: str) -> str:
-    """A text with its escaped quotes as they are meant: `''`, and a backslash with a single quote."""
-    pieces = text.split("''")
-    return "'".join(piece.replace("\\'", "'") for piece in pieces)

@@ -7,6 +7,7 @@ from datetime import date, datetime
 
 from nearcast.errors import DefinitionError, Fault
 from nearcast.language.cql2_geometry import GEOMETRIES
+from nearcast.language.cql2_literals import pattern_literal, text_literal
 from nearcast.language.tokens import KEYWORDS, NAME
 from nearcast.model.expression import COMPARISONS, Array, Box, Call, Constant, Expression, Property, Shape
 from nearcast.model.filter import (
@@ -29,7 +30,7 @@ from nearcast.model.values import Value, time_text
 
 def write(filter: Filter) -> str:
     """The CQL2 text of a filter. `parse` gives an equal filter, but for one form that CQL2 has not: the thesis' plain
-    negation is written `NOT …` too, which does not hold where its child is unknown.
+    negation is written `NOT …` too, which does not hold where its child is unknown. Patterns lose needless backslashes.
 
     Raises `DefinitionError` for what CQL2 cannot say: NaN, infinities, a planar point.
     """
@@ -54,6 +55,8 @@ def _atom(atom: Atom) -> str:
     if isinstance(atom.value, tuple):
         values = [literal(value) for value in atom.value]
         return f"{subject} IN ({', '.join(values)})" if atom.operator is Operator.IN else _between(subject, values)
+    if atom.operator is Operator.LIKE:
+        return f"{subject} LIKE {pattern_literal(str(atom.value))}"
     return f"{subject} {atom.operator} {literal(atom.value)}"
 
 
@@ -97,7 +100,7 @@ def literal(value: Value | date) -> str:
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
+        return text_literal(value)
     if isinstance(value, datetime):
         return f"TIMESTAMP('{time_text(value)}')"
     if isinstance(value, date):
@@ -153,6 +156,14 @@ def _function(call: Call) -> str:
     return f"{written}({', '.join(expression(argument) for argument in call.arguments)})"
 
 
+def _pattern(node: Expression) -> str:
+    """A pattern of LIKE, within CASEI and ACCENTI or alone."""
+    if isinstance(node, Call):
+        return f"{node.function}({_pattern(node.arguments[0])})"
+    assert isinstance(node, Constant), "definitions are checked"
+    return pattern_literal(str(node.value))
+
+
 def _end(node: Expression) -> str:
     """An end of an interval, where a day or moment stands as text."""
     if isinstance(node, Constant) and isinstance(node.value, date):
@@ -174,6 +185,8 @@ def _operator(call: Call, own: int) -> str:
             return f"{first} IN ({', '.join(expression(argument) for argument in arguments[1:])})"
         case "BETWEEN":
             return f"{first} BETWEEN {expression(arguments[1], own)} AND {expression(arguments[2], own)}"
+        case "LIKE":
+            return f"{first} LIKE {_pattern(arguments[1])}"
         case "AND" | "OR":
             return f" {function} ".join(expression(argument, own) for argument in arguments)
     return f"{first} {function.lower() if function == 'DIV' else function} {expression(arguments[1], own)}"

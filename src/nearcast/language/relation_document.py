@@ -11,6 +11,7 @@ from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import cql2
 from nearcast.language.durations import UNITS, bounded
 from nearcast.language.filter_document import filter_data, read_filter
+from nearcast.language.lengths import read_metres
 from nearcast.language.nodes import Node, from_data
 from nearcast.language.reading import Reader, closest
 from nearcast.language.relation_predicate import read_predicate
@@ -146,7 +147,7 @@ def _predicate(node: Node, reader: Reader) -> Any:
 
 def _gathering(fields: Mapping[str, Node], reader: Reader) -> Gathering | None:
     among = _crowd(fields["among"], reader) if "among" in fields else None
-    within = reader.number(fields["within"], "within, in metres", low=0) if "within" in fields else None
+    within = read_metres(fields["within"], "within", reader) if "within" in fields else None
     count = reader.integer(fields["count"], "count", 2, LARGEST_COUNT) if "count" in fields else None
     return None if among is None or within is None or count is None else Gathering(among, within, count)
 

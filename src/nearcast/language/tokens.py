@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from nearcast.errors import Fault
+from nearcast.language.cql2_literals import LOOSE, STRICT
 from nearcast.language.marks import Locate
 
 MAX_DEPTH = 100
@@ -27,11 +28,8 @@ START = (
 )
 NAME = re.compile(rf"[{START}][{START}.0-9\u0300-\u036F\u203F-\u2040\u00B7]*")
 
-# A quote within a text is written twice, or after a backslash if the text goes on there: LIKE has backslashes too, and
-# one before the closing quote is one of the text.
-_TOKEN = re.compile(
-    rf"""\s*(?:
-    (?P<text>'(?:[^'\\]|''|\\'(?=[^'\s),=<>+*/%^-])|\\)*')
+_TOKEN = rf"""\s*(?:
+    (?P<text>TEXT)
     |(?P<quoted>"(?:[^"]|"")*")
     |(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
     |(?P<name>{NAME.pattern})
@@ -40,9 +38,10 @@ _TOKEN = re.compile(
     |(?P<open>\()|(?P<close>\))|(?P<comma>,)
     |(?P<end>\Z)
     |(?P<other>.)
-    )""",
-    re.VERBOSE | re.DOTALL,
-)
+    )"""
+# Where every text ends is clear if backslashes are read as the standard has them; only if that makes no tokens, one
+# before a closing quote may be one of the text.
+_STRICT, _LOOSE = (re.compile(_TOKEN.replace("TEXT", text), re.VERBOSE | re.DOTALL) for text in (STRICT, LOOSE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +67,16 @@ def tokenize(text: str, locate: Locate) -> list[Token]:
 
     Raises `Fault` for a character that begins nothing, and for sizes beyond the limits.
     """
-    tokens = list(_tokens(text, locate))
+    try:
+        tokens = list(_tokens(_STRICT, text, locate))
+    except Fault:
+        tokens = list(_tokens(_LOOSE, text, locate))
     _check_size(tokens, locate)
     return [*tokens, Token("end", "the end of the filter", len(text.rstrip()))]
 
 
-def _tokens(text: str, locate: Locate) -> Iterator[Token]:
-    for match in _TOKEN.finditer(text):
+def _tokens(token: re.Pattern[str], text: str, locate: Locate) -> Iterator[Token]:
+    for match in token.finditer(text):
         kind = match.lastgroup or "end"
         if kind == "end":
             return

@@ -87,7 +87,8 @@ class Follower:
         self._saved, self._rests = self.known.position, ended + (ended - began) / SNAPSHOT_SHARE
 
     def _report(self) -> None:
-        refusals, self.known.refusals = self.known.refusals, []
+        # In the order of the journal, whichever stage refused them.
+        refusals, self.known.refusals = sorted(self.known.refusals, key=lambda one: one.event.position), []
         letters = [_letter(each) for each in refusals]
         if letters and self._there is None:
             # The one before this may have died between writing these and the deliveries, in batches cut otherwise.
