@@ -34,7 +34,8 @@ from nearcast.server.sessions import GOING_AWAY
 
 log = logging.getLogger(__name__)
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 
 HOUSEKEEPING_SECONDS = 0.5
 WATERMARK_SECONDS = 5.0
