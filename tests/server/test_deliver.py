@@ -11,7 +11,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from nearcast.errors import SessionError
-from nearcast.model.columns import to_events
+from nearcast.language.control import to_event
+from nearcast.model.changes import ClientChange
+from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event
 from nearcast.model.sequence import sequence
 from nearcast.server import stream
@@ -216,6 +218,39 @@ def test_beyond_the_limit_the_oldest_of_the_least_urgent_overflow() -> None:
             positions = await server.publish(*(unit(str(number)) for number in range(20)))
             await until(lambda: len(outcomes(server)) == 15)
             assert dict.fromkeys(positions[:15], "overflowed") == outcomes(server)
+
+    run(test)
+
+
+def test_what_cannot_be_taken_does_not_take_along_what_comes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither changes nor deliveries that are read together with it are lost; it is counted."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a", "b")
+            desk = server.service.desk
+            apply, queue = desk.apply, desk._queue
+
+            def fails_for_x(change: Any) -> None:
+                """Applies a change."""
+                if getattr(change, "client", None) == "x":
+                    raise ArithmeticError("cannot be applied")
+                apply(change)
+
+            def fails_for_b(session: Any, *more: Any) -> None:
+                """Queues a delivery."""
+                if session.client.id == "b":
+                    raise ArithmeticError("cannot be queued")
+                queue(session, *more)
+
+            monkeypatch.setattr(desk, "apply", fails_for_x)
+            monkeypatch.setattr(desk, "_queue", fails_for_b)
+            changes = [to_event(ClientChange(one), one, "s") for one in ("x", "y")]
+            server.journal.append("events", to_table([*changes, Event("e", "unit", "s")]))
+            server.pipeline.decide()
+            await until(lambda: waiting(server).waiting)
+            assert (True, False) == (desk.known("y"), desk.known("x"))
+            assert 'nearcast_errors_total{part="reader"} 2.0' in (await server.http.get("/metrics")).text
 
     run(test)
 
