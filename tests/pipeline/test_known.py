@@ -126,6 +126,32 @@ def test_snapshots_that_take_long_are_written_seldom(
     assert [10, 50, 90] == saved
 
 
+def test_a_snapshot_of_events_that_are_lost_is_not_taken_later(journal: SqliteJournal, tmp_path: Path) -> None:
+    """The journal ends before it, as after a loss of power; then others take those positions."""
+    save(replaced := known_at(journal, 80), tmp_path / "known")
+    assert 80 == replaced.position
+    following = Follower(journal, tmp_path / "known", 60)
+    assert (60, 0) == (following.known.position, load(tmp_path / "known", 100).position)
+
+
+def test_a_snapshot_that_cannot_be_written_stops_nothing(
+    journal: SqliteJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would only have saved time; it is tried again later."""
+
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(follower, "SNAPSHOT_EVERY", 10)
+    monkeypatch.setattr(follower, "save", full)
+    following = Follower(journal, tmp_path / "known", 0)
+    for after in range(0, 60, 20):
+        list(following.advance(journal.read("events", after, 20), after + 20))
+    monkeypatch.setattr(follower, "save", save)
+    following.save()
+    assert 60 == load(tmp_path / "known", 100).position
+
+
 def test_definitions_are_written_again_only_where_some_changed(journal: SqliteJournal, tmp_path: Path) -> None:
     """Snapshots with the same definitions share the file with them; each loads to what was known."""
     following, files = Follower(journal, tmp_path / "known", 0), []

@@ -162,6 +162,18 @@ def load(folder: Path, at_most: int, shards: int = SHARDS) -> Known:
     return Known(stages=derived_stages(shards))
 
 
+def drop_beyond(folder: Path, position: int) -> None:
+    """Removes the snapshots of later positions than this, behind which the pipeline goes on.
+
+    Mostly they are right. But a journal may end earlier than it did, after a loss of power, or because a copy of it was
+    put in its place: then other events take those positions, and a later start would take the snapshot for theirs.
+    """
+    for snapshot in list(_snapshots(folder)):
+        if int(snapshot.name) > position:
+            log.warning("snapshot left out path=%s; deliveries end at %d", snapshot, position)
+            shutil.rmtree(snapshot, ignore_errors=True)
+
+
 def _known(snapshot: Path, shards: int) -> Known:
     if (snapshot / CHECKSUMS).read_bytes() != _checksums(snapshot):
         raise OSError("its files are not as they were written")
