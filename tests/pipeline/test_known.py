@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import pickletools
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -30,7 +30,7 @@ from nearcast.model.event import Event
 from nearcast.model.relation import Relation
 from nearcast.pipeline import known as follower
 from nearcast.pipeline.known import Follower
-from nearcast.pipeline.state import load, save
+from nearcast.pipeline.state import load, save, stages_of
 from tests.pipeline import test_deriving as related
 from tests.pipeline.histories import documents, live_rows, with_roles, written
 
@@ -124,6 +124,32 @@ def test_snapshots_that_take_long_are_written_seldom(
         list(following.advance(journal.read("events", after, 10), after + 10))
         seconds[0] += 6
     assert [10, 50, 90] == saved
+
+
+def test_a_snapshot_of_events_that_are_lost_is_not_taken_later(journal: SqliteJournal, tmp_path: Path) -> None:
+    """The journal ends before it, as after a loss of power; then others take those positions."""
+    save(replaced := known_at(journal, 80), tmp_path / "known")
+    assert 80 == replaced.position
+    following = Follower(journal, tmp_path / "known", 60)
+    assert (60, 0) == (following.known.position, load(tmp_path / "known", 100).position)
+
+
+def test_a_snapshot_that_cannot_be_written_stops_nothing(
+    journal: SqliteJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would only have saved time; it is tried again later."""
+
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(follower, "SNAPSHOT_EVERY", 10)
+    monkeypatch.setattr(follower, "save", full)
+    following = Follower(journal, tmp_path / "known", 0)
+    for after in range(0, 60, 20):
+        list(following.advance(journal.read("events", after, 20), after + 20))
+    monkeypatch.setattr(follower, "save", save)
+    following.save()
+    assert 60 == load(tmp_path / "known", 100).position
 
 
 def test_definitions_are_written_again_only_where_some_changed(journal: SqliteJournal, tmp_path: Path) -> None:
@@ -257,8 +283,10 @@ def test_a_snapshot_is_read_in_any_number_of_shards(
     tables = [feather.read_table(str(path)) for path in sorted(snapshot.glob("relations-*.arrow"))]
     assert before == len(tables)
     assert {(None, "close"), ("north", "north")} <= {(row["node"], row["relation"]) for row in rows_of(tables)}
-    stages = Known(stages=pickle.loads((snapshot / "stages.pickle").read_bytes()))
-    # They are in those files only: what is in two places may differ.
+    stages = Known(stages=stages_of(snapshot, known.registry))
+    # They are in those files only, and relations in the registry's: what is in two places may differ.
+    named = [named for _, named, _ in pickletools.genops((snapshot / "stages.pickle").read_bytes())]
+    assert known.registry.relations and "Relating" in named and "Relation" not in named
     assert {0} == {shard.pairs.length for pairing in stages.pairings.values() for shard in pairing.shards}
     loaded = load(tmp_path, 250, after)
     assert {after} == {len(pairing.shards) for pairing in loaded.pairings.values()}

@@ -135,12 +135,10 @@ class Service:
 
     def _fold(self, registry: Registry) -> int:
         """Folds every control event of the journal; the position it is read through."""
-        at, end = 0, self.journal.end("events")
-        while at < end:
-            step = min(FOLD_ROWS, end - at)
-            for event in controls_of(self.journal.read("events", at, step)):
+        end = self.journal.end("events")
+        for rows in self.journal.stretches("events", 0, end, FOLD_ROWS):
+            for event in controls_of(rows):
                 self._fold_one(event, registry)
-            at += step
         return end
 
     def _fold_one(self, event: Event, registry: Registry) -> None:
