@@ -11,6 +11,7 @@ together of arrays, in code that holds Python's lock for moments only, so that n
 from __future__ import annotations
 
 import logging
+from array import array
 from dataclasses import dataclass
 from threading import Thread
 from typing import NamedTuple
@@ -20,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.decision.match.flat import Flat, read, together
+from nearcast.decision.match.hashed import Hashed
 from nearcast.decision.match.index import MANY, SAMPLED, Group, Index, Pairs
 from nearcast.decision.match.vocabulary import Vocabulary
 from nearcast.decision.timeline import Surrounding, Track
@@ -29,10 +31,13 @@ log = logging.getLogger("nearcast.matcher")
 
 Numbers = npt.NDArray[np.int32]
 
-Keys = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.int32]
 
 KEY, PART, PLACE = range(3)
 """What is known of each number: the key of the group that has it, and the part and the place in it where that is."""
+
+MOST_KEYS = 2**31 - 1
+"""Keys from 1 on; 0 is that of a number that is free."""
 
 NOBODY: Group = (Or(()), ())
 """The group of a number that is free."""
@@ -149,13 +154,13 @@ class Standing:
     """The groups that are there. A group has a number from when it is first taken until it is let go as often."""
 
     def __init__(self) -> None:
-        self._number: dict[Group, int] = {}
+        self._numbers = Hashed()
         self._groups: list[Group] = []
-        self._uses: list[int] = []
+        self._uses = array("i")
         self._free: list[int] = []
         self._new: dict[int, None] = {}
         # By number: see `KEY`.
-        self._where = np.zeros((3, TOGETHER), np.int64)
+        self._where = np.zeros((3, TOGETHER), np.int32)
         self._keys = 0
         self._vocabulary = Vocabulary()
         self._parts: list[_Part] = []
@@ -166,12 +171,13 @@ class Standing:
 
     def __len__(self) -> int:
         """How many groups are there."""
-        return len(self._number)
+        return len(self._numbers)
 
     def take(self, group: Group) -> int:
         """The number of a group, from now on used once more."""
-        number = self._number.get(group)
-        if number is not None:
+        hashed = hash(group)
+        number = self._numbers.find(hashed, lambda number: self._groups[number] == group)
+        if number >= 0:
             self._uses[number] += 1
             return number
         if self._free:
@@ -182,11 +188,11 @@ class Standing:
             self._groups.append(group)
             self._uses.append(1)
             if number == self._where.shape[1]:
-                self._where = np.concatenate([self._where, np.zeros_like(self._where)], axis=1)
-        # A number is used again, a key never: by it a group is known while an index with it is being made.
-        self._keys += 1
+                self._where = np.concatenate([self._where, np.zeros((3, TOGETHER + number // 8), np.int32)], axis=1)
+        # A number is used again, a key not before all have been: by it a group is known while an index is being made.
+        self._keys = self._keys % MOST_KEYS + 1
         self._where[KEY, number] = self._keys
-        self._number[group] = number
+        self._numbers.add(number, hashed)
         self._new[number] = None
         return number
 
@@ -195,7 +201,7 @@ class Standing:
         self._uses[number] -= 1
         if self._uses[number]:
             return False
-        del self._number[self._groups[number]]
+        self._numbers.remove(number)
         self._groups[number] = NOBODY
         self._free.append(number)
         self._where[KEY, number] = 0
@@ -252,6 +258,7 @@ class Standing:
         part.alive = len(numbers)
         part.serial = self._serials = self._serials + 1
         self._where[PART, numbers], self._where[PLACE, numbers] = part.serial, np.flatnonzero(there)
+        part.keys = part.keys[:0].copy()
         self._parts.append(part)
 
     def _worn(self, events: int) -> bool:
@@ -259,7 +266,7 @@ class Standing:
         if len(self) < MANY or not self._parts:
             return False
         rest = sum(part.alive for part in self._parts[1:])
-        gone = sum(len(part.keys) - part.alive for part in self._parts)
+        gone = sum(len(part.numbers) - part.alive for part in self._parts)
         worn = rest + gone > max(MANY, len(self) // 8)
         return worn or len(self._parts) > PARTS or self._parts[0].index.blind(events)
 
@@ -293,7 +300,7 @@ class Standing:
         made, self._made, self._thread, self._floor = self._made, None, None, 0
         if made is None:
             # What failed has said so; all is one new part, made while the batch waits.
-            self._new = dict.fromkeys(self._number.values())
+            self._new = dict.fromkeys(number for number, uses in enumerate(self._uses) if uses)
             return
         self._enter(made)
         self._vocabulary = made.flat.vocabulary

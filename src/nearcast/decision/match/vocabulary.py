@@ -16,6 +16,7 @@ import numpy.typing as npt
 from nearcast.decision.integers import placed, runs
 from nearcast.decision.match.asked import Asked, key_of, operator_of
 from nearcast.decision.match.columns import plain
+from nearcast.decision.match.hashed import Hashed
 from nearcast.decision.match.tests import Key
 from nearcast.model.filter import Atom
 
@@ -29,16 +30,23 @@ OPAQUE_QUESTION = 0
 
 
 class Appended:
-    """Integers to which more are added behind; what was shown of them stays, whoever adds to them meanwhile."""
+    """Integers to which more are added behind; what was shown of them stays, whoever adds to them meanwhile.
+
+    They take 16 bits until one does not fit.
+    """
 
     def __init__(self) -> None:
-        self._room = np.zeros(64, np.int32)
+        self._room: npt.NDArray[Any] = np.zeros(64, np.uint16)
+        self._most = int(np.iinfo(np.uint16).max)
         self.size = 0
 
     def __iadd__(self, more: list[int]) -> Appended:
         end = self.size + len(more)
-        if end > len(self._room):
-            room = np.zeros(2 * end, np.int32)
+        wider = max(more, default=0) > self._most
+        if wider:
+            self._most = int(np.iinfo(np.int32).max)
+        if wider or end > len(self._room):
+            room = np.zeros(end + end // 8 + 64, np.int32 if wider else self._room.dtype)
             room[: self.size] = self.shown
             self._room = room
         self._room[self.size : end] = more
@@ -46,7 +54,7 @@ class Appended:
         return self
 
     @property
-    def shown(self) -> npt.NDArray[np.int32]:
+    def shown(self) -> npt.NDArray[Any]:
         """All so far."""
         return self._room[: self.size]
 
@@ -58,13 +66,17 @@ class Vocabulary:
         self.lock = Lock()
         self.told = 0
         self._questions: dict[tuple[object, ...], int] = {}
-        # Of each question: its column, its operator, whether it has lists; and the rest of the number by literal.
+        # Of each question: its column, its operator, whether it has lists; and the rest of the number by literal. Of
+        # those with lists the rest is the number of the list, which is found among all.
         self._fields: list[tuple[int, int, bool]] = [(-1, -1, False)]
         self._rests: list[dict[Any, int]] = [{}]
+        self._listed = Hashed()
         self._columns: dict[Key, int] = {}
         self._keys: list[Key] = []
         self._literals: list[dict[Any, int]] = []
         self._values: list[list[Any]] = []
+        # Literals of all columns are counted with the same objects.
+        self._count: list[int] = []
         self._list_starts = Appended()
         self._list_starts += [0]
         self._lists = Appended()
@@ -78,12 +90,14 @@ class Vocabulary:
             question = self._question(atom)
         if question == OPAQUE_QUESTION:
             return self._opaque_number(atom)
+        if self._fields[question][2]:
+            return self._list_number(question, atom)
         rest = self._rests[question].get(atom.value)
         if rest is None:
             # Of the same question one atom may be plain, and another have NaN for its literal.
             if key_of(atom) is None:
                 return self._opaque_number(atom)
-            rest = self._rest(question, atom.value)
+            rest = self._rests[question][atom.value] = self._literal(self._fields[question][0], atom.value)
         return question << QUESTION_SHIFT | rest
 
     def opaque(self, numbers: Integers) -> list[Atom]:
@@ -137,23 +151,42 @@ class Vocabulary:
         self._questions[atom.name, atom.operator._value_, atom.kinds] = question
         return question
 
-    def _rest(self, question: int, value: Any) -> int:
-        """Numbers a literal, or a list of them."""
-        column, _, listed = self._fields[question]
-        if not listed:
-            rest = self._rests[question][value] = self._literal(column, value)
-            return rest
-        self._lists += [self._literal(column, literal) for literal in value]
-        rest = self._rests[question][value] = self._list_starts.size - 1
-        self._list_starts += [self._lists.size]
-        return rest
+    def _list_number(self, question: int, atom: Atom) -> int:
+        """The number of an atom of a question with lists."""
+        column, value = self._fields[question][0], atom.value
+        # With the question: one list may be asked of as many attributes as there are filters.
+        hashed = hash((question, value))
+        rest = self._listed.find(hashed, lambda rest: self._is_list(rest, column, value))
+        if rest < 0:
+            if key_of(atom) is None:
+                return self._opaque_number(atom)
+            rest = len(self._listed)
+            self._lists += [self._literal(column, literal) for literal in atom.literals]
+            self._list_starts += [self._lists.size]
+            self._listed.add(rest, hashed)
+        return question << QUESTION_SHIFT | rest
+
+    def _is_list(self, rest: int, column: int, literals: Any) -> bool:
+        """Whether a list is of these literals of a column."""
+        begin, end = self._list_starts.shown[rest : rest + 2].tolist()
+        numbers = self._literals[column]
+        return [numbers.get(self._plain(column, literal)) for literal in literals] == self._lists.shown[
+            begin:end
+        ].tolist()
+
+    def _plain(self, column: int, value: Any) -> Any:
+        """A literal as it is known in a column."""
+        return plain(value) if self._keys[column][1] in ("boolean", "time") else value
 
     def _literal(self, column: int, value: Any) -> int:
-        known = plain(value) if self._keys[column][1] in ("boolean", "time") else value
+        known = self._plain(column, value)
         number = self._literals[column].get(known)
         if number is None:
-            number = self._literals[column][known] = len(self._values[column])
-            self._values[column].append(known)
+            values = self._values[column]
+            if len(values) == len(self._count):
+                self._count.append(len(values))
+            number = self._literals[column][known] = self._count[len(values)]
+            values.append(known)
         return number
 
     def _opaque_number(self, atom: Atom) -> int:
