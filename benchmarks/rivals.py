@@ -144,4 +144,7 @@ def _run_of(hybrid3: Any, made: Sequence[Tree], codes: Any, size: int) -> Callab
     codes = codes.astype(np.uint16)
     shares = [np.bincount(own, minlength=hybrid3.DOM[number]) / codes.shape[1] for number, own in enumerate(codes)]
     engine = hybrid3.Hybrid3(made, shares, size)
+    # It writes past arrays that are too small for its pairs: by itself they hold 1,100 an event, and a million filters
+    # give several thousand.
+    engine.resize(size, max(1100, len(made) // 100))
     return lambda: engine.run(codes, None, 1, False)

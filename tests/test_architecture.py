@@ -38,6 +38,7 @@ ALLOWED: dict[str, set[str]] = {
         "node",
         "experiments",
     },
+    "__main__": {"cli"},
 }
 """What each layer may import besides itself and the package's root, which imports nothing."""
 

@@ -53,7 +53,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def nearcast(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "nearcast.cli.main", *arguments]
+    command = [sys.executable, "-m", "nearcast", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
 
 

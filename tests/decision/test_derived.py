@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,3 +93,10 @@ def test_sequences_order_as_position_and_part_do(position: int, part: int, other
     assert ((position, part) < (other, another)) == (one < two)
     assert one == read(written(one)) and position == position_of(one)
     assert (part == 0) == isinstance(written(one), int)
+
+
+@pytest.mark.parametrize("what", [1 << 43, 1 << 63, f"{1 << 43}.1", -1, True, 1.0, "1", None])
+def test_what_no_sequence_can_hold_is_not_read(what: object) -> None:
+    """The journal's columns have 64 bits."""
+    with pytest.raises(ValueError, match="expected a position"):
+        read(what)

@@ -73,7 +73,7 @@ class Terminal:
         tools = folder / "tools"
         tools.mkdir()
         for name, words in (
-            ("nearcast", f'"{sys.executable}" -m nearcast.cli.main'),
+            ("nearcast", f'"{sys.executable}" -m nearcast'),
             ("python", f'"{sys.executable}"'),
         ):
             (tools / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from nearcast.errors import JournalError
 from nearcast.journal.seam import Journal
-from nearcast.model.columns import LOGS
+from nearcast.model.columns import LOGS, to_table
 from nearcast.model.event import Event
 from nearcast.model.place import Place
 from tests.journal.rows import deliveries, events, ids, positions
@@ -264,3 +265,16 @@ def test_follow_goes_past_ranges_without_rows(journal: Journal) -> None:
     journal.cover("deliveries", deliveries([]), 500)
     journal.cover("deliveries", deliveries([501]), 510)
     assert [501] == positions(next(journal.follow("deliveries", 0, 10, stopped=lambda: False)))
+
+
+def test_stretches_hold_what_there_is_once_and_not_too_much_at_once(fresh: Callable[[], Journal]) -> None:
+    """However large events are; one that is larger than a stretch may be comes alone."""
+    journal = fresh()
+    for one in range(20):
+        journal.append("events", to_table([Event(str(one), "t", "s", payload=os.urandom(50_000))]))
+    reach = journal.reach("events", 3, 10, 1)
+    assert reach > 3
+    assert (20, 20) == (journal.reach("events", 0, 100), journal.reach("events", 20, 100))
+    found = list(journal.stretches("events", 2, 20, 7))
+    assert list(range(3, 21)) == [one for table in found for one in positions(table)]
+    assert max(map(len, found)) <= 7

@@ -15,7 +15,7 @@ import pytest
 import nearcast.journal.sqlite as module
 from nearcast.errors import JournalError
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.model.columns import EVENTS, LOGS, entered
+from nearcast.model.columns import EVENTS, LOGS, entered, to_table
 from nearcast.model.event import Event
 from tests.journal.rows import deliveries, events, ids, positions
 
@@ -220,3 +220,13 @@ def test_changes_of_what_is_kept_are_put_together(sqlite: SqliteJournal, monkeyp
     with sqlite._reading() as connection:
         [rows] = connection.execute("SELECT count(*) FROM kept_at_nodes").fetchone()
     assert rows < 15
+
+
+def test_a_stretch_ends_where_it_would_be_too_large(sqlite: SqliteJournal) -> None:
+    """Blocks are taken whole: the first in any case, others as long as they fit."""
+    for call in range(5):
+        rows = [Event(f"{call}.{one}", "t", "s", payload=os.urandom(50_000)) for one in range(4)]
+        sqlite.append("events", to_table(rows))
+    reached = [sqlite.reach("events", 0, 100, size) for size in (1, 500_000, 10_000_000)]
+    assert [4, 8, 20] == reached
+    assert (3, 8) == (sqlite.reach("events", 0, 3, 1), sqlite.reach("events", 2, 100, 500_000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
@@ -90,6 +91,17 @@ def test_files_of_every_kind(tmp_path: Path) -> None:
     assert [*files, ("x.txt", None), ("gone.xml", None), ("gone.jsonl", None)] == places
     assert [(one.came, one.where.line) for one in report.warnings if one.where] == [("type = 5", 2)]
     assert not report.good
+
+
+def test_times_far_ahead_are_faults_as_they_are_for_the_server(tmp_path: Path) -> None:
+    """Where it is said when the events would be published; a day ahead is none."""
+    event = {"specversion": "1.0", "id": "e", "type": "unit", "source": "s"}
+    times = ("2026-01-01T20:00:00Z", "9999-01-01T00:00:00Z")
+    (tmp_path / "e.jsonl").write_bytes(b"\n".join(orjson.dumps(event | {"time": time}) for time in times))
+    report = check([tmp_path / "e.jsonl"], now=datetime(2026, 1, 1, tzinfo=UTC))
+    assert [("a time at most a day ahead", 2)] == [
+        (one.expected, one.where and one.where.line) for one in report.faults
+    ]
 
 
 def test_a_broken_archive_is_a_fault(tmp_path: Path) -> None:

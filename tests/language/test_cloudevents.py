@@ -149,6 +149,8 @@ def test_a_channel_named_by_the_event() -> None:
         ("True", {"data": {"x": True, "y": 1}}),
         ("181.0", {"data": {"lon": 181, "lat": 0}}),
         ("-91.0", {"data": {"lon": 0, "lat": -91}}),
+        ("lon alone", {"data": {"lon": 11, "lat": None}}),
+        ("lat alone", {"data": {"lat": 48, "lng": 11}}),
         ("several", {"data": {"lon": 0, "lat": 0, "x": 0, "y": 0}}),
         ("a geographic one", {"data": {"lon": 0, "lat": 0}}),
         ("the unknown channel else", {"channel": "else"}),
@@ -177,6 +179,31 @@ def test_bad_json_has_a_column(column: int, line: bytes) -> None:
     with pytest.raises(EventError) as caught:
         read_line(line, HERE)
     assert Mark("e.jsonl", 3, column) == caught.value.fault.where
+
+
+@pytest.mark.parametrize(
+    ("advice", "time"),
+    [
+        ("in UTC it lies outside the years 1 to 9999", "0001-01-01T00:00:00+14:00"),
+        ("in UTC it lies outside the years 1 to 9999", "9999-12-31T23:59:59-01:00"),
+        ("there is no such date, time of day or zone", "2020-02-30T12:00:00Z"),
+        ("there is no such date, time of day or zone", "2020-02-20T25:00:00Z"),
+        ("a time needs its zone", "2020-01-31T12:00:00"),
+        ("a time needs its zone", "2020-01-31"),
+        ("a time is a text", 1580000000),
+    ],
+)
+def test_a_bad_time_is_told_what_is_wrong_with_it(advice: str, time: object) -> None:
+    """A zone is asked for only where there is none."""
+    with pytest.raises(EventError) as caught:
+        read_event(document(time=time), HERE)
+    assert advice == caught.value.fault.advice
+
+
+def test_half_a_place_is_told_what_the_other_half_may_be_called() -> None:
+    """A longitude by another name is found."""
+    with pytest.raises(EventError, match=r"expected both lon and lat, got lat alone; did you mean lon by lng\?"):
+        read_event(document(data={"lat": 48, "lng": 11}), HERE)
 
 
 def test_depth_has_a_limit() -> None:

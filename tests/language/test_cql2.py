@@ -194,6 +194,60 @@ def test_unknown_functions_are_named() -> None:
         read("S_CROSES(a, b)")
 
 
+@pytest.mark.parametrize(
+    ("place", "came", "text"),
+    [
+        (1, "the arithmetic sign /, which gives a number; a condition is a comparison", "price / earnings"),
+        (12, "the arithmetic sign \\*, which gives a number; a condition is a comparison", "a = 1 AND (b * 2)"),
+        (1, "a negative value, which gives a number", "-a"),
+        (1, "the function casei, which gives a text", "casei(name)"),
+        (
+            1,
+            'which gives a number; if alert-level is one name, write it in double quotes: "alert-level"',
+            "alert-level",
+        ),
+    ],
+)
+def test_what_gives_no_truth_is_no_condition(place: int, came: str, text: str) -> None:
+    """The fault says what it gives instead, and that a condition is a comparison; it lists no functions."""
+    with pytest.raises(DefinitionError, match=f"f:1:{place}: expected a condition, got .*{came}") as caught:
+        read(text)
+    assert "ACCENTI" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["v > 1e999", "v > -1e999", "1e999 < v"])
+def test_doubles_have_their_own_bounds(text: str) -> None:
+    """A double beyond them is told where doubles end, not where integers do."""
+    with pytest.raises(
+        DefinitionError, match=r"expected a number within 64 bits, got -?1e999; numbers reach to 1\.8e308"
+    ):
+        read(text)
+
+
+def test_times_outside_the_calendar_are_told_so() -> None:
+    """A time with its zone is not told to need one."""
+    with pytest.raises(DefinitionError, match="in UTC it lies outside the years 1 to 9999"):
+        read("time > TIMESTAMP('0001-01-01T00:00:00+14:00')")
+    with pytest.raises(DefinitionError, match="there is no such date, time of day or zone"):
+        read("time > TIMESTAMP('2020-02-30T00:00:00Z')")
+    with pytest.raises(DefinitionError, match="for example: TIMESTAMP"):
+        read("time > TIMESTAMP('yesterday')")
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "text"),
+    [
+        (1, 22, '{"op": "=", "args": [}'),
+        (2, 6, '{"op": "=",\n "x" 5}'),
+        (1, 2, "{op: x"),
+    ],
+)
+def test_a_slip_in_json_is_told_as_one_of_json(line: int, column: int, text: str) -> None:
+    """What begins with a brace is meant as JSON, though YAML would read much of it."""
+    with pytest.raises(DefinitionError, match=f"f:{line}:{column}: expected CQL2 JSON, got "):
+        read(text)
+
+
 @pytest.mark.parametrize("text", ["(" * 101 + "a = 1" + ")" * 101, "NOT " * 101 + "a = 1", "uform(" * 101])
 def test_depth_has_a_limit(text: str) -> None:
     """Nesting beyond the limit is refused before the recursive parser sees it."""

@@ -33,7 +33,7 @@ multicast: {{interface: 127.0.0.1, port: {port}}}
 
 
 def start(path: Path, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "nearcast.cli.main", "node", str(path), *options]
+    command = [sys.executable, "-m", "nearcast", "node", str(path), *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
 
 

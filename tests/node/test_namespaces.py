@@ -23,8 +23,8 @@ ip -n one addr add 10.86.0.1/24 dev left
 ip -n two addr add 10.86.0.2/24 dev right
 ip -n one link set left up
 ip -n two link set right up
-ip netns exec two {python} -m nearcast.cli.main node {folder}/two.yaml --seconds {seconds} > {folder}/two.out &
-ip netns exec one {python} -m nearcast.cli.main node {folder}/one.yaml --seconds {seconds} > {folder}/one.out
+ip netns exec two {python} -m nearcast node {folder}/two.yaml --seconds {seconds} > {folder}/two.out &
+ip netns exec one {python} -m nearcast node {folder}/one.yaml --seconds {seconds} > {folder}/one.out
 wait
 """
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
+import pickletools
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -16,14 +18,19 @@ import yaml
 
 from nearcast.decision.derived import derived_of
 from nearcast.decision.known import Known, derived_stages
+from nearcast.decision.relate.pairing import Pairing
 from nearcast.decision.stages import decide
+from nearcast.errors import Mark
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language.control import changes
+from nearcast.language.control import changes, to_event
+from nearcast.language.relation_document import relation_document
+from nearcast.model.changes import RelationChange
 from nearcast.model.columns import DELIVERIES, to_table
 from nearcast.model.event import Event
+from nearcast.model.relation import Relation
 from nearcast.pipeline import known as follower
 from nearcast.pipeline.known import Follower
-from nearcast.pipeline.state import load, save
+from nearcast.pipeline.state import load, save, stages_of
 from tests.pipeline import test_deriving as related
 from tests.pipeline.histories import documents, live_rows, with_roles, written
 
@@ -119,6 +126,32 @@ def test_snapshots_that_take_long_are_written_seldom(
     assert [10, 50, 90] == saved
 
 
+def test_a_snapshot_of_events_that_are_lost_is_not_taken_later(journal: SqliteJournal, tmp_path: Path) -> None:
+    """The journal ends before it, as after a loss of power; then others take those positions."""
+    save(replaced := known_at(journal, 80), tmp_path / "known")
+    assert 80 == replaced.position
+    following = Follower(journal, tmp_path / "known", 60)
+    assert (60, 0) == (following.known.position, load(tmp_path / "known", 100).position)
+
+
+def test_a_snapshot_that_cannot_be_written_stops_nothing(
+    journal: SqliteJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would only have saved time; it is tried again later."""
+
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(follower, "SNAPSHOT_EVERY", 10)
+    monkeypatch.setattr(follower, "save", full)
+    following = Follower(journal, tmp_path / "known", 0)
+    for after in range(0, 60, 20):
+        list(following.advance(journal.read("events", after, 20), after + 20))
+    monkeypatch.setattr(follower, "save", save)
+    following.save()
+    assert 60 == load(tmp_path / "known", 100).position
+
+
 def test_definitions_are_written_again_only_where_some_changed(journal: SqliteJournal, tmp_path: Path) -> None:
     """Snapshots with the same definitions share the file with them; each loads to what was known."""
     following, files = Follower(journal, tmp_path / "known", 0), []
@@ -182,6 +215,37 @@ def test_a_refusal_is_reported_once_though_the_pipeline_dies(journal: SqliteJour
     assert [f"journal position {end + number + 1}, event {number}" for number in range(5)] == letters
 
 
+def test_a_definition_that_a_stage_raises_on_is_one_dead_letter(
+    journal: SqliteJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also after restarts, from a snapshot or none; others beside it count, and everything is decided."""
+    take = Pairing._take
+
+    def taken(self: Pairing, relation: Relation, sequence: int, newest: Any) -> Any:
+        """Takes other relations."""
+        if relation.id == "bad":
+            raise OverflowError("too far")
+        return take(self, relation, sequence, newest)
+
+    monkeypatch.setattr(Pairing, "_take", taken)
+    end = journal.end("events")
+    ids = ("before", "bad", "behind")
+    sides = {"a": {"entity": "x"}, "b": {"entity": "y"}, "when": "distance(a, b) < 5"}
+    made = (to_event(RelationChange(relation_document({"id": id, **sides}, Mark("f"))), id, "s") for id in ids)
+    journal.append("events", to_table(replace(one, accepted=datetime.now(UTC)) for one in made))
+    for _ in range(2):
+        following = Follower(journal, tmp_path / "known", end)
+        assert [*following.advance(journal.read("events", end, 3), end + 3)]
+        assert (["before", "behind"], 1) == (list(following.known.registry.relations), following.refused)
+    following.save()
+    again = Follower(journal, tmp_path / "known", end + 3)
+    assert (["before", "behind"], 0) == (list(again.known.registry.relations), again.refused)
+    [letter] = journal.read("dead letters", 0, 10).to_pylist()
+    assert f"journal position {end + 2}, event bad" == letter["where"]
+    assert "that the stage relate can take, got one on which it fails: OverflowError: too far" in letter["reason"]
+    assert f"refused a control event position={end + 2} reason=event bad: expected a definition" in caplog.text
+
+
 def test_a_damaged_snapshot_costs_only_reading(journal: SqliteJournal, tmp_path: Path) -> None:
     """As a loss of power may leave one: the one before is taken, and the damaged one can be written again."""
     folder = tmp_path / "known"
@@ -219,8 +283,10 @@ def test_a_snapshot_is_read_in_any_number_of_shards(
     tables = [feather.read_table(str(path)) for path in sorted(snapshot.glob("relations-*.arrow"))]
     assert before == len(tables)
     assert {(None, "close"), ("north", "north")} <= {(row["node"], row["relation"]) for row in rows_of(tables)}
-    stages = Known(stages=pickle.loads((snapshot / "stages.pickle").read_bytes()))
-    # They are in those files only: what is in two places may differ.
+    stages = Known(stages=stages_of(snapshot, known.registry))
+    # They are in those files only, and relations in the registry's: what is in two places may differ.
+    named = [named for _, named, _ in pickletools.genops((snapshot / "stages.pickle").read_bytes())]
+    assert known.registry.relations and "Relating" in named and "Relation" not in named
     assert {0} == {shard.pairs.length for pairing in stages.pairings.values() for shard in pairing.shards}
     loaded = load(tmp_path, 250, after)
     assert {after} == {len(pairing.shards) for pairing in loaded.pairings.values()}

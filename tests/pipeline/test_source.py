@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,6 +14,8 @@ from pyspark.sql import SparkSession
 
 from nearcast.errors import JournalError
 from nearcast.journal.sqlite import SqliteJournal
+from nearcast.model.columns import to_table
+from nearcast.model.event import Event
 from nearcast.pipeline import source
 from nearcast.pipeline.source import BLOCK_ROWS, EVENT_ROWS, JournalSource, StreamReader
 from tests.journal.rows import events, positions
@@ -84,6 +88,23 @@ def test_a_large_batch_carries_ranges_only(journal: SqliteJournal, monkeypatch: 
     monkeypatch.setattr(source, "PIECE", 10)
     rows, _ = stream(journal, rows="blocks", inline=24).read({"position": 0})
     assert [(0, 10, None), (10, 20, None), (20, 25, None)] == [tuple(row.values()) for row in next(rows).to_pylist()]
+
+
+def test_a_batch_of_large_events_is_shorter(journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fits the memory, and what is large does not go through Java's."""
+    for one in range(25, 65):
+        journal.append("events", to_table([Event(str(one), "t", "s", payload=os.urandom(50_000))]))
+    monkeypatch.setattr(source, "INLINE_BYTES", 400_000)
+    monkeypatch.setattr(source, "BATCH_BYTES", 1_000_000)
+    reader = stream(journal, rows="blocks")
+    offset, found = reader.initialOffset(), list[dict[str, Any]]()
+    while offset["position"] < 65:
+        rows, offset = reader.read(offset)
+        found += [row for batch in rows for row in batch.to_pylist()]
+    assert len(found) > 2
+    assert [0, *(row["through"] for row in found[:-1])] == [row["after"] for row in found]
+    assert max(len(row["block"] or b"") for row in found) < 500_000
+    assert any(row["block"] is None for row in found)
 
 
 def test_a_checkpoint_of_another_journal_is_refused(journal: SqliteJournal) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import hashlib
 import hmac
 import json
+import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,14 +16,14 @@ from typing import Any
 import pytest
 
 from nearcast.decision.registry import Registry
-from nearcast.errors import Mark
+from nearcast.errors import JournalError, Mark
 from nearcast.journal.memory import MemoryJournal
 from nearcast.language.cql2 import parse
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.situation import Action, Effect, Run, Webhook
 from nearcast.server import actions as module
-from nearcast.server.actions import ATTEMPTS, Actions
+from nearcast.server.actions import AT_ONCE, ATTEMPTS, Actions
 from nearcast.server.metrics import Metrics
 from nearcast.server.outcomes import Refused
 from tests.server.conftest import run, until
@@ -60,11 +62,12 @@ class Scene:
         self.registry.actions["act"] = Action("act", parse("Fire", Mark("here")), effects)
         self.mark, self.metrics = mark, Metrics()
 
-    def call(self, position: int, effect: str = "webhook", action: str = "act") -> bytes:
+    def call(self, position: int, effect: str = "webhook", action: str = "act", id: str = "") -> bytes:
         data = {"action": action, "effect": effect, "situation": {"id": "fire@1"}}
-        document = {"specversion": "1.0", "id": f"a{position}", "type": "nearcast.action", "source": "s", "data": data}
+        id = id or f"a{position}"
+        document = {"specversion": "1.0", "id": id, "type": "nearcast.action", "source": "s", "data": data}
         payload = json.dumps(document).encode()
-        event = Event(f"a{position}", "nearcast.action", "s", payload=payload, position=position, part=1)
+        event = Event(id, "nearcast.action", "s", payload=payload, position=position, part=1)
         self.journal.cover("derived", to_table([event]), position)
         return payload
 
@@ -186,6 +189,82 @@ def test_a_python_action_gets_event_and_arguments(monkeypatch: pytest.MonkeyPatc
 
     run(test)
     assert [("a5", {"times": 3})] * 2 == got
+
+
+def test_names_in_any_script_are_posted() -> None:
+    """Ids are made of the names of actions and situations; headers are ASCII."""
+
+    async def test() -> None:
+        receiver = Receiver()
+        async with receiver.serving():
+            scene = Scene(Webhook(receiver.url))
+            async with scene.running():
+                scene.call(1, id="lösche 5%:火@1")
+                await until(lambda: receiver.got)
+        assert "l%c3%b6sche 5%25:%e7%81%ab@1" == receiver.got[0][0]["idempotency-key"]
+
+    run(test)
+
+
+def test_an_action_that_cannot_be_tried_at_all_is_a_dead_letter() -> None:
+    """It is not lost without a word."""
+
+    async def test() -> None:
+        scene = Scene(Webhook("http://host:port:too/"))
+        async with scene.running():
+            scene.call(1)
+            await until(lambda: scene.letters)
+        assert "InvalidURL" in scene.reasons[0]
+
+    run(test)
+
+
+def test_python_actions_that_hang_or_exit_stop_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's own threads are not theirs, and sys.exit is an error like others."""
+    go_on = threading.Event()
+    monkeypatch.setattr(module, "registered", lambda: {"hang": lambda *_: go_on.wait(), "exit": lambda *_: sys.exit()})
+
+    async def test() -> None:
+        scene = Scene(Run("hang"))
+        scene.registry.actions["exit"] = Action("exit", parse("Fire", Mark("here")), (Run("exit"),))
+        async with scene.running() as actions:
+            scene.call(1, "run", "exit")
+            await until(lambda: scene.letters)
+            for position in range(2, AT_ONCE + 2):
+                scene.call(position, "run")
+            await until(lambda: len(actions._open) == AT_ONCE)
+            try:
+                async with asyncio.timeout(10):
+                    assert 1 == await asyncio.to_thread(lambda: 1)
+            finally:
+                go_on.set()
+        assert scene.reasons[0].startswith("SystemExit")
+
+    run(test)
+
+
+def test_a_journal_that_fails_at_the_start_only_delays_the_actions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not given up for good before the first is read."""
+
+    async def test() -> None:
+        receiver = Receiver()
+        async with receiver.serving():
+            scene = Scene(Webhook(receiver.url))
+            ends = iter([JournalError("not just now"), 0])
+
+            def end(log: str) -> int:
+                """Fails once."""
+                found = next(ends, None)
+                if isinstance(found, JournalError):
+                    raise found
+                return MemoryJournal.end(scene.journal, log) if found is None else found
+
+            monkeypatch.setattr(scene.journal, "end", end)
+            async with scene.running():
+                scene.call(1)
+                await until(lambda: receiver.got, 10)
+
+    run(test)
 
 
 def test_nothing_is_forgotten_over_a_restart(tmp_path: Path) -> None:

@@ -11,12 +11,14 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from nearcast.errors import SessionError
-from nearcast.model.columns import to_events
+from nearcast.language.control import to_event
+from nearcast.model.changes import ClientChange
+from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event
 from nearcast.model.sequence import sequence
 from nearcast.server import stream
 from nearcast.server.config import Limits
-from nearcast.server.sessions import CONFIRMED
+from nearcast.server.sessions import CONFIRMED, Connection, Pump
 from tests.server.conftest import Running, received, run, running, unit, until
 
 
@@ -220,6 +222,39 @@ def test_beyond_the_limit_the_oldest_of_the_least_urgent_overflow() -> None:
     run(test)
 
 
+def test_what_cannot_be_taken_does_not_take_along_what_comes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither changes nor deliveries that are read together with it are lost; it is counted."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a", "b")
+            desk = server.service.desk
+            apply, queue = desk.apply, desk._queue
+
+            def fails_for_x(change: Any) -> None:
+                """Applies a change."""
+                if getattr(change, "client", None) == "x":
+                    raise ArithmeticError("cannot be applied")
+                apply(change)
+
+            def fails_for_b(session: Any, *more: Any) -> None:
+                """Queues a delivery."""
+                if session.client.id == "b":
+                    raise ArithmeticError("cannot be queued")
+                queue(session, *more)
+
+            monkeypatch.setattr(desk, "apply", fails_for_x)
+            monkeypatch.setattr(desk, "_queue", fails_for_b)
+            changes = [to_event(ClientChange(one), one, "s") for one in ("x", "y")]
+            server.journal.append("events", to_table([*changes, Event("e", "unit", "s")]))
+            server.pipeline.decide()
+            await until(lambda: waiting(server).waiting)
+            assert (True, False) == (desk.known("y"), desk.known("x"))
+            assert 'nearcast_errors_total{part="reader"} 2.0' in (await server.http.get("/metrics")).text
+
+    run(test)
+
+
 def test_ended_subscriptions_and_removed_clients_get_nothing_more() -> None:
     """What waits for them ends as unsubscribed; what is decided later, too."""
 
@@ -275,6 +310,57 @@ def test_a_new_connection_takes_the_session_over() -> None:
             with pytest.raises(SessionError, match="took over"):
                 await received(old, 1)
             await new.close()
+
+    run(test)
+
+
+class DeadLink(Connection):
+    """A connection over a link that takes nothing more, until the test opens it again."""
+
+    def __init__(self) -> None:
+        self.open, self.texts = asyncio.Event(), list[str]()
+
+    async def send(self, text: str, position: int | str | None) -> None:
+        await self.open.wait()
+        self.texts.append(text)
+
+    async def close(self, code: int, reason: str) -> None:
+        await self.open.wait()
+
+
+def test_a_dead_link_does_not_hold_up_the_connection_that_takes_over() -> None:
+    """Who comes anew is served, also while the old connection cannot even be closed."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            dead = DeadLink()
+            server.service.desk.connect("a", dead, "test")
+            async with socket_of(server) as socket:
+                assert 2 == (await raw(socket, "hello"))["hello"]["session"]
+            dead.open.set()
+
+    run(test)
+
+
+def test_the_greeting_of_a_new_connection_does_not_go_to_the_old_one() -> None:
+    """That one may just be getting rid of what it had to say before."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            old, new = DeadLink(), DeadLink()
+            session = server.service.desk.connect("a", old, "test")
+            pump = asyncio.create_task(Pump(session, old, server.service.payloads, print, print).run())
+            await until(lambda: not session.notices)
+            server.service.desk.connect("a", new, "test")
+            old.open.set()
+            await pump
+            assert ([1], [2]) == (
+                [orjson.loads(text)["hello"]["session"] for text in old.texts],
+                [notice["hello"]["session"] for notice in session.notices],
+            )
+            server.service.desk.disconnect(session, new)
 
     run(test)
 
@@ -378,12 +464,18 @@ def test_a_message_that_means_nothing_is_answered_and_the_connection_goes_on() -
                     "{",
                     "[]",
                     '{"ack": [1.5]}',
+                    f'{{"ack": [{(1 << 63) - 1}]}}',
+                    f'{{"ping": "{"long" * 1_000}"}}',
+                    f'{{"{"colour" * 1_000}": 1}}',
                     '{"colour": 1}',
                     '{"readings": {"bandwidth": "fast"}}',
                     '{"position": {"x": 1}}',
                 ):
                     await socket.send(bad)
-                    assert {"expected", "came"} <= (await raw(socket, "notice"))["notice"]["fault"].keys()
+                    fault = (await raw(socket, "notice"))["notice"]["fault"]
+                    assert {"expected", "came"} <= fault.keys()
+                    # Up to a thousand of them are kept for who does not read.
+                    assert len(fault["came"]) < 500
                 await socket.send('{"ping": 1.5}')
                 assert {"pong": 1.5} == await raw(socket, "pong")
 

@@ -73,14 +73,15 @@ def test_of_a_batch_the_good_ones_are_taken_and_the_bad_ones_answered_and_buried
 
     async def test() -> None:
         async with running() as server:
-            batch = [unit("1"), {"specversion": "1.0"}, unit("2"), 7, unit("3", n=2**70 + 1)]
-            body = str(batch).replace("'", '"').encode()
+            batch = [unit("1"), {"specversion": "1.0"}, unit("2"), 7, unit("3", n=2**70 + 1), unit("4", v=1, w=2)]
+            body = str(batch).replace("'", '"').replace('"w"', '"v"').encode()
             answer = await post(server, body, BATCHED)
-            assert (202, [1, None, 2, None, None]) == (answer.status_code, answer.json()["positions"])
-            assert [1, 3, 4] == [fault["index"] for fault in answer.json()["faults"]]
-            assert "event 1" == answer.json()["faults"][0]["where"]
-            await until(lambda: server.journal.end("dead letters") == 3)
+            assert (202, [1, None, 2, None, None, None]) == (answer.status_code, answer.json()["positions"])
+            assert [1, 3, 4, 5] == [fault["index"] for fault in answer.json()["faults"]]
+            assert ("event 1", "v again") == (answer.json()["faults"][0]["where"], answer.json()["faults"][3]["came"])
+            await until(lambda: server.journal.end("dead letters") == 4)
             letters = server.journal.read("dead letters", 0, 10).to_pylist()
+            assert b'"v":2' in letters[3]["content"]
             assert (b'{"specversion":"1.0"}', True) == (letters[0]["content"], "expected id" in letters[0]["reason"])
 
     run(test)
@@ -115,6 +116,7 @@ NO_CLIENT = {**unit("1"), "type": "nearcast.client", "data": {"role": 7}}
 BAD: list[tuple[str, bytes, str, int]] = [
     ("malformed JSON", b'{"specversion": ', STRUCTURED, 400),
     ("NaN", b'{"specversion":"1.0","id":"1","type":"t","source":"s","data":{"n":NaN}}', STRUCTURED, 400),
+    ("a key twice", orjson.dumps(unit("1", v=1, w=2)).replace(b'"w"', b'"v"'), STRUCTURED, 400),
     ("no id", b'{"specversion":"1.0","type":"t","source":"s"}', STRUCTURED, 400),
     ("another version", b'{"specversion":"0.3","id":"1","type":"t","source":"s"}', STRUCTURED, 400),
     ("no object", b"[]", STRUCTURED, 400),

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,14 @@ import pytest
 from nearcast.client import Client, Delivery, Publisher
 from nearcast.errors import JournalError
 from nearcast.journal.memory import MemoryJournal
+from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.sequence import position_of
+from nearcast.server import service
 from nearcast.server.notes import note
-from nearcast.server.outcomes import Mark, Watermark, unsettled
+from nearcast.server.outcomes import Mark, Outcome, Watermark, outcome_table, unsettled
 from nearcast.server.payloads import Payloads
+from nearcast.server.reader import Decided
 from tests.server.conftest import Running, received, run, running, unit, until
 from tests.server.fake_pipeline import FakePipeline
 
@@ -258,6 +262,50 @@ def test_the_watermark_never_passes_what_is_not_settled(tmp_path: Path) -> None:
     watermark.advance(MemoryJournal(), through=40, outcomes_end=30, oldest=None)
     assert Mark(30, 15) == watermark.read()
     assert Mark() == Watermark(tmp_path / "settled", "another journal").read()
+
+
+def test_the_watermark_tells_of_no_outcome_of_what_is_still_being_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outcome before the mark whose delivery is behind it would not be found: that delivery would come again."""
+    monkeypatch.setattr(service, "AT_ONCE", 1)
+    read, marks = threading.Event(), list[tuple[int, int]]()
+
+    class Noted(Watermark):
+        def advance(self, journal: Journal, through: int, outcomes_end: int, oldest: int | None) -> None:
+            marks.append((through, outcomes_end))
+
+    class Told(MemoryJournal):
+        def end(self, log: str) -> int:
+            found = super().end(log)
+            if log == "outcomes":
+                read.set()
+            return found
+
+    async def test() -> None:
+        journal = Told()
+        async with running(journal) as server:
+            await server.declare("a")
+            desk, tasks = server.service.desk, list[asyncio.Task[None]]()
+            deliver = desk.deliver
+
+            def acknowledging(decided: list[Decided]) -> None:
+                """The first is acknowledged at once, while the others are handed over."""
+                deliver(decided)
+                if tasks:
+                    read.wait(0.2)
+                    return
+                session = desk.session("a")
+                settled = session.waiting.acknowledge([decided[0].sequence], 1.0)
+                journal.append("outcomes", outcome_table([Outcome("a", one) for one in settled]))
+                read.clear()
+                tasks.append(asyncio.create_task(server.service._advance(Noted(None, "j"))))
+
+            monkeypatch.setattr(desk, "deliver", acknowledging)
+            positions = await server.publish(*(unit(str(number)) for number in range(3)))
+            await until(lambda: tasks)
+            await tasks[0]
+            assert [(positions[-1], 1)] == marks
+
+    run(test)
 
 
 def test_a_note_waits_for_the_journal_that_it_is_of(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def replayed(folder: Path, name: str, *options: str) -> tuple[int, str]:
     """What `nearcast replay` writes: how many lines, and their digest."""
     out = folder / f"{name}.jsonl"
-    command = [sys.executable, "-m", "nearcast.cli.main", "replay", "--out", str(out), *options]
+    command = [sys.executable, "-m", "nearcast", "replay", "--out", str(out), *options]
     command += ["--definitions", str(folder / "ais.yaml"), "--events", str(folder / "ais.jsonl")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert 0 == done.returncode, done.stderr

@@ -48,7 +48,7 @@ def up(data: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`nearcast up` on a data folder, once it has said that it is ready; stopped at the end, if it still runs."""
     said = data.with_suffix(".said")
     ports = ["--port", str(free_port()), "--metrics-port", str(free_port())]
-    command = [sys.executable, "-m", "nearcast.cli.main", "up", "--data", str(data), "--master", "local[1]", *ports]
+    command = [sys.executable, "-m", "nearcast", "up", "--data", str(data), "--master", "local[1]", *ports]
     with said.open("wb") as output, subprocess.Popen(command, stderr=output, start_new_session=True) as process:
         try:
             until(lambda: process.poll() is not None or b"ready: " in said.read_bytes(), "the line that says `ready`")

@@ -173,10 +173,9 @@ def _rule(history: _History, rule: str, position: int) -> RuleFinding:
     """What a situation rule found around the event at a position: everything up to there is folded once more."""
     known = Known(history.registry.copy())
     with progress("reading", position) as advance:
-        for after in range(0, position, STRETCH):
-            for _ in known.advance(history.journal.read("events", after, min(STRETCH, position - after)), changes):
+        for events in _stretches(history.journal, "events", position, advance):
+            for _ in known.advance(events, changes):
                 pass
-            advance(min(STRETCH, position - after))
     stage = next(stage for stage in known.stages if isinstance(stage, Inferring))
     return stage.find(rule, to_events(history.journal.read("events", position - 1, 1))[0])
 
@@ -184,9 +183,9 @@ def _rule(history: _History, rule: str, position: int) -> RuleFinding:
 def _stretches(
     journal: Journal, log: str, end: int, advance: Callable[[int], None] = lambda _: None
 ) -> Iterator[pa.Table]:
-    for after in range(0, end, STRETCH):
-        yield journal.read(log, after, min(STRETCH, end - after))
-        advance(min(STRETCH, end - after))
+    for table in journal.stretches(log, 0, end, STRETCH):
+        yield table
+        advance(len(table))
 
 
 @dataclass(frozen=True, slots=True)

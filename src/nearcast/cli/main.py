@@ -120,7 +120,3 @@ def main() -> None:
         # Whoever reads our output has enough; Python would complain about it once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -17,7 +17,8 @@ from nearcast.cli.output import DeadLetters, complain, counted, print_json, prog
 from nearcast.cli.system import fetch
 from nearcast.client import Publisher
 from nearcast.errors import EventError, Fault, Mark
-from nearcast.language.cloudevents import DeadLetter, loads, whole_lines
+from nearcast.language.cloudevents import DeadLetter, whole_lines
+from nearcast.language.json_text import loads
 
 BATCH = 500
 

@@ -133,9 +133,7 @@ def _journal(
 
 
 def _locally(journal: Journal, known: Known) -> Decided:
-    end = journal.end("events")
-    stretches = (journal.read("events", after, STRETCH) for after in range(0, end, STRETCH))
-    return history.replay(known, stretches, changes)
+    return history.replay(known, journal.stretches("events", 0, journal.end("events"), STRETCH), changes)
 
 
 def _on_spark(journal: Journal, known: Known, folder: Path, master: str | None) -> Decided:

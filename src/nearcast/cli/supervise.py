@@ -47,7 +47,7 @@ class Part:
     process: subprocess.Popen[bytes] | None = None
     restarts: int = 0
     longest_pause: float = LONGEST_PAUSE
-    module: str = "nearcast.cli.main"
+    module: str = "nearcast"
     held: tuple[int, ...] = ()
     _started: float = 0.0
     _pause: float = 0.0

@@ -67,9 +67,7 @@ def registry_of(journal: Journal) -> Registry:
 
 
 def _control_events(journal: Journal) -> Iterator[Event]:
-    end = journal.end("events")
-    for after in range(0, end, STRETCH):
-        table = journal.read("events", after, STRETCH)
+    for table in journal.stretches("events", 0, journal.end("events"), STRETCH):
         yield from to_events(
             table.filter([kind.startswith(CONTROL_PREFIX) for kind in table.column("type").to_pylist()])
         )

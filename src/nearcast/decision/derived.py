@@ -9,7 +9,7 @@ It is decided as of there, in the same batch; so the outcome rests on the journa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from nearcast.decision.registry import Registry
 from nearcast.decision.repository import Repository
+from nearcast.errors import Fault
 from nearcast.model.changes import Change
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
@@ -34,6 +35,7 @@ class Stretch:
 
     `times` are those of the control events that made the changes, by position. `events` is a table of EVENTS, those
     that earlier stages derived among them. `registry` is as of the end of the batch, `repository` as of its beginning.
+    A stage adds the position of a change that it leaves out, and why, to `refusals`.
     """
 
     changes: Sequence[At]
@@ -41,6 +43,7 @@ class Stretch:
     events: pa.Table
     registry: Registry
     repository: Repository
+    refusals: list[tuple[int, Fault]] = field(default_factory=list)
 
 
 class Deriving(Protocol):

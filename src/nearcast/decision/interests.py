@@ -110,7 +110,7 @@ class Interests:
         order = len(self._ids)
         self._ids.append(subscription.id)
         self._orders[subscription.id] = order
-        groups = [(self.standing.take(group), role) for group, role in _groups(subscription, self._settings)]
+        groups = [(self.standing.take(group), role) for group, role in groups_of(subscription, self._settings)]
         self._held[order] = _Held(subscription, groups)
         for client in dict.fromkeys(subscription.clients):
             self._wanting.setdefault(client, {})[order] = None
@@ -198,7 +198,7 @@ def role_number(client: Client, roles: Roles) -> int:
     return keys.index(key) if key in keys else len(keys)
 
 
-def _groups(subscription: Subscription, settings: Settings) -> Iterator[tuple[Group, int]]:
+def groups_of(subscription: Subscription, settings: Settings) -> Iterator[tuple[Group, int]]:
     """A subscription's groups, each with the role under which it holds."""
     filter: Filter = subscription.filter
     count = sum(1 for _ in atoms(filter))

@@ -6,7 +6,7 @@ goes on with the state at its start and every change inside it, so what follows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -29,12 +29,21 @@ from nearcast.decision.relate.shard import SHARDS
 from nearcast.decision.remembered import Remembered
 from nearcast.decision.repository import Repository
 from nearcast.decision.timeline import Followed, Surrounding, Track
-from nearcast.errors import EventError
-from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange
+from nearcast.decision.trial import untaken
+from nearcast.errors import EventError, Fault, Mark
+from nearcast.model.changes import (
+    Change,
+    ClientChange,
+    ClientRemoval,
+    RelationChange,
+    RelationRemoval,
+    SettingsChange,
+)
 from nearcast.model.columns import to_events
 from nearcast.model.event import CONTROL_PREFIX, Event
 from nearcast.model.filter import Entities
 from nearcast.model.place import Place
+from nearcast.model.relation import Relation
 from nearcast.model.subscription import Client, Settings
 
 Parse = Callable[[Event, Settings], list[Change]]
@@ -106,6 +115,7 @@ class Known:
         self._unheard = [(position, change) for change in self.registry.changes()] if stages is None else []
         self.stages: Sequence[Deriving] = derived_stages() if stages is None else stages
         self._times: dict[int, datetime | None] = {}
+        self._control: dict[int, Event] = {}
         self._following = Following()
         self._remembered = Remembered()
         self._clients = self._all_clients()
@@ -121,11 +131,11 @@ class Known:
     def advance(self, table: pa.Table, parse: Parse) -> Iterator[Batch]:
         """Folds a table of EVENTS that begins after `position`, giving batches that are cut where settings change.
 
-        Control events that cannot be taken are added to `refusals` and change nothing. Take every batch: a batch is
-        folded when it is asked for.
+        Control events that cannot be taken, by their readers or by a stage, are added to `refusals` and change
+        nothing. Take every batch: a batch is folded when it is asked for.
         """
         control = pc.starts_with(table.column("type"), CONTROL_PREFIX)
-        changes = list(self._changes(table.filter(control), parse))
+        changes = self._changes(to_events(table.filter(control)), parse)
         world = table.filter(pc.invert(control)) if pc.any(control).as_py() else table
         positions = world.column("position").to_numpy()
         done = 0
@@ -142,20 +152,39 @@ class Known:
         if len(table):
             self.position = int(table.column("position")[-1].as_py())
 
-    def _changes(self, control: pa.Table, parse: Parse) -> Iterator[At]:
-        settings = self.registry.settings
-        self._times = {}
-        for event in to_events(control):
-            self._times[event.position] = event.time or event.accepted
+    def _changes(self, control: Sequence[Event], parse: Parse) -> list[At]:
+        """What control events change, without those that cannot be read, or that some stage cannot take."""
+        before = settings = self.registry.settings
+        self._times = {event.position: event.time or event.accepted for event in control}
+        self._control = {event.position: event for event in control}
+        found: list[At] = []
+        for event in control:
             try:
-                found = parse(event, settings)
+                own = [(event.position, change) for change in parse(event, settings)]
             except EventError as error:
                 self.refusals.append(Refusal(event, error))
                 continue
-            for change in found:
-                if isinstance(change, SettingsChange):
-                    settings = change.settings
-                yield event.position, change
+            # What comes behind settings is read under them, so whether they count must be known at once.
+            renewed = [change.settings for _, change in own if isinstance(change, SettingsChange)]
+            if renewed and self._refused(own, settings):
+                continue
+            settings = renewed[-1] if renewed else settings
+            found += own
+        refused = self._refused(found, before)
+        return [one for one in found if one[0] not in refused]
+
+    def _refused(self, changes: Sequence[At], settings: Settings) -> Collection[int]:
+        """The positions of those of some changes that a stage cannot take; they are refused."""
+        found = untaken(changes, settings)
+        for position, fault in found.items():
+            self._refuse(position, fault)
+        return found
+
+    def _refuse(self, position: int, fault: Fault) -> None:
+        event = self._control.get(position)
+        # What was there from the beginning, as `registry` gave it, is of no event.
+        if event is not None:
+            self.refusals.append(Refusal(event, EventError(replace(fault, where=Mark(f"event {event.id}")))))
 
     def _change_settings(self, position: int, change: SettingsChange) -> None:
         self.registry.apply(change)
@@ -176,6 +205,8 @@ class Known:
         interests = self._interests = self._interests or Interests(self.registry)
         interests.settle()
         clients = self._clients
+        relating = any(isinstance(change, RelationChange | RelationRemoval) for _, change in changes)
+        before = dict(self.registry.relations) if relating else {}
         for position, change in changes:
             self.registry.apply(change)
             interests.apply(position, change)
@@ -183,7 +214,7 @@ class Known:
                 clients.set(self.registry.clients[change.client], self.registry.settings, position)
             elif isinstance(change, ClientRemoval):
                 clients.places.set(change.client, position, None)
-        events = self._derive(events, changes)
+        events = self._derive(events, changes, before)
         members = self._members(list(interests.terms), events)
         previous = self._remembered.advance(list(interests.remembered), events, self.repository)
         self.repository.add(events)
@@ -192,13 +223,25 @@ class Known:
         index = interests.standing.index(events, around)
         return Batch(events, self.registry.settings, index, interests.assignments(), around, clients)
 
-    def _derive(self, events: pa.Table, changes: Sequence[At]) -> pa.Table:
+    def _derive(self, events: pa.Table, changes: Sequence[At], before: Mapping[str, Relation]) -> pa.Table:
         """The events with what follows from them; each stage sees what those before it derived."""
         heard, self._unheard = [*self._unheard, *changes], []
+        refusals: list[tuple[int, Fault]] = []
         for stage in self.stages:
-            stretch = Stretch(heard, self._times, events, self.registry, self.repository)
+            stretch = Stretch(heard, self._times, events, self.registry, self.repository, refusals)
             events = woven(events, stage.advance(stretch))
+        for position, fault in refusals:
+            self._refuse(position, fault)
+        if refusals:
+            self._without({position for position, _ in refusals}, before, heard)
         return events
+
+    def _without(self, refused: Collection[int], before: Mapping[str, Relation], changes: Sequence[At]) -> None:
+        """Makes the relations what they are where some of the changes did not count."""
+        self.registry.relations = dict(before)
+        for position, change in changes:
+            if isinstance(change, RelationChange | RelationRemoval) and position not in refused:
+                self.registry.apply(change)
 
     def _members(self, terms: list[Entities], events: pa.Table) -> Followed:
         """Who satisfies each location term, over a batch."""

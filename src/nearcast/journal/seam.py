@@ -22,6 +22,10 @@ WAIT = 0.01
 """Seconds between two looks of `follow` at the end of a log: small against a batch, cheap against a read."""
 
 
+READ_BYTES = 256 << 20
+"""Bytes that are read at once, about, unless somebody wants less. Of events with large payloads those are few."""
+
+
 class Journal(ABC):
     """Ordered, kept logs. Safe to use from several threads and, where the medium allows, several processes.
 
@@ -72,6 +76,20 @@ class Journal(ABC):
     @abstractmethod
     def read(self, log: str, after: int, limit: int) -> pa.Table:
         """The rows with `after` < position ≤ `after + limit`, in order, in the log's schema; empty if none."""
+
+    def reach(self, log: str, after: int, limit: int, size: int = READ_BYTES) -> int:
+        """How far a read behind `after` may go, by at most `limit` positions, to hold about `size` bytes at most.
+
+        Beyond `after`, if there is anything: also where what comes next is larger than that.
+        """
+        return min(after + limit, self.end(log))
+
+    def stretches(self, log: str, after: int, through: int, limit: int) -> Iterator[pa.Table]:
+        """The rows with `after` < position ≤ `through`, one stretch after the other, each as far as `reach` says."""
+        while after < through:
+            step = self.reach(log, after, min(limit, through - after)) - after
+            yield self.read(log, after, step)
+            after += step
 
     @abstractmethod
     def end(self, log: str) -> int:

@@ -13,7 +13,7 @@ import os
 import sqlite3
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import count
 from os import PathLike, fspath
 from typing import Final
@@ -23,7 +23,7 @@ import pyarrow as pa
 from nearcast.errors import JournalError
 from nearcast.journal.kept import Kept, merged, refuse_beside, restored, stored
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
-from nearcast.journal.seam import Journal
+from nearcast.journal.seam import READ_BYTES, Journal
 from nearcast.model.event import MAIN, Event
 
 FORMAT = 3
@@ -132,6 +132,20 @@ class SqliteJournal(Journal):
             blocks = connection.execute(query, (log, after, after + limit)).fetchall()
             parts = [_decoded(schema, *block) for block in blocks]
         return within(joined(log, parts), after, after + limit)
+
+    def reach(self, log: str, after: int, limit: int, size: int = READ_BYTES) -> int:
+        """See `Journal.reach`."""
+        # Cheap: `rows` is the last column, so SQLite reads none of it.
+        query = "SELECT last, size FROM blocks WHERE log = ? AND last > ? AND first <= ? ORDER BY last, number"
+        through = min(after + limit, self.end(log))
+        total, before = 0, 0
+        with self._reading() as connection, closing(connection.execute(query, (log, after, through))) as blocks:
+            for last, bytes in blocks:
+                total += bytes
+                if total > size and before:
+                    return min(before, through)
+                before = last
+        return through
 
     def end(self, log: str) -> int:
         """See `Journal.end`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
@@ -41,11 +42,11 @@ class Report:
         return not self.faults
 
 
-def check(paths: Sequence[Path], node: str = MAIN) -> Report:
+def check(paths: Sequence[Path], node: str = MAIN, now: datetime | None = None) -> Report:
     """Checks files by their endings: YAML definitions (together), XML of the thesis, lines of CloudEvents (.jsonl,
     .ndjson, also gzipped). Events are checked against the channels that the definitions among the files define, and
     with events beside them, rules over readings that none of those brings are warned of. `node` is the access server
-    for which all of it is meant.
+    for which all of it is meant; `now` is when events would be published: none may be of a time far ahead of it.
     """
     faults: list[Fault] = []
     warnings: list[Fault] = []
@@ -65,7 +66,7 @@ def check(paths: Sequence[Path], node: str = MAIN) -> Report:
         if path.suffix.lower() in XML:
             _check_xml(path, faults, warnings)
         elif path.suffix.lower() in EVENTS:
-            faults += islice(_event_faults(path, settings, attributes), MAX_FAULTS)
+            faults += islice(_event_faults(path, settings, attributes, now), MAX_FAULTS)
         else:
             known = " ".join((*YAML, *XML, *EVENTS))
             faults.append(Fault(f"a file that ends in one of {known}", path.name, Mark(str(path))))
@@ -88,12 +89,12 @@ def _check_xml(path: Path, faults: list[Fault], warnings: list[Fault]) -> None:
         faults.append(fault)
 
 
-def _event_faults(path: Path, settings: Settings, attributes: set[str]) -> Iterator[Fault]:
+def _event_faults(path: Path, settings: Settings, attributes: set[str], now: datetime | None) -> Iterator[Fault]:
     """The faults of an event file; control events act, so that those which follow are checked under new roles. The
     names of what events tell are added to `attributes`.
     """
     try:
-        for number, event in numbered(path, settings.channels):
+        for number, event in numbered(path, settings.channels, now):
             if isinstance(event, DeadLetter):
                 yield event.fault
                 continue

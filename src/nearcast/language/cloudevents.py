@@ -19,16 +19,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import orjson
 
 from nearcast.errors import EventError, Fault, Mark
+from nearcast.language.json_text import loads
 from nearcast.language.places import GEOMETRY_NAMES, is_geometry, place_of
 from nearcast.model.event import CONTROL_PREFIX, Event, cloud_event
 from nearcast.model.place import Place
 from nearcast.model.subscription import Channel
-from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, time_of, time_text
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, lacking, time_of, time_text
 
 MAX_BYTES = 1024 * 1024
 MAX_ATTRIBUTES = 1_000
@@ -59,7 +60,6 @@ _FIELDS = frozenset({"id", "type", "source", "subject", "time"})
 _DATA = frozenset({"data", "data_base64"})
 _KNOWN = _FIELDS | _DATA | {"specversion", "datacontenttype", "dataschema"}
 _EXTENSION = re.compile(r"[a-z0-9]+")
-_LONG_INTEGER = re.compile(rb"\d{19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def _time(written: object, where: Mark, accepted: datetime | None) -> datetime |
         return None
     time = time_of(written) if isinstance(written, str) and has_zone(written) else None
     if time is None:
-        raise Fault("time, as in 2020-01-31T12:00:00Z", _kind(written), where, "a time needs its zone")
+        raise Fault("time, as in 2020-01-31T12:00:00Z", _kind(written), where, lacking(written))
     if accepted is not None and time - accepted > MAX_AHEAD:
         ahead = time - accepted
         raise Fault(
@@ -303,40 +303,6 @@ def _tables(channels: tuple[Channel, ...]) -> tuple[dict[str, Channel], dict[str
         for type_ in channel.types:
             by_type.setdefault(type_, channel)
     return {one.name: one for one in channels}, by_type, next((one for one in channels if not one.types), None)
-
-
-def loads(text: bytes, where: Mark) -> Any:
-    """What a JSON text holds. Raises `EventError` with line and column, also for integers beyond 64 bits."""
-    try:
-        document = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        line = error.lineno if where.line is None else where.line + error.lineno - 1
-        reason = error.msg.partition(": line ")[0]
-        raise EventError(Fault("JSON", reason, Mark(where.file, line, error.colno))) from None
-    # The fast parser reads an integer beyond 64 bits as a double: long digits are rare, so looking twice is cheap.
-    if _LONG_INTEGER.search(text):
-        _refuse_long_integers(text, where)
-    return document
-
-
-def _refuse_long_integers(text: bytes, where: Mark) -> None:
-    """An integer beyond 64 bits would silently come as a double."""
-
-    def integer(digits: str) -> int:
-        """An integer, if 64 bits hold it."""
-        # Python refuses to read some thousand digits, and takes long over many.
-        value = int(digits) if len(digits) < 40 else INTEGER_MAXIMUM + 1
-        if not INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM:
-            _refuse(digits, text, where)
-        return value
-
-    json.loads(text, parse_int=integer)
-
-
-def _refuse(digits: str, text: bytes, where: Mark) -> NoReturn:
-    column = text.decode().find(digits) + 1
-    fault = Fault("an integer within 64 bits", digits[:60], Mark(where.file, where.line, column), "send it as a text")
-    raise EventError(fault)
 
 
 def _data_of(event: Event, document: Mapping[str, Any]) -> dict[str, Any]:

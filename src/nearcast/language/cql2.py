@@ -32,7 +32,7 @@ def parse(text: str, where: Mark, locate: Locate | None = None) -> Filter:
     """
     locate = locate or starting_at(text, where)
     try:
-        return Conditions().condition(read_json(text, where) if _is_json(text) else read_text(text, locate))
+        return Conditions().condition(read_json(text, where, locate) if _is_json(text) else read_text(text, locate))
     except Fault as fault:
         raise DefinitionError(fault) from None
 
@@ -53,7 +53,7 @@ def names_alone(node: Node) -> Iterator[Syntax]:
     if not isinstance(node.value, str):
         waiting = [read_node(node)]
     elif _is_json(node.value):
-        waiting = [read_json(node.value, node.where)]
+        waiting = [read_json(node.value, node.where, node.locate or (lambda offset: node.where))]
     else:
         waiting = [read_text(node.value, node.locate or (lambda offset: node.where))]
     while waiting:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from nearcast.errors import Mark
-from nearcast.language.cql2_expressions import SUPPORTED, Expressions, fault
-from nearcast.language.cql2_types import EXAMPLES, SCALARS, type_of
+from nearcast.errors import Fault, Mark
+from nearcast.language.cql2_expressions import Expressions, fault
+from nearcast.language.cql2_types import EXAMPLES, SCALARS, Type, type_of
 from nearcast.language.syntax import Syntax
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.expression import COMPARISONS, GEOMETRY, TOLD_GEOMETRY, Call, Constant, Expression, Property
@@ -17,6 +17,17 @@ from nearcast.model.values import Value
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 FORMS = ("IN", "BETWEEN", "LIKE", "IS NULL")
 PLACES = "user('name'), uform(conditions), this, geom or POINT(lon lat)"
+
+
+GIVEN: dict[Type, str] = {
+    "number": "a number",
+    "text": "a text",
+    "instant": "a time",
+    "interval": "an interval",
+    "geometry": "a geometry",
+    "array": "an array",
+}
+"""What an expression that is no condition gives, as a fault names it."""
 
 
 class Conditions:
@@ -44,8 +55,7 @@ class Conditions:
                 return found
         expression = self._expressions.expression(syntax)
         if not isinstance(expression, Call) or type_of(expression) not in ("boolean", "any"):
-            advice = SUPPORTED if syntax.kind == "call" else "for example: size > 10"
-            raise fault("a condition", syntax, advice)
+            raise _no_condition(syntax, type_of(expression))
         # A previous value may be a boolean, like an attribute alone.
         if type_of(expression) == "any":
             expression = Call("=", (expression, Constant(True)))
@@ -179,11 +189,22 @@ def _point(syntax: Syntax) -> Place:
 
 def _hyphen_advice(syntax: Syntax) -> str:
     """`alert-level = 'red'` reads as a subtraction of two names: almost always it is one name that needs quotes."""
-    left = syntax.parts[0]
-    if not left.calls("-") or any(part.kind not in ("property", "number") for part in left.parts):
+    return _one_name(syntax.parts[0])
+
+
+def _one_name(syntax: Syntax) -> str:
+    if not syntax.calls("-") or any(part.kind not in ("property", "number") for part in syntax.parts):
         return ""
-    name = f"{left.parts[0].value}-{left.parts[1].value}"
+    name = f"{syntax.parts[0].value}-{syntax.parts[1].value}"
     return f'if {name} is one name, write it in double quotes: "{name}"'
+
+
+def _no_condition(syntax: Syntax, given: Type) -> Fault:
+    """What is said of an expression that stands where a condition is expected."""
+    if syntax.kind != "call" or given not in GIVEN:
+        return fault("a condition", syntax, "for example: size > 10")
+    advice = _one_name(syntax) or "a condition is a comparison: say how it compares, as in size * 2 > 10"
+    return Fault("a condition", f"{syntax.came}, which gives {GIVEN[given]}", syntax.where, advice)
 
 
 def _plain(predicate: Call, where: Mark) -> Atom | None:

@@ -24,7 +24,7 @@ from nearcast.model.expression import (
     Shape,
     day_of,
 )
-from nearcast.model.values import narrowed, time_of
+from nearcast.model.values import has_zone, lacking, narrowed, time_of
 
 SUPPORTED = f"there are {', '.join(sorted((*FUNCTIONS, *OTHERS)))}"
 CONDITIONS = frozenset({*COMPARISONS, "IN", "BETWEEN", "LIKE", "IS NULL", "AND", "OR", "NOT"})
@@ -137,7 +137,7 @@ class Expressions:
         found = day_of(written) if syntax.value == "DATE" else time_of(written)
         if found is None:
             what = "a day" if syntax.value == "DATE" else "a date and time with a zone"
-            raise fault(f"{what} in single quotes", part, f"for example: {form}")
+            raise fault(f"{what} in single quotes", part, _advice_on(written, form))
         return Constant(found)
 
     def _interval(self, syntax: Syntax) -> Call:
@@ -156,6 +156,11 @@ class Expressions:
                 raise fault("a day, a date and time, or '..'", syntax, "for example: INTERVAL('2020-01-31', '..')")
             return Constant(found)
         return self._argument(syntax, ("instant",))
+
+
+def _advice_on(written: str, form: str) -> str:
+    """What to do about a text that names no moment: if it has a zone, what is wrong beside; else how it is written."""
+    return lacking(written) if "T" in written.upper() and has_zone(written) else f"for example: {form}"
 
 
 def _geometry(syntax: Syntax) -> Shape | Box:

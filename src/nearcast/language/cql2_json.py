@@ -9,6 +9,7 @@ import orjson
 import shapely
 
 from nearcast.errors import DefinitionError, Fault, Mark
+from nearcast.language.marks import Locate
 from nearcast.language.nodes import Node, from_data, from_yaml
 from nearcast.language.syntax import MAX_HEIGHT, Syntax
 from nearcast.model.expression import Array, Box, Call, Constant, Expression, Property, Shape
@@ -43,16 +44,18 @@ _WRITTEN = {
 _KEYS = "op and args, property, date, timestamp, interval, bbox, or a GeoJSON geometry"
 
 
-def read_json(text: str, where: Mark) -> Syntax:
-    """The syntax of a CQL2 JSON text. Raises `Fault`."""
+def read_json(text: str, where: Mark, locate: Locate) -> Syntax:
+    """The syntax of a CQL2 JSON text; `locate` finds the place of a character of it. Raises `Fault`."""
     try:
         return read_node(from_yaml(text, where.file))
-    except DefinitionError as error:
+    except DefinitionError:
         # YAML knows all of JSON but some escapes; those who use them get places no finer than the text's.
         try:
             return read_node(from_data(orjson.loads(text), where))
-        except orjson.JSONDecodeError:
-            raise error.faults[0] from None
+        except orjson.JSONDecodeError as wrong:
+            # What begins with a brace is meant as JSON, whatever YAML would say of it.
+            reason = wrong.msg.partition(": line ")[0]
+            raise Fault("CQL2 JSON", reason, locate(wrong.pos), "CQL2 text begins with no brace") from None
         except DefinitionError as other:
             raise other.faults[0] from None
 
@@ -80,7 +83,7 @@ def _exact(value: int | float, node: Node) -> int | float:
     # As in text: 150.0 and 150 are one atom.
     value = narrowed(value)
     if value != value or value in (float("inf"), float("-inf")):
-        raise Fault("a finite number", str(value), node.where)
+        raise Fault("a finite number", str(value), node.where, "numbers reach to 1.8e308")
     if isinstance(value, int) and not INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM:
         advice = "integers reach from -2^63 to 2^63 - 1"
         raise Fault("a number within 64 bits", str(value)[:80], node.where, advice)

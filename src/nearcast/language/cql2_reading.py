@@ -122,7 +122,9 @@ class _Reading:
         written = f"-{token.text}" if value < 0 else token.text
         number = exact(token.text, value < 0)
         if number is None:
-            raise Fault("a number within 64 bits", written, where, "integers reach from -2^63 to 2^63 - 1")
+            whole = token.text.isdigit()
+            advice = "integers reach from -2^63 to 2^63 - 1" if whole else "numbers reach to 1.8e308"
+            raise Fault("a number within 64 bits", written[:80], where, advice)
         return Syntax("number", number, where, written)
 
     def _geometry(self, tree: dict[str, Any]) -> Syntax:

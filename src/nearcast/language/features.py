@@ -14,7 +14,8 @@ from typing import Any
 import orjson
 
 from nearcast.errors import EventError, Fault, Mark
-from nearcast.language.cloudevents import KEPT_BYTES, DeadLetter, attributes_of, loads, whole_lines
+from nearcast.language.cloudevents import KEPT_BYTES, DeadLetter, attributes_of, whole_lines
+from nearcast.language.json_text import loads
 from nearcast.language.places import geometry_text, is_geometry, place_of_geometry
 from nearcast.model.event import Event
 from nearcast.model.values import time_of

@@ -9,6 +9,7 @@ from nearcast.decision.infer import units
 from nearcast.decision.infer.areas import outline
 from nearcast.decision.infer.names import unit_of
 from nearcast.errors import Fault
+from nearcast.language.lengths import read_metres
 from nearcast.language.nodes import Node
 from nearcast.language.reading import Reader, closest, listed
 from nearcast.model.ontology import Area, ContextClass, Ontology, SituationClass, cycle, cycles
@@ -77,7 +78,7 @@ def _class(name: str, node: Node, classes: Sequence[tuple[str, Node]], reader: R
     fields = reader.fields(node, (), ("is", "part-of", "unit", "range", "within", "attributes"), name)
     unit = _unit(fields["unit"], reader) if "unit" in fields else None
     low, high = _range(fields["range"], reader) if "range" in fields else (None, None)
-    within = reader.number(fields["within"], "within, in metres", low=0) if "within" in fields else None
+    within = read_metres(fields["within"], "within", reader) if "within" in fields else None
     attributes = _attributes(fields["attributes"], unit, reader) if "attributes" in fields else ()
     parents, wholes = (_above(by, name, fields, classes, reader) for by in ABOVE)
     return ContextClass(name, parents, unit, low, high, within, attributes, wholes)

@@ -17,6 +17,12 @@ GEOMETRIES = frozenset(
 )
 
 
+_ALSO = {
+    "lon": ("lng", "long", "longitude", "Lon", "LON", "x"),
+    "lat": ("latitude", "Lat", "LAT", "y"),
+}
+"""How others call them."""
+
 ROUNDING = 1e-9
 """Degrees by which coordinates may be off for having been computed: a tenth of a millimetre."""
 
@@ -24,19 +30,31 @@ ROUNDING = 1e-9
 def place_of(data: Mapping[str, Any], where: Mark) -> Place | None:
     """The place that an event's data tells, None if it tells none: a place needs both of x, y or both of lon, lat.
 
-    Raises `Fault` for values that are not finite numbers, degrees out of range, and two kinds of place at once.
+    Raises `Fault` for values that are not finite numbers, degrees out of range, and two kinds of place at once; also
+    for one of lon and lat alone, which is no place and means one. An x alone may mean anything.
     """
     places: list[Place] = []
     if data.get("x") is not None and data.get("y") is not None:
         places.append(planar(data["x"], data["y"], data.get("z"), where))
-    if data.get("lon") is not None and data.get("lat") is not None:
-        places.append(geographic(data["lon"], data["lat"], data.get("alt"), where))
+    longitude, latitude = data.get("lon"), data.get("lat")
+    if longitude is not None and latitude is not None:
+        places.append(geographic(longitude, latitude, data.get("alt"), where))
+    elif longitude is not None or latitude is not None:
+        raise _half(data, where)
     for name in GEOMETRY_NAMES:
         if is_geometry(data.get(name)) and (centre := place_of_geometry(data[name], where)):
             places.append(centre)
     if len(places) > 1:
         raise Fault("one place: x and y, or lon and lat, or one geometry", "several", where)
     return places[0] if places else None
+
+
+def _half(data: Mapping[str, Any], where: Mark) -> Fault:
+    """What is said of a longitude without a latitude, or the other way round."""
+    there, other = ("lat", "lon") if data.get("lon") is None else ("lon", "lat")
+    like = [name for name in _ALSO[other] if name in data]
+    advice = f"did you mean {other} by {like[0]}?" if like else f"leave out {there} where nobody knows where it is"
+    return Fault("both lon and lat", f"{there} alone", where, advice)
 
 
 def planar(x: object, y: object, z: object, where: Mark) -> Place:

@@ -10,7 +10,8 @@ from nearcast.decision.relate.predicate import takes_margin
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import cql2
 from nearcast.language.durations import UNITS, bounded
-from nearcast.language.filter_document import filter_data, read_filter
+from nearcast.language.filter_document import BRANCHES, filter_data, read_filter
+from nearcast.language.lengths import read_metres
 from nearcast.language.nodes import Node, from_data
 from nearcast.language.reading import Reader, closest
 from nearcast.language.relation_predicate import read_predicate
@@ -32,6 +33,7 @@ from nearcast.model.relation import (
 
 OF_A_PAIR = ("a", "b", "when")
 OF_A_GATHERING = ("among", "within", "count")
+OF_A_FILTER = frozenset({*BRANCHES, "op", "when"})
 _FURTHER = ("detect", "margin", "for", "time_to_live", "scope", "strategy")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)")
 
@@ -115,6 +117,11 @@ def _side(node: Node, what: str, reader: Reader) -> Side | None:
         fields = reader.fields(node, ("entity",), (), what)
         entity = reader.text(fields["entity"], "an entity's id") if "entity" in fields else None
         return None if entity is None else Named(entity)
+    if isinstance(node.value, dict) and node.value and not OF_A_FILTER & set(node.value):
+        name = next(iter(node.value))
+        advice = closest(name, ("entity", *OF_A_FILTER)) or "that is {entity: ID}, or a filter in CQL2"
+        reader.faults.append(Fault(f"a field of {what}", name[:80], node.key(name), advice))
+        return None
     return _matching(node, what, reader)
 
 
@@ -146,7 +153,7 @@ def _predicate(node: Node, reader: Reader) -> Any:
 
 def _gathering(fields: Mapping[str, Node], reader: Reader) -> Gathering | None:
     among = _crowd(fields["among"], reader) if "among" in fields else None
-    within = reader.number(fields["within"], "within, in metres", low=0) if "within" in fields else None
+    within = read_metres(fields["within"], "within", reader) if "within" in fields else None
     count = reader.integer(fields["count"], "count", 2, LARGEST_COUNT) if "count" in fields else None
     return None if among is None or within is None or count is None else Gathering(among, within, count)
 

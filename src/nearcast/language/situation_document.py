@@ -12,6 +12,7 @@ from nearcast.decision.infer.names import names_in, reach
 from nearcast.errors import Mark
 from nearcast.language.durations import read_duration
 from nearcast.language.filter_document import filter_data
+from nearcast.language.lengths import read_metres
 from nearcast.language.nodes import Node, from_data
 from nearcast.language.reading import Reader, closest
 from nearcast.language.situation_conditions import read_conditions
@@ -80,7 +81,7 @@ def read_situation(node: Node, settings: Settings, reader: Reader) -> Situation 
     ontology = settings.ontology
     concludes = _concluded(fields["class"], ontology, reader) if "class" in fields else None
     when = read_conditions(fields["when"], settings, reader) if "when" in fields else None
-    within = reader.number(fields["within"], "within, in metres", low=0) if "within" in fields else None
+    within = read_metres(fields["within"], "within", reader) if "within" in fields else None
     area = _named_area(fields["in"], ontology, reader) if "in" in fields else None
     valid = _validity(fields["valid"], reader) if "valid" in fields else None
     lateness = read_duration(fields["lateness"], "lateness", reader) if "lateness" in fields else 0.0
@@ -141,7 +142,7 @@ def read_action(node: Node, settings: Settings, reader: Reader) -> Action | None
     fields = reader.fields(node, ("id", "when"), (*EFFECTS, "phases", "within"), "an action")
     id = reader.text(fields["id"], "an action's id") if "id" in fields else None
     when = read_conditions(fields["when"], settings, reader, alone=True) if "when" in fields else None
-    within = reader.number(fields["within"], "within, in metres", low=0) if "within" in fields else None
+    within = read_metres(fields["within"], "within", reader) if "within" in fields else None
     phases = _phases(fields["phases"], reader) if "phases" in fields else ("begin",)
     effects = tuple(_effects(fields, settings.ontology, reader))
     if isinstance(node.value, dict) and not any(name in fields for name in EFFECTS):

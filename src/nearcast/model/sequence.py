@@ -15,6 +15,9 @@ BITS = 20
 
 MOST_PARTS = (1 << BITS) - 1
 
+MOST_POSITIONS = 1 << (63 - BITS)
+"""Positions lie below: a sequence is an integer of 64 bits with its sign, as columns and the journal take them."""
+
 _WRITTEN = re.compile(r"([1-9][0-9]{0,12})\.([1-9][0-9]{0,6})")
 
 
@@ -41,9 +44,9 @@ def written(sequence: int) -> int | str:
 
 def read(given: Any) -> int:
     """The sequence of what `written` gives. Raises `ValueError` for anything else."""
-    if type(given) is int and given >= 0:
+    if type(given) is int and 0 <= given < MOST_POSITIONS:
         return sequence(given, 0)
     found = _WRITTEN.fullmatch(given) if isinstance(given, str) else None
-    if found is None or int(found[2]) > MOST_PARTS:
+    if found is None or int(found[1]) >= MOST_POSITIONS or int(found[2]) > MOST_PARTS:
         raise ValueError(f"expected a position or a text such as '12.1', got {given!r}")
     return sequence(int(found[1]), int(found[2]))

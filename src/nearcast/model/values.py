@@ -66,6 +66,20 @@ def has_zone(text: str) -> bool:
     return text[-1:] in "Zz" or text[-6:-5] in ("+", "-")
 
 
+def lacking(written: object) -> str:
+    """What to do about a value that is no moment with a zone."""
+    if not isinstance(written, str):
+        return "a time is a text"
+    found = _DATE_TIME.fullmatch(written)
+    if not found or not found[2]:
+        return "a time needs its zone"
+    try:
+        datetime.fromisoformat(_to_microseconds(found[0].upper()))
+    except ValueError:
+        return "there is no such date, time of day or zone"
+    return "in UTC it lies outside the years 1 to 9999"
+
+
 def _to_microseconds(text: str) -> str:
     """Cuts the fraction of a second to six digits: a datetime holds no more."""
     return re.sub(r"(\.\d{6})\d+", r"\1", text)

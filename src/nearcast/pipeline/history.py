@@ -48,8 +48,7 @@ def replay(
     `partitions`: how many parts a stretch is spread into; as many as there are cores unless given.
     """
     parts = partitions or spark.sparkContext.defaultParallelism
-    end = journal.end("events")
-    cuts = [*range(known.position, end, stretch), end]
+    cuts = _cuts(journal, known.position, journal.end("events"), stretch)
 
     def deciding() -> Iterator[Callable[[], tuple[Batch, pa.Table]]]:
         """Folds one batch after the other, and gives what ends the deciding of each."""
@@ -65,6 +64,14 @@ def replay(
 
 def _ended(batch: Batch, rest: Callable[[], pa.Table]) -> tuple[Batch, pa.Table]:
     return batch, rest()
+
+
+def _cuts(journal: SqliteJournal, after: int, end: int, stretch: int) -> list[int]:
+    """Where stretches begin and the last one ends; they are shorter where events are large."""
+    cuts = [after]
+    while cuts[-1] < end:
+        cuts.append(journal.reach("events", cuts[-1], min(stretch, end - cuts[-1])))
+    return cuts if len(cuts) > 1 else [after, after]
 
 
 def _stretches(journal: SqliteJournal, cuts: Sequence[int]) -> Iterator[pa.Table]:

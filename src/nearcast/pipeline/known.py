@@ -16,7 +16,7 @@ from nearcast.decision.relate.shard import SHARDS
 from nearcast.journal.seam import Journal
 from nearcast.language.control import changes
 from nearcast.model.columns import DEAD_LETTERS
-from nearcast.pipeline.state import load, save
+from nearcast.pipeline.state import drop_beyond, load, save
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -30,6 +30,8 @@ SNAPSHOT_SHARE = 0.05
 """Of the time so much goes into snapshots at most: beside a hundred thousand definitions one takes seconds, in which
 more than twenty thousand reports may come. A restart then folds more."""
 
+SNAPSHOT_AGAIN = 60.0
+"""Seconds until a snapshot is tried again that could not be written, the disk being full for example."""
 
 LETTERS = 100
 """Dead letters that are read at once: each may have 64 KiB."""
@@ -42,6 +44,7 @@ class Follower:
     """Keeps what is known in step with the journal, and a snapshot of it on disk; related pairs in so many shards."""
 
     def __init__(self, journal: Journal, folder: Path, at: int, shards: int = SHARDS) -> None:
+        drop_beyond(folder, at)
         self.known = load(folder, at, shards)
         self._journal, self._folder = journal, folder
         self._saved, self._rests = self.known.position, -inf
@@ -52,9 +55,8 @@ class Follower:
 
     def catch_up(self, position: int) -> None:
         """Folds what lies between, without deciding it."""
-        while self.known.position < position:
-            stretch = min(STRETCH, position - self.known.position)
-            for _ in self.known.advance(self._journal.read("events", self.known.position, stretch), changes):
+        for events in self._journal.stretches("events", self.known.position, position, STRETCH):
+            for _ in self.known.advance(events, changes):
                 pass
             # They were reported when this stretch was decided.
             self.known.refusals.clear()
@@ -78,16 +80,23 @@ class Follower:
             self.save()
 
     def save(self) -> None:
-        """Writes a snapshot of what is known now."""
+        """Writes a snapshot of what is known now; where that fails it says so, and tries again later."""
         began = monotonic()
         version = self.known.registry.version
         same = self._last[0] if self._last and self._last[1] == version else None
-        self._last = save(self.known, self._folder, same), version
+        try:
+            self._last = save(self.known, self._folder, same), version
+        except OSError as error:
+            # It would only have saved time, and a batch that failed for it would fail again and again.
+            log.error("snapshot not written folder=%s error=%r; a restart reads more", self._folder, error)
+            self._rests = monotonic() + SNAPSHOT_AGAIN
+            return
         ended = monotonic()
         self._saved, self._rests = self.known.position, ended + (ended - began) / SNAPSHOT_SHARE
 
     def _report(self) -> None:
-        refusals, self.known.refusals = self.known.refusals, []
+        # In the order of the journal, whichever stage refused them.
+        refusals, self.known.refusals = sorted(self.known.refusals, key=lambda one: one.event.position), []
         letters = [_letter(each) for each in refusals]
         if letters and self._there is None:
             # The one before this may have died between writing these and the deliveries, in batches cut otherwise.

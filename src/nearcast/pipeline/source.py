@@ -30,6 +30,7 @@ from pyspark.sql.types import StructType
 
 from nearcast.errors import JournalError
 from nearcast.journal.rows import joined
+from nearcast.journal.seam import READ_BYTES
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import EVENTS
 
@@ -44,6 +45,12 @@ LIMIT = 100_000
 
 INLINE = 10_000
 """A batch of at most so many positions carries its events, unless the option `inline` says otherwise."""
+
+BATCH_BYTES = READ_BYTES
+"""Of a batch, about: where events are large, a hundred thousand of them do not fit."""
+
+INLINE_BYTES = 32 << 20
+"""And of at most so many bytes: they go through Java's memory, several times at once."""
 
 _COLUMNS: list[tuple[str, pa.DataType]] = [("after", pa.int64()), ("through", pa.int64()), ("block", pa.binary())]
 BLOCKS = pa.schema(_COLUMNS)
@@ -122,12 +129,13 @@ class StreamReader(SimpleDataSourceStreamReader):
     def read(self, start: dict[str, int]) -> tuple[Iterator[pa.RecordBatch], dict[str, int]]:
         """What there is now, at most `limit` positions, and where it ends."""
         after, end = start["position"], self.journal.end("events")
+        # Spark would go on with the offsets of its checkpoint, and never give the events that take these positions now.
         if after > end:
             raise JournalError(
                 f"journal {self.journal.path} ends at position {end}, but the checkpoint of the query is at {after}; "
                 "it belongs to another journal: remove the checkpoint"
             )
-        through = min(end, after + self.limit)
+        through = self.journal.reach("events", after, self.limit, BATCH_BYTES)
         # An offset that differs makes one batch, and one is enough.
         if through == after and "halted" not in start and self.halt and os.path.exists(self.halt):
             return iter([_no_rows(self.blocks)]), {"position": after, "halted": 1}
@@ -142,7 +150,7 @@ class StreamReader(SimpleDataSourceStreamReader):
         if not self.blocks:
             return iter(list(_batches(self.journal, after, through)))
         ranges = list(_ranges(after, through, PIECE))
-        inline = through - after <= self.inline
+        inline = self.journal.reach("events", after, self.inline, INLINE_BYTES) >= through
         blocks = [_block(self.journal.read("events", a, b - a)) if inline else None for a, b in ranges]
         columns = {"after": [a for a, _ in ranges], "through": [b for _, b in ranges], "block": list[Any](blocks)}
         return iter([pa.RecordBatch.from_pydict(columns, schema=BLOCKS)] if ranges else [])
@@ -206,8 +214,7 @@ def _events_of(block: bytes) -> pa.Table:
 
 
 def _batches(journal: SqliteJournal, after: int, through: int) -> Iterator[pa.RecordBatch]:
-    for first, last in _ranges(after, through, PIECE):
-        yield from journal.read("events", first, last - first).to_batches()
+    return (batch for table in journal.stretches("events", after, through, PIECE) for batch in table.to_batches())
 
 
 def _ranges(after: int, through: int, step: int) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """What is known, kept on disk as Arrow files, versioned by position of the journal.
 
 `registry.arrow` has who wants what, `repository.arrow` the newest event of every entity, `relations-<n>.arrow` the n-th
-shard of the pairs that are related; what else stages keep is in `stages.pickle`.
+shard of the pairs that are related; what else stages keep is in `stages.pickle`, relations there by their names only.
 
 A snapshot only saves time: what is known is a fold over the journal, so the newest snapshot that is not too new, folded
 on to where a batch begins, is what is known there; a lost or stale one costs reading, never correctness. A snapshot is
@@ -17,7 +17,7 @@ import os
 import pickle
 import shutil
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ from nearcast.decision.relate.stored import restore, stored
 from nearcast.errors import NearcastError
 from nearcast.language.control import changes, to_event
 from nearcast.model.columns import EVENTS, to_events, to_table
+from nearcast.model.relation import Relation
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -78,7 +79,7 @@ def save(known: Known, folder: Path, same: Path | None = None) -> Path:
         feather.write_feather(known.repository.newest(), str(unfinished / "repository.arrow"), "lz4")
         for number, pairs in enumerate(stored(known.pairings)):
             feather.write_feather(pairs, str(unfinished / f"relations-{number}.arrow"), "lz4")
-        (unfinished / "stages.pickle").write_bytes(_without_pairs(known.stages))
+        (unfinished / "stages.pickle").write_bytes(_stages(known))
         (unfinished / CHECKSUMS).write_bytes(_checksums(unfinished))
         unfinished.rename(target)
     for old in sorted(_snapshots(folder))[:-KEPT]:
@@ -107,14 +108,41 @@ def _linked(file: Path, folder: Path) -> bool:
     return whole
 
 
-def _without_pairs(stages: Sequence[Deriving]) -> bytes:
-    """Stages pickled, their shards empty: the rows of these are in files of their own."""
+def _stages(known: Known) -> bytes:
     target = io.BytesIO()
-    pickler = pickle.Pickler(target, protocol=5)
-    pickler.dispatch_table = copyreg.dispatch_table.copy()
-    pickler.dispatch_table[Shard] = lambda _: (Shard, ())
-    pickler.dump(stages)
+    _Pickler(target, known.registry).dump(known.stages)
     return target.getvalue()
+
+
+def stages_of(snapshot: Path, registry: Registry) -> list[Deriving]:
+    """The stages that a snapshot has, without pairs, their relations being a registry's."""
+    found: list[Deriving] = _Unpickler((snapshot / "stages.pickle").read_bytes(), registry).load()
+    return found
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles stages without what other files have: relations as the registry has them, the rows of shards."""
+
+    dispatch_table = copyreg.dispatch_table | {Shard: lambda _: (Shard, ())}
+
+    def __init__(self, target: io.BytesIO, registry: Registry) -> None:
+        super().__init__(target, protocol=5)
+        self._relations = registry.relations
+
+    def persistent_id(self, found: object) -> str | None:
+        """The name of a relation, if it is the very one that the registry has by it."""
+        return found.id if isinstance(found, Relation) and self._relations.get(found.id) is found else None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads stages that know the registry's relations."""
+
+    def __init__(self, pickled: bytes, registry: Registry) -> None:
+        super().__init__(io.BytesIO(pickled))
+        self._relations = registry.relations
+
+    def persistent_load(self, id: str) -> Relation:
+        return self._relations[id]
 
 
 def load(folder: Path, at_most: int, shards: int = SHARDS) -> Known:
@@ -134,6 +162,18 @@ def load(folder: Path, at_most: int, shards: int = SHARDS) -> Known:
     return Known(stages=derived_stages(shards))
 
 
+def drop_beyond(folder: Path, position: int) -> None:
+    """Removes the snapshots of later positions than this, behind which the pipeline goes on.
+
+    Mostly they are right. But a journal may end earlier than it did, after a loss of power, or because a copy of it was
+    put in its place: then other events take those positions, and a later start would take the snapshot for theirs.
+    """
+    for snapshot in list(_snapshots(folder)):
+        if int(snapshot.name) > position:
+            log.warning("snapshot left out path=%s; deliveries end at %d", snapshot, position)
+            shutil.rmtree(snapshot, ignore_errors=True)
+
+
 def _known(snapshot: Path, shards: int) -> Known:
     if (snapshot / CHECKSUMS).read_bytes() != _checksums(snapshot):
         raise OSError("its files are not as they were written")
@@ -141,7 +181,7 @@ def _known(snapshot: Path, shards: int) -> Known:
     repository = feather.read_table(str(snapshot / "repository.arrow"))
     if not repository.schema.equals(EVENTS):
         raise pa.ArrowInvalid("expected the columns of this version")
-    stages = pickle.loads((snapshot / "stages.pickle").read_bytes())
+    stages = stages_of(snapshot, registry)
     known = Known(registry, repository, int(snapshot.name), stages)
     count = max((len(pairing.shards) for pairing in known.pairings.values()), default=0)
     files = (snapshot / f"relations-{number}.arrow" for number in range(count))

@@ -12,6 +12,7 @@ import fcntl
 import json
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache
 from importlib.metadata import entry_points
@@ -63,6 +64,8 @@ class Actions:
     ) -> None:
         self.journal, self.registry, self.metrics = journal, registry, metrics
         self._bury, self._path, self._pause = bury, path, pause
+        # Not asyncio's own threads: functions that hang would keep everything else that waits for the journal waiting.
+        self._threads = ThreadPoolExecutor(AT_ONCE, "nearcast-actions")
         self._through = 0
         self._open: dict[asyncio.Task[None], int] = {}
 
@@ -74,6 +77,8 @@ class Actions:
     async def run(self) -> None:
         """Follows the log until it is cancelled; of several servers on one journal one at a time does."""
         with ExitStack() as turn:
+            # Not waited for: a function that hangs would keep the server from ending.
+            turn.callback(self._threads.shutdown, wait=False, cancel_futures=True)
             if self._path is not None:
                 file = turn.enter_context(self._path.with_name(self._path.name + "-turn").open("wb"))
                 # Held until the file is closed, also by death: then the next server goes on from the mark.
@@ -82,11 +87,14 @@ class Actions:
             await self._follow()
 
     async def _follow(self) -> None:
-        self._through = kept = await asyncio.to_thread(self._read_mark)
+        kept: int | None = None
+        # Redirects lead to addresses that nobody declared.
         async with httpx.AsyncClient(follow_redirects=False) as http:
             while True:
                 # A journal that fails for a while must not end this for good.
                 try:
+                    if kept is None:
+                        self._through = kept = await asyncio.to_thread(self._read_mark)
                     await self._step(http)
                     if self.through != kept:
                         kept = self.through
@@ -119,7 +127,7 @@ class Actions:
                 self.metrics.actions.labels(told["effect"], "done").inc()
                 return
             except NotRun as error:
-                log.warning("action not run id=%s attempt=%d reason=%s", event.id, attempt, error.reason)
+                log.warning("action not run id=%r attempt=%d reason=%r", event.id, attempt, error.reason)
                 if error.final or attempt == ATTEMPTS:
                     self.metrics.actions.labels(told["effect"], "given up").inc()
                     reason = f"{error.reason}; given up at attempt {attempt}"
@@ -130,6 +138,15 @@ class Actions:
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _once(self, event: Event, told: dict[str, Any], http: httpx.AsyncClient) -> None:
+        """Runs it. Raises `NotRun`, whatever happens: what ended this task otherwise would be lost without a word."""
+        try:
+            await self._run_effects(event, told, http)
+        except NotRun:
+            raise
+        except Exception as error:
+            raise NotRun(f"{type(error).__name__}: {error}") from error
+
+    async def _run_effects(self, event: Event, told: dict[str, Any], http: httpx.AsyncClient) -> None:
         action = self.registry.actions.get(told["action"])
         kind = {"webhook": Webhook, "run": Run}.get(told["effect"])
         effects = [one for one in action.effects if type(one) is kind] if action else []
@@ -137,7 +154,7 @@ class Actions:
             if isinstance(effect, Webhook):
                 await post(http, effect, event, int(clock.now()))
             elif isinstance(effect, Run):
-                await asyncio.to_thread(_call, effect, event)
+                await asyncio.get_running_loop().run_in_executor(self._threads, _call, effect, event)
         if not effects:
             raise NotRun(f"expected the action {told['action']} with a {told['effect']}, got none any more", final=True)
 
@@ -176,10 +193,10 @@ def _call(run: Run, event: Event) -> None:
     if function is None:
         known = ", ".join(sorted(registered())) or "none"
         raise NotRun(f"expected a registered action, got {run.name}; registered are: {known}", final=True)
-    # Whatever a foreign function raises, the server goes on.
+    # Whatever a foreign function raises, the server goes on: a SystemExit would end the event loop that waits for it.
     try:
         function(json.loads(event.payload), json.loads(run.arguments))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise NotRun(f"{type(error).__name__}: {error}") from error
 
 

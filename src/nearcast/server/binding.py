@@ -7,17 +7,16 @@ gives no place for a fault; here each event of a batch stands and falls alone.
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
 import orjson
 
 from nearcast.errors import EventError, Fault, Mark
-from nearcast.language.cloudevents import loads
+from nearcast.language.json_text import loads, marked, repeated_fault, repeated_key, without_marks
 
 STRUCTURED = "application/cloudevents+json"
 BATCHED = "application/cloudevents-batch+json"
@@ -92,23 +91,28 @@ def _read_batch(body: bytes, event_bytes: int) -> list[Came]:
     try:
         found = loads(body, Mark("request"))
     except EventError as error:
-        found = _with_long_integers(body, error)
+        found = _each(body, error)
     if not isinstance(found, list):
         raise EventError(Fault("a JSON array of CloudEvents", "other JSON", Mark("request")))
     return [_of_batch(index, item, event_bytes) for index, item in enumerate(found)]
 
 
-def _with_long_integers(body: bytes, error: EventError) -> Any:
-    """An integer beyond 64 bits is a fault of its own event only; any other fault is one of the whole batch."""
+def _each(body: bytes, error: EventError) -> Any:
+    """An integer beyond 64 bits, or a key that comes twice, is a fault of its own event only; any other fault is one of
+    the whole batch.
+    """
     try:
         orjson.loads(body)
-        return json.loads(body)
+        return marked(body)
     except (ValueError, RecursionError):
         raise error from None
 
 
 def _of_batch(index: int, item: Any, event_bytes: int) -> Came:
     where = Mark(f"event {index}")
+    key = repeated_key(item)
+    if key is not None:
+        return Came(None, without_marks(item), where, index, repeated_fault(key, where))
     try:
         content = orjson.dumps(item)
     except TypeError as error:
@@ -129,10 +133,10 @@ def _read_binary(headers: dict[str, str], media_type: str, body: bytes) -> Came:
     fault = None
     if body and (not media_type or _JSON_TYPE.fullmatch(media_type)):
         try:
-            event["data"] = orjson.loads(body)
-        except orjson.JSONDecodeError as error:
+            event["data"] = loads(body, Mark("request", 1))
+        except EventError as error:
             event["data_base64"] = base64.b64encode(body).decode()
-            fault = Fault("data in JSON", error.msg, Mark("request", error.lineno, error.colno))
+            fault = replace(error.fault, expected=f"data: {error.fault.expected}")
     elif body:
         event.update(_other_data(media_type, body))
     return Came(event, orjson.dumps(event), Mark("request"), fault=fault)

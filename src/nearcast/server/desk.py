@@ -49,6 +49,7 @@ class Desk:
         self.events_through, self.deliveries_through = 0, 0
         self._reached: list[tuple[int, int, asyncio.Future[None]]] = []
         self.stated: dict[str, float] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     # What the journal brings
 
@@ -223,10 +224,9 @@ class Desk:
             session = self.sessions[client]
             session.stated = session.pace.stated = None
 
-    async def connect(self, client: str, connection: Connection, kind: str) -> Session:
+    def connect(self, client: str, connection: Connection, kind: str) -> Session:
         """Gives the session to a connection; the one that had it is told and closed."""
         session = self.session(client)
-        # Without a wait in between: at no moment has a session two connections.
         old, session.connection = session.connection, connection
         session.connections += 1
         session.notices.clear()
@@ -236,10 +236,12 @@ class Desk:
         if session.connections > 1:
             self.metrics.reconnections.inc()
         self._begin(session)
-        # At last, for closing may take its time, and the new connection is served already.
         if old:
             log.info("session taken over client=%s", client)
-            await old.close(TAKEN_OVER, "another connection took over this session")
+            # Nobody waits for it: on a dead link, which is why most come anew, a connection closes late or never.
+            closing = asyncio.ensure_future(old.close(TAKEN_OVER, "another connection took over this session"))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
         return session
 
     def _begin(self, session: Session) -> None:

@@ -207,8 +207,7 @@ class Entrance:
 def _newest(journal: Journal, nodes: Iterable[str | None]) -> dict[str | None, list[Event]]:
     """The newest event of every entity, of those that entered at each of some nodes; None: anywhere."""
     newest, end = {node: Newest() for node in nodes}, journal.end("events")
-    for after in range(0, end, STRETCH):
-        table = journal.read("events", after, min(STRETCH, end - after))
+    for table in journal.stretches("events", 0, end, STRETCH):
         for node, one in newest.items():
             one.add(table if node is None else table.filter(pc.equal(nodes_of(table), node)))
     return {node: one.events() for node, one in newest.items()}

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 EVENTS, DELIVERIES = 2_000, 5_000
 """Of each log so many rows are read at once, about: what is handed over must not hold up the event loop for long."""
+BYTES = 32 << 20
+"""And so many bytes of events: two thousand of the largest would be two gigabytes."""
 RETRY_SECONDS = 1.0
 
 
@@ -99,9 +101,10 @@ class Reader:
         The end of the deliveries is looked up first: all events that it was decided from are in the journal by then.
         """
         decided_end = self.journal.end("deliveries")
-        events_end = min(self.journal.end("events"), self.events + EVENTS)
-        behind = events_end < decided_end
-        deliveries_end = min(decided_end, self.deliveries + self._step, events_end if behind else decided_end)
+        events_end = self.journal.reach("events", self.events, EVENTS, BYTES)
+        # For each delivery its event is read too.
+        fitting = self.journal.reach("events", self.deliveries, self._step, BYTES)
+        deliveries_end = min(decided_end, fitting, events_end)
         if events_end <= self.events and deliveries_end <= self.deliveries:
             return None
         controls = self._read_events(events_end)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
 from nearcast.decision.registry import Registry
@@ -28,10 +29,13 @@ from nearcast.server.entrance import Entrance
 from nearcast.server.metrics import Metrics
 from nearcast.server.outcomes import Outcome, Refused, Watermark, dead_letter_table, identity, outcome_table, unsettled
 from nearcast.server.payloads import Payloads
-from nearcast.server.reader import News, Reader, controls_of
+from nearcast.server.reader import Decided, News, Reader, controls_of
 from nearcast.server.sessions import GOING_AWAY
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 HOUSEKEEPING_SECONDS = 0.5
 WATERMARK_SECONDS = 5.0
@@ -83,6 +87,8 @@ class Service:
         self.stopping = False
         self.started = clock.now()
         self._loop = asyncio.get_running_loop()
+        # While deliveries are handed over some have left their queues that `desk.deliveries_through` does not tell of.
+        self._handing_over = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._writers: list[asyncio.Task[None]] = []
 
@@ -129,12 +135,10 @@ class Service:
 
     def _fold(self, registry: Registry) -> int:
         """Folds every control event of the journal; the position it is read through."""
-        at, end = 0, self.journal.end("events")
-        while at < end:
-            step = min(FOLD_ROWS, end - at)
-            for event in controls_of(self.journal.read("events", at, step)):
+        end = self.journal.end("events")
+        for rows in self.journal.stretches("events", 0, end, FOLD_ROWS):
+            for event in controls_of(rows):
                 self._fold_one(event, registry)
-            at += step
         return end
 
     def _fold_one(self, event: Event, registry: Registry) -> None:
@@ -166,22 +170,36 @@ class Service:
                 continue
 
     async def _taken(self, news: News) -> None:
-        redefined = [True]
-        try:
-            redefined = [self._apply(event) for event in news.controls]
+        async with self._handing_over:
+            # Each by itself: one that cannot be taken must not take those behind it along.
+            redefined = [self._survived(self._apply, event) is not False for event in news.controls]
             for start in range(0, len(news.decided), AT_ONCE):
-                self.desk.deliver(news.decided[start : start + AT_ONCE])
+                self._deliver(news.decided[start : start + AT_ONCE])
                 await asyncio.sleep(0)
-        except Exception:
-            self.metrics.errors.labels("reader").inc()
-            log.exception("news not taken events=%d deliveries=%d", news.events_through, news.deliveries_through)
-        if news.controls and any(redefined):
-            self.entrance.define(self.desk.registry, news.controls[-1].position)
-        self.entrance.advance(news.events_through)
-        # Even after an error: who waits for a position must not wait for ever.
-        self.desk.advance(news.events_through, news.deliveries_through)
+            if any(redefined):
+                self.entrance.define(self.desk.registry, news.controls[-1].position)
+            self.entrance.advance(news.events_through)
+            # Even after an error: who waits for a position must not wait for ever.
+            self.desk.advance(news.events_through, news.deliveries_through)
         while self.outcomes.pending > PENDING_OUTCOMES and not self.stopping:
             await asyncio.sleep(0.05)
+
+    def _deliver(self, decided: list[Decided]) -> None:
+        """Queues them together, and where that fails one by one: what is queued already is not queued again."""
+        try:
+            self.desk.deliver(decided)
+        except Exception:
+            for one in decided:
+                self._survived(self.desk.deliver, [one])
+
+    def _survived(self, take: Callable[[T], R], what: T) -> R | None:
+        """What a function gives; after an error, which is told, None."""
+        try:
+            return take(what)
+        except Exception:
+            self.metrics.errors.labels("reader").inc()
+            log.exception("not taken what=%.500r", what)
+            return None
 
     def _apply(self, event: Event) -> bool:
         """As `_fold_one`, with effect on sessions; what clients said since then holds on.
@@ -229,21 +247,25 @@ class Service:
             log.warning("dead letters full dropped=1")
 
     async def _keep_watermark(self) -> None:
-        """The end of the outcomes is read first: those of later deliveries than are read then come after it."""
         watermark = Watermark(None, "")
         while True:
             await asyncio.sleep(WATERMARK_SECONDS)
             try:
                 if not watermark.journal:
                     watermark = Watermark(self._mark, await asyncio.to_thread(identity, self.journal))
-                end = await asyncio.to_thread(self.journal.end, "outcomes")
-                through, oldest = self.desk.deliveries_through, self.desk.oldest()
-                # Done when all before it are: what had left the queues when `oldest` was asked is durable then.
-                await self.outcomes.put([])
-                await asyncio.to_thread(watermark.advance, self.journal, through, end, oldest)
+                await self._advance(watermark)
             except Exception:
                 self.metrics.errors.labels("watermark").inc()
                 log.exception("watermark not kept")
+
+    async def _advance(self, watermark: Watermark) -> None:
+        """The end of the outcomes is read first: those of later deliveries than are read then come after it."""
+        async with self._handing_over:
+            end = await asyncio.to_thread(self.journal.end, "outcomes")
+            through, oldest = self.desk.deliveries_through, self.desk.oldest()
+        # Done when all before it are: what had left the queues when `oldest` was asked is durable then.
+        await self.outcomes.put([])
+        await asyncio.to_thread(watermark.advance, self.journal, through, end, oldest)
 
     def failing(self) -> list[str]:
         """What does not work just now."""

@@ -135,9 +135,10 @@ class Pump:
 
     async def _send_notices(self) -> None:
         session = self.session
-        while session.notices:
+        # Looked at again each time: after a wait the notices, the greeting first, may be those of a new connection.
+        while session.notices and session.connection is self.connection:
             await self.connection.send(orjson.dumps(session.notices.popleft()).decode(), None)
-        if session.confirmed:
+        if session.confirmed and session.connection is self.connection:
             # Many in one message, and cleared before it is sent: what comes meanwhile is for the next one.
             confirmed = [*map(written, session.confirmed)]
             session.confirmed.clear()

@@ -40,6 +40,10 @@ router = APIRouter(tags=["receive"])
 NO_TOKEN, NO_RIGHT, NO_CLIENT = 4401, 4403, 4404
 MOST_POSITIONS = 10_000
 REASON_BYTES = 123
+SHOWN = 80
+"""Characters of what came that are repeated."""
+CLOSE_SECONDS = 2.0
+"""So long a server that ends waits for links that take nothing any more."""
 
 
 class Socket(Connection):
@@ -58,8 +62,10 @@ class Socket(Connection):
     async def close(self, code: int, reason: str) -> None:
         """See `Connection.close`."""
         if self.socket.application_state is not WebSocketState.DISCONNECTED:
+            # Where what was sent before does not get away, neither does this: a timeout is an OSError.
             with suppress(RuntimeError, OSError, WebSocketDisconnect):
-                await self.socket.close(code, reason)
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self.socket.close(code, reason)
 
 
 @router.websocket("/clients/{id}/stream")
@@ -74,7 +80,7 @@ async def stream(socket: WebSocket, id: str) -> None:
         await socket.close(*refusal)
         return
     connection = Socket(socket)
-    session = await service.desk.connect(id, connection, "websocket")
+    session = service.desk.connect(id, connection, "websocket")
     log.info("client connected client=%s kind=websocket session=%d", id, session.connections)
     # Two tasks: what a client says is heard also while sending waits for its slow link.
     sending = asyncio.create_task(_pump(session, connection, service))
@@ -165,9 +171,8 @@ def _message(text: str | bytes) -> dict[str, Any]:
     known = {"ack", "ping", "pong", *SAYABLE}
     if not isinstance(message, dict) or not message or not message.keys() <= known:
         came = ", ".join(sorted(message.keys() - known)) if isinstance(message, dict) else type(message).__name__
-        raise DefinitionError(
-            Fault(f"an object with some of {', '.join(sorted(known))}", came or "nothing", Mark("message"))
-        )
+        expected = f"an object with some of {', '.join(sorted(known))}"
+        raise DefinitionError(Fault(expected, came[:SHOWN] or "nothing", Mark("message")))
     return message
 
 
@@ -175,7 +180,7 @@ async def _hear(message: dict[str, Any], session: Session, service: Service) -> 
     # Read first: a message that cannot be read does nothing at all.
     acknowledged = _sequences(message["ack"]) if "ack" in message else []
     if "ping" in message:
-        session.tell({"pong": message["ping"]})
+        session.tell({"pong": _small(message["ping"])})
     # Its own clock's time comes back, so the client's clock does not matter.
     if isinstance(message.get("pong"), float):
         now = clock.now()
@@ -198,6 +203,15 @@ async def _acknowledge(sequences: list[int], session: Session, service: Service)
         raise DefinitionError(Fault(expected, came, Mark("message"), advice))
 
 
+def _small(given: Any) -> Any:
+    """What is sent back as it came: small, for a thousand of them may wait for a client that does not read."""
+    if isinstance(given, (list, dict)) or len(str(given)) > SHOWN:
+        raise DefinitionError(
+            Fault(f"ping: a number or a text of at most {SHOWN}", str(given)[:SHOWN], Mark("message"))
+        )
+    return given
+
+
 def _sequences(given: Any) -> list[int]:
     try:
         if isinstance(given, list) and len(given) <= MOST_POSITIONS:
@@ -206,7 +220,7 @@ def _sequences(given: Any) -> list[int]:
         pass
     what = f"ack: a list of at most {MOST_POSITIONS} positions, each as its delivery had it"
     advice = "that of a derived event is a text such as '12.1'"
-    raise DefinitionError(Fault(what, repr(given)[:80], Mark("message"), advice))
+    raise DefinitionError(Fault(what, repr(given)[:SHOWN], Mark("message"), advice))
 
 
 class EventStream(Connection):
@@ -253,7 +267,7 @@ async def _event_stream(id: str, connection: EventStream, service: Service) -> A
     session = service.desk.session(id)
     sending = None
     try:
-        await service.desk.connect(id, connection, "sse")
+        service.desk.connect(id, connection, "sse")
         log.info("client connected client=%s kind=sse session=%d", id, session.connections)
         sending = asyncio.create_task(_pump(session, connection, service))
         while True:

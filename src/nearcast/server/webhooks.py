@@ -1,7 +1,7 @@
 """Webhooks: an event is posted to a URL, signed, so that the receiver knows who it is from and has it once.
 
-The body is the CloudEvent. `Idempotency-Key` is its id: who gets it again has it already. `X-Nearcast-Signature` is
-`t=SECONDS,v1=HEX`: HMAC-SHA256 of `SECONDS.BODY` with the shared secret.
+The body is the CloudEvent. `Idempotency-Key` is its id, what is not printable ASCII percent-encoded: who gets it again
+has it already. `X-Nearcast-Signature` is `t=SECONDS,v1=HEX`: HMAC-SHA256 of `SECONDS.BODY` with the shared secret.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+from urllib.parse import quote
 
 import httpx
 
@@ -20,6 +21,9 @@ AGAIN = frozenset({408, 425, 429})
 """Answers of the 400s after which it is worth trying again."""
 
 LONGEST_PAUSE = 60.0
+
+PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+"""What a header may have as it is. Ids have the names of actions and situations in them, in any script."""
 
 
 class NotRun(Exception):
@@ -52,7 +56,7 @@ async def post(http: httpx.AsyncClient, webhook: Webhook, event: Event, seconds:
 
 def headers(event: Event, secret: str | None, seconds: int) -> dict[str, str]:
     """The headers of a post."""
-    found = {"Content-Type": "application/cloudevents+json", "Idempotency-Key": event.id}
+    found = {"Content-Type": "application/cloudevents+json", "Idempotency-Key": quote(event.id, safe=PLAIN)}
     if secret is not None:
         found["X-Nearcast-Signature"] = f"t={seconds},v1={signature(secret, seconds, event.payload)}"
     return found

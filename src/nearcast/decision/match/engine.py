@@ -163,14 +163,13 @@ class Engine:
         self._layout = lay_out(made, self._sizes, self._tests.points, self.codes)
         self.sampled = lanes
         self._look_around()
-        roots, count = self._layout.roots, len(self._layout.roots)
-        first, extra = self._starts[roots], self._starts[roots + 1] - self._starts[roots] - 1
-        self._names = Names(self._groups, first, extra)
-        self._forms = Names(np.arange(count, dtype=np.int32), np.arange(count), np.zeros(count, np.int64))
+        roots, every = self._layout.roots, np.arange(len(self._layout.roots), dtype=np.int32)
+        counts = self._starts[roots + 1] - self._starts[roots]
+        groups = self._groups[runs(self._starts[roots], counts)]
+        self._names = Names(groups, (np.cumsum(counts) - counts).astype(np.int32), (counts - 1).astype(np.int32))
+        self._forms = Names(every, every, np.zeros_like(every))
         self._levels = np.zeros(self._groups.max(initial=0) + 1, np.int8)
-        for number in range(int(extra.max(initial=-1)) + 1):
-            there = number <= extra
-            self._levels[self._groups[first[there] + number]] = self._layout.levels[there]
+        self._levels[groups] = np.repeat(self._layout.levels, counts)
         return True
 
     def _look_around(self) -> None:
@@ -218,7 +217,7 @@ class Engine:
         lanes, forms = lanes[kept], forms[kept]
         count = self._names.extra[forms] + 1
         pair = np.repeat(np.arange(len(forms)), count)
-        groups = self._groups[runs(self._names.first[forms], count)]
+        groups = self._names.names[runs(self._names.first[forms], count)]
         return lanes[pair], groups, layout.levels[forms[pair]]
 
     def _block(

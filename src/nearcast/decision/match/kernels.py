@@ -28,7 +28,6 @@ from nearcast.decision.match.programs import (
     TEST_SHIFT,
 )
 
-Integers = npt.NDArray[np.int64]
 Short = npt.NDArray[np.int32]
 
 ABREAST = 8
@@ -50,8 +49,8 @@ class Names(NamedTuple):
     """What is emitted for a form: `names[first[form]]` and the `extra[form]` names behind it."""
 
     names: Short
-    first: Integers
-    extra: Integers
+    first: Short
+    extra: Short
 
 
 class Pairs(NamedTuple):

@@ -121,6 +121,7 @@ def lay_out(plan: Plan, sizes: Integers, points: npt.NDArray[np.int32], codes: n
     # Two rows more, found from the end: for what looks everywhere, and for what looks around atoms.
     used = np.zeros((len(sizes) + 2, len(sizes)), np.bool_)
     size = _move(entries, plan.code, code, where, used)
+    forms = _in_order_of_entries(entries, plan.forms)
     by_field = [entries[:, field].astype(np.int32) for field in (LOW, HIGH, FORM, FIRST, LAST, TAIL)]
     keys = entries[:, COLUMN] * (1 << 32) + entries[:, STRAIGHT]
     starts = [*np.flatnonzero(np.diff(keys, prepend=-(1 << 40))).tolist(), len(entries)]
@@ -139,7 +140,7 @@ def lay_out(plan: Plan, sizes: Integers, points: npt.NDArray[np.int32], codes: n
     # Without such registers a look a lane takes longer than to compare all lanes with each point.
     if WIDE_REGISTERS and codes == np.uint16:
         places = map_sets(code, places, sizes)
-    roots, levels, twice = plan.forms.T
+    roots, levels, twice = forms.T
     forms_of_root = np.bincount(roots, minlength=1)
     return Layout(
         segments,
@@ -151,6 +152,19 @@ def lay_out(plan: Plan, sizes: Integers, points: npt.NDArray[np.int32], codes: n
         (twice > 0) | (forms_of_root[roots] > 1),
         plan.literals,
     )
+
+
+def _in_order_of_entries(entries: Integers, forms: Integers) -> Integers:
+    """The forms as the entries come to them, which are given their new numbers."""
+    # Entries are run one after the other. So what is known of their forms is read in the order in which it lies, where
+    # a million filters would else wait for memory at each.
+    seen = np.full(len(forms), len(entries))
+    seen[entries[::-1, FORM]] = np.arange(len(entries))[::-1]
+    order = np.argsort(seen, kind="stable")
+    number = np.empty(len(forms), np.int64)
+    number[order] = np.arange(len(forms))
+    entries[:, FORM] = number[entries[:, FORM]]
+    return forms[order]
 
 
 @compiled

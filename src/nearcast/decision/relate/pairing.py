@@ -25,7 +25,8 @@ from nearcast.decision.relate.rules import NOBODY, TELLS, Rule, Rules
 from nearcast.decision.relate.shard import SHARDS, AtRow, Shard, Sight, by_name, shards_of, shared, subjects_of, told_of
 from nearcast.decision.relate.telling import CAUSED, Subject, Told
 from nearcast.model.event import Event
-from nearcast.model.relation import Matching, Named, Relation
+from nearcast.model.relation import Matching, Named, Pair, Relation
+from nearcast.model.sequence import MOST_PARTS
 
 Newest = Callable[[], pa.Table]
 """Gives the newest event of every entity, where it is asked for."""
@@ -135,6 +136,28 @@ class Pairing:
 
         `newest` gives the newest event of every entity, where the relation needs to know more of it than its place.
         """
+        return self._present(self._take(relation, sequence, newest), now, cause)
+
+    def begins(self, relation: Relation, newest: Newest, now: int) -> int:
+        """How many pairs a new relation would tell of; 0 where they are surely no more than one event may cause."""
+        pair = relation.about
+        named = isinstance(pair, Pair) and (isinstance(pair.a, Named) or isinstance(pair.b, Named))
+        if named or not isinstance(pair, Pair) or "enter" not in relation.detect or len(self.known) ** 2 <= MOST_PARTS:
+            return 0
+        beside = Pairing(self.known, 1)
+        rule = beside._take(relation, 0, newest)
+        return int(beside._holding(rule, *beside._pairs_of(rule), now).sum())
+
+    def ends(self, id: str) -> int:
+        """How many pairs the end of a relation would tell of; 0 where they are surely no more than that."""
+        rule = self.rules.by_id.get(id)
+        if rule is None or sum(shard.pairs.length for shard in self.shards) <= MOST_PARTS:
+            return 0
+        own = ((shard.pairs["rule"] == rule.number) & shard.pairs["held"] for shard in self.shards)
+        return sum(int(held.sum()) for held in own) if "exit" in rule.relation.detect else 0
+
+    def _take(self, relation: Relation, sequence: int, newest: Newest) -> Rule:
+        """Adds a relation, and what is known now of what it asks for."""
         # Events are remembered only while some predicate needs more of them than places.
         general = bool(self.rules.general)
         rule = self.rules.add(relation, sequence)
@@ -152,7 +175,7 @@ class Pairing:
         if rule.enter and not general and table is not None:
             events = read(table, np.arange(len(table)))
             self._newest = dict(zip(self.known.numbered(table).tolist(), events, strict=True))
-        return self._present(rule, now, cause)
+        return rule
 
     def _present(self, rule: Rule, now: int, cause: Cause) -> list[Told]:
         """What holds when a relation is defined; its pairs have rows then."""

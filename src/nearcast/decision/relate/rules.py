@@ -43,6 +43,10 @@ class Rule:
         """Whether both sides are named, so that there is one pair."""
         return isinstance(self.pair.a, Named) and isinstance(self.pair.b, Named)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # All else follows from these; pickled, the parts of a hundred thousand take seconds.
+        return _rule, (self.number, self.sequence, self.relation)
+
 
 class Rules:
     """All relations between pairs, by number; what ends leaves an empty place.
@@ -85,25 +89,13 @@ class Rules:
 
     def add(self, relation: Relation, sequence: int) -> Rule:
         """Takes a relation between pairs."""
-        pair = relation.about
-        assert isinstance(pair, Pair), "gatherings are no pairs"
-        bound, wider = bound_of(pair.when), widened(pair.when, relation.margin)
-        plain = bound is not None
-        rule = Rule(
-            number=len(self.all),
-            sequence=sequence,
-            relation=relation,
-            pair=pair,
-            unordered=pair.a == pair.b and is_symmetric(pair.when),
-            metres=reach(pair.when),
-            enter=None if plain else Predicate(pair.when),
-            stay=None if plain else Predicate(wider),
-        )
+        rule = _rule(len(self.all), sequence, relation)
+        pair, bound = rule.pair, bound_of(rule.pair.when)
         self.all.append(rule)
         self._file(rule)
         values: dict[str, Any] = {f"filter_{side}": self._filter(one) for side, one in (("a", pair.a), ("b", pair.b))}
         if bound is not None:
-            stay = bound_of(wider)
+            stay = bound_of(widened(pair.when, relation.margin))
             assert stay is not None, "a margin leaves a bound a bound"
             values |= {"bounded": True, "inclusive": bound.inclusive}
             values |= {
@@ -140,6 +132,23 @@ class Rules:
             self.open[id] = rule
         if rule.enter is not None:
             self.general[id] = rule
+
+
+def _rule(number: int, sequence: int, relation: Relation) -> Rule:
+    """What a relation between pairs is among the rules."""
+    pair = relation.about
+    assert isinstance(pair, Pair), "gatherings are no pairs"
+    plain = bound_of(pair.when) is not None
+    return Rule(
+        number,
+        sequence,
+        relation,
+        pair,
+        unordered=pair.a == pair.b and is_symmetric(pair.when),
+        metres=reach(pair.when),
+        enter=None if plain else Predicate(pair.when),
+        stay=None if plain else Predicate(widened(pair.when, relation.margin)),
+    )
 
 
 def micros(seconds: float) -> int:

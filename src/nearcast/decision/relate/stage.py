@@ -24,10 +24,12 @@ from nearcast.decision.relate.shard import SHARDS
 from nearcast.decision.relate.sides import sees_derived
 from nearcast.decision.relate.telling import Told, events_of
 from nearcast.decision.repository import Repository, entities, last_of_each
+from nearcast.errors import Fault
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, RelationChange, RelationRemoval
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.model.relation import Gathering, Relation
+from nearcast.model.sequence import MOST_PARTS
 
 Newest = Callable[[], pa.Table]
 """Gives the newest event that counts of every entity, where it is asked for."""
@@ -93,8 +95,11 @@ class Relating:
             done = until
             moment = stretch.times.get(position)
             cause = Cause(position, moment, moment)
-            found = self._change(change, cause, partial(self._newest, stretch.repository, events, done))
-            told += self._plain.told(found, cause)
+            try:
+                found = self._change(change, cause, partial(self._newest, stretch.repository, events, done))
+                told += self._plain.told(found, cause)
+            except Fault as fault:
+                stretch.refusals.append((position, fault))
             if not self._relations:
                 self._reset()
         return told + self._stretches(events, done, len(events), stretch.repository)
@@ -122,13 +127,25 @@ class Relating:
             case RelationChange(relation):
                 if not self._relations:
                     self._now = self._known.begin(newest())
+                self._check_room(relation.id, self._pairing.begins(relation, newest, self._now))
                 return [*self._end(relation.id), *self._define(relation, cause, newest)]
             case RelationRemoval(id):
+                self._check_room(id, 0)
                 return self._end(id)
             case ClientChange() | ClientRemoval():
                 self._note_lists(change)
                 return self._crowds.relisted(change.client, self._lists, self._now, cause)
         return []
+
+    def _check_room(self, id: str, begins: int) -> None:
+        """Raises `Fault` where the end of a relation, and what begins, would be more than one event may cause.
+
+        Before anything is changed: what is refused changes nothing.
+        """
+        count = self._pairing.ends(id) + begins
+        if count > MOST_PARTS:
+            advice = "ask for fewer pairs: by its filters, by its distance, or by what it detects"
+            raise Fault(f"a relation that tells of {MOST_PARTS:,} pairs at once at most", f"{count:,}", None, advice)
 
     def _note_lists(self, change: Change) -> None:
         match change:

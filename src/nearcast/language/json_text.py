@@ -1,0 +1,135 @@
+"""JSON texts as values, where what the fast parser would pass over in silence is a fault."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from nearcast.errors import EventError, Fault, Mark
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM
+
+BEYOND = "numbers reach to 1.8e308 and integers from -2^63 to 2^63 - 1; send it as a text"
+
+_LONG_INTEGER = re.compile(rb"\d{19}")
+_BLANKS = b" \t\n\r"
+
+
+def loads(text: bytes, where: Mark) -> Any:
+    """What a JSON text holds. Raises `EventError` with line and column, also for integers beyond 64 bits and for a key
+    that comes twice in an object.
+    """
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise EventError(_no_json(error, where)) from None
+    try:
+        _look_again(text, document, where)
+    except RecursionError:
+        # The fast parser goes deeper than Python does.
+        raise EventError(Fault("JSON that is not so deep", "deeper JSON", where)) from None
+    return document
+
+
+def _look_again(text: bytes, document: Any, where: Mark) -> None:
+    """Raises `EventError` for what the fast parser passes over."""
+    # It reads an integer beyond 64 bits as a double: long digits are rare, so looking twice is cheap.
+    if _LONG_INTEGER.search(text):
+        _refuse_long_integers(text, where)
+    # And of a key that comes twice it takes the last value. To count keys costs a tenth of reading an event, a parser
+    # that looks at each half of it.
+    if _may_repeat(text, document) and (key := repeated_key(marked(text))) is not None:
+        raise EventError(repeated_fault(key, where))
+
+
+def _no_json(error: orjson.JSONDecodeError, where: Mark) -> Fault:
+    line = error.lineno if where.line is None else where.line + error.lineno - 1
+    reason = error.msg.partition(": line ")[0]
+    return Fault("JSON", reason, Mark(where.file, line, error.colno), BEYOND if "infinity" in reason else "")
+
+
+def _may_repeat(text: bytes, document: Any) -> bool:
+    """Whether a key may come twice in an object: surely not where no more keys are written than were read."""
+    # Blanks go first, so that a key is what stands before `":`; within texts that adds such places, and takes none.
+    bare, keys = text.translate(None, _BLANKS), _keys_of(document)
+    written = bare.count(b'":')
+    # A quote within a text has a backslash before it; one that has two ends the text.
+    return written != keys and (b'\\\\":' in bare or written - bare.count(b'\\":') != keys)
+
+
+def _keys_of(value: Any) -> int:
+    """How many keys there are within a value."""
+    if type(value) is dict:
+        count, value = len(value), value.values()
+    elif type(value) is list:
+        count = 0
+    else:
+        return 0
+    for child in value:
+        # The types themselves: this is asked of every value of every event.
+        kind = type(child)
+        if kind is dict or kind is list:
+            count += _keys_of(child)
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """Stands for an object in which a key comes twice; `last` has the last value of each."""
+
+    key: str
+    last: dict[str, Any]
+
+
+def marked(text: bytes) -> Any:
+    """What a JSON text holds, with `Repeated` for each object that is one. Raises ValueError and RecursionError."""
+    return json.loads(text, object_pairs_hook=_object)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | Repeated:
+    last = dict(pairs)
+    if len(last) == len(pairs):
+        return last
+    seen: set[str] = set()
+    # `add` gives None, so a key is noted where it was not there.
+    return Repeated(next(key for key, _ in pairs if key in seen or seen.add(key)), last)  # type: ignore[func-returns-value]
+
+
+def without_marks(value: Any) -> bytes:
+    """A value that `marked` gave as JSON, of each key that comes twice the last value."""
+    return orjson.dumps(value, default=lambda one: one.last if isinstance(one, Repeated) else str(one))
+
+
+def repeated_key(value: Any) -> str | None:
+    """A key that comes twice in an object within a value that `marked` gave; None if there is none."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Repeated):
+            return one.key
+        waiting.extend(one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+    return None
+
+
+def repeated_fault(key: str, where: Mark) -> Fault:
+    """What is said of such a key."""
+    return Fault("each key once in an object", f"{key[:60]} again", where, "only one of its values could count")
+
+
+def _refuse_long_integers(text: bytes, where: Mark) -> None:
+    """An integer beyond 64 bits would silently come as a double."""
+
+    def integer(digits: str) -> int:
+        """An integer, if 64 bits hold it."""
+        # Python refuses to read some thousand digits, and takes long over many.
+        value = int(digits) if len(digits) < 40 else INTEGER_MAXIMUM + 1
+        if not INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM:
+            column = text.decode().find(digits) + 1
+            place = Mark(where.file, where.line, column)
+            raise EventError(Fault("an integer within 64 bits", digits[:60], place, "send it as a text"))
+        return value
+
+    json.loads(text, parse_int=integer)
