@@ -395,3 +395,12 @@ def test_a_new_request_for_a_situation_that_is_there_is_answered_at_once() -> No
     dry.measure([("Humidity", 5)], at(30), 0.0)
     asking = request(conditions=(Atom("Weather", Operator.LT, 10),))
     assert (("Humidity", 5),) == dry.hear(asking, "N1", at(30), 0.0)[1].values  # type: ignore[union-attr]
+
+
+def test_a_full_knowledge_base_still_hears_of_those_it_knows() -> None:
+    """Only new ones wait until there is room: what is known of others is renewed."""
+    node = warm(manner=Manner(fresh=100.0))
+    for number in range(10_000):
+        node.learn(response(number, provider=f"n{number}", valid=10.0), 0.0)
+    node.learn(response(value=50, provider="n7", time=1.0, valid=10.0), 1.0)
+    assert [50] == [one.value for _, one in node.requestor.knowledge.known(HERE, 1.0) if one.provider == "n7"]

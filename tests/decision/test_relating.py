@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.decision.derived import Stretch
+from nearcast.decision.relate import gathering
 from nearcast.decision.relate.reference import Reference
 from nearcast.decision.relate.stage import Relating
+from nearcast.decision.relate.telling import Told
 from nearcast.experiments import ais
 from nearcast.experiments.documents import Document
 from nearcast.language.cloudevents import read_event
 from nearcast.model.changes import ClientChange, ClientRemoval, RelationRemoval
 from nearcast.model.event import Event
-from tests.decision.relations import HERE, Step, defined, events_told, report
+from tests.decision.relations import HERE, Step, defined, events_told, report, summary
 from tests.shared import shared
 
 ENTITIES = ("a", "b", "c", "d")
@@ -177,3 +181,46 @@ def off(document: Document) -> bool:
     """Whether a report is of the waters off San Diego."""
     data = document["data"]
     return -117.3 < data["lon"] < -117.1 and 32.6 < data["lat"] < 32.8
+
+
+def test_at_a_deadline_itself_nothing_is_looked_for() -> None:
+    """Many reports of the very moment through which others count cost no look at all members each."""
+    stage, looks = Relating(), 0
+    crowd = gathering.Crowd.lapse
+
+    def lapse(self: gathering.Crowd, now: int) -> Iterator[Told]:
+        """Counts how often it is looked for what lapses."""
+        nonlocal looks
+        looks += 1
+        return crowd(self, now)
+
+    first = [report(f"car-{number}", number, second=0) for number in range(50)]
+    then = [report(f"bus-{number}", number, second=60, type="bus") for number in range(200)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gathering.Crowd, "lapse", lapse)
+        events_told(stage, [defined(among="type = 'car'", within=2, count=2, time_to_live=60), *first, *then])
+        assert looks < 5
+        silent = events_told(stage, [report("bus-0", 0, second=61, type="bus")])
+    assert {"silent"} == {summary(event)[-1] for event in silent}
+
+
+def test_many_late_reports_cost_one_look_at_all_entities() -> None:
+    """What counts of those that late reports would replace is looked up together; relations begin with it."""
+    stage, looks = Relating(), 0
+    find = Relating._newest
+
+    def newest(self: Relating, *more: Any) -> pa.Table:
+        """Counts how often all entities are gone through."""
+        nonlocal looks
+        looks += 1
+        return find(self, *more)
+
+    cars = range(40)
+    steps = [defined("other", a={"entity": "x"}, b={"entity": "y"}), *(report(f"{n}", 10 * n, second=9) for n in cars)]
+    late = [report(f"{n}", 1000, second=1, accepted=20) for n in cars]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Relating, "_newest", newest)
+        events_told(stage, [*steps, *late, defined(when="distance(a, b) <= 5")], [41])
+    assert looks < 8
+    assert [] == events_told(stage, [report("z", 1000, second=30)])
+    assert [("enter", "0", "z")] == [summary(event)[1:4] for event in events_told(stage, [report("z", 1, second=31)])]

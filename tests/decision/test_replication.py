@@ -262,3 +262,15 @@ def test_memory_is_in_proportion_to_what_waits() -> None:
         waiting.insert(delivery(position, f"e{position % 5}", conflate=True, expires=1e9), 0, 0.0)
     kept = sum(len(queue) for queue in waiting._queues.values()) + len(waiting._expiries)
     assert (5, True) == (len(waiting.waiting), kept < 200)
+
+
+def test_memory_does_not_grow_with_reconnections() -> None:
+    """A client that comes and goes, and is sent the same each time, leaves no trace in the queues."""
+    waiting = Waiting()
+    for position in range(1, 11):
+        waiting.insert(delivery(position, expires=1e9), 0, 0.0)
+    for _ in range(1_000):
+        drained(waiting)
+        waiting.take_back(lambda _: 0, 0.0)
+    kept = sum(len(queue) for queue in waiting._queues.values()) + len(waiting._expiries)
+    assert (10, True) == (len(waiting.waiting), kept < 200)

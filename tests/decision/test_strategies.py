@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import repeat
 
@@ -174,3 +175,12 @@ def test_a_side_that_keeps_much_asks_and_the_answer_lets_it_forget() -> None:
     assert much.kept > 250
     assert little.kept < 30
     assert little.answers > 5
+
+
+def test_a_ratio_beyond_all_numbers_is_no_error_and_holds_nothing_back() -> None:
+    """A factor between two values, or between reading and limit, may lie beyond all doubles, or below them."""
+    ratio = DIMENSIONS["ratio"]
+    ring = Ring(ratio, Report(1, 1e300), 2.0)
+    assert [False, False, True] == [ring.permits(Report(2, value)) for value in (1e-300, 0.0, 2e300)]
+    assert not Ring(ratio, Report(1, 1e-300), math.inf).permits(Report(2, 1e300))
+    assert [pytest.approx(580 * math.log(10))] * 2 == [ratio.room(1e-280, 1e300), ratio.room(1e300, 1e-280)]

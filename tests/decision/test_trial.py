@@ -25,11 +25,13 @@ from nearcast.decision.trial import untaken
 from nearcast.errors import Mark
 from nearcast.language.cloudevents import read_event
 from nearcast.language.control import changes
-from nearcast.model.changes import RelationChange
+from nearcast.language.cql2 import parse
+from nearcast.model.changes import ActionChange, RelationChange
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
-from nearcast.model.ontology import Ontology
+from nearcast.model.ontology import Ontology, SituationClass
 from nearcast.model.relation import Relation
+from nearcast.model.situation import Action, Publish
 from nearcast.model.subscription import Settings
 from tests.decision.relations import at
 
@@ -187,3 +189,13 @@ def test_a_relation_that_would_tell_too_much_at_once_is_refused(removed: bool, m
     assert (6, expected) == (refused.event.position, str(refused.error)[: len(expected)])
     assert [0 if removed else 1] == told
     assert [kept] == [RelationChange(one) for one in known.registry.relations.values()]
+
+
+def test_an_action_whose_event_cannot_be_written_is_refused() -> None:
+    """Else the first situation that calls for it would stop everything."""
+    when = parse("Fire", Mark("here"))
+    good, bad = (Action("act", when, (Publish("alert", data),)) for data in ('{"n": 1}', '{"n": 18446744073709551616}'))
+    ontology = Ontology(situations=(SituationClass("Fire"),))
+    found = untaken([(1, ActionChange(good)), (2, ActionChange(bad))], Settings(ontology=ontology))
+    assert [2] == list(found)
+    assert "the stage infer can take" in found[2].expected

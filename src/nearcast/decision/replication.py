@@ -201,7 +201,10 @@ class Waiting:
         for delivery in sorted(self.in_flight.values(), key=lambda delivery: delivery.sequence):
             self._enqueue(delivery, priority_of(delivery))
         self.in_flight.clear()
-        return self.expire(now) + self._overflow(now)
+        ended = self.expire(now) + self._overflow(now)
+        # Who comes and goes all the time, and is sent the same each time, would fill the heaps.
+        self._compact()
+        return ended
 
     def expire(self, now: float) -> list[Settled]:
         """Ends what has waited its time to live."""

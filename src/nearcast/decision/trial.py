@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
+from nearcast.decision.actions import action_events
 from nearcast.decision.derived import At, Deriving, Stretch
+from nearcast.decision.derived_event import Cause
+from nearcast.decision.infer.areas import Areas
+from nearcast.decision.infer.engine import Happening
 from nearcast.decision.infer.names import with_inherited
+from nearcast.decision.infer.readings import Centre
 from nearcast.decision.infer.stage import Inferring
+from nearcast.decision.infer.tell import situation_data
 from nearcast.decision.interests import groups_of
 from nearcast.decision.match.index import Index, location_conditions
 from nearcast.decision.members import Following
@@ -36,6 +42,7 @@ from nearcast.model.filter import Filter, atoms
 from nearcast.model.ontology import Ontology
 from nearcast.model.place import Place
 from nearcast.model.relation import Gathering, Matching, Named, Pair, Relation
+from nearcast.model.situation import Action
 from nearcast.model.subscription import Settings
 from nearcast.model.values import Value
 
@@ -131,6 +138,16 @@ def _inferred(changes: Sequence[Change], settings: Settings) -> None:
         held = change.settings if isinstance(change, SettingsChange) else settings
         if held.ontology:
             _advance(Inferring(), [SettingsChange(held), change], {"": list(_readings(held.ontology))})
+        if isinstance(change, ActionChange):
+            _acted(change.action)
+
+
+def _acted(action: Action) -> None:
+    """Tries what an action publishes, which no rule calls for where it is tried alone."""
+    centre = Centre("entity", PLACES[0])
+    found = Happening(action.phases[0], "rule", "rule@1", "class", centre, 0, 0, ())
+    data = situation_data(found, Areas(Ontology()), {})
+    to_table(action_events(action, found, data, 1, Cause(1, MOMENT, MOMENT)))
 
 
 Attempt = Callable[[Sequence[Change], Settings], None]

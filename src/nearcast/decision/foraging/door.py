@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
+from heapq import heappop, heappush
 
 from nearcast.decision.foraging.limits import Admission, Rates
 from nearcast.decision.location import distance
@@ -49,7 +50,9 @@ class Door:
         self.counts: Counter[Verdict] = Counter()
         self._node, self._bounds = node, bounds
         self._admission = Admission(bounds.rates) if bounds.rates else None
-        self._seen: dict[MessageId, float] = {}
+        self._seen: set[MessageId] = set()
+        # Of those in `_seen` until when, soonest first: where they are many, none but what is over is looked at.
+        self._ends: list[tuple[float, int, MessageId]] = []
 
     @property
     def taken(self) -> int:
@@ -62,7 +65,8 @@ class Door:
         self.counts[verdict] += 1
         if verdict is Verdict.TAKEN:
             # A replay that comes later than this is refused as stale.
-            self._seen[message.id] = now + message.valid + 2 * self._bounds.clocks
+            self._seen.add(message.id)
+            heappush(self._ends, (now + message.valid + 2 * self._bounds.clocks, self.taken, message.id))
         return verdict is Verdict.TAKEN
 
     def verdict(self, message: Message, sender: str, place: Place, now: float) -> Verdict:
@@ -94,4 +98,5 @@ class Door:
 
     def forget(self, now: float) -> None:
         """Drops ids whose messages would be refused as stale."""
-        self._seen = {id: until for id, until in self._seen.items() if until > now}
+        while self._ends and self._ends[0][0] <= now:
+            self._seen.discard(heappop(self._ends)[-1])

@@ -64,7 +64,8 @@ class Knowledge:
         if len(self._known) >= MOST:
             self.forget(now)
         for name, value in response.values:
-            if name not in ignored and len(self._known) < MOST:
+            there = (name, response.provider) in self._known
+            if name not in ignored and (there or len(self._known) < MOST):
                 known = Known(value, response.provider, response.place, response.within, response.time, until)
                 self.take(name, known)
 

@@ -97,7 +97,7 @@ class Crowd:
             self._cells[member.cell].discard(entity)
             if not self._cells[member.cell]:
                 del self._cells[member.cell]
-        self._gone = {**self._gone, entity: place}
+        self._gone[entity] = place
         return concerned
 
     def settle(self, entities: Iterable[str], now: int, moment: datetime | None, present: bool) -> Iterator[Told]:
@@ -118,7 +118,7 @@ class Crowd:
         self.members[entity] = member = _Member(place, cell, self._deadline(heard))
         if cell:
             self._cells.setdefault(cell, set()).add(entity)
-        self.next_lapse = min(self.next_lapse, member.deadline)
+        self.next_lapse = min(self.next_lapse, _after(member.deadline))
 
     def _deadline(self, heard: int) -> int:
         return FOREVER if self._time_to_live == FOREVER or heard == NEVER else heard + self._time_to_live
@@ -190,8 +190,8 @@ class Crowd:
         for entity in [name for name, member in self.members.items() if member.deadline < now]:
             self.leave(entity, None)
         self._gone = {}
-        moments = [member.deadline for member in self.members.values()] + [held.due for held in self.held.values()]
-        self.next_lapse = min(moments, default=FOREVER)
+        silent = [_after(member.deadline) for member in self.members.values()]
+        self.next_lapse = min([*silent, *(held.due for held in self.held.values())], default=FOREVER)
 
     def _silence(self, entity: str) -> int:
         """The stream's time through which silence lets one gather: as members fall silent, there is one too many."""
@@ -218,3 +218,9 @@ class Crowd:
         farthest = max((metres for _, metres in near), default=None)
         since, count = self.held[entity].since, len(near) + 1
         return Told(phase, self.sequence, self.relation.id, detect, a, around, farthest, since, reason, present, count)
+
+
+def _after(deadline: int) -> int:
+    """The first moment at which who counts through a deadline is silent."""
+    # At the deadline itself nothing lapses yet, and many events may be of that one moment.
+    return deadline if deadline == FOREVER else deadline + 1

@@ -237,13 +237,20 @@ class Relating:
         for number in reports.entity[last].tolist():
             self._overtaken.pop(number, None)
         own = dict(zip(reports.entity[last].tolist(), reports.row[last].tolist(), strict=True))
+        before: list[int] = []
         for number in reports.late.tolist():
             if number in own:
                 self._overtaken[number] = reports.table.take(pa.array([own[number]]))
             elif number not in self._overtaken:
-                known = newest()
-                at = pc.equal(known.column("position"), int(self._known.columns["position"][number]))
-                self._overtaken[number] = known.filter(at)
+                before.append(number)
+        if before:
+            # All at once, for each look goes through everything that is known.
+            positions = pa.array(self._known.columns["position"][before])
+            known = newest()
+            known = known.filter(pc.is_in(known.column("position"), value_set=positions))
+            number_of = dict(zip(positions.to_pylist(), before, strict=True))
+            for row, position in enumerate(known.column("position").to_pylist()):
+                self._overtaken[number_of[position]] = known.slice(row, 1)
 
 
 def _causes(table: pa.Table, rows: list[int]) -> list[Cause]:

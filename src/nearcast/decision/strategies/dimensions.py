@@ -215,7 +215,11 @@ class Ratio(Dimension):
 
     def moved(self, before: float, now: float) -> float | None:
         """The logarithm of the factor."""
-        return abs(math.log(now / before)) if before > 0 and now > 0 else None
+        if not (before > 0 and now > 0):
+            return None
+        factor = now / before
+        # A factor beyond all doubles, or below them, is one that no radius measures.
+        return abs(math.log(factor)) if 0 < factor < math.inf else math.inf
 
     def room(self, reading: float, threshold: float) -> float:
         """The logarithm of the factor between reading and threshold; without end where none leads there."""
@@ -223,7 +227,8 @@ class Ratio(Dimension):
             return math.inf
         if not SMALLEST < min(reading, threshold) <= reading < math.inf:
             return 0.0
-        return max(0.0, abs(math.log(reading / threshold)) - ROUNDING)
+        # Not the logarithm of the quotient: that may lie beyond all doubles, or below them, where both do not.
+        return max(0.0, abs(math.log(reading) - math.log(threshold)) - ROUNDING)
 
 
 DIMENSIONS: dict[str, Dimension] = {
