@@ -153,6 +153,22 @@ EXAMPLES = [
     ("S_DWITHIN(this, POINT(11 48), 500)", "distance(user('a'), this) > 9", "INTERSECT", "INTERSECT"),
     ("distance(uform(), this) <= 5", "distance(uform(), this) > 5", "UNKNOWN", "UNKNOWN"),
     ("count(uform()) > 3", "count(uform()) >= 4", "EQUAL", "EQUAL"),
+    ("TRUE", "size > 3", "SUPERSET", "SUPERSET"),
+    ("NOT FALSE", "1 = 1", "EQUAL", "EQUAL"),
+    ("FALSE OR size > 3", "size > 3 AND NOT 1 > 2", "EQUAL", "EQUAL"),
+    ("size > 3 AND 'a' LIKE 'b%'", "size > 3", "EMPTY", "EMPTY"),
+    ("1 / 0 = 1", "NOT 1 / 0 = 1", "EMPTY", "EMPTY"),
+    ("CASEI(name) = CASEI('A')", "casei(name) = CASEI('a')", "UNKNOWN", "EQUAL"),
+    ("CASEI(name) = CASEI('A')", "CASEI(name) = CASEI('B')", "UNKNOWN", "EMPTY"),
+    ("CASEI(name) LIKE CASEI('AB%')", "CASEI(name) LIKE CASEI('a%')", "UNKNOWN", "SUBSET"),
+    ("NOT CASEI(name) LIKE CASEI('A%')", "CASEI(name) IN (CASEI('B'), 'c')", "UNKNOWN", "SUPERSET"),
+    ("name = CASEI('A')", "name = 'a'", "UNKNOWN", "EQUAL"),
+    ("size + 1 > 2 * 2", "3 < size + 1", "UNKNOWN", "SUBSET"),
+    ("size + 1 > 4", "size + 1 < 3", "UNKNOWN", "EMPTY"),
+    ("size < load", "load > size", "UNKNOWN", "EQUAL"),
+    ("size < load", "NOT load > size", "UNKNOWN", "EMPTY"),
+    ("S_WITHIN(geom, BBOX(0, 0, 1, 1))", "S_CONTAINS(BBOX(0, 0, 1, 1), geom)", "UNKNOWN", "EQUAL"),
+    ("T_BEFORE(start, DATE('2026-01-01'))", "T_AFTER(DATE('2026-01-01'), start)", "UNKNOWN", "EQUAL"),
 ]
 
 

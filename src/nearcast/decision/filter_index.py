@@ -57,7 +57,7 @@ class FilterIndex:
         for of in self._for(event.type):
             yield from of.rest
             if of.by_text:
-                texts = _texts(event) if texts is None else texts
+                texts = texts_of(event) if texts is None else texts
                 for text in texts:
                     yield from of.by_text.get(text, ())
 
@@ -110,7 +110,7 @@ def _required_texts(atom: Atom) -> frozenset[str] | None:
     return frozenset(texts) if len(texts) == len(atom.literals) else None
 
 
-def _texts(event: Event) -> list[tuple[str, str]]:
+def texts_of(event: Event) -> list[tuple[str, str]]:
     """What an event says in texts, by name; data that is named as a field is among it, which may be too much."""
     said = [(name, getattr(event, name)) for name in OWN]
     return [(name, value) for name, value in (*said, *event.attributes) if isinstance(value, str)]

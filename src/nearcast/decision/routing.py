@@ -20,6 +20,7 @@ from nearcast.decision.algebra.questions import covers, find
 from nearcast.decision.algebra.search import USUAL
 from nearcast.decision.algebra.witness import Witness
 from nearcast.decision.evaluate import NOTHING, truth
+from nearcast.decision.example_index import ExampleIndex
 from nearcast.decision.traffic import Flags, Traffic
 from nearcast.model.event import Event
 from nearcast.model.filter import Filter, atoms
@@ -53,6 +54,11 @@ class Route:
     flags: dict[object, Flags]
     made_of: dict[str, Filter]
     hides: dict[str, Filter] = field(default_factory=dict)
+
+    @property
+    def example(self) -> Event | None:
+        """The event of its witness."""
+        return None if self.witness is None else self.witness.event
 
     @property
     def accepts(self) -> Flags:
@@ -93,6 +99,7 @@ class Table:
     ) -> None:
         self.merging, self.traffic, self.precision = merging, traffic or Traffic(()), precision
         self._routes: dict[Route, None] = {}
+        self._examples: ExampleIndex[Route] = ExampleIndex()
         self._route_of: dict[str, Route] = {}
         self._silent: set[str] = set()
         self._copies: dict[Filter, int] = {}
@@ -155,8 +162,7 @@ class Table:
 
     def _route(self, made_of: dict[str, Filter], parts: Clauses, witness: Witness | None) -> Route:
         flags = {about: self.traffic.selects(clause) for about, clause in parts.parts}
-        carries = frozenset(name for name, _ in witness.event.attributes) if witness else frozenset()
-        return Route(parts, parts.filter(), witness, carries, frozenset(_needed(parts)), flags, made_of)
+        return _route(made_of, parts, witness, flags)
 
     def _place(self, route: Route) -> None:
         """Finds the place of a route that is in no table yet: behind another, before others, merged, or beside."""
@@ -187,12 +193,12 @@ class Table:
 
     def _covering(self, route: Route) -> Iterator[Route]:
         """The routes that cover this one. A covering filter accepts any witness, which is soon looked up."""
-        for other in self._routes:
+        for other in self._examples.selecting(route.example):
             if _may_cover(other, route) and covers(other.filter, route.filter):
                 yield other
 
     def _covered(self, route: Route) -> Iterator[Route]:
-        for other in self._routes:
+        for other in self._examples.selected_by(route.filter):
             if _may_cover(route, other) and covers(route.filter, other.filter):
                 yield other
 
@@ -220,12 +226,15 @@ class Table:
     def _together(self, other: Route, route: Route, perfect: bool = False) -> Iterator[tuple[Route, Route]]:
         parts = merged(other.parts, route.parts, perfect)
         if parts:
-            whole = self._route({**other.made_of, **route.made_of}, parts, other.witness or route.witness)
+            # A clause is the disjunction of the two, so what it selects is known.
+            flags = {about: other.flags[about] | route.flags[about] for about, _ in parts.parts}
+            whole = _route({**other.made_of, **route.made_of}, parts, other.witness or route.witness, flags)
             whole.hides.update({**other.hides, **route.hides})
             yield other, whole
 
     def _enter(self, route: Route) -> None:
         self._routes[route] = None
+        self._examples.add(route, route.filter, route.example)
         self._route_of.update(dict.fromkeys(route.members, route))
         self._alike.setdefault(route.parts.structure, {})[route] = None
         for shared in route.parts.without_one():
@@ -234,6 +243,7 @@ class Table:
 
     def _leave(self, route: Route) -> None:
         del self._routes[route]
+        self._examples.remove(route, route.filter, route.example)
         _discard(self._alike, route.parts.structure, route)
         for shared in route.parts.without_one():
             _discard(self._nearly, shared, route)
@@ -269,6 +279,11 @@ class Table:
 
     def _count_selected(self, filter: Filter, by: int) -> None:
         self._selected += by * self.traffic.selects(filter)
+
+
+def _route(made_of: dict[str, Filter], parts: Clauses, witness: Witness | None, flags: dict[object, Flags]) -> Route:
+    carries = frozenset(name for name, _ in witness.event.attributes) if witness else frozenset()
+    return Route(parts, parts.filter(), witness, carries, frozenset(_needed(parts)), flags, made_of)
 
 
 def _all(flags: Iterable[Flags]) -> Flags:

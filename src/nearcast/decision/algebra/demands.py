@@ -10,13 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from nearcast.decision.algebra.expressions import TEXTS, about_one, constant_truth, reads_nothing, turned
 from nearcast.decision.algebra.grids import INTEGERS, NUMBERS
 from nearcast.decision.algebra.intervals import Intervals
 from nearcast.decision.algebra.patterns import Undecided
-from nearcast.decision.algebra.value_sets import ALL_VALUES, TEXT_VALUES, Values, satisfying, united
+from nearcast.decision.algebra.value_sets import ALL_VALUES, NUMBER_VALUES, TEXT_VALUES, Values, satisfying, united
 from nearcast.decision.evaluate import Wanted
 from nearcast.decision.normal_form import Every, Form, Literal, plain_form
 from nearcast.decision.truths import Truth
+from nearcast.model.expression import ARITHMETIC, Call
 from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Operator
 
 OWN = ("id", "type", "source")
@@ -36,13 +38,14 @@ NOTHING_ASSUMED = Assumed()
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Something that has values in an event: an attribute, a distance, a count. `domain`: which it can have.
+    """Something that has values in an event: an attribute, a distance, a count, an expression. `domain`: which it can
+    have.
 
     `single`: at most one; `required`: at least one; `whole`: its numbers are integers. All that follows from the name
     and what is assumed, so the name alone counts for equality.
     """
 
-    name: str | Distance | Count
+    name: str | Distance | Count | Call
     domain: Values = field(default=ALL_VALUES, compare=False)
     single: bool = field(default=False, compare=False)
     required: bool = field(default=False, compare=False)
@@ -123,6 +126,11 @@ def _united(parts: list[Condition], joint: bool) -> list[Condition]:
 
 @lru_cache(maxsize=16_384)
 def _literal(atom: Atom, wanted: Wanted, assumed: Assumed) -> Condition:
+    if isinstance(atom.name, Call):
+        # Of repeated names only so many choices count, so what is said otherwise may not be the same.
+        atom = ((about_one(atom) or turned(atom)) if assumed.single else None) or atom
+    if isinstance(atom.name, Call) and reads_nothing(atom.name):
+        return Joint(()) if wanted.holds(constant_truth(atom)) else Choice(())
     variable = _variable(atom, assumed)
     if variable is None:
         return Riddle(atom, frozenset(truth for truth in (True, False, None) if wanted.holds(truth)))
@@ -168,6 +176,8 @@ def _variable(atom: Atom, assumed: Assumed) -> Variable | None:
         return _named(name, assumed)
     if atom.operator is Operator.IS_NULL:
         return None
+    if type(name) is Call and name.function in (*ARITHMETIC, *TEXTS):
+        return Variable(name, TEXT_VALUES if name.function in TEXTS else NUMBER_VALUES, single=True)
     if type(name) is Distance:
         # From either end it should be the same, but on the ellipsoid that is true up to rounding only.
         # Between two single places there is one distance at most; with entities on a side there may be many.

@@ -106,6 +106,7 @@ class Values:
 NO_VALUES = Values()
 ALL_VALUES = Values(EVERYTHING, True, EVERYTHING, EVERYTHING, ALL_TEXTS)
 TEXT_VALUES = Values(texts=ALL_TEXTS)
+NUMBER_VALUES = Values(EVERYTHING)
 
 
 def satisfying(atom: Atom, whole: bool = False) -> tuple[Values, Values]:

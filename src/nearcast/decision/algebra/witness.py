@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from nearcast.decision.algebra.expressions import read_alone
 from nearcast.decision.algebra.search import USUAL, Candidate
 from nearcast.decision.evaluate import truth
 from nearcast.decision.location import WGS84
 from nearcast.model.event import Event
+from nearcast.model.expression import Call
 from nearcast.model.filter import Distance, Filter, This, User
 from nearcast.model.place import Place
 from nearcast.model.values import Value
@@ -35,12 +37,16 @@ def witness(candidate: Candidate, filter: Filter, but: Filter | None = None) -> 
     own = dict(USUAL)
     attributes: list[tuple[str, Value]] = []
     apart: dict[Distance, float] = {}
+    named = {variable.name for variable, values in candidate.values.items() if values}
     for variable, values in candidate.values.items():
         name = variable.name
         if isinstance(name, str) and name in USUAL:
             own[name] = values[0]
         elif isinstance(name, str):
             attributes += [(name, value) for value in values]
+        elif isinstance(name, Call) and (read := read_alone(name)):
+            # A text without case and accents is mostly its own; if not, the evaluator says so.
+            attributes += [(read, value) for value in values if read not in named]
         elif isinstance(name, Distance) and values and isinstance(values[0], (int, float)):
             apart[name] = float(values[0])
     # Counts, and distances to entities, are left as they come: the evaluator says whether it is a witness anyway.
