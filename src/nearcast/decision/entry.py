@@ -66,6 +66,7 @@ class _Subject:
         found = [one.event for one in reversed(self.recent)]
         for number, one in enumerate(reversed(self.recent), 1):
             if one.position == position:
+                # Newest first, and turned round: from the one at that position on to the newest.
                 return found[number - 1 :: -1] + ([self.kept] if self.kept else [])
         return None
 

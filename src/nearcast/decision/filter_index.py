@@ -81,7 +81,7 @@ def _places(filter: Filter) -> list[tuple[str | None, tuple[str, str] | None]]:
     types: list[str | None] = [*needed.pop("type", [None])]
     if not needed:
         return [(type, None) for type in types]
-    # The fewer texts, the fewer places.
+    # The fewer texts, the fewer places; by name where that is even, for removing must find what adding took.
     name = min(needed, key=lambda one: (len(needed[one]), one))
     return [(type, (name, text)) for type in types for text in needed[name]]
 

@@ -215,6 +215,7 @@ class Known:
             elif isinstance(change, ClientRemoval):
                 clients.places.set(change.client, position, None)
         events = self._derive(events, changes, before)
+        # These read the repository as the batch begins, so its events join it only after them.
         members = self._members(list(interests.terms), events)
         previous = self._remembered.advance(list(interests.remembered), events, self.repository)
         self.repository.add(events)

@@ -115,6 +115,7 @@ class Pace:
         _forget(self._rates, now - RATE_SECONDS)
         if not full and rate <= max((value for _, value in self._rates), default=float("inf")):
             return
+        # Rates only fall from the front on, so the greatest of those kept is the first.
         while self._rates and self._rates[-1][1] <= rate:
             self._rates.pop()
         self._rates.append((now, rate))
@@ -138,6 +139,7 @@ class Pace:
         smoothed = seconds if self.round_trip is None else self.round_trip + (seconds - self.round_trip) / 8
         self.round_trip = smoothed
         _forget(self._trips, now - TRIP_SECONDS)
+        # Trips only rise from the front on, so the least of those kept is the first.
         while self._trips and self._trips[-1][1] >= seconds:
             self._trips.pop()
         self._trips.append((now, seconds))

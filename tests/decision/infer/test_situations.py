@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearcast.decision.infer import names
+from nearcast.decision.infer.names import rule_cycle, standing_on
 from nearcast.errors import Mark
 from nearcast.language.cloudevents import read_line
-from nearcast.model.ontology import ContextClass, Ontology, SituationClass
+from nearcast.model.ontology import ContextClass, Ontology, SituationClass, cycle
 from nearcast.model.place import Place
-from tests.decision.infer.scenes import FIRE, data_of, ends, inferred, phases, rule, told
+from tests.decision.infer.scenes import FIRE, ONTOLOGY, data_of, ends, inferred, phases, rule, told
 
 
 def test_two_devices_together_make_a_fire() -> None:
@@ -239,3 +247,33 @@ def test_a_clock_that_is_ahead_does_no_harm() -> None:
     """A reading is not younger than the event that brought it."""
     events = [told(3600, "a", Temperature=90, came=0), told(30, "b", Humidity=5)]
     assert [] == inferred([FIRE], events)
+
+
+some_names = st.sampled_from(["Fire", "Hazard", "Emergency", "Drill", "Alarm", "Smoke"])
+any_rules = st.lists(
+    st.builds(
+        lambda one, other, concludes, sufficient: (concludes, f"{one} = TRUE AND NOT {other} = TRUE", sufficient),
+        some_names,
+        some_names,
+        st.sampled_from(["Fire", "Hazard", "Emergency", "Drill", "Alarm"]),
+        st.booleans(),
+    ),
+    max_size=7,
+)
+
+
+@given(any_rules)
+def test_rules_stand_on_themselves_where_a_way_of_rules_leads_back(found: list[tuple[str, str, bool]]) -> None:
+    """Looked for by what rules conclude, a cycle is found just where one is of rules, and is one of rules."""
+    rules = [rule(f"r{n}", concludes, when, sufficient=one) for n, (concludes, when, one) in enumerate(found)]
+    standing = standing_on(rules, ONTOLOGY)
+    way = rule_cycle(rules, ONTOLOGY)
+    assert (cycle(standing) is None) == (way is None)
+    assert way is None or (way[0] == way[-1] and all(lower in standing[upper] for upper, lower in pairwise(way)))
+
+
+def test_to_define_a_rule_costs_no_look_at_all_pairs_of_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which rules stand on which is listed where there is a cycle to be told, not for each definition."""
+    monkeypatch.setattr(names, "standing_on", None)
+    rules = [rule("fire", "Fire", "Temperature > 80"), rule("alarm", "Alarm", "Fire"), rule("drill", "Drill", "Alarm")]
+    assert rule_cycle(rules, ONTOLOGY) is None

@@ -87,6 +87,7 @@ def _lists_united(children: list[Filter]) -> list[Filter]:
     found: dict[object, Filter | list[Atom]] = {}
     for child in children:
         if isinstance(child, Atom) and child.operator in _LISTS and isinstance(child.name, (str, Distance)):
+            # A list stands where its first atom stood, so the order of the rest stays.
             kept = found.setdefault((child.name, frozenset(child.kinds)), [])
             assert isinstance(kept, list)
             kept.append(child)

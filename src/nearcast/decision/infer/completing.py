@@ -237,6 +237,7 @@ class Completing:
 def conditions_of(rule: Rule, plan: Plan, tracks: Sequence[_Track], inside: Inside) -> Iterator[Condition]:
     """The conditions by which a rule may be completed, each knowing those that the rule cannot do without."""
     tree = rule.tree
+    # Only what the outermost AND joins is needed: under an OR another part may do.
     top = tree.parts if isinstance(tree, Joint) and tree.every else (tree,)
     needed = [
         part for part in top if isinstance(part, Leaf) and part.situation is None and isinstance(part.atom.name, str)

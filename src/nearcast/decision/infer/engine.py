@@ -149,6 +149,7 @@ class Engine:
             for instance in self.scene.concerned(reading.name, [reading.key], centre):
                 self._work(pending, self._rule(instance)).instances[instance] = None
             for rule in self.scene.completed(reading, self.now):
+                # A late reading may be too old by now: with it nothing begins.
                 if rule.valid is None or self.now - reading.moment <= rule.valid:
                     work = self._work(pending, rule)
                     if centre not in work.centres:
@@ -209,6 +210,7 @@ class Engine:
         for instance in sorted(work.instances, key=lambda one: one.order):
             if instance.running:
                 yield from self._again(instance, rule, complete, pending, lapsed)
+        # Looked up only now: one that began or moved just before is around, and goes on instead.
         for centre, view in complete:
             if not self.scene.around((rule,), centre, rule, rule.widest):
                 yield self._new(rule, centre, view, pending)
@@ -256,6 +258,7 @@ class Engine:
         before = instance.grounds
         instance.grounds = view.grounds(rule.tree, rule, before)
         instance.lapses, instance.seen = view.lapses, frozenset(view.seen)
+        # Nothing else can make it false, so it need not hear of all that was looked at.
         if rule.steady:
             read = [ground.reading for ground in instance.grounds if ground.reading is not None]
             instance.seen = frozenset(reading.key for reading in read)
@@ -283,6 +286,7 @@ class Engine:
 
     def _spread(self, phase: Phase, lower: Instance, rule: Rule, pending: Pending, seats: Iterable[Centre]) -> None:
         """Lets the rules above look again."""
+        # Orders only rise, so settling comes to an end.
         above = [one for one in self.plan.above.get(lower.concludes, ()) if one.order > rule.order]
         if rule.hidden or not above:
             return

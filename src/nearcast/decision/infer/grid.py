@@ -31,6 +31,7 @@ _CUBE = tuple(x + ROW * y + ROW * ROW * z for x, y, z in product((0, -1, 1), rep
 @lru_cache(maxsize=4096)
 def level_of(metres: float) -> int:
     """The level whose cells are at least that wide, by less than twice."""
+    # A little wider than asked for: rounding must not put a cell between what is just near enough.
     return math.ceil(math.log2(max(metres, SMALLEST) * (1 + SLACK)))
 
 

@@ -89,6 +89,7 @@ class IndexedReadings:
         for area in areas & self.areas if areas else ():
             self._inside[name, area][entity] = reading
         if old is not None and before:
+            # The old one first: in its cell the new one has the same key.
             self.completing.remove(old[0])
         if held:
             self.completing.add(reading)
@@ -106,6 +107,7 @@ class IndexedReadings:
 
     def near(self, names: Collection[str], centre: Centre, metres: float) -> Iterable[Reading]:
         """The readings of these classes within metres of a centre."""
+        # By identity, which is quick: all that looks around one centre has the very same.
         if centre is not self._centre:
             self._centre = centre
             self._around.clear()
@@ -120,6 +122,7 @@ class IndexedReadings:
     def _near(self, names: Collection[str], centre: Centre, metres: float) -> list[Reading]:
         found: list[Reading] = []
         for name in names:
+            # What is nowhere is in no cell.
             own = self.newest(centre.entity, name)
             if own is not None and (own.place is None or centre.place is None):
                 found.append(own)

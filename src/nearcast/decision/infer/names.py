@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from nearcast.model.expression import Call, Property, parts
@@ -58,24 +58,37 @@ def standing_on(rules: Iterable[Situation], ontology: Ontology) -> dict[str, tup
     Those that conclude what it names, or something that is one; and what the necessary conditions of its class name.
     """
     listed = list(rules)
-    under, above = below(ontology.serving()), ontology.parents()
     concluding: dict[str, list[str]] = {}
     for one in listed:
         concluding.setdefault(one.concludes, []).append(one.id)
-    necessary = [one for one in listed if not one.sufficient]
-    found = {}
-    for one in listed:
-        over = set(upwards(above, one.concludes)) if one.sufficient else set()
+    return {
+        one.id: tuple(dict.fromkeys(id for sub in lower for id in concluding.get(sub, ())))
+        for one, lower in _below(listed, ontology)
+    }
+
+
+def _below(rules: Sequence[Situation], ontology: Ontology) -> Iterator[tuple[Situation, Iterator[str]]]:
+    """Each rule with the classes of what must be decided before it."""
+    under, above = below(ontology.serving()), ontology.parents()
+    necessary = [one for one in rules if not one.sufficient]
+    for one in rules:
+        over = set(upwards(above, one.concludes)) if one.sufficient and necessary else set()
         named = [*names_of(one.when)]
         named += [name for other in necessary if other.concludes in over for name in names_of(other.when)]
-        lower = (sub for name in named for sub in sorted(under.get(name, {name})))
-        found[one.id] = tuple(dict.fromkeys(id for sub in lower for id in concluding.get(sub, ())))
-    return found
+        yield one, (sub for name in named for sub in sorted(under.get(name, {name})))
 
 
 def rule_cycle(rules: Iterable[Situation], ontology: Ontology) -> tuple[str, ...] | None:
     """A way from a rule over what it stands on back to itself, by ids; None if there is none."""
-    return cycle(standing_on(rules, ontology))
+    listed = list(rules)
+    # Of a class a rule stands on all that conclude it, so there is a way through rules just where one leads through
+    # what they conclude; and of that there is little, where of rules on rules there may be millions.
+    standing: dict[str, dict[str, None]] = {}
+    for one, lower in _below(listed, ontology):
+        standing.setdefault(one.concludes, {}).update(dict.fromkeys(lower))
+    if cycle({name: tuple(lower) for name, lower in standing.items()}) is None:
+        return None
+    return cycle(standing_on(listed, ontology))
 
 
 def in_order(standing: Mapping[str, tuple[str, ...]]) -> list[str]:

@@ -130,6 +130,7 @@ def _demanding(name: str, necessary: Sequence[Rule], above: Mapping[str, tuple[s
 def _rule(one: Defined, ontology: Ontology, situations: set[str]) -> Rule:
     rule = one.rule
     tree = _tree(rule.when, False, situations, count())
+    # Numbered like the other tree: a condition is the same one in both.
     against = _tree(rule.when, True, situations, count())
     names = names_of(rule.when)
     own = {name: reach(ontology, name) for name in names}
@@ -192,6 +193,7 @@ def _deep(rule: Rule, tree: Node, found: Plan) -> Iterator[tuple[Rule, Leaf]]:
     """The conditions of a tree, and those that make false what it denies, each with the rule that it is of."""
     for leaf in leaves(tree):
         yield rule, leaf
+        # A situation that is asked for tells when it begins; that there is none may follow from any reading.
         if leaf.situation is not None and leaf.negated:
             for one in (*found.concluding[leaf.situation], *found.demanding[leaf.situation]):
                 yield from _deep(one, one.against, found)

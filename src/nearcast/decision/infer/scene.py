@@ -51,6 +51,7 @@ class IndexedScene:
         self.readings.prepare(levels, areas, Completing(plan))
         self._levels = sorted({level_of(metres) for rule, name in asked for metres in (rule.widest, rule.reach[name])})
         self._horizons = sorted({level_of(rule.horizon) for rule in plan.rules})
+        # Under other sizes of cells situations are found by other keys.
         for instance in [one for found in self._by_rule.values() for one in found]:
             self.add(instance, plan.by_id[instance.rule])
 

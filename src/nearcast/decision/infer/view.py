@@ -152,6 +152,7 @@ class View:
         if fresh:
             self.seen.update([one.key for one in fresh])
             if rule.valid is not None:
+                # A reading counts through the last microsecond of its time, and not a moment longer.
                 self.lapses = min(self.lapses, min([one.moment for one in fresh]) + rule.valid + 1)
         return fresh
 

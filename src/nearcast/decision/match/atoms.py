@@ -124,6 +124,7 @@ class ChunkAtoms:
         if not len(column.codes):
             self.true[placed.tests.differs[0]] = self.append(column.present)
             return
+        # A literal beyond all values has no rank here; that its code is another tells.
         ranks = np.minimum(column.rank(placed.code), len(column.codes) - 1)
         found = column.codes[ranks] == placed.code
         base = self.append(column.equal)
@@ -161,6 +162,7 @@ class ChunkAtoms:
         below, above = column.below(), column.above()
         for number, (first, last) in zip(placed.tests.spans, column.rank(placed.spans), strict=True):
             self.true[number] = self.append(
+                # Of several values of a lane one may be above the low end and another below the high one.
                 above[first] & below[last] if column.single else np.bitwise_or.reduce(column.equal[first:last], axis=0)
             )
 

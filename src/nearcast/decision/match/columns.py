@@ -122,6 +122,7 @@ def _distinct(kind: Kind, pieces: list[Any]) -> tuple[Any, Codes]:
         return _distinct_exactly(pieces)
     together = np.concatenate([piece.astype(np.int64 if kind == "time" else np.float64) for piece in pieces])
     values, codes = np.unique(together, return_inverse=True)
+    # NaNs are sorted last, and are one value to `unique`.
     if len(values) and kind == "number" and np.isnan(values[-1]):
         values = values[:-1]
     return values, codes

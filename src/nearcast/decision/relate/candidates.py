@@ -65,6 +65,7 @@ def _near(sides: Sequence[Integers], first: int, reports: Reports, rule: Rule) -
             placed = grid_points(kind, columns)
             for left, right in near_pairs(kind, placed, a[a >= first], b, rule.metres):
                 yield _entities(left, reports), _entities(right, reports)
+            # Of an ordered pair either side may be the one that reported.
             if not rule.unordered:
                 for left, right in near_pairs(kind, placed, b[b >= first], a, rule.metres):
                     yield _entities(right, reports), _entities(left, reports)

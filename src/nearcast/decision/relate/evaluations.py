@@ -148,6 +148,7 @@ def near_or_far(rules: Rules, reports: Reports, rule: Integers, a: Integers, b: 
     flat = np.flatnonzero((kind == PLANAR) & (other == PLANAR))
     if len(flat):
         dx, dy, dz = (columns[name][0][flat] - columns[name][1][flat] for name in ("x", "y", "z"))
+        # Not a number: one of both has no height, so heights do not count.
         metres = planar(dx, dy, np.where(np.isnan(dz), 0.0, dz))
         enter[flat], stay[flat] = _compared(rules, rule[flat], metres)
     globe = np.flatnonzero((kind == GEOGRAPHIC) & (other == GEOGRAPHIC))

@@ -107,6 +107,7 @@ class Crowd:
             if entity in self.held:
                 if member is None:
                     yield from self._end(entity, CAUSED, "left")
+                # Who is nowhere may be among them still: what is unknown ends nothing.
                 elif member.place and not self._gathers(entity, self.relation.margin):
                     yield from self._end(entity, CAUSED, None)
             elif member is not None and member.place and self._gathers(entity, 0.0):
@@ -182,11 +183,13 @@ class Crowd:
         """Who has gathered long enough, and whose gathering ended in silence, by the stream's time."""
         for entity, held in sorted(self.held.items()):
             ends = self._silence(entity)
+            # What fell silent first has not lasted, though its time has come too.
             if held.due <= min(ends, now):
                 held.due, held.dwelt = FOREVER, True
                 yield self._tell("dwell", entity, LAPSED, None, self._living(entity, now))
             if ends < now:
                 yield from self._end(entity, LAPSED, "silent", now)
+        # Only now: what was told above is told with those who were around until then.
         for entity in [name for name, member in self.members.items() if member.deadline < now]:
             self.leave(entity, None)
         self._gone = {}

@@ -41,6 +41,7 @@ def near_pairs(
         return
     limit = surely_beyond(metres) if kind == GEOGRAPHIC else metres * metres
     width = max(math.sqrt(max(limit, 0.0)) * (1 + 1e-9), FINEST[kind])
+    # So near the middle a quotient is rounded by less than the width has to spare: none skips a cell.
     cells = np.clip(np.floor(points / width), -LARGEST, LARGEST).astype(np.int64)
     keys = _keys(cells[among])
     order = np.argsort(keys, kind="stable")
@@ -60,6 +61,7 @@ def _keys(cells: Integers) -> Integers:
     """One number for each cell: three counts of 21 bits."""
     key = cells[:, 0]
     for column in range(1, cells.shape[1]):
+        # Two cells that are far apart may have one number: their points are too far apart as well.
         key = (key << 21) ^ (cells[:, column] & 0x1FFFFF)
     return key
 

@@ -144,6 +144,7 @@ class Pairing:
         named = isinstance(pair, Pair) and (isinstance(pair.a, Named) or isinstance(pair.b, Named))
         if named or not isinstance(pair, Pair) or "enter" not in relation.detect or len(self.known) ** 2 <= MOST_PARTS:
             return 0
+        # What is refused must change nothing, so it is counted beside what there is.
         beside = Pairing(self.known, 1)
         rule = beside._take(relation, 0, newest)
         return int(beside._holding(rule, *beside._pairs_of(rule), now).sum())

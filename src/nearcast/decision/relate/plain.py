@@ -312,7 +312,8 @@ class _State:
         about = self.relation.about
         own = [self._deadline(world.known[entity]) for entity in pair if entity]
         if isinstance(about, Gathering):
-            # As members fall silent the gathering shrinks, and fails with the first that is one too many.
+            # As members fall silent the gathering shrinks, and fails with the first that is one too many. Without a
+            # time nobody is silent: each counts through its deadline, also where that is past.
             early = World(world.known, None, world.lists)
             others = [self._deadline(other) for _, other in self._near(pair[0], early, self.relation.margin)]
             others.sort(key=lambda one: (one is None, one or datetime.min), reverse=True)

@@ -127,6 +127,7 @@ def widened(filter: Filter, margin: float) -> Filter:
 
     def wider(call: Call, positive: bool) -> Call:
         """The comparison with the margin's room, where it applies."""
+        # Under a NOT the whole holds longer where the part holds shorter.
         return _wider(call, margin if positive else -margin) if _applies(call, measured) else call
 
     return _mapped(filter, wider)
@@ -231,6 +232,7 @@ def _reach_of_atom(atom: Atom) -> float:
     assert isinstance(call, Call), "every atom of a predicate is computed"
     if METRES not in call.arguments or call.function not in ("=", "BETWEEN", "IN"):
         return math.inf
+    # There is a farthest limit only where all limits are numbers.
     values = [one.value for one in call.arguments if isinstance(one, Constant) and _is_number(one.value)]
     others = [one for one in call.arguments if one != METRES]
     if call.arguments[0] != METRES and call.function != "=":

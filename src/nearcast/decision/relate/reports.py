@@ -158,6 +158,7 @@ class Reports:
         order = np.argsort(entity, kind="stable")
         first = np.concatenate([[0], np.cumsum(np.bincount(entity, minlength=len(known)))])
         last = np.full(len(known), -1)
+        # Of numbers that come several times NumPy keeps what is assigned last.
         last[number] = np.arange(len(number))
         late = np.flatnonzero((last >= 0) & ~np.append(counts, True)[last])
         return Reports(
@@ -207,6 +208,7 @@ class Reports:
 
     def as_of(self, number: Integers, row: Integers) -> Integers:
         """The point at which each entity was once the event of that row had come; row −1 is before the first."""
+        # Row −1 of an entity is the key of the last row of the one before, which the next line rules out.
         found = np.searchsorted(self._keys, number * self.length + row, "right") - 1
         inside = found >= self._first[number]
         return (
@@ -217,6 +219,7 @@ class Reports:
         """A column of what is known at some points: of `PLACE`, or `heard`."""
         base = self.base[name]
         reported = self.now[self.row] if name == "heard" else self.columns[name]
+        # Points of reports lie beyond this column: whatever is read for them is replaced.
         found = base[np.minimum(points, self.known - 1)]
         inside = points >= self.known
         found[inside] = reported[points[inside] - self.known]

@@ -151,6 +151,7 @@ class Side:
         if self._seen < self._heard.sent:
             return []
         unseen = min((order for order, number in self._facts.items() if number > self._heard.seen), default=math.inf)
+        # From the first fact on that the other side had not seen, it may have to speak once it sees it.
         return self.settle(min(self._heard.through, self.clock, unseen - 1))
 
     def settle(self, order: float) -> list[Transition]:
