@@ -92,12 +92,14 @@ def test_match_prints_the_ids_of_matching_events(files: Path) -> None:
 
 
 def test_match_takes_geojson_features(files: Path) -> None:
-    """Properties by name, the geometry as geom."""
+    """Properties by name, the geometry as geom, in degrees."""
     points = [{"type": "Point", "coordinates": [lon, 0]} for lon in (0, 0.001, 1)]
     features = [{"type": "Feature", "id": f"f{i}", "properties": {}, "geometry": one} for i, one in enumerate(points)]
     (files / "f.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
     done = nearcast(files, "match", "S_DWITHIN(geom, POINT(0 0), 200)", "f.geojson")
     assert "f0\nf1\n" == done.stdout
+    beyond = nearcast(files, "match", "S_DISJOINT(geom, POINT(90 180))", "f.geojson")
+    assert (2, True) == (beyond.returncode, "longitude comes first" in beyond.stderr)
 
 
 @pytest.mark.parametrize(

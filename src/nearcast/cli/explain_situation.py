@@ -37,7 +37,7 @@ def situation_lines(data: dict[str, Any]) -> Iterator[str]:
         if "situation" in one:
             yield f"  {one['condition']}: the situation {one['situation']}"
             continue
-        unit = f" {one['unit']}" if "unit" in one else ""
+        unit = _unit(one.get("unit"))
         what = one["condition"] if one["condition"] == one["class"] else f"{one['condition']}, {one['class']}"
         yield f"  {what} {one['value']}{unit}, of {one['entity']}, {one['age']:g} s old, event {one['event']:,}"
 
@@ -49,6 +49,8 @@ def rule_lines(found: RuleFinding) -> Iterator[str]:
     yield f"rule {found.rule.id}, {reach}: {TRUTHS[found.truth]}{there}"
     if found.refuted:
         yield f"  refuted by the necessary rule {found.refuted}"
+    for one in found.unusable:
+        yield f"  no reading: {one.name} {one.value!r}{_unit(one.unit)} of this event: {one.why}"
     yield from _condition_lines(found.conditions)
     for id, conditions in found.necessary:
         yield f"  necessary, by rule {id}:"
@@ -74,7 +76,11 @@ def _observed(found: ConditionFinding) -> str:
 def _reading(found: ReadingFinding) -> str:
     away = "" if found.metres is None else f", {found.metres:,.1f} m away"
     reading = found.reading
-    return f"{reading.name} {reading.value} of {reading.entity}, {found.age:g} s old{away}"
+    return f"{reading.name} {reading.value}{_unit(found.unit)} of {reading.entity}, {found.age:g} s old{away}"
+
+
+def _unit(unit: str | None) -> str:
+    return "" if unit is None else f" {unit}"
 
 
 def rule_data(found: RuleFinding) -> dict[str, Any]:
@@ -86,6 +92,9 @@ def rule_data(found: RuleFinding) -> dict[str, Any]:
         "truth": found.truth,
         "refuted": found.refuted or None,
         "situation": found.situation,
+        "unusable": [
+            {"class": one.name, "value": one.value, "unit": one.unit, "reason": one.why} for one in found.unusable
+        ],
         "conditions": [_condition_data(one) for one in found.conditions],
         "necessary": {id: [_condition_data(one) for one in conditions] for id, conditions in found.necessary},
     }
@@ -99,6 +108,7 @@ def _condition_data(found: ConditionFinding) -> dict[str, Any]:
             {
                 "class": one.reading.name,
                 "value": one.reading.value,
+                "unit": one.unit,
                 "entity": one.reading.entity,
                 "time": time_text(moment_of(one.reading.moment)),
                 "age": one.age,

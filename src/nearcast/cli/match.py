@@ -13,8 +13,10 @@ from nearcast.cli.output import DeadLetters, complain, print_json, progress
 from nearcast.decision.match.index import Index
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2 import parse
-from nearcast.language.history import read_tables
-from nearcast.model.expression import Call, remembered, users
+from nearcast.language.cql2_geometry import within_degrees
+from nearcast.language.cql2_text import expression
+from nearcast.language.history import FEATURES, read_tables
+from nearcast.model.expression import Box, Call, Shape, parts, remembered, users
 from nearcast.model.filter import Atom, Filter, This, atoms
 from nearcast.model.place import Place
 
@@ -33,6 +35,8 @@ def command(filter_text: str, files: tuple[Path, ...], count: bool, engine: str,
     """
     filter = parse(filter_text, Mark("FILTER", 1, 1))
     _refuse_surroundings(filter)
+    if any(path.suffix.lower() in FEATURES for path in files):
+        _refuse_beyond_degrees(filter)
     letters, found = DeadLetters(), 0
     with progress("matching") as advance:
         for table in matching(engine)(filter, _counted(files, letters, advance)):
@@ -52,6 +56,15 @@ def _refuse_surroundings(filter: Filter) -> None:
         if asks:
             advice = "use `nearcast replay` with definitions"
             raise DefinitionError(Fault("a filter about the event alone", asks, atom.where, advice))
+
+
+def _refuse_beyond_degrees(filter: Filter) -> None:
+    """GeoJSON is in degrees, so a geometry beyond them is a slip: most often longitude and latitude are swapped."""
+    for atom in atoms(filter):
+        for part in parts(atom.name) if isinstance(atom.name, Call) else ():
+            if isinstance(part, (Shape, Box)) and not within_degrees(part):
+                expected = "a geometry in degrees: longitudes to 180, latitudes to 90"
+                raise DefinitionError(Fault(expected, expression(part)[:80], atom.where, "longitude comes first"))
 
 
 def _asks(atom: Atom) -> str:

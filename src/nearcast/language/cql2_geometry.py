@@ -8,6 +8,7 @@ from typing import Any
 
 import shapely
 
+from nearcast.language.places import ROUNDING
 from nearcast.model.expression import MENDED, Box, Shape
 
 GEOMETRIES = {
@@ -38,6 +39,17 @@ def literal(geometry: Mapping[str, Any]) -> Shape | Box:
     if shapely.get_num_coordinates(shape) > MENDED and not shapely.is_valid(shape):
         raise ValueError(f"one that crosses itself, with more than {MENDED:,} corners")
     return Shape(text)
+
+
+def within_degrees(geometry: Shape | Box) -> bool:
+    """Whether a geometry lies on the globe, up to rounding, if its coordinates are degrees."""
+    if isinstance(geometry, Shape):
+        west, south, east, north = shapely.bounds(shapely.from_wkt(geometry.text)).tolist()
+    else:
+        middle = len(geometry.bounds) // 2
+        west, south, east, north = (*geometry.bounds[:2], *geometry.bounds[middle : middle + 2])
+    # An empty geometry has no bounds: nothing of it lies anywhere else.
+    return not (max(abs(west), abs(east)) > 180 + ROUNDING or max(abs(south), abs(north)) > 90 + ROUNDING)
 
 
 def well_known(geometry: Mapping[str, Any]) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from nearcast.decision.infer.extract import Unusable
 from nearcast.decision.infer.finding import RuleFinding
 from nearcast.decision.infer.stage import Inferring
 from nearcast.errors import Fault
 from nearcast.model.event import Event
 from nearcast.model.situation import Situation
+from nearcast.model.values import Value
 from tests.decision.infer.scenes import FIRE, inferred, rule, told
 
 
@@ -78,3 +80,36 @@ def test_a_rule_that_is_not_there() -> None:
     """Those that are there are told."""
     with pytest.raises(Fault, match="known then: fire"):
         found([FIRE], told(0, "a", Temperature=90), about="fyre")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"Temperature.value": 90, "Temperature.unit": "furlong"}, ("Temperature", 90, "furlong", "the unit furlong")),
+        ({"Temperature": 9e9}, ("Temperature", 9e9, "degC", "out of range")),
+        ({"Fire": 5}, ("Fire", 5, None, "neither true nor false")),
+    ],
+)
+def test_what_is_no_reading_is_shown_with_its_value_and_unit(values: dict[str, Value], expected: Unusable) -> None:
+    """And why; it is not counted again."""
+    stage = Inferring()
+    upper = rule("upper", "Hazard", "Fire AND Humidity < 90")
+    events = [told(0, "a", 0, **values)]
+    inferred([FIRE, upper], events, stage)
+    before = stage.refused.copy()
+    assert (expected,) == stage.find("fire", events[0]).unusable
+    assert 1 == before.total() and before == stage.refused
+
+
+def test_values_that_do_not_compare_are_shown() -> None:
+    """A text where numbers are compared, and whose it is."""
+    finding = found([FIRE], told(0, "b", 0, Temperature="hot"), told(1, "a", 0, Humidity=5))
+    assert ["the values are of kinds that do not compare: Temperature 'hot' of b"] == missing(finding)
+
+
+def test_readings_have_the_unit_of_their_class() -> None:
+    """Numbers have; a text has none."""
+    for value, unit in ((90, "degC"), ("hot", None)):
+        stage, events = Inferring(), [told(0, "a", 0, Temperature=value)]
+        inferred([FIRE], events, stage)
+        assert [unit] == [one.unit for one in stage.find("fire", events[0]).conditions[0].readings]

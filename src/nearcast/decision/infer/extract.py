@@ -21,6 +21,7 @@ from nearcast.decision.event_values import typed
 from nearcast.decision.infer.names import with_inherited
 from nearcast.decision.infer.units import conversion, converted
 from nearcast.model.columns import entries_of
+from nearcast.model.event import Event
 from nearcast.model.ontology import ContextClass, Ontology
 from nearcast.model.situation import ACTION_TYPE, SITUATION_TYPE
 from nearcast.model.values import Value
@@ -51,6 +52,15 @@ class Told(NamedTuple):
     row: int
     read: Mapping[str, Value]
     place: str | None
+
+
+class Unusable(NamedTuple):
+    """What an event has as a reading of a class and is none: the value, its unit as far as one is known, and why."""
+
+    name: str
+    value: Value
+    unit: str | None
+    why: str
 
 
 class Extraction:
@@ -112,7 +122,30 @@ class Extraction:
         # Comparisons with what is no number are false.
         return (values >= bounds[:, 0]) & (values <= bounds[:, 1])
 
+    def unusable(self, event: Event) -> list[Unusable]:
+        """What of an event would be readings and are none; it is not counted."""
+        numbers = {name: number for number, name in enumerate(self._columns)}
+        known = [(numbers[name], value) for name, value in event.attributes if name in numbers]
+        told, _ = self._gathered([number for number, _ in known], [value for _, value in known])
+        counted, found = self.refused, []
+        for name, (value, unit) in told.items():
+            self.refused = Counter()
+            if self._value(name, value, unit) is None:
+                [(_, why)] = self.refused
+                own = self._classes[name].unit if name in self._classes else None
+                found.append(Unusable(name, value, unit or own, why))
+        self.refused = counted
+        return found
+
     def _row(self, numbers: list[int], values: list[Value]) -> tuple[dict[str, Value], str | None]:
+        told, place = self._gathered(numbers, values)
+        read = {name: self._value(name, value, unit) for name, (value, unit) in told.items()}
+        return {name: value for name, value in read.items() if value is not None}, place
+
+    def _gathered(
+        self, numbers: list[int], values: list[Value]
+    ) -> tuple[dict[str, tuple[Value, str | None]], str | None]:
+        """What one event tells of each class, with its unit, and the place that it names."""
         found: dict[str, tuple[Value, str | None]] = {}
         units: dict[str, str] = {}
         place = None
@@ -124,8 +157,10 @@ class Extraction:
                 units[column.name] = str(value)
             else:
                 found[column.name] = (value, column.unit)
-        read = {name: self._value(name, value, units.get(name, unit)) for name, (value, unit) in found.items()}
-        return {name: value for name, value in read.items() if value is not None}, place
+        for name, unit in units.items():
+            if name in found:
+                found[name] = found[name][0], unit
+        return found, place
 
     def _value(self, name: str, value: Value, unit: str | None) -> Value | None:
         """The value in the unit of its class; None for one that is no reading."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from nearcast.decision.infer.engine import Scene
+from nearcast.decision.infer.extract import Unusable
+from nearcast.decision.infer.names import unit_of
 from nearcast.decision.infer.plan import SECOND, Leaf, Plan, Rule, leaves
 from nearcast.decision.infer.readings import Centre, Reading, separation
 from nearcast.decision.infer.view import View, satisfied
@@ -19,11 +21,15 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class ReadingFinding:
-    """A reading as it counted: how old, in seconds, and how far from the middle, in metres (None: not known)."""
+    """A reading as it counted: how old, in seconds, and how far from the middle, in metres (None: not known).
+
+    `unit` is that of its class, if it is a number and the class has one.
+    """
 
     reading: Reading
     age: float
     metres: float | None
+    unit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,10 @@ class ConditionFinding:
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """A rule around a centre: its truth, the necessary rule that refutes it, the situation of it that is there."""
+    """A rule around a centre: its truth, the necessary rule that refutes it, the situation of it that is there.
+
+    `unusable`: what the event itself has for readings that are none.
+    """
 
     rule: Rule
     centre: Centre
@@ -49,10 +58,11 @@ class RuleFinding:
     situation: str | None
     conditions: tuple[ConditionFinding, ...]
     necessary: tuple[tuple[str, tuple[ConditionFinding, ...]], ...] = ()
+    unusable: tuple[Unusable, ...] = ()
 
 
-def find(scene: Scene, rule: Rule, centre: Centre, now: int) -> RuleFinding:
-    """What a rule finds around a centre."""
+def find(scene: Scene, rule: Rule, centre: Centre, now: int, unusable: Iterable[Unusable] = ()) -> RuleFinding:
+    """What a rule finds around a centre, where an event is that has these for readings that are none."""
     view = View(scene, centre, now)
     truth, refuted = view.verdict(rule)
     there = scene.around((rule,), centre, rule, rule.widest)
@@ -64,6 +74,7 @@ def find(scene: Scene, rule: Rule, centre: Centre, now: int) -> RuleFinding:
         there[0].id if there else None,
         tuple(_conditions(scene, rule, view, centre, now)),
         tuple((one.id, tuple(_conditions(scene, one, view, centre, now))) for one in rule.necessary),
+        tuple(unusable),
     )
 
 
@@ -73,7 +84,7 @@ def _conditions(scene: Scene, rule: Rule, view: View, centre: Centre, now: int) 
         read = sorted((one for name in leaf.names for one in view.readings(name, rule)), key=_age)
         # Those that make it hold come first: they are what it rests on.
         read.sort(key=lambda one: not _makes_hold(leaf, one))
-        found = tuple(_reading(one, centre, now) for one in read[:SHOWN])
+        found = tuple(_reading(one, centre, now, scene) for one in read[:SHOWN])
         situations: tuple[str, ...] = ()
         if leaf.situation is not None:
             below = scene.plan.concluding[leaf.situation]
@@ -90,8 +101,10 @@ def _age(reading: Reading) -> tuple[int, str]:
     return -reading.moment, reading.entity
 
 
-def _reading(reading: Reading, centre: Centre, now: int) -> ReadingFinding:
-    return ReadingFinding(reading, max(0, now - reading.moment) / SECOND, separation(centre, reading))
+def _reading(reading: Reading, centre: Centre, now: int, scene: Scene) -> ReadingFinding:
+    measured = isinstance(reading.value, (int, float)) and not isinstance(reading.value, bool)
+    unit = unit_of(scene.plan.ontology, reading.name) if measured else None
+    return ReadingFinding(reading, max(0, now - reading.moment) / SECOND, separation(centre, reading), unit)
 
 
 def _missing(scene: Scene, leaf: Leaf, rule: Rule, view: View, centre: Centre, now: int) -> str:
@@ -104,7 +117,9 @@ def _missing(scene: Scene, leaf: Leaf, rule: Rule, view: View, centre: Centre, n
         )
     lacking = [name for name in leaf.names if not view.readings(name, rule)]
     if not lacking:
-        return "the values are of kinds that do not compare"
+        values = sorted((one for name in leaf.names for one in view.readings(name, rule)), key=_age)[:SHOWN]
+        told = ", ".join(f"{one.name} {one.value!r} of {one.entity}" for one in values)
+        return f"the values are of kinds that do not compare: {told}"
     return "; ".join(_lacking(scene, name, rule, centre, now) for name in lacking)
 
 

@@ -107,7 +107,8 @@ class Inferring:
             known = ", ".join(id for id, one in self._rules.items() if one.rule.sufficient) or "there is none"
             raise Fault("a rule that concludes situations, as of the event", rule, advice=f"known then: {known}")
         found = lane.engine.plan.by_id[rule]
-        return find(lane.engine.scene, found, lane.centre(event.entity, event.place), lane.engine.now)
+        centre, unusable = lane.centre(event.entity, event.place), self._extraction.unusable(event)
+        return find(lane.engine.scene, found, centre, lane.engine.now, unusable)
 
     def _fold(self, table: pa.Table) -> Iterator[Event]:
         if not len(table):
