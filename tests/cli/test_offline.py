@@ -159,3 +159,17 @@ def test_replay_is_of_one_entry_node(tmp_path: Path, node: str, warned: int, tol
     done = nearcast(tmp_path, "replay", *files, "--node", node)
     assert warned == done.stderr.count("expected the relation r local to main")
     assert told == len((tmp_path / "derived").read_text().splitlines())
+
+
+@pytest.mark.parametrize(("lasting", "warned"), [("10 s", 1), (None, 0)])
+def test_replay_warns_where_relations_wait_and_events_have_no_time(
+    tmp_path: Path, lasting: str | None, warned: int
+) -> None:
+    """Such events let no time pass, so nothing dwells; control events need none."""
+    sides = {"id": "long", "a": {"entity": "x"}, "b": {"entity": "y"}, "when": "distance(a, b) < 10"}
+    waiting = {"detect": ["enter", "dwell"], "for": lasting} if lasting else {}
+    (tmp_path / "d.yaml").write_text(json.dumps({"relations": [{**sides, **waiting}]}))
+    (tmp_path / "e.jsonl").write_text("\n".join([event("1", x=1, y=1), event("2", "nearcast.client", client="c")]))
+    said = nearcast(tmp_path, "replay", "--definitions", "d.yaml", "--events", "e.jsonl").stderr
+    told = "expected events with a time, for the relations that wait for it to pass: long, got 1 event without"
+    assert warned == said.count(told)

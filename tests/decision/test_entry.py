@@ -286,3 +286,13 @@ def test_what_is_kept_is_told_again_if_it_did_not_become_durable() -> None:
     assert [] == entry.take(second)
     entry.unkept(["a"])
     assert {"a": second} == entry.changes()
+
+
+def test_of_a_clock_that_stands_still_few_events_are_remembered() -> None:
+    """A sender whose events are all of one time does not fill the memory; what it repeats is no newer one."""
+    entry = far_apart()
+    for number in range(5_000):
+        entry.take(replace(report("a", 1.0, second=2), id=f"again {number}"))
+    held = entry.held
+    assert [] == entry.take(replace(report("a", 1.0, second=2), id="again 4999"))
+    assert (held, True) == (entry.held, len(entry._subjects["a"].same_time) <= 1_000)

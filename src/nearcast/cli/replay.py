@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import BinaryIO
 import click
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearcast.cli.options import node_option
 from nearcast.cli.output import DeadLetters, complain, counted, progress
@@ -21,14 +22,18 @@ from nearcast.decision.derived import derived_of
 from nearcast.decision.known import Batch, Known
 from nearcast.decision.registry import Registry
 from nearcast.decision.stages import priorities
+from nearcast.errors import Fault
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language import definitions
 from nearcast.language.control import changes
 from nearcast.language.history import Marks, read_tables
+from nearcast.language.reading import listed
 from nearcast.language.relation_warnings import warnings_of_nodes
 from nearcast.model.columns import entering
+from nearcast.model.event import CONTROL_PREFIX
+from nearcast.model.relation import Relation
 from nearcast.model.subscription import Settings
 
 Decided = Iterator[tuple[Batch, pa.Table]]
@@ -90,6 +95,8 @@ def command(
     letters, marks = DeadLetters(), Marks()
     with tempfile.TemporaryDirectory(prefix="nearcast-replay-") as folder:
         journal, chosen = _journal(event_files, registry.settings, letters, marks, node, engine, Path(folder))
+        for warning in _without_times(journal, found.relations):
+            complain("warning", warning)
         known = Known(registry)
         decided = _locally(journal, known) if chosen == "local" else _on_spark(journal, known, Path(folder), master)
         with ExitStack() as stack:
@@ -130,6 +137,20 @@ def _journal(
         complain("note", f"events left out because their source and id came before: {repeated:,}")
     many = journal.end("events") >= SPARK_FROM
     return journal, "spark" if engine == "spark" or (engine == "auto" and many) else "local"
+
+
+def _without_times(journal: Journal, relations: Sequence[Relation]) -> Iterator[Fault]:
+    """A warning where relations wait for time to pass and events have none: live ones have that of acceptance."""
+    waiting = [one.id for one in relations if one.lasting is not None or one.time_to_live is not None]
+    if not waiting:
+        return
+    count = 0
+    for table in journal.stretches("events", 0, journal.end("events"), STRETCH):
+        world = table.filter(pc.invert(pc.starts_with(table.column("type"), CONTROL_PREFIX)))
+        count += world.column("time").null_count
+    if count:
+        expected = f"events with a time, for the relations that wait for it to pass: {listed(waiting)}"
+        yield Fault(expected, f"{counted(count, 'event')} without", None, "such events let no time pass, as for dwell")
 
 
 def _locally(journal: Journal, known: Known) -> Decided:

@@ -37,6 +37,9 @@ Identity = tuple[str, str]
 RECENT = 64
 """Published events that are known of each subject: how a relation stands may be told as of one of them."""
 
+ONE_TIME = 1_000
+"""Events of one time that are known of each subject: one that comes again later than after so many counts as new."""
+
 
 @dataclass(slots=True)
 class _Published:
@@ -171,6 +174,9 @@ class Entry:
         if newest is None or key != _key(newest):
             subject.same_time = {}
         subject.same_time[identity] = hold
+        # A clock that stands still gives one time to whatever comes.
+        if len(subject.same_time) > ONE_TIME:
+            del subject.same_time[next(iter(subject.same_time))]
         if hold:
             self._keep(subject, event)
             self.held += 1
