@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from nearcast.cli import status, tail, up
+from nearcast.cli import pipeline, server, status, tail, up
 from nearcast.cli.options import journal_path, state_path
 from nearcast.cli.supervise import Supervisor
 from nearcast.cli.system import _locked, define, fetch, free_port, registry_of, wait_until_ready
 from nearcast.errors import SetupError
+from nearcast.journal.hold import held
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language import definitions
@@ -24,6 +26,8 @@ from nearcast.model.columns import DELIVERIES, to_table
 from nearcast.model.event import Event
 from nearcast.model.place import Place
 from nearcast.pipeline.state import ready_file
+from nearcast.server.app import _alone
+from nearcast.server.config import ServerConfig
 
 DEFINED = """\
 channels: {ops: {coordinates: planar}}
@@ -43,6 +47,20 @@ def test_definitions_are_not_taken_in_where_another_system_runs(
         result = CliRunner().invoke(up.command, ["--data", str(tmp_path), "--definitions", str(file)])
     assert isinstance(result.exception, SetupError)
     assert not journal_path(tmp_path).exists()
+
+
+def test_a_second_server_of_a_name_and_a_second_pipeline_are_refused(tmp_path: Path) -> None:
+    """On one journal; each says what to do. A server of another name may run beside."""
+    state_path(tmp_path).mkdir()
+    north = ServerConfig(journal_path(tmp_path), port=-1, node="north/1")
+    with _alone(north), held(state_path(tmp_path) / "running", "", "", ""):
+        said = str(CliRunner().invoke(server.command, ["--data", str(tmp_path), "--node", "north/1"]).exception)
+        assert said.startswith(f"expected no other access server 'north/1' on {journal_path(tmp_path)}, got one that")
+        assert said.endswith("end that one, or give this one another name with --node")
+        with _alone(replace(north, node="north")):
+            pass
+        said = str(CliRunner().invoke(pipeline.command, ["--data", str(tmp_path)]).exception)
+        assert said.startswith(f"expected no other pipeline in {state_path(tmp_path)}, got one that runs (process ")
 
 
 @pytest.mark.parametrize("answer", ["<html>", "[]", "{}", '{"balance": 0}', "null"])

@@ -29,6 +29,7 @@ from nearcast.decision.known import Batch
 from nearcast.decision.relate.scopes import Scope
 from nearcast.decision.relate.shard import SHARDS
 from nearcast.decision.relate.standing import Standings
+from nearcast.journal.hold import held
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS
 from nearcast.pipeline.known import Follower
@@ -153,12 +154,22 @@ class Decider:
 
 
 def run(config: Config) -> None:
-    """Runs the pipeline until SIGTERM or SIGINT, or until a batch fails: then what it raised is raised."""
+    """Runs the pipeline until SIGTERM or SIGINT, or until a batch fails: then what it raised is raised.
+
+    Raises SetupError where another process is the pipeline of that folder.
+    """
+    config.folder.mkdir(parents=True, exist_ok=True)
+    # Two would remove each other's snapshots and batches.
+    expected = f"no other pipeline in {config.folder}"
+    with held(config.folder / "running", expected, "one that runs", "end that one, or name another folder with --data"):
+        _run(config)
+
+
+def _run(config: Config) -> None:
     gc.set_threshold(*SELDOM)
     metrics = Metrics()
     if config.metrics_port is not None:
         metrics.serve(config.metrics_port)
-    config.folder.mkdir(parents=True, exist_ok=True)
     ready_file(config.folder).unlink(missing_ok=True)
     # Before Spark's Java starts, which inherits the environment.
     os.environ.setdefault(LOG_FILE, str(config.folder.absolute() / "spark.log"))

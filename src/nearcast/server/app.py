@@ -7,13 +7,15 @@ import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from urllib.parse import quote
 
 import uvicorn
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from nearcast.errors import SetupError
+from nearcast.journal.hold import held
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.server import answers, lend, manage, publish, rules, stream, watch
@@ -57,10 +59,27 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
 
 
 def serve(config: ServerConfig, ready: Callable[[int], None] | None = None) -> None:
-    """Runs the server until SIGTERM or SIGINT; `ready` hears the port once it listens. Raises SetupError.
+    """Runs the server until SIGTERM or SIGINT; `ready` hears the port once it listens. Raises SetupError, also where
+    another process is the server of that name on that journal.
 
     Port 0 takes any free one.
     """
+    with _alone(config):
+        _serve(config, ready)
+
+
+def _alone(config: ServerConfig) -> AbstractContextManager[None]:
+    """Holds the server's name: two of one name would have the same mark of what is settled, and the same sessions."""
+    journal, name = config.journal, quote(config.node, safe="")
+    return held(
+        journal.with_name(f"{journal.name}-server-{name}"),
+        f"no other access server {config.node!r} on {journal}",
+        "one that runs",
+        "end that one, or give this one another name with --node",
+    )
+
+
+def _serve(config: ServerConfig, ready: Callable[[int], None] | None) -> None:
     listening = listen(config)
     port = listening.getsockname()[1]
     server = server_of(config)

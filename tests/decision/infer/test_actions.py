@@ -87,3 +87,21 @@ def test_an_action_that_is_removed_is_not_run() -> None:
     again = [BURNING, told(1, "a", Temperature=20), told(2, "a", Temperature=90)]
     found = advanced(Inferring(), changes, table_of(again))
     assert [1] == [event.position for event in found if event.type == "alert"]
+
+
+def test_readings_tell_of_the_situations_that_an_action_asks_for() -> None:
+    """Also where no rule asks for that class: what calls for an action is a rule of its own."""
+    both = action("Fire AND NOT Drill", Publish("alert"), phases=("begin", "end"))
+    changes = [*defined([FIRE]), (0, ActionChange(both))]
+    events = [BURNING, told(1, "b", 50, Drill=False), told(2, "b", 50, Drill=True)]
+    found = advanced(Inferring(), changes, table_of(events))
+    assert [2, 3] == [event.position for event in found if event.type == "alert"]
+
+
+def test_an_action_that_is_defined_anew_sees_what_comes_after_that() -> None:
+    """As every rule does; what was read while there was none does not count."""
+    both = action("Fire AND NOT Drill", Publish("alert"))
+    changes = [*defined([FIRE]), (0, ActionChange(both)), (2, ActionRemoval("act")), (2, ActionChange(both))]
+    events = [told(0, "b", 50, Drill=False), told(1, "z", 9999), BURNING, told(1, "b", 50, Drill=False)]
+    found = advanced(Inferring(), changes, table_of(events))
+    assert [4] == [event.position for event in found if event.type == "alert"]

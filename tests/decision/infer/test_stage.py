@@ -262,3 +262,62 @@ def test_what_nobody_provides_is_known() -> None:
     stage = Inferring()
     inferred([FIRE, rule("alarm", "Alarm", "Fire AND Smoke = TRUE")], [told(0, "a", Temperature=90)], stage)
     assert {"fire": ("Humidity",), "alarm": ("Smoke",)} == stage.unprovided()
+
+
+@given(st.lists(st.integers(0, 5), max_size=4))
+@settings(max_examples=20, deadline=None)
+def test_what_comes_too_late_is_of_no_earlier_event(cuts: list[int]) -> None:
+    """A reading that is later than is awaited changes what is, from its own event on, wherever tables are cut."""
+    patient = rule("fire", "Fire", "Temperature > 80 AND Humidity < 10", lateness=5, valid=None)
+    events = [
+        told(100, "a", Temperature=90),
+        told(200, "z", 9999, Humidity=50),
+        told(210, "z", 9999, Humidity=50),
+        told(20, "a", came=211, Humidity=5),
+        told(300, "z", 9999, Humidity=50),
+    ]
+    stage, table = Inferring(), table_of(events)
+    found = advanced(stage, defined([patient]), table_of([]))
+    for first, last in pairwise([0, *sorted(cuts), len(events)]):
+        found += advanced(stage, [], table.slice(first, last - first))
+    assert [(4, "fire", "begin")] == phases(found)
+
+
+@pytest.mark.parametrize("scene", [PlainScene, IndexedScene])
+def test_of_very_many_values_the_newest_count(scene: Callable[[Plan], Scene]) -> None:
+    """Where there are more choices than are tried, which of them are does not rest on the order of an index."""
+    found = [rule("fire", "Fire", "Temperature - Humidity > 80", valid=None)]
+    many = [told(0, f"s{number}", Temperature=20, Humidity=60) for number in range(150)]
+    assert [(151, "fire", "begin")] == phases(
+        inferred(found, [*many, told(1, "z", Temperature=90, Humidity=5)], Inferring(scene))
+    )
+
+
+def test_a_situation_that_goes_on_is_awaited_once() -> None:
+    """Every fresh reading puts off when it lapses: what is kept of that does not grow with readings."""
+    stage = Inferring()
+    advanced(stage, defined([replace(FIRE, valid=1000)]), table_of([]))
+    events = [told(number, "a", Temperature=90, Humidity=5) for number in range(200)]
+    advanced(stage, [], table_of(events))
+    few = len(pickle.dumps(stage))
+    advanced(stage, [], table_of([told(number, "a", Temperature=90, Humidity=5) for number in range(200, 900)], 200))
+    assert len(pickle.dumps(stage)) < few + 1000
+
+
+def test_units_that_senders_think_of_are_counted_together() -> None:
+    """Reasons are told apart only while they are few; every reading that is none is counted."""
+    stage = Inferring()
+    events = [told(0, "a", **{"Temperature": 20, "Temperature.unit": f"u{number}"}) for number in range(1000)]
+    inferred([FIRE], events, stage)
+    assert 1000 == stage.refused.total()
+    assert len(stage.refused) < 300
+    assert stage.refused["Temperature", "another reason"] > 0
+
+
+def test_what_was_before_1970_has_a_place_too() -> None:
+    """An entity that told where it is before then is there, also for rules that await late readings."""
+    patient = rule("fire", "Fire", "Temperature > 80 AND Humidity < 10", lateness=5, valid=None)
+    old = -70 * 366 * 86_400
+    events = [told(old, "a", 30), told(1, "a", None, Temperature=90, Humidity=5), told(50, "z", 9999)]
+    (found,) = inferred([patient], events)
+    assert 30 == data_of(found)["x"]

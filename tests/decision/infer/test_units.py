@@ -64,3 +64,11 @@ def test_what_is_no_finite_reading_stays_none(value: float) -> None:
 def test_what_does_not_convert(given: str, wanted: str) -> None:
     """Other dimensions, curves, and what is no unit."""
     assert conversion(given, wanted) is None
+
+
+@pytest.mark.parametrize(("value", "expected"), [(20.0, math.inf), (-1, -math.inf), (0, 0.0)])
+def test_a_unit_beyond_all_numbers_stops_nothing(value: float, expected: float) -> None:
+    """Senders write units: what is read in one that no double can hold is infinite, and so out of range."""
+    found = conversion("Qm^9*Qm^9/m^9/m^8", "m")
+    assert found is not None
+    assert expected == converted(value, found)

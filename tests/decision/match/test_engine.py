@@ -277,3 +277,14 @@ def test_the_largest_integers_have_their_codes(literal: int, value: int) -> None
         engine = Engine([(Atom("tag", operator, literal), (0,))], NARROW)
         fast, slow = engine.encode(table), coded(table, engine.columns, np.dtype(engine.codes), PADDING)
         assert slow.codes.tolist() == fast.codes.tolist()
+
+
+def test_what_planning_takes_is_kept_until_enough_events_were_seen() -> None:
+    """Then the index is smaller, and finds what it found before."""
+    index = Index([(Atom("v", Operator.LT, n), (0,)) for n in range(3_000)], many=0)
+    table = to_table(numbered([Event(id=str(n), type="t", source="s", attributes=(("v", n),)) for n in range(300)]))
+    index.prepare(table.slice(0, 10), Surrounding())
+    blind, before = len(pickle.dumps(index)), found(index.match(table.slice(0, 10), Surrounding()))
+    index.prepare(table, Surrounding())
+    assert before == found(index.match(table.slice(0, 10), Surrounding()))
+    assert len(pickle.dumps(index)) < blind - 4 * 3_000

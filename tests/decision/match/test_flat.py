@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.decision.match.flat import DEEPEST, Flat, Group, read, together
-from nearcast.decision.match.vocabulary import Vocabulary
+from nearcast.decision.match.flat import DEEPEST, Flat, Group, packed, read, shifted, together
+from nearcast.decision.match.vocabulary import QUESTION_SHIFT, Vocabulary
 from nearcast.model.filter import Atom, Not, Operator
 from tests.decision.match.test_engine import groups
 
@@ -49,3 +49,18 @@ def test_equal_atoms_have_one_number_and_others_another() -> None:
     assert one == float_one
     assert 5 == len({one, true, text, nan, two})
     assert ["LT"] == [atom.operator.name for atom in vocabulary.opaque(np.array([nan, one]))]
+
+
+numbers = st.builds(
+    lambda question, rest: question << QUESTION_SHIFT | rest, st.integers(0, 2**30), st.integers(0, 2**20)
+)
+
+
+@given(st.lists(st.one_of(numbers, st.integers(0, 2**34), st.integers(-400, -1))), st.booleans())
+def test_packed_tokens_are_the_same_tokens(tokens: list[int], few: bool) -> None:
+    """In 32 bits if they fit, else in 64; connectives stay as they are."""
+    if few:
+        tokens = [token % (1 << QUESTION_SHIFT + 4) & ~(0xFFF << 20) if token >= 0 else token for token in tokens]
+    array, shift = packed(np.array(tokens, np.int64))
+    assert tokens == shifted(array.astype(np.int64), shift, QUESTION_SHIFT).tolist()
+    assert array.dtype == np.int32 or not few

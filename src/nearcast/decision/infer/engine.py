@@ -103,7 +103,8 @@ class Engine:
         self.now = 0
         self._order = 0
         self._lapses: list[tuple[int, int, Instance]] = []
-        self._awaited: set[tuple[int, int]] = set()
+        # Of each situation in `_lapses`, by its order, the earliest moment there: at or before the one it lapses at.
+        self._awaited: dict[int, int] = {}
         self._begun: dict[str, int] = {}
         self._cause = 0
 
@@ -116,7 +117,9 @@ class Engine:
     def due(self) -> int | None:
         """The next moment at which a situation may end by itself; None: none does."""
         while self._lapses and not self._is_due(self._lapses[0]):
-            self._next()
+            instance = self._next()
+            if instance.running:
+                self._await(instance)
         return self._lapses[0][0] if self._lapses else None
 
     def may_lapse(self, now: int) -> bool:
@@ -180,13 +183,15 @@ class Engine:
 
     def _next(self) -> Instance:
         moment, order, instance = heappop(self._lapses)
-        self._awaited.discard((order, moment))
+        if self._awaited.get(order) == moment:
+            del self._awaited[order]
         return instance
 
     def _await(self, instance: Instance) -> None:
         """Keeps in mind when a situation is to be looked at again."""
-        if instance.lapses < NEVER and (instance.order, instance.lapses) not in self._awaited:
-            self._awaited.add((instance.order, instance.lapses))
+        # What lapses later than was thought waits for its turn, and is put off then: every fresh reading puts it off.
+        if instance.lapses < self._awaited.get(instance.order, NEVER):
+            self._awaited[instance.order] = instance.lapses
             heappush(self._lapses, (instance.lapses, instance.order, instance))
 
     def _work(self, pending: Pending, rule: Rule) -> _Work:

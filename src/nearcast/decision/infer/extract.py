@@ -32,6 +32,9 @@ PLACE = "place"
 EXACT = float(1 << 53)
 """Up to here doubles have all integers."""
 
+MOST_REASONS = 200
+"""Classes and reasons that are counted apart: senders write units, and may think of as many as they like."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Column:
@@ -139,7 +142,8 @@ class Extraction:
         return value if _in_range(value, one) else self._refused(name, "out of range")
 
     def _refused(self, name: str, why: str) -> Value | None:
-        self.refused[name, why] += 1
+        apart = (name, why) in self.refused or len(self.refused) < MOST_REASONS
+        self.refused[name, why if apart else "another reason"] += 1
         return None
 
 

@@ -58,17 +58,20 @@ class Lane:
                 yield row, found
 
     def _in_time(self, rows: Rows) -> Found:
+        first = 0
         for one in rows.observed:
             if one.row:
-                yield from self._released(rows, one.row - 1)
+                yield from self._released(rows, first, one.row - 1)
             # Of one moment by what they are, not by when they came.
             heappush(self.held, (one.moment, one.entity, one.position, one))
-        yield from self._released(rows, len(rows.times) - 1)
+            first = one.row
+        yield from self._released(rows, first, len(rows.times) - 1)
 
-    def _released(self, rows: Rows, last: int) -> Found:
-        """Lets happen what is late enough in rows up to the `last`, each in the first such row."""
+    def _released(self, rows: Rows, first: int, last: int) -> Found:
+        """Lets happen what is late enough in rows from `first` to `last`, each in the first such row."""
         while (due := self._due()) is not None and due <= rows.times[last]:
-            row = bisect_left(rows.times, due)
+            # What came later than it may was due before it was there.
+            row = max(first, bisect_left(rows.times, due))
             time, cause = rows.times[row] - self.lateness, rows.positions[row]
             for found in self._until(time, cause):
                 yield row, found
@@ -85,14 +88,14 @@ class Lane:
             one = heappop(self.held)[-1]
             yield from self.engine.advance(one.moment, cause)
             # Later than it may be: where its entity went since is newer.
-            if one.place is not None and self._since(one.entity) <= one.moment:
+            if one.place is not None and not self._is_overtaken(one):
                 self.places[one.entity] = (one.moment, one.place)
             if one.read:
                 yield from self.engine.take(self._newest(self._readings(one)), cause)
         yield from self.engine.advance(time, cause)
 
-    def _since(self, entity: str) -> int:
-        return self.places[entity][0] if entity in self.places else 0
+    def _is_overtaken(self, one: Observed) -> bool:
+        return one.entity in self.places and self.places[one.entity][0] > one.moment
 
     def _newest(self, readings: Iterable[Reading]) -> list[Reading]:
         """Those in whose place nothing newer came."""

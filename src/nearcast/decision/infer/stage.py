@@ -60,7 +60,7 @@ class Inferring:
         self._ontology = Ontology()
         self._rules: dict[str, Defined] = {}
         self._actions: dict[str, Action] = {}
-        self._hidden_after: dict[str, tuple[Action, int]] = {}
+        self._hidden_after: dict[str, int] = {}
         self._leaving: dict[str, Defined] = {}
         self._lanes: dict[int, Lane] = {}
         self._time = 0
@@ -172,10 +172,12 @@ class Inferring:
             case SituationRemoval(id):
                 self._rules.pop(id, None)
             case ActionChange(action):
-                self._actions.pop(action.id, None)
+                if self._actions.pop(action.id, None) != action:
+                    self._hidden_after.pop(HIDDEN + action.id, None)
                 self._actions[action.id] = action
             case ActionRemoval(id):
                 self._actions.pop(id, None)
+                self._hidden_after.pop(HIDDEN + id, None)
         self.version += 1
         # Of many rules at a start each would have all the others made ready anew, for nothing.
         self._stale = position
@@ -228,21 +230,22 @@ class Inferring:
                     within = max((one.within or 0.0 for one in lower), default=0.0)
                 lateness = max((one.lateness for one in lower), default=0.0)
                 id = HIDDEN + action.id
-                old = self._hidden_after.get(id)
-                if old is None or old[0] != action:
-                    old = self._hidden_after[id] = (action, position)
-                yield Defined(Situation(id, "", action.when, within, lateness=lateness), old[1], True)
+                after = self._hidden_after.setdefault(id, position)
+                yield Defined(Situation(id, "", action.when, within, lateness=lateness), after, True)
 
     def _prepare(self) -> None:
         """What is made of the ontology and the rules together."""
         under = below(self._ontology.serving())
-        named = {name for one in self._rules.values() for name in names_of(one.rule.when)}
+        lone = {id: lone_situation(action) for id, action in self._actions.items()}
+        asked = [one.rule.when for one in self._rules.values()]
+        # Several situations are asked for as by a rule: readings may tell of them too.
+        asked += [action.when for id, action in self._actions.items() if lone[id] is None]
+        named = {name for when in asked for name in names_of(when)}
         self._extraction = Extraction(self._ontology, {sub for name in named for sub in under.get(name, ())})
         self._extraction.refused = self.refused
         self._areas = Areas(self._ontology)
         units = ((one.name, unit_of(self._ontology, one.name)) for one in self._ontology.classes)
         self._units = {name: unit for name, unit in units if unit is not None}
-        lone = {id: lone_situation(action) for id, action in self._actions.items()}
         self._called_by = {id: under.get(name, frozenset()) for id, name in lone.items() if name is not None}
 
 

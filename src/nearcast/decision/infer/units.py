@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 from functools import cache, lru_cache
@@ -47,9 +48,11 @@ def converted(value: float, by: tuple[Fraction, Fraction]) -> float:
     scale, shift = by
     try:
         return float(Fraction(value) * scale + shift)
-    except (OverflowError, ValueError):
-        # No number, or beyond all numbers: it stays so.
-        return value * float(scale)
+    except OverflowError:
+        # Infinity stays what it is; and a unit a sender wrote may be beyond all numbers, so that its readings are.
+        return math.inf if (value > 0) == (scale > 0) else -math.inf
+    except ValueError:
+        return math.nan
 
 
 @lru_cache(maxsize=4096)

@@ -130,7 +130,8 @@ class View:
         return found
 
     def _values(self, name: str, rule: Rule) -> tuple[Value, ...]:
-        return tuple(reading.value for reading in self.readings(name, rule))
+        # Of very many choices among values only the first count, so they have an order that no index decides.
+        return tuple(reading.value for reading in sorted(self.readings(name, rule), key=_age))
 
     def readings(self, name: str, rule: Rule) -> list[Reading]:
         """The fresh readings of a class that count for a rule here."""

@@ -86,7 +86,7 @@ class Asked(NamedTuple):
 
 
 def _points(
-    fields: Integers, listed: npt.NDArray[np.bool_], at: Integers, operators: Integers, counts: Integers
+    fields: Integers, listed: npt.NDArray[np.bool_], at: npt.NDArray[np.int32], operators: Integers, counts: Integers
 ) -> Integers:
     """The codes of lists of literals, those of each list ascending and each once; their bounds go into the fields."""
     which = np.repeat(np.arange(len(operators)), counts)[listed]
@@ -114,18 +114,18 @@ def _classes(values: list[Any], below: Integers, upto: Integers, equal: Integers
         cuts = np.zeros(2 * count + 1, np.int64)
         cuts[2 * place[np.concatenate([below, equal])] + 1] = 1
         cuts[2 * place[np.concatenate([upto, equal])] + 2] = 1
-        cut = np.cumsum(cuts)
+        cut = np.cumsum(cuts).astype(np.int32)
         size = int(cut[-1]) + 2
     else:
-        cut = np.full(2 * count + 1, count, np.int64)
+        cut = np.full(2 * count + 1, count, np.int32)
         cut[1::2] = np.arange(count)
         size = count + 1
     ascending = [values[index] for index in order]
-    number = {value: index for index, value in enumerate(ascending)}
-    return Classes(ascending, ordered, cut, size, _exact(ascending), number), place
+    exact = _exact(ascending)
+    return Classes(ascending if exact is None else (), ordered, cut, size, exact), place
 
 
-def _exact(literals: Sequence[Any]) -> npt.NDArray[Any] | None:
+def _exact(literals: Sequence[Any]) -> npt.NDArray[np.float64] | None:
     """The literals as an array, if that loses nothing."""
     if not literals or isinstance(literals[0], str):
         return None

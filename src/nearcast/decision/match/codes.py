@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,38 +39,39 @@ def several(codes: np.dtype[Any]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """The classes of one column's values: `literals` ascending, and codes of what lies below, at, and between them.
+    """The classes of one column's values: codes of what lies below, at, and between its literals, which ascend.
 
+    The literals are those in `exact` if doubles hold them all, else `literals`; the other is empty, or None.
     `cut[2 i]` is the code of what lies between literals i − 1 and i, `cut[2 i + 1]` that of literal i. `size` is the
     number of codes; the last is that of NaN and, where nothing asks for order, of every value that is no literal.
     """
 
     literals: Sequence[Any]
     ordered: bool
-    cut: Integers
+    cut: npt.NDArray[np.int32]
     size: int
-    exact: npt.NDArray[Any] | None
-    number: Mapping[Any, int] = field(repr=False)
+    exact: npt.NDArray[np.float64] | None
 
     def of(self, values: Sequence[Any] | npt.NDArray[Any]) -> Integers:
         """The codes of distinct values in order, and behind them that of NaN."""
         codes = np.full(len(values) + 1, self.size - 1, np.int64)
-        if isinstance(values, list):
-            codes[:-1] = self.cut[[self._place(value) for value in values]]
-        elif self.exact is not None and isinstance(values, np.ndarray):
+        if self.exact is not None and isinstance(values, np.ndarray):
             known = self.exact.astype(values.dtype) if values.dtype == np.int64 else self.exact
             places = np.searchsorted(known, values, "left") + np.searchsorted(known, values, "right")
             codes[:-1] = self.cut[places]
         else:
-            codes[:-1] = self.cut[[self._place(value) for value in np.asarray(values).tolist()]]
+            # Not as doubles of NumPy's, which other numbers are rounded to before they are compared.
+            literals = self.literals if self.exact is None else self.exact.tolist()
+            given = values if isinstance(values, list) else np.asarray(values).tolist()
+            codes[:-1] = self.cut[[self._place(literals, value) for value in given]]
         return codes
 
-    def _place(self, value: Any) -> int:
+    def _place(self, literals: Sequence[Any], value: Any) -> int:
         """Twice the number of literals below a value, and one more if it is a literal itself."""
-        number = self.number.get(value)
-        if number is not None:
+        number = bisect_left(literals, value)
+        if number < len(literals) and literals[number] == value:
             return 2 * number + 1
-        return 2 * bisect_left(self.literals, value) if self.ordered else 0
+        return 2 * number if self.ordered else 0
 
 
 @dataclass(frozen=True, slots=True)

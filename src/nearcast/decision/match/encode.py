@@ -187,17 +187,17 @@ def _fixed(array: Any) -> Any:
     return array
 
 
-def _tables(columns: Mapping[Key, Classes], slow: list[int]) -> tuple[Texts, Doubles, Columns, Integers, Integers]:
+def _tables(columns: Mapping[Key, Classes], slow: list[int]) -> tuple[Texts, Doubles, Columns, Short, Short]:
     """All literals that are texts, all that are numbers, the columns, their codes, and their tables."""
     fields = Columns(*(np.zeros(len(columns), np.int64) for _ in Columns._fields))
     literals: list[str] = []
-    doubles, cuts, whole = [np.zeros(0)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    doubles, cuts, whole = [np.zeros(0)], [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
     owners: list[int] = []
     sizes = np.zeros(3, np.int64)
     for number, ((_, kind), classes) in enumerate(columns.items()):
         if number in slow:
             continue
-        count = len(classes.literals)
+        count = len(classes.cut) // 2
         fields.ordered[number], fields.size[number] = classes.ordered, classes.size
         fields.cut[number], fields.table[number] = sizes[:2]
         cuts.append(classes.cut)
@@ -214,10 +214,10 @@ def _tables(columns: Mapping[Key, Classes], slow: list[int]) -> tuple[Texts, Dou
                 whole.append(found)
         sizes[:] = sum(map(len, cuts)), sum(map(len, whole)), sum(map(len, doubles))
     texts = _texts(literals, np.array(owners, np.int64))
-    return texts, np.concatenate(doubles), fields, np.concatenate(cuts), np.concatenate([*whole, np.zeros(1, np.int64)])
+    return texts, np.concatenate(doubles), fields, np.concatenate(cuts), np.concatenate([*whole, np.zeros(1, np.int32)])
 
 
-def _table(literals: npt.NDArray[np.float64], classes: Classes) -> Integers | None:
+def _table(literals: Doubles, classes: Classes) -> Short | None:
     """The codes of the whole numbers from the first literal to the last, if literals are whole and lie close."""
     if not len(literals) or not (np.abs(literals) <= EXACT).all() or not (literals == np.floor(literals)).all():
         return None

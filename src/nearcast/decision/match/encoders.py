@@ -82,7 +82,7 @@ def _is_there(there: Bytes, bit: int, at: int) -> bool:
 def take_texts(
     lanes: Short, names: Short, there: Bytes, bit: int, where: Integers, starts: Any, data: Bytes,
     known: Bytes, begins: Integers, slots: Integers,
-    firsts: Integers, lasts: Integers, cut: Integers, ordered: Integers, size: Integers, cuts: Integers,
+    firsts: Integers, lasts: Integers, cut: Integers, ordered: Integers, size: Integers, cuts: Short,
     codes: Any, repeats: Any,
 ) -> None:  # fmt: skip
     """Codes of texts: those of literals by hash, of others by halving if the column has an order."""
@@ -121,7 +121,7 @@ def take_texts(
 def take_integers(
     lanes: Short, names: Short, there: Bytes, bit: int, where: Integers, values: Any, numbers: Doubles,
     firsts: Integers, lasts: Integers, cut: Integers, ordered: Integers, size: Integers,
-    lowest: Integers, span: Integers, table: Integers, cuts: Integers, whole: Integers, codes: Any, repeats: Any,
+    lowest: Integers, span: Integers, table: Integers, cuts: Short, whole: Short, codes: Any, repeats: Any,
 ) -> None:  # fmt: skip
     """Codes of integers, exactly: by a table, or by halving the literals."""
     kind = codes.dtype.type
@@ -160,7 +160,7 @@ def take_integers(
 def take_doubles(
     lanes: Short, names: Short, there: Bytes, bit: int, where: Integers, values: Any, numbers: Doubles,
     firsts: Integers, lasts: Integers, cut: Integers, ordered: Integers, size: Integers,
-    lowest: Integers, span: Integers, table: Integers, cuts: Integers, whole: Integers, codes: Any, repeats: Any,
+    lowest: Integers, span: Integers, table: Integers, cuts: Short, whole: Short, codes: Any, repeats: Any,
 ) -> None:  # fmt: skip
     """Codes of doubles by halving the literals; NaN has the last one."""
     kind = codes.dtype.type

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from sys import getrefcount
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from nearcast.decision.match.layout import Layout, Segment, lay_out, shares
 from nearcast.decision.match.nearby import Near
 from nearcast.decision.match.plan import AROUND, EVERYWHERE, plan
 from nearcast.decision.match.programs import IN_AROUND, JOIN, TEST_SHIFT
-from nearcast.decision.match.reading import compiled
+from nearcast.decision.match.reading import Atoms, Reading, compiled
 from nearcast.decision.match.sort import Events, Repeated, as_they_are, gather, sort
 from nearcast.model.filter import Atom
 
@@ -95,6 +95,15 @@ def _longer(array: Short, size: int) -> Short:
     return longer
 
 
+class _Unplanned(NamedTuple):
+    """What planning takes: atoms as tests, the filters over them, the groups by root, and where each root's begin."""
+
+    tests: Atoms
+    reading: Reading
+    groups: Short
+    starts: Short
+
+
 class Engine:
     """Filters compiled for matching. What it is given as `rows` are those of its `literals`, by lane of the batch.
 
@@ -105,17 +114,18 @@ class Engine:
 
     def __init__(self, groups: Sequence[Group], narrow: int = NARROW, flat: Flat | None = None) -> None:
         flat = flat or read(groups)
-        self.columns, self._tests, self._reading = compiled(flat)
+        self.columns, tests, reading = compiled(flat)
         self._sizes = np.array([classes.size for classes in self.columns.values()], np.int64)
         self.wide = bool(self._sizes.max(initial=0) > narrow)
         self.codes: np.dtype[Any] = np.dtype(np.uint32 if self.wide else np.uint16)
         self._coder = Coder(self.columns)
         self.refused: list[int] = np.flatnonzero(flat.roots < 0).tolist()
-        self.nearby = self._reading.nearby
+        self.nearby = reading.nearby
+        self._others = reading.others
         self.around: Integers = np.array([], np.int64)
-        order = np.argsort(flat.roots, kind="stable")[len(self.refused) :]
-        self._groups = order.astype(np.int32)
-        self._starts = np.searchsorted(flat.roots[order], np.arange(len(flat.starts)))
+        order = np.argsort(flat.roots, kind="stable")[len(self.refused) :].astype(np.int32)
+        starts = np.searchsorted(flat.roots[order], np.arange(len(flat.starts))).astype(np.int32)
+        self._unplanned: _Unplanned | None = _Unplanned(tests, reading, order, starts)
         self.sampled = -1
         self._layout: Layout | None = None
         self._rooms: list[_Room] = []
@@ -134,8 +144,7 @@ class Engine:
     @property
     def literals(self) -> list[tuple[Atom, int]]:
         """The atoms, and the truths wanted of them, whose rows must be given."""
-        atoms = self._reading.others
-        return [(atoms[literal >> 2], literal & 3) for literal in self.layout.literals.tolist()]
+        return [(self._others[literal >> 2], literal & 3) for literal in self.layout.literals.tolist()]
 
     def encode(self, table: pa.Table) -> Coded:
         """A table of EVENTS as codes."""
@@ -147,7 +156,7 @@ class Engine:
 
     def planned(self, lanes: int) -> bool:
         """Whether it is planned already, and as well as a sample of so many events would do it."""
-        return self._layout is not None and (self.sampled >= SAMPLE or lanes < SAMPLE)
+        return self._unplanned is None or (self._layout is not None and lanes < SAMPLE)
 
     def prepare(self, sample: Coded | None, near: Floats | None = None) -> bool:
         """Plans for events like these, unless it is planned already for as good a sample; whether it did.
@@ -157,18 +166,23 @@ class Engine:
         lanes = sample.lanes if sample is not None else 0
         if self.planned(lanes):
             return False
+        assert self._unplanned is not None
+        tests, reading, order, starts = self._unplanned
         near = np.full(len(self.nearby), SELDOM) if near is None else near
-        tests = shares(self._tests, self._sizes, sample if lanes >= SAMPLE else None, near)
-        made = plan(self._reading, tests, self._sizes, missing(self.codes))
-        self._layout = lay_out(made, self._sizes, self._tests.points, self.codes)
+        spread = shares(tests, self._sizes, sample if lanes >= SAMPLE else None, near)
+        made = plan(reading, spread, self._sizes, missing(self.codes))
+        self._layout = lay_out(made, self._sizes, tests.points, self.codes)
         self.sampled = lanes
         self._look_around()
+        if lanes >= SAMPLE:
+            # Nothing is planned better, so what planning takes is not kept: it may be half of all.
+            self._unplanned = None
         roots, every = self._layout.roots, np.arange(len(self._layout.roots), dtype=np.int32)
-        counts = self._starts[roots + 1] - self._starts[roots]
-        groups = self._groups[runs(self._starts[roots], counts)]
+        counts = starts[roots + 1] - starts[roots]
+        groups = order[runs(starts[roots], counts)]
         self._names = Names(groups, (np.cumsum(counts) - counts).astype(np.int32), (counts - 1).astype(np.int32))
         self._forms = Names(every, every, np.zeros_like(every))
-        self._levels = np.zeros(self._groups.max(initial=0) + 1, np.int8)
+        self._levels = np.zeros(order.max(initial=0) + 1, np.int8)
         self._levels[groups] = np.repeat(self._layout.levels, counts)
         return True
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.integers import runs
-from nearcast.decision.match.vocabulary import Vocabulary
+from nearcast.decision.match.vocabulary import QUESTION_SHIFT, REST, Vocabulary
 from nearcast.model.filter import And, Atom, Filter, Not, Or, PlainNot
 
 Integers = npt.NDArray[np.int64]
@@ -39,17 +39,40 @@ Group = tuple[Filter, tuple[int, ...]]
 
 
 class Flat(NamedTuple):
-    """Groups read into arrays: `tokens` with the numbers of a vocabulary, `classes`, and where each root's begin.
+    """Groups read into arrays: `packed` tokens with the numbers of a vocabulary, `classes`, where each root's begin.
 
-    `roots` has the root of each group, −1 where its tree is too deep to walk; equal groups may have one.
+    Packed, the number of an atom has its question shifted by `shift` only, so 32 bits do for nearly all. `roots` has
+    the root of each group, −1 where its tree is too deep to walk; equal groups may have one.
     """
 
     vocabulary: Vocabulary
-    tokens: Integers
+    packed: npt.NDArray[Any]
+    shift: int
     starts: Short
     classes: npt.NDArray[np.int16]
     class_starts: Short
     roots: Short
+
+    @property
+    def tokens(self) -> Integers:
+        """The tokens with the numbers as the vocabulary has them."""
+        return shifted(self.packed.astype(np.int64), self.shift, QUESTION_SHIFT)
+
+
+def packed(tokens: Integers) -> tuple[npt.NDArray[Any], int]:
+    """Tokens in as few bits as they take, and by how many of these questions are shifted."""
+    numbers = tokens[tokens >= 0]
+    shift = int((numbers & REST).max(initial=0)).bit_length()
+    packed = shifted(tokens, QUESTION_SHIFT, shift)
+    low, high = packed.min(initial=0), packed.max(initial=0)
+    wide = low < np.iinfo(np.int32).min or high > np.iinfo(np.int32).max
+    return packed if wide else packed.astype(np.int32), shift
+
+
+def shifted(tokens: Integers, old: int, new: int) -> Integers:
+    """Tokens whose questions are shifted by so many bits instead."""
+    moved = tokens >> old << new | tokens & (1 << old) - 1
+    return np.where(tokens < 0, tokens, moved)
 
 
 def read(groups: Sequence[Group], vocabulary: Vocabulary | None = None, patient: bool = False) -> Flat:
@@ -101,7 +124,7 @@ class _Found:
             np.array(one, np.int32) for one in (self._starts, self._class_starts, self._roots)
         )
         tokens, classes = np.array(self._tokens, np.int64), np.array(self._classes, np.int16)
-        return Flat(self.vocabulary, tokens, starts, classes, class_starts, roots)
+        return Flat(self.vocabulary, *packed(tokens), starts, classes, class_starts, roots)
 
 
 def _walk(node: Filter, deeper: int, tokens: list[int], vocabulary: Vocabulary) -> None:
@@ -129,7 +152,7 @@ def together(parts: Sequence[tuple[Flat, npt.NDArray[np.bool_]]]) -> Flat:
     flats = [flat for flat, _ in parts]
     tokens, starts = _rows([(flat.tokens, flat.starts, own) for flat, own in zip(flats, kept, strict=True)])
     classes, owns = _rows([(flat.classes, flat.class_starts, own) for flat, own in zip(flats, kept, strict=True)])
-    return Flat(flats[0].vocabulary, tokens, starts, classes, owns, numbers.astype(np.int32))
+    return Flat(flats[0].vocabulary, *packed(tokens), starts, classes, owns, numbers.astype(np.int32))
 
 
 def _rows(parts: Sequence[tuple[npt.NDArray[Any], Short, Short]]) -> tuple[npt.NDArray[Any], Short]:

@@ -40,24 +40,26 @@ class Many:
         self.refused = self._engine.refused
         self._literals = BitIndex(())
         self._nearby = Nearby(self._engine.nearby)
+        self._count = len(groups)
+        # Until it is planned, rows of bits may have to be made of them.
         self._groups: Sequence[Group] = groups
         self._planned = False
         self._rows: BitIndex | None = None
 
     def prepare(self, table: pa.Table, around: Surrounding) -> Coded | None:
         """Plans for events like these, and gives them as codes; None if the kernels are not there yet."""
-        if not self._planned and len(self._groups) < PATIENT and not ready(self._engine.wide):
+        if not self._planned and self._count < PATIENT and not ready(self._engine.wide):
             self._rows = self._rows or self._as_rows()
             return None
         batch = self._engine.encode(table)
-        again = 0 < len(self._groups) < REPLANNED and self.blind(len(table))
+        again = 0 < self._count < REPLANNED and self.blind(len(table))
         if again or not self._planned:
             self._engine.prepare(batch, self._nearby.shares(table, around))
             self._nearby.follow(self._engine.around)
             self._literals = BitIndex((), [_as_wanted(atom, wanted) for atom, wanted in self._engine.literals])
             if self._rows:
-                log.info("the kernels of the matcher are compiled filters=%d", len(self._groups))
-            self._planned, self._rows = True, None
+                log.info("the kernels of the matcher are compiled filters=%d", self._count)
+            self._planned, self._rows, self._groups = True, None, ()
         return batch
 
     def blind(self, events: int) -> bool:
@@ -65,7 +67,8 @@ class Many:
         return self._planned and self._engine.sampled < SAMPLE <= events
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_groups": () if self._planned else self._groups}
+        # Who is sent a plan does not make another, which would be for one batch.
+        return {**self.__dict__, "_count": 0 if self._planned else self._count}
 
     def match(self, table: pa.Table, around: Surrounding) -> Pairs:
         """The pairs of a table of EVENTS, ascending by position, with all groups, in no particular order."""

@@ -50,9 +50,10 @@ class Reading(NamedTuple):
 def compiled(flat: Flat) -> tuple[dict[Key, Classes], Atoms, Reading]:
     """The columns with the classes of their values, the atoms as tests of these, and the filters over these atoms."""
     # Connectives are negative, so they come first.
-    numbers, ranks = np.unique(flat.tokens, return_inverse=True)
+    given = flat.tokens
+    numbers, ranks = np.unique(given, return_inverse=True)
     least = int(np.searchsorted(numbers, 0))
-    tokens: Short = np.where(flat.tokens < 0, flat.tokens, ranks - least).astype(np.int32)
+    tokens: Short = np.where(given < 0, given, ranks - least).astype(np.int32)
     numbers = numbers[least:]
     nearby: list[Atom] = []
     fields = np.zeros((4, len(numbers)), np.int64)
