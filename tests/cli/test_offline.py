@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+
+from nearcast.cli.main import OneLine
+from nearcast.cli.options import url_of
 
 DEFINITIONS = """\
 awareness: {bandwidth: {maximum: 3750}}
@@ -173,3 +178,22 @@ def test_replay_warns_where_relations_wait_and_events_have_no_time(
     said = nearcast(tmp_path, "replay", "--definitions", "d.yaml", "--events", "e.jsonl").stderr
     told = "expected events with a time, for the relations that wait for it to pass: long, got 1 event without"
     assert warned == said.count(told)
+
+
+def test_a_log_line_is_one_line() -> None:
+    """A name with line breaks in it writes no lines of its own, and tells the terminal nothing; tracebacks stay."""
+    try:
+        raise ValueError("why")
+    except ValueError:
+        record = logging.LogRecord(
+            "n", logging.INFO, "f", 1, "taken client=%s", ("a\nERROR forged\x1b[2J",), sys.exc_info()
+        )
+    first, *rest = OneLine("%(levelname)s %(message)s").format(record).splitlines()
+    assert r"INFO taken client=a\x0aERROR forged\x1b[2J" == first
+    assert "ValueError: why" == rest[-1]
+
+
+@pytest.mark.parametrize("host", ["::1", "127.0.0.1"])
+def test_an_address_is_a_url_whatever_its_kind(host: str) -> None:
+    """The colons of IPv6 are not taken for a port."""
+    assert (host, 8640) == (urlsplit(url_of(host, 8640)).hostname, urlsplit(url_of(host, 8640)).port)

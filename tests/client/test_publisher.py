@@ -14,6 +14,7 @@ from nearcast import client
 from nearcast.client import Publisher
 from nearcast.client.publish import _batches
 from nearcast.client.receive import pauses
+from nearcast.client.suppress import Kept
 from nearcast.errors import AccessError, Fault, RightError, SessionError
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -40,6 +41,33 @@ def test_it_tries_again_until_it_is_answered() -> None:
         return this or httpx.Response(202, json={"positions": [7], "faults": []})
 
     assert [7] == asyncio.run(publisher(answer).publish([event(1)])).positions
+
+
+def test_what_was_kept_and_did_not_arrive_is_sent_until_it_does() -> None:
+    """Also if what is published behind it fails again and again, or the publisher is closed."""
+    came, down = list[list[str]](), [True]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if down[0]:
+            return httpx.Response(503)
+        came.append([one["id"] for one in orjson.loads(request.content)])
+        return httpx.Response(202, json={"positions": [None] * len(came[-1]), "faults": []})
+
+    async def test() -> None:
+        made = publisher(answer, patience=0.0)
+        await made._send_kept(Kept([event(1)], [7]))
+        for _ in range(2):
+            with pytest.raises(SessionError):
+                await made.publish([event(2)])
+        down[0] = False
+        await made.publish([event(3)])
+        down[0] = True
+        await made._send_kept(Kept([event(4)], [8]))
+        down[0] = False
+        await made.close()
+
+    asyncio.run(test())
+    assert [["1", "3"], ["4"]] == came
 
 
 def test_patience_ends() -> None:

@@ -16,6 +16,8 @@ from nearcast.decision.foraging.requestor import Situation
 from nearcast.decision.foraging.rules import Rule
 from nearcast.errors import Mark, SetupError
 from nearcast.language.cql2 import parse
+from nearcast.model.filter import Atom, Operator
+from nearcast.model.foraging import MessageId, Request
 from nearcast.node.bridge import Bridge
 from nearcast.node.definition import BridgeDefinition
 from nearcast.node.radio import Radio
@@ -40,11 +42,11 @@ def awaited(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
 
 
 @asynccontextmanager
-async def bridged(server: Running, classes: Sequence[str], radio: Radio) -> AsyncIterator[Runtime]:
+async def bridged(server: Running, classes: Sequence[str], radio: Radio, name: str = "gate") -> AsyncIterator[Runtime]:
     """A bridge that runs, with a radio."""
     node = Node("gate", manner=MANNER, serves=classes)
     runtime = Runtime(node, radio.transport("gate", lambda: HERE), HERE)
-    definition = BridgeDefinition(server.url, "gate", tuple(classes))
+    definition = BridgeDefinition(server.url, name, tuple(classes))
     async with Bridge(definition, runtime) as bridge:
         runtime.taken = bridge.take
         async with running(runtime):
@@ -118,6 +120,21 @@ async def test_a_request_event_that_is_none_is_counted_and_harmless() -> None:
         )
         await until(lambda: gate.counts["bridge asked"])
         assert (4, 1) == (gate.counts["bridge faults"], gate.counts["bridge asked"])
+
+
+@awaited
+async def test_an_event_whose_readings_are_none_is_harmless() -> None:
+    """Somebody else publishes an object, or nothing, under the name of a class: the bridge goes on."""
+    radio = Radio(50.0)
+    async with serving() as server, bridged(server, ["Humidity"], radio, "gate #1") as gate:
+        body = {"client": "gate #1", "filter": "type = 'weather'"}
+        (await server.http.put("/subscriptions/all", json=body)).raise_for_status()
+        asked = (Atom("Humidity", Operator.LT, 10),)
+        gate.node.provider.register(Request(MessageId("n1", 1), HERE, 100.0, gate.clock(), 60.0, asked), gate.clock())
+        for humidity in ({"percent": 9}, None, [9, "wet"]):
+            await server.publish(event(f"none {humidity}", Humidity=humidity))
+        await server.publish(event("one", Humidity=9))
+        await until(lambda: gate.counts["bridge answered"])
 
 
 @awaited

@@ -453,6 +453,29 @@ def test_payloads_that_are_not_in_memory_are_read_from_the_journal() -> None:
     run(test)
 
 
+def test_large_payloads_are_read_ahead_as_far_as_memory_should_take_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For one client about a megabyte; all arrive."""
+
+    async def test() -> None:
+        async with running(limits=Limits(cache_bytes=0)) as server:
+            await server.declare("a")
+            asked, load = list[int](), server.service.payloads.load
+
+            def counted(sequences: list[int]) -> Any:
+                """Loads payloads."""
+                asked.append(len(sequences))
+                return load(sequences)
+
+            await server.publish(*(unit(str(number), text="x" * 200_000) for number in range(30)))
+            await until(lambda: len(waiting(server).waiting) == 30)
+            monkeypatch.setattr(server.service.payloads, "load", counted)
+            async with server.client("a") as client:
+                assert 30 == len({one.event["id"] for one in await received(client, 30)})
+            assert 2 <= max(asked) <= 6
+
+    run(test)
+
+
 def test_a_message_that_means_nothing_is_answered_and_the_connection_goes_on() -> None:
     """A notice says what was expected."""
 

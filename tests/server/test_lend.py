@@ -6,13 +6,21 @@ import asyncio
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from nearcast.client import Publisher
+from nearcast.decision.entry import Entry
+from nearcast.errors import JournalError, Mark
+from nearcast.journal.memory import MemoryJournal
+from nearcast.language.cloudevents import read_event
 from nearcast.server.access import tokens_from
+from nearcast.server.blocks import Full
 from nearcast.server.config import Limits
+from nearcast.server.lending import MOST_UNREAD, Lending
+from nearcast.server.metrics import Metrics
 from tests.server.conftest import Running, run, running, until
 from tests.server.test_entrance import Stages, moved, related, walk
 
@@ -208,13 +216,83 @@ def test_who_may_not_publish_gets_no_guards_and_where_nothing_is_held_back_all_i
     run(test)
 
 
+def test_what_came_back_and_had_no_room_is_tried_again() -> None:
+    """Its publisher has let go of it; so it has to enter, late as it is."""
+
+    async def test() -> None:
+        async with related(True) as (server, _):
+            entrance = server.service.entrance
+            blocks, room = entrance._blocks, entrance._blocks.room
+            full, failed = (
+                read_event(moved(number, "a", 0.0), Mark("here"), payload=orjson.dumps(moved(number, "a", 0.0)))
+                for number in (1, 2)
+            )
+            blocks.pending, blocks.room = 1, 0
+            entrance.lending.late.append(full)
+            with pytest.raises(Full):
+                await entrance.sweep()
+            blocks.pending, blocks.room = 0, room
+            unwritten = asyncio.get_running_loop().create_future()
+            unwritten.set_exception(JournalError("not just now"))
+            entrance._came_back(failed, unwritten)
+            await until(lambda: server.journal.end("events") == 3)
+
+    run(test)
+
+
+def test_standings_that_cannot_be_read_are_read_with_the_next_look() -> None:
+    """They are not passed over."""
+
+    class Failing(MemoryJournal):
+        fails = True
+
+        def read(self, log: str, after: int, limit: int) -> pa.Table:
+            if log == "source filters" and self.fails:
+                raise JournalError("not just now")
+            return super().read(log, after, limit)
+
+    async def test() -> None:
+        journal = Failing()
+        async with related(True) as (server, stages), server.publisher() as publisher:
+            await publisher.publish([moved(1, "a", 0.0), moved(2, "b", 30.0)])
+            stages.decide()
+            rows = server.journal.read("source filters", 0, 10)
+        async with running() as server:
+            entrance = server.service.entrance
+            entrance._heard = 0
+            journal.cover("source filters", rows, 3)
+            with pytest.raises(JournalError):
+                entrance._read(journal)
+            journal.fails = False
+            assert len(rows) == len(entrance._read(journal)) > 0
+
+    run(test)
+
+
+def test_a_publisher_that_does_not_read_is_told_no_more() -> None:
+    """What waits for it, and what it asks for, stay bounded; and its time runs out."""
+
+    async def test() -> None:
+        lending = Lending(Entry(), Metrics(), 2.0)
+        holder, messages = lending.connect()
+        assert lending.hear(holder)
+        for number in range(MOST_UNREAD):
+            messages.put_nowait({"beat": number})
+        assert not lending.hear(holder)
+        lending.ask(holder, "a", ["type" * 2_000])
+        lending.ask(holder, "b", ["type"])
+        assert ["b"] == list(lending.leases._asked)
+
+    run(test)
+
+
 def test_a_message_that_is_none_ends_the_connection() -> None:
     """And nothing else."""
 
     async def test() -> None:
         async with related(True) as (server, _):
             url = server.url.replace("http", "ws") + "/guards"
-            for message in ({"ask": 3}, [], {}, {"returned": {"id": "x", "kept": None}}):
+            for message in ({"ask": 3}, [], {}, {"beat": [1]}, {"returned": {"id": "x", "kept": None}}):
                 async with connect(url) as socket:
                     assert "hello" in orjson.loads(await socket.recv())
                     await socket.send(orjson.dumps(message).decode())

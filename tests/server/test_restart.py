@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from nearcast.client import Client, Delivery, Publisher
@@ -22,10 +23,11 @@ from nearcast.errors import JournalError
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.model.sequence import position_of
+from nearcast.model.columns import DELIVERIES
+from nearcast.model.sequence import position_of, sequence
 from nearcast.server import service
 from nearcast.server.notes import note
-from nearcast.server.outcomes import Mark, Outcome, Watermark, outcome_table, unsettled
+from nearcast.server.outcomes import Mark, Outcome, Watermark, delivered, outcome_table, unsettled
 from nearcast.server.payloads import Payloads
 from nearcast.server.reader import Decided
 from tests.server.conftest import Running, received, run, running, unit, until
@@ -321,6 +323,23 @@ def test_a_note_waits_for_the_journal_that_it_is_of(tmp_path: Path) -> None:
     with pytest.raises(JournalError):
         note(path, "20", Failing())
     assert "10" == path.read_text()
+
+
+def test_positions_that_nothing_has_yet_are_not_looked_up() -> None:
+    """Who acknowledges thousands of them costs the server nothing."""
+    reads: list[int] = []
+
+    class Counted(MemoryJournal):
+        def read(self, log: str, after: int, limit: int) -> pa.Table:
+            reads.append(after)
+            return super().read(log, after, limit)
+
+    journal = Counted()
+    row = {"position": 5, "part": 0, "client": "a", "subscription": "s", "level": 0}
+    journal.cover("deliveries", pa.Table.from_pylist([row, row | {"position": 2_900}], DELIVERIES), 3_000)
+    asked = [sequence(one, 0) for one in (5, 6, 2_900, *range(4_000, 4_000_000, 4_000))]
+    assert {sequence(5, 0), sequence(2_900, 0)} == delivered(journal, "a", asked)
+    assert [4, 2_899] == reads
 
 
 def test_a_damaged_watermark_costs_time_only(tmp_path: Path) -> None:

@@ -40,6 +40,9 @@ MODULES = {"import": "import_data"}
 """Where a subcommand is whose name no module can have."""
 
 
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+
+
 class _Commands(click.Group):
     """Subcommands that are imported when they are called: Spark and the web stack take seconds."""
 
@@ -76,11 +79,17 @@ def nearcast(context: click.Context, verbose: bool, config: Path | None) -> None
     if config:
         context.default_map = _configuration(config)
         _check_options(context, config)
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
+
+
+class OneLine(logging.Formatter):
+    """A line for each message: a name that others choose may have line breaks in it, or what a terminal obeys."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The message with its control characters escaped; a traceback comes behind it."""
+        return super().formatMessage(record).translate(_ESCAPED)
 
 
 def _configuration(path: Path) -> dict[str, dict[str, Any]]:

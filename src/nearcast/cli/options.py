@@ -30,6 +30,11 @@ def state_path(data: Path) -> Path:
     return data / "state"
 
 
+def url_of(host: str, port: int) -> str:
+    """The URL of a server that listens there; an IPv6 address, which has colons, stands in brackets."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def data_option(function: F) -> F:
     """`--data DIR`."""
     return click.option(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.options import data_option, journal_path, node_option
+from nearcast.cli.options import data_option, journal_path, node_option, url_of
 from nearcast.cli.supervise import end_with_supervisor
 from nearcast.server.access import tokens_from
 from nearcast.server.app import serve
@@ -29,4 +29,4 @@ def command(data: Path, host: str, port: int, node: str, suppress: bool) -> None
     data.mkdir(parents=True, exist_ok=True)
     tokens = tokens_from(os.environ.get("NEARCAST_TOKENS", ""))
     config = ServerConfig(journal_path(data), host, port, tokens, node=node, suppress=suppress)
-    serve(config, lambda port: click.echo(f"listening on http://{host}:{port}", err=True))
+    serve(config, lambda port: click.echo(f"listening on {url_of(host, port)}", err=True))

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import httpx
 
-from nearcast.cli.options import journal_path, state_path
+from nearcast.cli.options import journal_path, state_path, url_of
 from nearcast.cli.supervise import STOP_SECONDS, Part, Supervisor
 from nearcast.decision.registry import Registry
 from nearcast.errors import EventError, SetupError
@@ -129,7 +129,7 @@ def running(
     with _locked(data) as lock:
         # One that was killed may have left it: the new pipeline would count as ready at once.
         ready_file(state_path(data)).unlink(missing_ok=True)
-        if _answers(f"http://{host}:{port}"):
+        if _answers(url_of(host, port)):
             raise SetupError(
                 f"expected {host}:{port} to be free, got another access server there; choose another --port"
             )

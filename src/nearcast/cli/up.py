@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.options import data_option, journal_path, node_option
+from nearcast.cli.options import data_option, journal_path, node_option, url_of
 from nearcast.cli.output import complain, counted
 from nearcast.cli.system import READY_SECONDS, define, running, wait_until_ready
 from nearcast.journal.sqlite import SqliteJournal
@@ -65,9 +65,9 @@ def command(
         signal.signal(sign, lambda number, _frame: asked.append(number))
     begin = partial(_begin, data, found, node) if found else lambda: None
     with running(data, host, port, master, metrics_port, begin, suppress, node) as supervisor:
-        wait_until_ready(supervisor, f"http://{host}:{port}", data, lambda: bool(asked), wait)
+        wait_until_ready(supervisor, url_of(host, port), data, lambda: bool(asked), wait)
         if not asked:
-            click.echo(f"ready: http://{host}:{port} (API at /docs), data in {data}; end with Ctrl-C", err=True)
+            click.echo(f"ready: {url_of(host, port)} (API at /docs), data in {data}; end with Ctrl-C", err=True)
         supervisor.watch(lambda: bool(asked))
 
 

@@ -123,7 +123,8 @@ class Publisher:
     async def _send_kept(self, kept: Kept) -> None:
         """Sends what was kept by itself; what does not arrive is sent before what is published next."""
         try:
-            for start in range(0, max(len(kept.leases), len(kept.events)), MOST_BEFORE):
+            # Once in any case: what did not arrive before goes too.
+            for start in range(0, max(len(kept.leases), len(kept.events), 1), MOST_BEFORE):
                 stop = start + MOST_BEFORE
                 await self._publish([], Kept(kept.events[start:stop], kept.leases[start:stop]))
         except Exception as error:
@@ -132,13 +133,24 @@ class Publisher:
 
     async def _publish(self, events: Sequence[Event], kept: Kept | None = None) -> Published:
         kept = kept or Kept([], [])
-        before, self._owed = [*self._owed, *kept.events], []
+        owed, self._owed = self._owed, []
+        try:
+            return await self._publish_behind([*owed, *kept.events], events, kept.leases)
+        except BaseException:
+            # Also those that arrived: a server takes an event once.
+            self._owed = [*owed, *self._owed]
+            raise
+
+    async def _publish_behind(
+        self, before: Sequence[Event], events: Sequence[Event], leases: Sequence[int]
+    ) -> Published:
+        """Publishes events behind others, of which nobody wants to hear; with the first batch leases end."""
         positions: list[int | None] = []
         faults: dict[int, Fault] = {}
         suppressed: set[int] = set()
-        for batch in _batches([*before, *events]) if before or events or not kept.leases else [b"[]"]:
-            answer = await self._post(batch, kept.leases)
-            kept = Kept([], [])
+        for batch in _batches([*before, *events]) if before or events or not leases else [b"[]"]:
+            answer = await self._post(batch, leases)
+            leases = ()
             faults.update((len(positions) + found["index"], _fault(found)) for found in answer["faults"])
             suppressed.update(len(positions) + index for index in answer.get("suppressed", ()))
             positions += answer["positions"]
@@ -202,6 +214,8 @@ class Publisher:
         """Sends what is kept, and closes the connections."""
         if self._suppression is not None:
             await self._suppression.close()
+        if self._owed:
+            await self._send_kept(Kept([], []))
         await self._http.aclose()
 
     async def __aenter__(self) -> Publisher:

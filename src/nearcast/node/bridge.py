@@ -13,6 +13,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -68,8 +69,8 @@ class Bridge:
     async def _introduce(self) -> None:
         """Makes the bridge a client of the server, which is told of requests there."""
         name = self._definition.client
-        await self._put(f"/clients/{name}", {})
-        await self._put(f"/subscriptions/{name}-requests", {"client": name, "filter": f"type = '{REQUEST_TYPE}'"})
+        await self._put("clients", name, {})
+        await self._put("subscriptions", f"{name}-requests", {"client": name, "filter": f"type = '{REQUEST_TYPE}'"})
         # Before the first request is taken: a delivery may follow it at once.
         await self._client.connected()
 
@@ -117,7 +118,7 @@ class Bridge:
                 self._count("bridge full")
                 return
             document = {"client": self._definition.client, "filter": write(_filter(request, wanted))}
-            await self._put(f"/subscriptions/{id}", document)
+            await self._put("subscriptions", id, document)
             self._count("bridge subscribed")
         # Asked again, it goes on: no request to the server for each that nodes send.
         self._until[id] = self._runtime.clock() + request.valid
@@ -149,7 +150,8 @@ class Bridge:
             log.error("the server has ended the session error=%r", str(error))
 
     def _deliver(self, delivery: Delivery) -> None:
-        event, node, now = delivery.event, self._runtime.node, self._runtime.clock()
+        # A server that has lost an event delivers null in its place.
+        event, node, now = delivery.event or {}, self._runtime.node, self._runtime.clock()
         data = event.get("data")
         where = Mark(f"event {event.get('id')}")
         if not isinstance(data, dict):
@@ -161,7 +163,9 @@ class Bridge:
             self._runtime.say([request])
             self._count("bridge asked")
             return
-        readings = [(name, data[name]) for name in self._definition.classes if name in data]
+        # Others publish what they like under the name of a class, and an object compares with nothing.
+        told = [(name, data[name]) for name in self._definition.classes if name in data]
+        readings = [(name, value) for name, value in told if isinstance(value, (bool, int, float, str))]
         answer = node.provider.answer(readings, now)
         place = place_of(data, where) or self._runtime.place
         for response in node.tell(answer, _entity(event), place, now):
@@ -181,14 +185,19 @@ class Bridge:
                 with suppress(httpx.HTTPError, NearcastError):
                     await self._delete(id)
 
-    async def _put(self, path: str, document: Mapping[str, Any]) -> None:
-        _check(await self._http.put(path, json=document))
+    async def _put(self, kind: str, id: str, document: Mapping[str, Any]) -> None:
+        _check(await self._http.put(_path(kind, id), json=document))
 
     async def _delete(self, id: str) -> None:
-        _check(await self._http.delete(f"/subscriptions/{id}"))
+        _check(await self._http.delete(_path("subscriptions", id)))
 
     def _count(self, what: str) -> None:
         self._runtime.counts[what] += 1
+
+
+def _path(kind: str, id: str) -> str:
+    """Where something of an id is: also of one such as `gate#1`, whose end would be no part of a path."""
+    return f"/{kind}/{quote(id, safe='')}"
 
 
 def _check(answer: httpx.Response) -> None:

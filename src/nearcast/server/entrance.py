@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
+from functools import partial
 
 import pyarrow.compute as pc
 
@@ -14,6 +15,7 @@ from nearcast.decision.leases import Open
 from nearcast.decision.newest import Newest
 from nearcast.decision.registry import Registry
 from nearcast.decision.relate.standing import Standing
+from nearcast.errors import JournalError
 from nearcast.journal.kept import Kept
 from nearcast.journal.seam import Journal
 from nearcast.model.columns import nodes_of
@@ -101,16 +103,26 @@ class Entrance:
                 returned = frozenset({one.lease.id})
                 while more := self.lending.leases.needed(kept, one.holder, returned, self.lending.now()):
                     await self._bring_back(more)
-                self._write(self._entering(kept))
+                self._write(self._entering(kept)).add_done_callback(partial(self._came_back, kept))
             self.lending.leases.end(one.lease.id)
+
+    def _came_back(self, event: Event, written: asyncio.Future[list[int]]) -> None:
+        """Takes an event that came back with its lease once more, if it was not written."""
+        if written.cancelled() or written.exception():
+            self.lending.late.append(event)
 
     async def sweep(self) -> None:
         """Takes what has come back, or is overdue, though nobody called for it."""
         async with self._turn:
             await self._bring_back(self.lending.waiting())
         late, self.lending.late = self.lending.late, []
-        if late:
-            await self.put(late)
+        try:
+            if late:
+                await self.put(late)
+        except (Full, JournalError):
+            # Their publishers have let go of them: so they are tried again until they are taken.
+            self.lending.late = [*late, *self.lending.late]
+            raise
 
     def _entering(self, event: Event) -> list[Event]:
         if not event.control:
@@ -192,10 +204,11 @@ class Entrance:
 
     def _read(self, journal: Journal) -> list[Standing]:
         end = journal.end(LOG)
-        after, self._heard = self._heard, end
-        if after is None or end <= after:
-            return []
-        return [Standing(**row) for row in journal.read(LOG, after, end - after).to_pylist()]
+        after = end if self._heard is None else self._heard
+        rows = journal.read(LOG, after, end - after).to_pylist() if end > after else []
+        # Last: what could not be read is read with the next look.
+        self._heard = end
+        return [Standing(**row) for row in rows]
 
     def close(self) -> None:
         """Publishes what is kept, before the journal is let go."""

@@ -92,8 +92,10 @@ def _hear(message: Mapping[str, Any], holder: str, messages: Messages, service: 
     """Takes one message. Raises KeyError, TypeError, ValueError where it is none."""
     lending = service.entrance.lending
     if "beat" in message:
+        # A number, as it is sent back: what waits for a publisher that does not read has to be small.
+        beat = int(message["beat"])
         if lending.hear(holder):
-            messages.put_nowait({"beat": message["beat"]})
+            messages.put_nowait({"beat": beat})
     elif "ask" in message:
         ask = message["ask"]
         lending.ask(holder, str(ask["subject"]), [str(one) for one in ask["types"]])

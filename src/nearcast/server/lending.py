@@ -24,6 +24,12 @@ Messages = asyncio.Queue[dict[str, Any] | None]
 MOST_ASKED = 10_000
 """Of so many subjects one publisher may ask for the guards; what it asks beyond is not answered."""
 
+ASKED_CHARACTERS = 4_096
+"""Of a subject and its types together: they are kept as long as the publisher is there."""
+
+MOST_UNREAD = 2 * MOST_ASKED
+"""Messages that wait for a publisher; one that does not read is told no more, and so its time runs out."""
+
 
 class Lending:
     """The connections of publishers that hold back by themselves. Used from one event loop."""
@@ -59,6 +65,8 @@ class Lending:
     def hear(self, holder: str) -> bool:
         """A holder has spoken; whether it is told so. Not if it leaves a call unanswered: then its time runs out."""
         now = self.now()
+        if self._to[holder].qsize() >= MOST_UNREAD:
+            return False
         for open in self.leases.all():
             called = self._called.get(open.lease.id)
             if open.holder == holder and called is not None and now - called[0] > self.leases.seconds / 2:
@@ -68,7 +76,9 @@ class Lending:
 
     def ask(self, holder: str, subject: str, types: Iterable[str]) -> None:
         """A holder asks for the guards of a subject."""
-        asked = self._asked[holder]
+        asked, types = self._asked[holder], tuple(types)
+        if len(subject) + sum(map(len, types)) > ASKED_CHARACTERS:
+            return
         if subject in asked or len(asked) < MOST_ASKED:
             asked.add(subject)
             self.leases.ask(holder, subject, types, self.now())
@@ -77,7 +87,7 @@ class Lending:
         """Tells new leases."""
         for one in self.leases.offers(self.now()):
             told = lease_json(one.lease)
-            if told is None or one.holder not in self._to:
+            if told is None or one.holder not in self._to or self._to[one.holder].qsize() >= MOST_UNREAD:
                 self.leases.end(one.lease.id)
                 continue
             kinds = [{"name": each.name, "coordinates": each.coordinates, "types": each.types} for each in channels]

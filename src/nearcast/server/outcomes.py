@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,11 +173,13 @@ def _keys(rows: pa.Table, event: str) -> Iterator[_Key]:
 
 def delivered(journal: Journal, client: str, sequences: Collection[int]) -> set[int]:
     """Those of some sequences at which something was delivered to a client; it reads the journal."""
-    asked, found = sorted(sequences), set[int]()
-    while asked:
-        first = position_of(asked[0])
+    end = sequence(journal.end("deliveries") + 1, 0)
+    asked, found = [one for one in sorted(sequences) if one < end], set[int]()
+    at = 0
+    while at < len(asked):
+        first = position_of(asked[at])
         rows = journal.read("deliveries", first - 1, WINDOW)
         own = rows.filter(pc.equal(rows.column("client"), client))
         found.update(sequence(*key) for key in zip(own["position"].to_pylist(), own["part"].to_pylist(), strict=True))
-        asked = [one for one in asked if position_of(one) >= first + WINDOW]
+        at = bisect_left(asked, sequence(first + WINDOW, 0))
     return found & {*sequences}

@@ -17,6 +17,8 @@ from nearcast.model.sequence import part_of, position_of, sequence
 
 SPAN = 1_000
 """Events that are read at once to find some of them."""
+SPAN_BYTES = 16 << 20
+"""And so many bytes of them, about."""
 OVERHEAD = 300
 """Bytes a cached event takes besides its payload, about."""
 
@@ -78,7 +80,8 @@ class Payloads:
         while missing:
             first = position_of(missing[0])
             # Neighbours are read together: the journal decompresses a whole block for each of them.
-            near = {one for one in missing if position_of(one) < first + SPAN}
+            through = max(first, self.journal.reach(log, first - 1, SPAN, SPAN_BYTES))
+            near = {one for one in missing if position_of(one) <= through}
             read = self.journal.read(log, first - 1, position_of(max(near)) - first + 1)
             some = [event for event in sendables(read) if event.sequence in near]
             self._keep(some)

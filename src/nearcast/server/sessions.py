@@ -9,7 +9,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 TAKEN_OVER, GOING_AWAY, NORMAL = 4409, 1012, 1000
 AHEAD = 256
 """Payloads that are read from the journal at once when one is missing in memory."""
+AHEAD_BYTES = 1 << 20
+"""And of so many bytes: they are in memory for this connection alone, beside what all share."""
 
 NOTICES = 1_000
 """Messages kept for a client that does not read: of pongs and faults, which it provokes itself, the oldest give way."""
@@ -169,10 +171,19 @@ class Pump:
         self.sent(delivery)
         await self.connection.send(message_of(delivery, event), written(delivery.sequence))
 
+    def _ahead(self) -> Iterator[int]:
+        """What may be sent next, as far as it is worth reading ahead."""
+        waiting, size = self.session.waiting, 0
+        for sequence in waiting.first(AHEAD):
+            size += waiting.waiting[sequence].size
+            if size > AHEAD_BYTES:
+                return
+            yield sequence
+
     async def _load(self, delivery: Delivery) -> None:
         """Reads the payload, and those of others that wait; meanwhile another may have become first."""
-        ahead = self.session.waiting.first(AHEAD)
-        self._loaded = await asyncio.to_thread(self.payloads.load, [delivery.sequence, *ahead])
+        wanted = [delivery.sequence, *self._ahead()]
+        self._loaded = await asyncio.to_thread(self.payloads.load, wanted)
         if delivery.sequence not in self._loaded:
             log.error("event missing position=%s client=%s", written(delivery.sequence), self.session.client.id)
             # Sent as null, so that it is settled and does not hold up what comes after it for ever.
