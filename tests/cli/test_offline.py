@@ -197,3 +197,11 @@ def test_a_log_line_is_one_line() -> None:
 def test_an_address_is_a_url_whatever_its_kind(host: str) -> None:
     """The colons of IPv6 are not taken for a port."""
     assert (host, 8640) == (urlsplit(url_of(host, 8640)).hostname, urlsplit(url_of(host, 8640)).port)
+
+
+def test_a_folder_that_cannot_be_written_is_told_in_a_line(tmp_path: Path) -> None:
+    """Which file it was, and why: no traceback."""
+    (tmp_path / "file").touch()
+    done = nearcast(tmp_path, "up", "--data", "file/below")
+    assert 2 == done.returncode
+    assert "error: expected to use file/below, got Not a directory; look at its rights\n" == done.stderr

@@ -230,3 +230,18 @@ def test_a_stretch_ends_where_it_would_be_too_large(sqlite: SqliteJournal) -> No
     reached = [sqlite.reach("events", 0, 100, size) for size in (1, 500_000, 10_000_000)]
     assert [4, 8, 20] == reached
     assert (3, 8) == (sqlite.reach("events", 0, 3, 1), sqlite.reach("events", 2, 100, 500_000))
+
+
+@pytest.mark.parametrize("by", ["nothing", "a copy"])
+def test_a_journal_whose_file_is_gone_takes_nothing(tmp_path: Path, by: str) -> None:
+    """What would be written then nobody would find again; what is there is still read."""
+    file = tmp_path / "journal"
+    with closing(SqliteJournal(file)) as journal:
+        journal.append("events", events(["1"], "s"))
+        copy = file.read_bytes()
+        file.unlink()
+        if by == "a copy":
+            file.write_bytes(copy)
+        with pytest.raises(JournalError, match="put the journal back"):
+            journal.append("events", events(["2"], "s"))
+        assert 1 == journal.end("events")

@@ -129,3 +129,8 @@ def main() -> None:
         # Whoever reads our output has enough; Python would complain about it once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        click.echo(f"error: expected to use {error.filename}, got {error.strerror}; look at its rights", err=True)
+        sys.exit(2)

@@ -1,4 +1,7 @@
-"""What one process at a time may do with a journal: it holds a file while it does, and another is told so."""
+"""What one process at a time may do with a journal: it holds a file while it does, and another is told so.
+
+A file is known by what it is on its disk: its name may be another's by now.
+"""
 
 from __future__ import annotations
 
@@ -50,3 +53,12 @@ def _taken(file: int, path: Path) -> bool:
             return False
         log.warning("not held path=%s error=%r; another process on this journal would not be told", path, error)
     return True
+
+
+def file_of(path: str) -> tuple[int, int] | None:
+    """Which file stands at a path, by device and number; None if there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

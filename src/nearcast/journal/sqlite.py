@@ -21,6 +21,7 @@ from typing import Final
 import pyarrow as pa
 
 from nearcast.errors import JournalError
+from nearcast.journal.hold import file_of
 from nearcast.journal.kept import Kept, merged, refuse_beside, restored, stored
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
 from nearcast.journal.seam import READ_BYTES, Journal
@@ -81,6 +82,8 @@ ADVICE = {
     "malformed": "the file is damaged; restore a copy of it, with the files -wal and -shm beside it",
 }
 
+GONE = "expected the file that was opened, got none or another; stop, put the journal back, and start again"
+
 
 class SqliteJournal(Journal):
     """A journal in the file `path`, made if missing. Threads and processes may share it; do not fork with it open."""
@@ -91,6 +94,7 @@ class SqliteJournal(Journal):
         self._idle: deque[sqlite3.Connection] = deque()
         with self._reading() as connection:
             _prepare(connection, self.path)
+        self._file = file_of(self.path)
 
     def __reduce__(self) -> tuple[type[SqliteJournal], tuple[str]]:
         """Travels to another process as its path."""
@@ -199,6 +203,9 @@ class SqliteJournal(Journal):
         with self._reading() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
+                # SQLite would go on writing to a file that nobody will find again.
+                if file_of(self.path) != self._file:
+                    raise JournalError(f"journal {self.path}: {GONE}")
                 yield connection
                 connection.execute("COMMIT")
             finally:
