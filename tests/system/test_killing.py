@@ -89,7 +89,7 @@ async def disturb(run: Run) -> None:
         kills = asyncio.gather(kill_server(run, chance), kill_pipeline(run, chance))
         await publish(run)
         await kills
-        await until(lambda: settled(run.journal), 240.0)
+        await until(lambda: settled(run.journal) and all(map(running_now, run.supervisor.parts)), 240.0)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -171,6 +171,8 @@ async def kill(run: Run, name: str) -> None:
     await until(lambda: running_now(part), 30.0)
     assert part.process
     part.process.kill()
+    # Until it is gone it counts as running, and the next one to kill would be the same.
+    await asyncio.to_thread(part.process.wait)
     run.killed.append(name)
 
 
