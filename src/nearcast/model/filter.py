@@ -9,7 +9,7 @@ from enum import StrEnum
 from nearcast.errors import Mark
 from nearcast.model.expression import Call
 from nearcast.model.place import Place
-from nearcast.model.values import Kind, Value, kind_of
+from nearcast.model.values import Kind, Value, kinds_of
 
 
 class Operator(StrEnum):
@@ -88,7 +88,7 @@ class Atom:
 
     def __post_init__(self) -> None:
         # A frozen value lets its fields be set in no other way.
-        object.__setattr__(self, "kinds", tuple(kind_of(literal) for literal in self.literals))
+        object.__setattr__(self, "kinds", kinds_of(self.literals))
 
     @property
     def literals(self) -> tuple[Value, ...]:
