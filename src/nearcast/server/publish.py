@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -55,8 +56,8 @@ async def publish(request: Request, token: Publisher, service: Annotated[Service
     limits = service.config.limits
     batch = batched(request.headers.get("content-type"))
     body = await read_body(request, limits.batch_bytes if batch else limits.event_bytes)
-    came = read_request(request.headers.items(), body, limits.event_bytes)
-    taken, faults = _read(came, token, service)
+    headers = request.headers.items()
+    came, taken, faults = await service.reading.of(len(body), _read, headers, body, token, service)
     positions: list[int | None] = [None] * len(came)
     if taken:
         written = await service.entrance.put([event for _, event in taken], *returned_of(request))
@@ -113,9 +114,11 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 def _read(
-    came: list[Came], token: Token | None, service: Service
-) -> tuple[list[tuple[int, Event]], list[tuple[int, Fault]]]:
-    """The good events and the faults of the others, each with its index."""
+    headers: Iterable[tuple[str, str]], body: bytes, token: Token | None, service: Service
+) -> tuple[list[Came], list[tuple[int, Event]], list[tuple[int, Fault]]]:
+    """What came; the good events of it, and the faults of the others, each with its index."""
+    limits = service.config.limits
+    came = read_request(headers, body, limits.event_bytes, limits.batch_events)
     taken: list[tuple[int, Event]] = []
     faults: list[tuple[int, Fault]] = []
     settings = service.desk.registry.settings
@@ -132,14 +135,15 @@ def _read(
             faults.append((one.index, error.fault))
         except DefinitionError as error:
             faults += [(one.index, fault) for fault in error.faults]
-    return taken, faults
+    return came, taken, faults
 
 
 def _check_control(event: Event, token: Token | None, service: Service) -> None:
     """A control event needs the right to manage, and must mean something."""
     if token:
         allow([token], token.secret, "manage")
-    checked_changes(event, service.desk.registry.settings)
+    settings = service.desk.registry.settings
+    service.reading.remember(event, settings, checked_changes(event, settings))
 
 
 def _bury(came: list[Came], faults: list[tuple[int, Fault]], service: Service) -> None:
