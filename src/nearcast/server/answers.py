@@ -115,9 +115,13 @@ def _faults(error: Exception) -> list[Fault]:
         case RequestValidationError():
             return [_validation(found) for found in error.errors()]
         case Full():
-            return [Fault("room for what came", "more than can be written just now", None, "send it again in a second")]
+            return [
+                Fault("room for what came", "more than can be written just now", _REQUEST, "send it again in a second")
+            ]
         case JournalError():
-            return [Fault("a journal that takes it", str(error), None, "nothing was taken; send it again later")]
+            return [
+                Fault("a journal that takes it", str(error), Mark("journal"), "nothing was taken; send it again later")
+            ]
     return [Fault("leave to do this", str(error), _REQUEST, "see NEARCAST_TOKENS")]
 
 

@@ -31,6 +31,7 @@ router = APIRouter(tags=["publish"])
 ACCEPTED: dict[int | str, dict[str, Any]] = {
     202: {
         "description": "Durable. `positions` has one per event, null for one that was refused; `faults` says why."
+        " `known` has the indices of those that the journal had before, by source and id."
         " With suppression, `suppressed` has the indices of those that were taken and did not enter the journal.",
         "content": {
             "application/json": {"example": {"positions": [17, None], "faults": [{"index": 1, "expected": "…"}]}}
@@ -59,6 +60,7 @@ async def publish(request: Request, token: Publisher, service: Annotated[Service
     headers = request.headers.items()
     came, taken, faults = await service.reading.of(len(body), _read, headers, body, token, service)
     positions: list[int | None] = [None] * len(came)
+    before = max(service.desk.events_through, service.events.through)
     if taken:
         written = await service.entrance.put([event for _, event in taken], *returned_of(request))
         for (index, _), position in zip(taken, written, strict=True):
@@ -70,6 +72,8 @@ async def publish(request: Request, token: Publisher, service: Annotated[Service
         "positions": positions,
         "faults": [{"index": index, **fault_json(fault)} for index, fault in faults],
     }
+    if known := _known(positions, before):
+        answer["known"] = known
     suppressed = [index for index, _ in taken if positions[index] is None]
     if suppressed:
         answer["suppressed"] = suppressed
@@ -88,6 +92,18 @@ async def wanted(
     """
     service.interest.advance(service.desk.registry)
     return {one: one in CONTROL_TYPES or service.interest.wants_type(one) for one in type}
+
+
+def _known(positions: list[int | None], before: int) -> list[int]:
+    """The indices of events that the journal had before, up to a position, or that come twice."""
+    seen: set[int] = set()
+    known = []
+    for index, position in enumerate(positions):
+        if position is not None:
+            if position <= before or position in seen:
+                known.append(index)
+            seen.add(position)
+    return known
 
 
 def returned_of(request: Request) -> tuple[str | None, frozenset[int]]:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from nearcast.decision.registry import Registry
 from nearcast.decision.wanted import Interest
-from nearcast.errors import DefinitionError
+from nearcast.errors import DefinitionError, JournalError
 from nearcast.journal.seam import Journal
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange
 from nearcast.model.columns import entered
@@ -33,6 +33,7 @@ from nearcast.server.payloads import Payloads
 from nearcast.server.reader import Decided, News, Reader, controls_of
 from nearcast.server.reading import Reading
 from nearcast.server.sessions import GOING_AWAY
+from nearcast.server.trouble import Trouble
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,8 @@ class Service:
         self.config, self.journal = config, journal
         self.metrics = Metrics()
         self.executor = ThreadPoolExecutor(4, "nearcast-journal")
-        blocks = partial(Blocks, journal, executor=self.executor)
+        self.trouble = Trouble("journal")
+        blocks = partial(Blocks, journal, executor=self.executor, trouble=self.trouble)
         self.events: Blocks[Event] = blocks(
             "events",
             partial(entered, node=config.node),
@@ -86,7 +88,7 @@ class Service:
         # Each server is done with its own sessions only; so beside others each has a mark of its own.
         own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"
         self._mark = None if settled is None else settled.with_name(settled.name + own)
-        self.reader = Reader(journal, self.payloads, self._take)
+        self.reader = Reader(journal, self.payloads, self._take, self.trouble)
         self.stopping = False
         self.started = clock.now()
         self._loop = asyncio.get_running_loop()
@@ -113,7 +115,7 @@ class Service:
         self.entrance.define(desk.registry, events)
         self.entrance.advance(events)
         mark_path = None if self._settled is None else self._settled.with_name(self._settled.name + "-actions")
-        actions = Actions(self.journal, desk.registry, self._bury, self.metrics, mark_path)
+        actions = Actions(self.journal, desk.registry, self._bury, self.metrics, mark_path, trouble=self.trouble)
         self._tasks = [
             self._begin(self._housekeeping()),
             self._begin(self._keep_watermark()),
@@ -271,6 +273,10 @@ class Service:
                 if not watermark.journal:
                     watermark = Watermark(self._mark, await asyncio.to_thread(identity, self.journal))
                 await self._advance(watermark)
+                self.trouble.works("watermark")
+            except (JournalError, OSError) as error:
+                self.metrics.errors.labels("watermark").inc()
+                self.trouble.failed("watermark", error)
             except Exception:
                 self.metrics.errors.labels("watermark").inc()
                 log.exception("watermark not kept")
