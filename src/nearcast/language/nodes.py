@@ -18,6 +18,7 @@ MAX_ALIASED = 20_000
 """How many values aliases may add: without them a text has fewer values than characters."""
 
 Scalar = None | bool | int | float | str
+_SCALARS = frozenset({type(None), bool, int, float, str})
 
 _WORDS: dict[str, Scalar] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -94,6 +95,9 @@ class _Plain:
     def node(self, data: Any, path: str, depth: int) -> Node:
         """The node of plain data."""
         _check_depth(depth, self._where)
+        # First, and by exact type: most values are scalars, and a mapping is found out slowly.
+        if type(data) in _SCALARS:
+            return Node(data, self._where, path)
         if isinstance(data, Mapping):
             return Node({str(k): self.node(v, _join(path, k), depth + 1) for k, v in data.items()}, self._where, path)
         if isinstance(data, (list, tuple)):
@@ -177,6 +181,8 @@ class _Yaml:
 
 def _aligned(value: str, source: str, start: int) -> list[int]:
     """For each character of `value`, and its end, its offset in the source."""
+    if source.startswith(value, start):
+        return list(range(start, start + len(value) + 1))
     offsets: list[int] = []
     at = start
     for character in value:

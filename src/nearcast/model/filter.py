@@ -12,7 +12,7 @@ from typing import Any
 from nearcast.errors import Mark
 from nearcast.model.expression import Call
 from nearcast.model.place import Place
-from nearcast.model.values import Kind, Value, kind_of
+from nearcast.model.values import Kind, Value, kinds_of
 
 
 class Operator(StrEnum):
@@ -73,6 +73,10 @@ class Count:
 Literals = Value | tuple[Value, ...] | None
 
 
+SHORT = 64
+"""Literals of lists whose kinds are kept as one object: there are as many such lists as filters, but few lengths."""
+
+
 @lru_cache(maxsize=10_000)
 def _same(kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
     """Equal kinds as one object."""
@@ -104,7 +108,8 @@ class Atom:
 
     def __post_init__(self) -> None:
         # A frozen value lets its fields be set in no other way.
-        object.__setattr__(self, "kinds", _same(tuple(map(kind_of, self.literals))))
+        kinds = kinds_of(self.literals)
+        object.__setattr__(self, "kinds", _same(kinds) if len(kinds) <= SHORT else kinds)
         object.__setattr__(self, "name", _interned(self.name))
         object.__setattr__(self, "value", _interned(self.value))
 
