@@ -10,15 +10,16 @@ import pytest
 
 from nearcast.errors import JournalError
 from nearcast.journal.memory import Abort, MemoryJournal
-from nearcast.server import blocks, clock
-from nearcast.server.trouble import Trouble
+from nearcast.journal.trouble import Trouble
+from nearcast.server import blocks
 from tests.server.conftest import run, running, unit, until
 
 
 def test_a_trouble_is_told_when_it_begins_once_a_minute_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     """However often and in however many parts; with how often it was, and how long."""
-    trouble, moment = Trouble("journal"), 1_000.0
-    with patch.object(clock, "now", lambda: moment), caplog.at_level(logging.INFO):
+    moment = 1_000.0
+    trouble = Trouble("journal", lambda: moment)
+    with caplog.at_level(logging.INFO):
         for _ in range(150):
             trouble.failed("writing", JournalError("full"))
             trouble.failed("reading", JournalError("full too"))

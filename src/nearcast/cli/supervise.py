@@ -39,6 +39,7 @@ class Part:
     """A part of the system: its name, the arguments of `nearcast` that run it, and its process while it runs.
 
     `module` is what is run with them, instead of `nearcast`; `held` are descriptors of files that it keeps open too.
+    `proven`: it has worked, so it can be run, whatever it says when it dies.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Part:
     longest_pause: float = LONGEST_PAUSE
     module: str = "nearcast"
     held: tuple[int, ...] = ()
+    proven: bool = False
     _started: float = 0.0
     _pause: float = 0.0
     _due: float = field(default=0.0)
@@ -74,7 +76,7 @@ class Part:
         code = self.process.poll()
         if code is None:
             return
-        if code == CANNOT and self.restarts == 0 and now - self._started < SETTLED:
+        if code == CANNOT and not self.proven and self.restarts == 0 and now - self._started < SETTLED:
             raise SetupError(f"the {self.name} cannot run; what it said above tells why")
         first = now - self._started > SETTLED or not self._pause
         self._pause = min(FIRST_PAUSE if first else 2 * self._pause, self.longest_pause)

@@ -35,6 +35,7 @@ from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS
 from nearcast.pipeline.known import Follower
 from nearcast.pipeline.match import SPREAD, begun
 from nearcast.pipeline.metrics import Metrics
+from nearcast.pipeline.patient import PatientJournal
 from nearcast.pipeline.query import start
 from nearcast.pipeline.session import LOG_FILE, session
 from nearcast.pipeline.situations import Watch
@@ -175,10 +176,10 @@ def _run(config: Config) -> None:
     ready_file(config.folder).unlink(missing_ok=True)
     # Before Spark's Java starts, which inherits the environment.
     os.environ.setdefault(LOG_FILE, str(config.folder.absolute() / "spark.log"))
-    journal = SqliteJournal(config.journal)
+    asked: list[int] = []
+    journal = PatientJournal(config.journal, lambda: bool(asked))
     spark = session(config.master, **JAVA)
     decider = Decider(spark, journal, config, metrics)
-    asked: list[int] = []
     # After the start of Spark, which sets a handler of its own for SIGINT.
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))

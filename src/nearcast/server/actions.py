@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from nearcast.decision.registry import Registry
 from nearcast.errors import JournalError
 from nearcast.journal.seam import Journal
+from nearcast.journal.trouble import Trouble
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.model.situation import ACTION_TYPE, PLUG_INS, Run, Webhook
@@ -33,7 +34,6 @@ from nearcast.server import clock
 from nearcast.server.metrics import Metrics
 from nearcast.server.notes import note
 from nearcast.server.outcomes import Refused
-from nearcast.server.trouble import Trouble
 from nearcast.server.webhooks import LONGEST_PAUSE, NotRun, post
 
 log = logging.getLogger(__name__)

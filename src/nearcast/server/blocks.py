@@ -15,8 +15,8 @@ import pyarrow as pa
 from nearcast.errors import JournalError
 from nearcast.journal.kept import Kept
 from nearcast.journal.seam import Journal
+from nearcast.journal.trouble import Trouble
 from nearcast.model.event import MAIN
-from nearcast.server.trouble import Trouble
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

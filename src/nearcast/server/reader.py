@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from nearcast.decision.replication import RoleLevels
 from nearcast.errors import JournalError
 from nearcast.journal.seam import WAIT, Journal
+from nearcast.journal.trouble import Trouble
 from nearcast.model.columns import to_events
 from nearcast.model.event import CONTROL_PREFIX, Event
 from nearcast.model.sequence import sequence
 from nearcast.server.payloads import Payloads, Sendable
-from nearcast.server.trouble import Trouble
 
 log = logging.getLogger(__name__)
 

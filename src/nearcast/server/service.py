@@ -15,6 +15,7 @@ from nearcast.decision.registry import Registry
 from nearcast.decision.wanted import Interest
 from nearcast.errors import DefinitionError, JournalError
 from nearcast.journal.seam import Journal
+from nearcast.journal.trouble import Trouble
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange
 from nearcast.model.columns import entered
 from nearcast.model.event import MAIN, Event
@@ -34,7 +35,6 @@ from nearcast.server.payloads import Payloads
 from nearcast.server.reader import Decided, News, Reader, controls_of
 from nearcast.server.reading import Reading
 from nearcast.server.sessions import GOING_AWAY
-from nearcast.server.trouble import Trouble
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-
-from nearcast.server import clock
+import time
+from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
@@ -14,10 +14,13 @@ AGAIN_SECONDS = 60.0
 
 
 class Trouble:
-    """What several parts of a server run into together; it is over when all of them work again. Any thread may tell."""
+    """What several parts of a process run into together; it is over when all of them work again. Any thread may tell.
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    `now` gives seconds.
+    """
+
+    def __init__(self, what: str, now: Callable[[], float] = time.monotonic) -> None:
+        self._what, self._now = what, now
         self._lock = threading.Lock()
         self._parts: set[str] = set()
         self._since = self._told = 0.0
@@ -25,7 +28,7 @@ class Trouble:
 
     def failed(self, part: str, error: BaseException) -> None:
         """A part failed once more."""
-        now = clock.now()
+        now = self._now()
         with self._lock:
             first = not self._parts
             if first:
@@ -46,5 +49,5 @@ class Trouble:
         with self._lock:
             self._parts.discard(part)
             if not self._parts:
-                seconds = clock.now() - self._since
+                seconds = self._now() - self._since
                 log.warning("%s works again seconds=%.0f failures=%d", self._what, seconds, self._count)
