@@ -149,3 +149,16 @@ def test_few_filters_are_looked_at_for_one_event() -> None:
     index.add(cql2.parse("speed > 3", HERE))
     event = Event("1", "t7", "s", attributes=(("unit", "u17"), ("speed", 1)))
     assert 2 == len(list(index.for_event(event)))
+
+
+def test_many_texts_behind_one_in_are_kept_under_each() -> None:
+    """Added and removed in one look at each: the filter is not compared with itself for every text."""
+    index = FilterIndex()
+    filter = cql2.parse(f"vessel IN {tuple(f'v{number}' for number in range(50_000))}", HERE)
+    index.add(filter)
+    index.add(filter)
+    assert [filter] == list(index.for_event(Event("1", "report", "s", attributes=(("vessel", "v49999"),))))
+    assert [] == list(index.for_event(Event("1", "report", "s", attributes=(("vessel", "other"),))))
+    index.remove(filter)
+    index.remove(filter)
+    assert [] == list(index.for_event(Event("1", "report", "s", attributes=(("vessel", "v49999"),))))

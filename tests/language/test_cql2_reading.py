@@ -9,10 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.errors import Fault, Mark
+from nearcast.errors import DefinitionError, Fault, Mark
+from nearcast.language.cql2 import parse
+from nearcast.language.cql2_conditions import Conditions
 from nearcast.language.cql2_reading import read_text
+from nearcast.language.definitions import subscription_document
 from nearcast.language.marks import starting_at
 from nearcast.language.syntax import Syntax
+from nearcast.model.filter import Filter
 
 
 def read(text: str) -> Syntax:
@@ -178,3 +182,46 @@ def test_large_shapes_do_not_end_the_process(text: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], input=text, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "done", done.stderr
+
+
+def one_by_one(text: str) -> Filter:
+    """The filter of a text of which every literal was read by itself."""
+    return Conditions().condition(read(text))
+
+
+WRITTEN = ["'a'", "''", "''''", "'it''s, (so)'", r"'\n'", "1", "-2", "- 3", "+4", "2.50", "1e3", "1e999", "TRUE"]
+
+
+@given(
+    st.sampled_from(["a", "CASEI(a)", "a + 1", "distance(this, this)", "b = 1 OR NOT a NOT"]),
+    st.lists(st.sampled_from(WRITTEN), min_size=1, max_size=4).map(", ".join),
+)
+def test_a_list_that_is_read_at_once_means_the_same(left: str, values: str) -> None:
+    """Whatever literals are in it and whatever stands before it, also where it is a fault."""
+    text = f"{left} IN ({values})"
+    try:
+        expected: Filter | Fault = one_by_one(text)
+    except Fault as fault:
+        expected = fault
+    try:
+        assert expected == parse(text, Mark("f"))
+    except DefinitionError as error:
+        assert [expected] == error.faults
+
+
+def test_a_wrong_literal_of_a_long_list_is_told_with_its_place() -> None:
+    """Though the list is read at once."""
+    before = "'b', " * 1_000
+    with pytest.raises(DefinitionError, match=r"f:1:5014: expected a text.*, got 3"):
+        parse(f"CASEI(a) IN ({before}3)", Mark("f"))
+    with pytest.raises(DefinitionError, match=r"f:1:5007: expected a number within 64 bits, got 99999999999999999999"):
+        parse(f"a IN ({before}99999999999999999999)", Mark("f"))
+
+
+def test_literals_have_a_limit() -> None:
+    """The same in text and in JSON."""
+    values = list(range(250_001))
+    for filter in (f"a IN {tuple(values)}", {"op": "in", "args": [{"property": "a"}, values]}):
+        document = {"id": "s", "client": "c", "filter": filter}
+        with pytest.raises(DefinitionError, match=r"at most 250,000 literals in one filter, got 250,001"):
+            subscription_document(document, Mark("f"))

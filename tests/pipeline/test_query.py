@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.pipeline.query import start
-from nearcast.pipeline.source import collect
+from nearcast.pipeline.source import Batch, collect
 from tests.journal.rows import events, positions
 
 pytestmark = pytest.mark.spark
@@ -117,3 +117,17 @@ def test_after_a_restart_nothing_is_missing(
         running.stop()
     assert list(range(1, 101)) == sorted(set(seen))
     assert kept or len(seen) == 100
+
+
+def test_a_query_that_begins_where_nothing_is_left_waits_for_events(
+    spark: SparkSession, journal: SqliteJournal
+) -> None:
+    """Spark begins with a batch of nothing then; what is appended afterwards comes as always."""
+    journal.append("events", events("ab"))
+    seen: list[Batch | None] = []
+    running = start(spark, journal.path, lambda batch, _: seen.append(collect(batch)), after=2)
+    until(lambda: bool(seen) or running.wait(1))
+    journal.append("events", events("c"))
+    until(lambda: any(seen) or running.wait(1))
+    running.stop()
+    assert [(2, 3)] == [(batch.after, batch.through) for batch in seen if batch]

@@ -12,17 +12,29 @@ from dataclasses import dataclass, field
 from nearcast.model.event import OWN, Event
 from nearcast.model.filter import And, Atom, Filter, Operator, Or
 
-Counts = dict[Filter, int]
 Required = Mapping[str, frozenset[str]]
 """Of each name texts of which one must be among the event's values."""
+
+
+@dataclass(eq=False, slots=True)
+class _Kept:
+    """A filter, and how often it was added. It is found by itself: a filter of many literals takes long to hash, and
+    may be kept under each of them.
+    """
+
+    filter: Filter
+    count: int = 0
+
+
+Several = dict[_Kept, None]
 
 
 @dataclass(slots=True)
 class _OfType:
     """The filters of one type, or those that require none: by one more required text, and the rest."""
 
-    by_text: dict[tuple[str, str], Counts] = field(default_factory=dict)
-    rest: Counts = field(default_factory=dict)
+    by_text: dict[tuple[str, str], Several] = field(default_factory=dict)
+    rest: Several = field(default_factory=dict)
 
 
 class FilterIndex:
@@ -30,23 +42,31 @@ class FilterIndex:
 
     def __init__(self) -> None:
         self._of: dict[str | None, _OfType] = {}
+        self._kept: dict[Filter, _Kept] = {}
 
     def add(self, filter: Filter) -> None:
         """Takes a filter, also one that is there already."""
+        kept = self._kept.setdefault(filter, _Kept(filter))
+        kept.count += 1
+        if kept.count > 1:
+            return
         for type, text in _places(filter):
             of = self._of.setdefault(type, _OfType())
-            counts = of.rest if text is None else of.by_text.setdefault(text, {})
-            counts[filter] = counts.get(filter, 0) + 1
+            several = of.rest if text is None else of.by_text.setdefault(text, {})
+            several[kept] = None
 
     def remove(self, filter: Filter) -> None:
         """Lets go of a filter that was added."""
+        kept = self._kept[filter]
+        kept.count -= 1
+        if kept.count:
+            return
+        del self._kept[filter]
         for type, text in _places(filter):
             of = self._of[type]
-            counts = of.rest if text is None else of.by_text[text]
-            counts[filter] -= 1
-            if not counts[filter]:
-                del counts[filter]
-            if text is not None and not counts:
+            several = of.rest if text is None else of.by_text[text]
+            del several[kept]
+            if text is not None and not several:
                 del of.by_text[text]
             if not of.rest and not of.by_text:
                 del self._of[type]
@@ -55,18 +75,18 @@ class FilterIndex:
         """Every filter that may select the event, and some that do not."""
         texts: list[tuple[str, str]] | None = None
         for of in self._for(event.type):
-            yield from of.rest
+            yield from (kept.filter for kept in of.rest)
             if of.by_text:
                 texts = texts_of(event) if texts is None else texts
                 for text in texts:
-                    yield from of.by_text.get(text, ())
+                    yield from (kept.filter for kept in of.by_text.get(text, ()))
 
     def for_type(self, type: str) -> Iterator[Filter]:
         """Every filter that may select an event of a type, and some that do not."""
         for of in self._for(type):
-            yield from of.rest
-            for counts in of.by_text.values():
-                yield from counts
+            yield from (kept.filter for kept in of.rest)
+            for several in of.by_text.values():
+                yield from (kept.filter for kept in several)
 
     def _for(self, type: str) -> Iterator[_OfType]:
         for key in (type, None):

@@ -9,7 +9,7 @@ unknown function, a wrong number of arguments or types that clash are faults wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2_conditions import Conditions
@@ -31,16 +31,25 @@ def parse(text: str, where: Mark, locate: Locate | None = None) -> Filter:
     text that stands in its file with escapes or folded. Raises `DefinitionError` with one fault.
     """
     locate = locate or starting_at(text, where)
-    try:
-        return Conditions().condition(read_json(text, where, locate) if _is_json(text) else read_text(text, locate))
-    except Fault as fault:
-        raise DefinitionError(fault) from None
+    if _is_json(text):
+        return _meant(lambda at_once: read_json(text, where, locate, at_once))
+    return _meant(lambda at_once: read_text(text, locate, at_once))
 
 
 def parse_node(node: Node) -> Filter:
     """The filter that CQL2 JSON within a document means. Raises `DefinitionError` with one fault."""
+    return _meant(lambda at_once: read_node(node, at_once=at_once))
+
+
+def _meant(read: Callable[[bool], Syntax]) -> Filter:
+    """The filter that is meant by what `read` reads, literals at once or one by one."""
     try:
-        return Conditions().condition(read_node(node))
+        return Conditions().condition(read(True))
+    except Fault:
+        pass
+    # Only one by one every literal has a place, and a fault that names it.
+    try:
+        return Conditions().condition(read(False))
     except Fault as fault:
         raise DefinitionError(fault) from None
 
@@ -51,11 +60,11 @@ def names_alone(node: Node) -> Iterator[Syntax]:
     Raises `Fault` for what `parse` refuses as no CQL2.
     """
     if not isinstance(node.value, str):
-        waiting = [read_node(node)]
+        waiting = [read_node(node, at_once=True)]
     elif _is_json(node.value):
-        waiting = [read_json(node.value, node.where, node.locate or (lambda offset: node.where))]
+        waiting = [read_json(node.value, node.where, node.locate or (lambda offset: node.where), at_once=True)]
     else:
-        waiting = [read_text(node.value, node.locate or (lambda offset: node.where))]
+        waiting = [read_text(node.value, node.locate or (lambda offset: node.where), at_once=True)]
     while waiting:
         one = waiting.pop()
         if one.kind == "property":

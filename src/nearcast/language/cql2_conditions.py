@@ -48,7 +48,7 @@ class Conditions:
         if syntax.kind == "boolean":
             return Atom(Call("TRUE" if syntax.value else "FALSE"), Operator.EQ, True, syntax.where)
         if syntax.calls(*COMPARISONS, *FORMS):
-            return self._measured(syntax) or self._atom(self._predicate(syntax), syntax)
+            return self._listed(syntax) or self._measured(syntax) or self._atom(self._predicate(syntax), syntax)
         if syntax.calls("S_DWITHIN"):
             found = self._within(syntax)
             if found:
@@ -60,6 +60,14 @@ class Conditions:
         if type_of(expression) == "any":
             expression = Call("=", (expression, Constant(True)))
         return self._atom(expression, syntax)
+
+    def _listed(self, syntax: Syntax) -> Atom | None:
+        """The atom of an attribute and literals that were read at once, which compare with it whatever they are."""
+        subject, values = syntax.parts[0], syntax.parts[-1]
+        if values.kind != "values" or subject.kind != "property":
+            return None
+        assert isinstance(values.value, tuple), "values are a tuple"
+        return Atom(str(subject.value), Operator.IN, values.value, syntax.where)
 
     def _expression(self, syntax: Syntax) -> Expression:
         """A condition as a value: TRUE, FALSE, or nothing where it is UNKNOWN."""
@@ -78,6 +86,7 @@ class Conditions:
         operator = str(syntax.value)
         if operator == "LIKE":
             return self._like(syntax)
+        syntax = syntax.spread()
         found = [self._expressions.expression(part) for part in syntax.parts]
         if operator != "IS NULL":
             self._check_comparable(syntax, found)
@@ -112,7 +121,7 @@ class Conditions:
 
     def _measured(self, syntax: Syntax) -> Atom | None:
         """The atom of a comparison with a distance or a count; None if it is about neither."""
-        subject, *values = syntax.parts
+        subject, *values = syntax.spread().parts
         operator = str(syntax.value)
         if operator in COMPARISONS and values[0].calls("DISTANCE", "COUNT"):
             subject, values, operator = values[0], [subject], FLIPPED.get(operator, operator)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from math import isfinite
 from typing import Any
 
 import orjson
 import shapely
 
 from nearcast.errors import DefinitionError, Fault, Mark
+from nearcast.language.cql2_values import Literal
 from nearcast.language.marks import Locate
 from nearcast.language.nodes import Node, from_data, from_yaml
 from nearcast.language.syntax import MAX_HEIGHT, Syntax
@@ -44,14 +46,14 @@ _WRITTEN = {
 _KEYS = "op and args, property, date, timestamp, interval, bbox, or a GeoJSON geometry"
 
 
-def read_json(text: str, where: Mark, locate: Locate) -> Syntax:
-    """The syntax of a CQL2 JSON text; `locate` finds the place of a character of it. Raises `Fault`."""
+def read_json(text: str, where: Mark, locate: Locate, at_once: bool = False) -> Syntax:
+    """The syntax of a CQL2 JSON text; `locate` finds the place of a character of it. See `read_node`."""
     try:
-        return read_node(from_yaml(text, where.file))
+        return read_node(from_yaml(text, where.file), at_once=at_once)
     except DefinitionError:
         # YAML knows all of JSON but some escapes; those who use them get places no finer than the text's.
         try:
-            return read_node(from_data(orjson.loads(text), where))
+            return read_node(from_data(orjson.loads(text), where), at_once=at_once)
         except orjson.JSONDecodeError as wrong:
             # What begins with a brace is meant as JSON, whatever YAML would say of it.
             reason = wrong.msg.partition(": line ")[0]
@@ -60,15 +62,15 @@ def read_json(text: str, where: Mark, locate: Locate) -> Syntax:
             raise other.faults[0] from None
 
 
-def read_node(node: Node, height: int = 1) -> Syntax:
-    """The syntax of a node of CQL2 JSON. Raises `Fault`."""
+def read_node(node: Node, height: int = 1, at_once: bool = False) -> Syntax:
+    """The syntax of a node of CQL2 JSON; with `at_once` a list of literals behind `in` is one node. Raises `Fault`."""
     value = node.value
     if height > 2 * MAX_HEIGHT:
         raise Fault(f"a filter at most {2 * MAX_HEIGHT} deep", "a deeper one", node.where)
     if isinstance(value, dict):
-        return _object(node, value, height)
+        return _object(node, value, height, at_once)
     if isinstance(value, list):
-        parts = tuple(read_node(item, height + 1) for item in value)
+        parts = tuple(read_node(item, height + 1, at_once) for item in value)
         return Syntax("list", None, node.where, "a list" if parts else "an empty list", parts)
     if value is None:
         return Syntax("null", None, node.where, "null")
@@ -90,9 +92,9 @@ def _exact(value: int | float, node: Node) -> int | float:
     return value
 
 
-def _object(node: Node, value: dict[str, Node], height: int) -> Syntax:
+def _object(node: Node, value: dict[str, Node], height: int, at_once: bool) -> Syntax:
     if "op" in value:
-        return _call(node, value, height)
+        return _call(node, value, height, at_once)
     if "property" in value:
         name = _text(value["property"], "the name of an attribute")
         return Syntax("property", name, node.where, f"the attribute {name}")
@@ -112,7 +114,7 @@ def _object(node: Node, value: dict[str, Node], height: int) -> Syntax:
     raise Fault(f"CQL2 JSON: {_KEYS}", ", ".join(value)[:80] or "an empty object", node.where)
 
 
-def _call(node: Node, value: dict[str, Node], height: int) -> Syntax:
+def _call(node: Node, value: dict[str, Node], height: int, at_once: bool) -> Syntax:
     written = _text(value["op"], "op, the name of an operator or function")
     if "args" not in value:
         raise Fault("args, a list", "none", node.where)
@@ -121,13 +123,34 @@ def _call(node: Node, value: dict[str, Node], height: int) -> Syntax:
     listed = _items(args, "args")
     # JSON has a list within the arguments, text has parentheses: the syntax has neither.
     if name == "IN" and len(listed) == 2:
-        listed = [listed[0], *_items(listed[1], "the values of in")]
-    parts = tuple(read_node(item, height + 1) for item in listed)
+        values = _items(listed[1], "the values of in")
+        literals = _literals(values) if at_once else None
+        if literals:
+            subject = read_node(listed[0], height + 1, at_once)
+            found = Syntax("values", literals, values[0].where, "a list of literals")
+            return Syntax("call", name, node.where, f"a condition with {written}", (subject, found))
+        listed = [listed[0], *values]
+    parts = tuple(read_node(item, height + 1, at_once) for item in listed)
     least, most = _SIZES.get(name, (0, len(parts)))
     if not least <= len(parts) <= most:
         raise Fault(f"{least} arguments of {written}", str(len(parts)), args.where)
     named = "a condition with" if name in _SIZES else "the function"
     return Syntax("call", name, node.where, f"{named} {written}", parts)
+
+
+def _literals(values: list[Node]) -> tuple[Literal, ...] | None:
+    """The values of an `in` if all are texts and plain numbers."""
+    found: list[Literal] = []
+    for node in values:
+        value = node.value
+        # By exact type: in Python a bool is an integer.
+        if type(value) is str or (type(value) is int and INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM):
+            found.append(value)
+        elif type(value) is float and isfinite(value):
+            found.append(narrowed(value))
+        else:
+            return None
+    return tuple(found)
 
 
 _MANY = 1_000_000

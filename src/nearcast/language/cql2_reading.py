@@ -12,17 +12,19 @@ from nearcast.language.cql2_geometry import GEOMETRIES
 from nearcast.language.cql2_literals import pattern_of, text_of
 from nearcast.language.cql2_parser import parsed
 from nearcast.language.cql2_shown import show
+from nearcast.language.cql2_values import exact, literals_of
 from nearcast.language.marks import Locate
 from nearcast.language.syntax import MAX_HEIGHT, Syntax, too_deep
 from nearcast.language.tokens import Token, tokenize
-from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, narrowed
 
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "^", "div"})
 
 
-def read_text(text: str, locate: Locate) -> Syntax:
-    """The syntax of a CQL2 text. Raises `Fault` with the place of the token that cannot stand there."""
-    tokens = tokenize(text, locate)
+def read_text(text: str, locate: Locate, at_once: bool = False) -> Syntax:
+    """The syntax of a CQL2 text; with `at_once` a list of literals is one node. Raises `Fault` with the place of the
+    token that cannot stand there, in such a list with that of the list.
+    """
+    tokens = tokenize(text, locate, at_once)
     if len(tokens) == 1:
         raise Fault("a CQL2 filter", "an empty text", locate(0), "for example: type = 'unit' AND size > 10")
     shown = show(tokens, locate)
@@ -99,6 +101,8 @@ class _Reading:
     def _text(self, index: int, pattern: bool) -> Syntax:
         """What the parser was shown as a text: texts, TRUE, FALSE, NULL, and empty geometries."""
         token, where = self._tokens[index], self._where(index)
+        if token.kind == "values":
+            return self._values(token, where)
         if token.is_word("TRUE", "FALSE"):
             return Syntax("boolean", token.word == "TRUE", where, token.text)
         if token.is_word("NULL"):
@@ -108,6 +112,12 @@ class _Reading:
             members = "geometries" if type_ == "GeometryCollection" else "coordinates"
             return Syntax("geometry", {"type": type_, members: []}, where, "a geometry")
         return Syntax("text", (pattern_of if pattern else text_of)(token.text), where, token.text)
+
+    def _values(self, token: Token, where: Mark) -> Syntax:
+        values = literals_of(token.text)
+        if values is None:
+            raise Fault("numbers within 64 bits", "others", where)
+        return Syntax("values", values, where, "a list of literals")
 
     def _property(self, index: int) -> Syntax:
         token, where = self._tokens[index], self._where(index)
@@ -180,15 +190,3 @@ class _Reading:
 
     def _where(self, index: int) -> Mark:
         return self._locate(self._tokens[index].start)
-
-
-def exact(written: str, negative: bool = False) -> int | float | None:
-    """The number that is written, exactly; None beyond 64 bits. Up to 2^53 an integral double is that integer."""
-    # Python refuses to read so many digits.
-    if len(written) > 4000 and written.isdigit():
-        return None
-    value: int | float = int(written) if written.isdigit() else float(written)
-    value = narrowed(-value if negative else value)
-    if isinstance(value, float):
-        return value if abs(value) != float("inf") else None
-    return value if INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM else None

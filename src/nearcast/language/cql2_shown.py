@@ -77,6 +77,7 @@ class _Walk:
         self._show = {
             "number": lambda index: f"-{index + 1}" if self._negative(index - 1) else str(index + 1),
             "text": lambda index: f"'{index + 1}'",
+            "values": lambda index: f"'{index + 1}'",
             "quoted": lambda index: f'"{index + 1}"',
             "name": lambda index: f"f{index + 1}" if tokens[index + 1].kind == "open" else f'"{index + 1}"',
             "word": self._word,

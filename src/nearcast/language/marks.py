@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable
 
@@ -16,7 +17,7 @@ class Lines:
 
     def __init__(self, text: str) -> None:
         self._starts = [0]
-        self._starts.extend(index + 1 for index, character in enumerate(text) if character == "\n")
+        self._starts.extend(found.end() for found in re.finditer("\n", text))
 
     def at(self, offset: int) -> tuple[int, int]:
         """The line and the column of an offset."""

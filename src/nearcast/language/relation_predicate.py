@@ -63,6 +63,10 @@ class _PairConditions(Conditions):
             raise fault("a condition", syntax, f"compare it: {FORM_EXAMPLE}")
         return super().condition(syntax)
 
+    def _listed(self, syntax: Syntax) -> Atom | None:
+        """None: of two sides no atom is of one attribute and literals."""
+        return None
+
     def _measured(self, syntax: Syntax) -> Atom | None:
         """None: between two sides a distance is a value like any other."""
         return None

@@ -13,7 +13,7 @@ import re
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.elements import Element, read_elements
 from nearcast.language.relevance import relevance_of
-from nearcast.language.tokens import MAX_ATOMS
+from nearcast.language.sizes import too_large
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.filter import (
     Atom,
@@ -26,7 +26,6 @@ from nearcast.model.filter import (
     PlainNot,
     This,
     User,
-    atoms,
 )
 from nearcast.model.subscription import ANY_SUBSCRIPTION, Roles
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, narrowed
@@ -66,9 +65,9 @@ def read_subscription(text: str, where: Mark) -> Filter:
     node = reading.node(parts[0])
     if reading.faults or node is None:
         raise DefinitionError(reading.faults)
-    count = sum(1 for _ in atoms(node))
-    if count > MAX_ATOMS:
-        raise DefinitionError(Fault(f"at most {MAX_ATOMS:,} atoms in one filter", f"{count:,}", root.where))
+    beyond = too_large(node)
+    if beyond:
+        raise DefinitionError(Fault(*beyond, root.where))
     return node
 
 

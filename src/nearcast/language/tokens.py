@@ -9,15 +9,17 @@ from typing import Literal, cast
 
 from nearcast.errors import Fault
 from nearcast.language.cql2_literals import LOOSE, STRICT
+from nearcast.language.cql2_values import LITERALS
 from nearcast.language.marks import Locate
+from nearcast.language.sizes import MAX_ATOMS
 
 MAX_DEPTH = 100
 """Parentheses and NOTs within each other."""
 
-MAX_ATOMS = 20_000
 MAX_TOKENS = 500_000
+"""Words and signs; literals that are read at once are one."""
 
-Kind = Literal["text", "quoted", "number", "name", "word", "compare", "sign", "open", "close", "comma", "end"]
+Kind = Literal["text", "quoted", "number", "name", "word", "compare", "sign", "open", "close", "comma", "values", "end"]
 
 KEYWORDS = frozenset({"AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS", "NULL", "TRUE", "FALSE", "DIV"})
 
@@ -62,30 +64,37 @@ class Token:
         return self.kind == "word" and self.word in words
 
 
-def tokenize(text: str, locate: Locate) -> list[Token]:
+def tokenize(text: str, locate: Locate, at_once: bool = False) -> list[Token]:
     """The tokens of a filter's text; the last is its end, at the offset after the last character that is no blank.
 
-    Raises `Fault` for a character that begins nothing, and for sizes beyond the limits.
+    With `at_once`, literals in the parentheses of an IN are one token, `values`. Raises `Fault` for a character that
+    begins nothing, and for sizes beyond the limits.
     """
     try:
-        tokens = list(_tokens(_STRICT, text, locate))
+        tokens = list(_tokens(_STRICT, text, locate, at_once))
     except Fault:
-        tokens = list(_tokens(_LOOSE, text, locate))
+        tokens = list(_tokens(_LOOSE, text, locate, at_once))
     _check_size(tokens, locate)
     return [*tokens, Token("end", "the end of the filter", len(text.rstrip()))]
 
 
-def _tokens(token: re.Pattern[str], text: str, locate: Locate) -> Iterator[Token]:
-    for match in token.finditer(text):
-        kind = match.lastgroup or "end"
+def _tokens(pattern: re.Pattern[str], text: str, locate: Locate, at_once: bool) -> Iterator[Token]:
+    at, after_in = 0, False
+    while match := pattern.match(text, at):
+        kind, at = match.lastgroup or "end", match.end()
         if kind == "end":
             return
         written, start = match[kind], match.start(kind)
         if kind == "other":
             raise _unknown(written, locate, start)
-        if kind == "name" and written.upper() in KEYWORDS:
+        word = written.upper() if kind == "name" else ""
+        if word in KEYWORDS:
             kind = "word"
         yield Token(cast(Kind, kind), written, start)
+        if at_once and after_in and kind == "open" and (values := LITERALS.match(text, at)):
+            yield Token("values", values[0], at)
+            at = values.end()
+        after_in = word == "IN"
 
 
 def _unknown(written: str, locate: Locate, start: int) -> Fault:

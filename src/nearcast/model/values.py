@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -25,6 +26,15 @@ def kind_of(value: Value) -> Kind:
     if isinstance(value, (int, float)):
         return "number"
     return "text" if isinstance(value, str) else "time"
+
+
+def kinds_of(values: Sequence[Value]) -> tuple[Kind, ...]:
+    """The kind of each of some values."""
+    if len(values) < 2:
+        return tuple(kind_of(value) for value in values)
+    # Of a hundred thousand literals most are of one type.
+    kinds = {type(value): kind_of(value) for value in {type(value): value for value in values}.values()}
+    return tuple([kinds[type(value)] for value in values])
 
 
 def is_exact(value: object) -> bool:

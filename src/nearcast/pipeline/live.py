@@ -96,6 +96,8 @@ class Decider:
     def _decide(self, rows: DataFrame) -> None:
         began, refused = time.perf_counter(), self.follower.refused
         found = collect(rows)
+        if found is None:
+            return
         table = found.events
         if table is None:
             table = self._journal.read("events", found.after, found.through - found.after)

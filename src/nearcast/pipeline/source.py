@@ -165,9 +165,11 @@ class Batch:
     events: pa.Table | None
 
 
-def collect(batch: DataFrame) -> Batch:
-    """A batch of blocks, brought to the driver by one action."""
+def collect(batch: DataFrame) -> Batch | None:
+    """A batch of blocks, brought to the driver by one action; None of nothing: so Spark begins where all was read."""
     rows = batch.toArrow().to_pylist()
+    if not rows:
+        return None
     blocks = [row["block"] for row in rows]
     parts = [_events_of(block) for block in blocks if block is not None]
     return Batch(

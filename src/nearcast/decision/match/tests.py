@@ -13,7 +13,7 @@ import numpy as np
 
 from nearcast.decision.match.rows import Numbers
 from nearcast.model.filter import Atom, Operator
-from nearcast.model.values import Kind, Value, kind_of
+from nearcast.model.values import Kind, Value
 
 Key = tuple[str, Kind]
 """A column: an attribute's name, and the kind of the values in it."""
@@ -103,32 +103,30 @@ class AtomTests:
             for key in self.presence[number]:
                 collected.setdefault(key, _Collected())
             return []
-        keys: dict[Key, None] = {}
-        for literal in atom.value if atom.operator is Operator.IN else (atom.value,):  # type: ignore[union-attr]
-            kind = _kind(atom, literal)
-            if kind:
-                keys[name, kind] = None
-                _collect(collected.setdefault((name, kind), _Collected()), number, atom.operator, literal)
+        keys = [(name, kind) for kind in _kinds(atom)]
+        for key in keys:
+            _collect(collected.setdefault(key, _Collected()), number, atom, key[1])
         if len(keys) > 1:
-            self.mixed[number] = list(keys)
-        return list(keys)
+            self.mixed[number] = keys
+        return keys
 
 
-def _kind(atom: Atom, literal: object) -> Kind | None:
-    """The kind of values that a test compares; None for a BETWEEN whose ends do not compare."""
-    if isinstance(literal, tuple):
-        low, high = literal
-        return kind_of(low) if kind_of(low) == kind_of(high) else None
-    return "text" if atom.operator is Operator.LIKE else kind_of(literal)  # type: ignore[arg-type]
+def _kinds(atom: Atom) -> list[Kind]:
+    """The kinds of values that an atom compares; none for a BETWEEN whose ends do not compare."""
+    if atom.operator is Operator.LIKE:
+        return ["text"]
+    kinds = list(dict.fromkeys(atom.kinds))
+    return [] if atom.operator is Operator.BETWEEN and len(kinds) > 1 else kinds
 
 
-def _collect(tests: _Collected, number: int, operator: Operator, literal: object) -> None:
-    match operator:
+def _collect(tests: _Collected, number: int, atom: Atom, kind: Kind) -> None:
+    match atom.operator:
         case Operator.LIKE:
-            tests.patterns[number] = str(literal)
+            tests.patterns[number] = str(atom.value)
         case Operator.BETWEEN:
-            tests.spans[number] = literal  # type: ignore[assignment]
+            tests.spans[number] = atom.value  # type: ignore[assignment]
         case Operator.IN:
-            tests.lists.append((number, literal))  # type: ignore[arg-type]
+            literals = zip(atom.literals, atom.kinds, strict=True)
+            tests.lists.extend([(number, literal) for literal, own in literals if own == kind])
         case _:
-            tests.by_operator.setdefault(operator, []).append((number, literal))  # type: ignore[arg-type]
+            tests.by_operator.setdefault(atom.operator, []).append((number, atom.value))  # type: ignore[arg-type]

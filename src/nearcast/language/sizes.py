@@ -1,0 +1,44 @@
+"""How large a filter may be, in whichever form it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nearcast.model.expression import Call, Constant, parts
+from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, atoms
+
+MAX_ATOMS = 20_000
+
+MAX_LITERALS = 250_000
+"""Values that are written into a filter, those of lists behind IN among them, coordinates of geometries not."""
+
+
+def too_large(filter: Filter) -> tuple[str, str] | None:
+    """What is expected of a filter that is too large, and what came; None if it is not."""
+    count = sum(1 for _ in atoms(filter))
+    if count > MAX_ATOMS:
+        return f"at most {MAX_ATOMS:,} atoms in one filter", f"{count:,}"
+    literals = _literals(filter)
+    if literals > MAX_LITERALS:
+        return f"at most {MAX_LITERALS:,} literals in one filter", f"{literals:,}"
+    return None
+
+
+def _literals(filter: Filter) -> int:
+    return sum(_of_atom(atom) for atom in atoms(filter))
+
+
+def _of_atom(atom: Atom) -> int:
+    if isinstance(atom.name, Call):
+        return sum(isinstance(part, Constant) for part in parts(atom.name))
+    return len(atom.literals) + sum(_literals(one) for one in _conditions(atom.name))
+
+
+def _conditions(name: str | Distance | Count) -> Iterator[Filter]:
+    """The conditions within a location term."""
+    if isinstance(name, str):
+        return
+    sides = (name.a, name.b) if isinstance(name, Distance) else (name.of, name.around)
+    for side in sides:
+        if isinstance(side, Entities) and side.conditions is not None:
+            yield side.conditions
