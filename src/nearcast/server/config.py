@@ -22,6 +22,10 @@ class Limits:
     batch_events: int = 100_000
     document_bytes: int = 4 * MEBIBYTE
     message_bytes: int = MEBIBYTE
+    bodies_bytes: int = 512 * MEBIBYTE
+    """Bodies of requests that are still coming, all together; beyond it their senders are told to come back."""
+    stall_seconds: float = 30.0
+    """A body of which nothing comes for so long is given up."""
     intake_events: int = 20_000
     """Events accepted and not yet in the journal; beyond it publishers are told to come back."""
     block_events: int = 500

@@ -14,7 +14,7 @@ from nearcast.language.cloudevents import CONTROL_TYPES, read_event
 from nearcast.model.event import Event
 from nearcast.server import clock
 from nearcast.server.access import Token, allow
-from nearcast.server.answers import TooLarge, fault_json
+from nearcast.server.answers import fault_json
 from nearcast.server.binding import BATCHED, STRUCTURED, Came, batched, read_request
 from nearcast.server.blocks import Full
 from nearcast.server.controls import checked_changes
@@ -23,8 +23,6 @@ from nearcast.server.outcomes import Refused
 from nearcast.server.service import Service
 
 log = logging.getLogger(__name__)
-
-DROPPED_BYTES = 16 << 20
 
 router = APIRouter(tags=["publish"])
 
@@ -56,7 +54,7 @@ async def publish(request: Request, token: Publisher, service: Annotated[Service
     """
     limits = service.config.limits
     batch = batched(request.headers.get("content-type"))
-    body = await read_body(request, limits.batch_bytes if batch else limits.event_bytes)
+    body = await service.bodies.read(request, limits.batch_bytes if batch else limits.event_bytes)
     headers = request.headers.items()
     came, taken, faults = await service.reading.of(len(body), _read, headers, body, token, service)
     positions: list[int | None] = [None] * len(came)
@@ -125,23 +123,6 @@ def returned_of(request: Request) -> tuple[str | None, frozenset[int]]:
     """Who publishes, as a holder of leases, and which of them end with this request."""
     told = request.headers.get("nearcast-returned", "").split(",")
     return request.headers.get("nearcast-publisher"), frozenset(int(one) for one in told if one.strip().isdigit())
-
-
-async def read_body(request: Request, limit: int) -> bytes:
-    """The body of a request, of which never more than the limit is held. Raises TooLarge.
-
-    Of a body that is too large some is read and dropped: who is still sending would not see the answer.
-    """
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size <= limit:
-            parts.append(part)
-        elif size > limit + DROPPED_BYTES:
-            break
-    if size > limit:
-        raise TooLarge(limit, request.headers.get("content-length", "more"))
-    return b"".join(parts)
 
 
 def _read(

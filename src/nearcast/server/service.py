@@ -22,6 +22,7 @@ from nearcast.model.subscription import Settings
 from nearcast.server import clock
 from nearcast.server.actions import Actions
 from nearcast.server.blocks import Blocks, Full
+from nearcast.server.bodies import Bodies
 from nearcast.server.config import ServerConfig
 from nearcast.server.contexts import Contexts
 from nearcast.server.controls import MEASURED, checked_changes
@@ -81,6 +82,7 @@ class Service:
             "dead letters", dead_letter_table, seconds=0.05, rows=100, room=1_000
         )
         self.reading = Reading()
+        self.bodies = Bodies(limits.bodies_bytes, limits.stall_seconds)
         self.payloads = Payloads(journal, limits.cache_bytes)
         self.interest = Interest(Registry(), guards=False, node=config.node)
         self.desk = Desk(self.outcomes, self.metrics, limits.waiting)
