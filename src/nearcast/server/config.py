@@ -58,6 +58,8 @@ class ServerConfig:
     """The server's name: the entry node of what comes in through it."""
     suppress: bool = False
     """Whether events that can change nothing are held back; of global relations only where there is no other server."""
+    precision: float = 1.0
+    """The share of what publishers are told to send that has to be wanted; with 1 only what loses nothing is merged."""
     limits: Limits = field(default_factory=Limits)
 
     def check(self) -> None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from nearcast.errors import DefinitionError, EventError, Fault
@@ -90,6 +90,21 @@ async def wanted(
     """
     service.interest.advance(service.desk.registry)
     return {one: one in CONTROL_TYPES or service.interest.wants_type(one) for one in type}
+
+
+@router.get("/wanted/filters", responses={304: {"description": "The filters are those of this ETag still."}})
+async def wanted_filters(
+    request: Request, token: Publisher, service: Annotated[Service, Depends(service_of)]
+) -> Response:
+    """CQL2 filters of which one selects every event that anybody may want now: what none selects need not be sent.
+
+    Events of types `nearcast.…` are wanted in any case. What the filters are about is the event alone.
+    """
+    found = await service.routing.forwarded(service.desk.registry)
+    headers = {"ETag": found.tag, "Cache-Control": "no-cache"}
+    if found.tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(found.body, media_type="application/json", headers=headers)
 
 
 def _known(positions: list[int | None], before: int) -> list[int]:

@@ -34,6 +34,7 @@ from nearcast.server.outcomes import Outcome, Refused, Watermark, dead_letter_ta
 from nearcast.server.payloads import Payloads
 from nearcast.server.reader import Decided, News, Reader, controls_of
 from nearcast.server.reading import Reading
+from nearcast.server.routing import Routing
 from nearcast.server.sessions import GOING_AWAY
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,7 @@ class Service:
         self.payloads = Payloads(journal, limits.cache_bytes)
         self.interest = Interest(Registry(), guards=False, node=config.node)
         self.desk = Desk(self.outcomes, self.metrics, limits.waiting)
+        self.routing = Routing(self.interest, journal, self.metrics, config.precision, self.desk.instance)
         self.contexts = Contexts(self.desk, self.events.put, limits)
         self._settled = settled
         # Each server is done with its own sessions only; so beside others each has a mark of its own.
@@ -316,6 +318,7 @@ class Service:
         # Before the writers are closed: it is among the last that they write.
         self.contexts.flush(all_of_it=True)
         self.entrance.close()
+        self.routing.close()
         for blocks in (self.events, self.outcomes, self.dead_letters):
             blocks.close()
         _, late = await asyncio.wait(self._writers, timeout=STOP_SECONDS)
