@@ -20,6 +20,7 @@ from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.server import answers, lend, manage, publish, rules, stream, watch
 from nearcast.server.config import ServerConfig
+from nearcast.server.names import Names
 from nearcast.server.service import Service
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
             opened.close()
 
     app = FastAPIOffline(title="nearcast", version="0.1.0", description=DESCRIPTION, lifespan=lifespan)
+    app.add_middleware(Names)
     answers.install(app)
     for module in (publish, lend, manage, rules, stream, watch):
         app.include_router(module.router)

@@ -32,6 +32,7 @@ from nearcast.server.documents import (
     Written,
 )
 from nearcast.server.guards import Manager, service_of
+from nearcast.server.names import ID
 from nearcast.server.publish import read_body
 from nearcast.server.service import Service
 
@@ -64,7 +65,7 @@ async def clients(token: Manager, service: Here) -> list[dict[str, Any]]:
     return [client_data(client) for client in service.desk.registry.clients.values()]
 
 
-@router.get("/clients/{id}")
+@router.get(f"/clients/{ID}")
 async def client(id: str, token: Manager, service: Here) -> dict[str, Any]:
     """One client, as it is known now."""
     found = service.desk.registry.clients.get(id)
@@ -73,7 +74,7 @@ async def client(id: str, token: Manager, service: Here) -> dict[str, Any]:
     return client_data(found)
 
 
-@router.put("/clients/{id}")
+@router.put(f"/clients/{ID}")
 async def put_client(id: str, document: ClientDocument, token: Manager, service: Here, dry: Dry = False) -> Written:
     """Adds a client, or changes what is given of it."""
     change = client_document(given(document, id), REQUEST, service.desk.registry.settings)
@@ -81,7 +82,7 @@ async def put_client(id: str, document: ClientDocument, token: Manager, service:
     return Written(position=position, document=await client(id, token, service) if position else client_data(change))
 
 
-@router.delete("/clients/{id}")
+@router.delete(f"/clients/{ID}")
 async def delete_client(id: str, token: Manager, service: Here) -> Written:
     """Forgets a client; what waits for it ends as "unsubscribed"."""
     before = await client(id, token, service)
@@ -94,7 +95,7 @@ async def subscriptions(token: Manager, service: Here) -> list[dict[str, Any]]:
     return [subscription_data(subscription) for subscription in service.desk.registry.subscriptions.values()]
 
 
-@router.get("/subscriptions/{id}")
+@router.get(f"/subscriptions/{ID}")
 async def subscription(id: str, token: Manager, service: Here) -> dict[str, Any]:
     """One subscription."""
     found = service.desk.registry.subscriptions.get(id)
@@ -103,7 +104,7 @@ async def subscription(id: str, token: Manager, service: Here) -> dict[str, Any]
     return subscription_data(found)
 
 
-@router.put("/subscriptions/{id}")
+@router.put(f"/subscriptions/{ID}")
 async def put_subscription(
     id: str, document: SubscriptionDocument, token: Manager, service: Here, dry: Dry = False
 ) -> Written:
@@ -118,7 +119,7 @@ async def put_subscription(
     return Written(position=position, document=subscription_data(asked))
 
 
-@router.delete("/subscriptions/{id}")
+@router.delete(f"/subscriptions/{ID}")
 async def delete_subscription(id: str, token: Manager, service: Here) -> Written:
     """Ends a subscription; what waits for it ends as "unsubscribed"."""
     before = await subscription(id, token, service)

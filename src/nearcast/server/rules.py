@@ -30,6 +30,7 @@ from nearcast.model.subscription import Settings
 from nearcast.server.documents import RuleDocument, Written
 from nearcast.server.guards import Manager, service_of
 from nearcast.server.manage import REQUEST, BoundedRoute, Dry, given, unknown, write
+from nearcast.server.names import ID
 from nearcast.server.service import Service
 
 Here = Annotated[Service, Depends(service_of)]
@@ -98,12 +99,12 @@ def routes(kind: Kind) -> APIRouter:
         """All of them, in the order in which they were added."""
         return [kind.data(one) for one in kind.there(service.desk.registry).values()]
 
-    @router.get("/{id}", name=f"one {kind.one}")
+    @router.get(f"/{ID}", name=f"one {kind.one}")
     async def one(id: str, token: Manager, service: Here) -> dict[str, Any]:
         """One of them."""
         return found(id, service)
 
-    @router.put("/{id}", name=f"put {kind.one}")
+    @router.put(f"/{ID}", name=f"put {kind.one}")
     async def put(id: str, document: RuleDocument, token: Manager, service: Here, dry: Dry = False) -> Written:
         """Adds one, or replaces the one with this id; it holds from the position answered on."""
         registry = service.desk.registry
@@ -113,7 +114,7 @@ def routes(kind: Kind) -> APIRouter:
         position = await write(service, kind.change(asked), dry)
         return Written(position=position, document=kind.data(asked))
 
-    @router.delete("/{id}", name=f"delete {kind.one}", description=f"Ends it. {kind.means}")
+    @router.delete(f"/{ID}", name=f"delete {kind.one}", description=f"Ends it. {kind.means}")
     async def delete(id: str, token: Manager, service: Here) -> Written:
         before = found(id, service)
         return Written(position=await write(service, kind.removal(id)), document=before)
