@@ -8,6 +8,8 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
 
 from nearcast.errors import AccessError, DefinitionError, EventError, Fault, JournalError, Mark, RightError
 from nearcast.server.binding import UnknownContent
@@ -30,6 +32,23 @@ class Unknown(Exception):
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
         super().__init__(str(fault))
+
+
+class FaultDocument(BaseModel):
+    """What every refusal says, for OpenAPI: its first fault, and all of them as `faults`."""
+
+    expected: str = Field(examples=["a known client"])
+    came: str = Field(examples=["van-8"])
+    where: str | None = Field(examples=["request"])
+    advice: str | None = Field(examples=["GET /clients lists them"])
+    line: int | None = Field(None, description="Counted from 1, where it is known.")
+    column: int | None = None
+    faults: list[dict[str, Any]]
+
+
+REFUSED: dict[int | str, dict[str, Any]] = {
+    "default": {"model": FaultDocument, "description": "Refused: what was expected, what came, and what to do."}
+}
 
 
 def fault_json(fault: Fault) -> dict[str, Any]:
@@ -73,6 +92,23 @@ def install(app: FastAPI) -> None:
     answer(Unknown, "unknown", 404)
     answer(Full, "busy", 503, {"Retry-After": "1"})
     answer(JournalError, "journal", 503, {"Retry-After": "5"})
+
+    async def unrouted(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        app.state.service.metrics.rejected.labels("path").inc()
+        return JSONResponse(faults_json([_unrouted(request, error)]), error.status_code, error.headers)
+
+    app.add_exception_handler(HTTPException, unrouted)
+
+
+def _unrouted(request: Request, error: HTTPException) -> Fault:
+    """What is wrong with a request that is for none of the routes."""
+    if error.status_code == 404:
+        return Fault("a path of the API", request.url.path[:80], Mark("request"), "/docs lists them")
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "another method")
+        return Fault(allowed, f"{request.method} {request.url.path[:80]}", Mark("request"), "/docs lists them")
+    return Fault("a request that can be read", error.detail, Mark("request"))
 
 
 def _faults(error: Exception) -> list[Fault]:
