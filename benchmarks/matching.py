@@ -49,6 +49,9 @@ SLOW = 40
 """Events that the engines of one event at a time are given."""
 BATCH = 16_384
 
+ROUNDS = 9
+"""Runs of the prototype, each with one of the matcher after it: machines do not keep their speed."""
+
 CHANGES = 20
 """Batches before each of which filters are replaced."""
 
@@ -134,8 +137,8 @@ def _compare(
     print(f"  read in {reading:.2f} CPU-s, planned in {planning:.2f}")
     prototype = rivals.prototype(made, rows, BATCH)
     if prototype is not None:
-        prototype()
-        rates[f"prototype, pairs, batch {BATCH:,}"] = len(rows) / _median(prototype)
+        parts = [engine.encode(table.slice(first, BATCH)) for first in range(0, len(rows), BATCH)]
+        rates[f"prototype, pairs, batch {BATCH:,}"] = len(rows) / _in_turn(prototype, lambda: _pairs(engine, parts))
     for size in options.batch:
         few = len(rows) if size > 1000 else min(4096, len(rows))
         parts = [engine.encode(table.slice(first, size)) for first in range(0, few, size)]
@@ -182,12 +185,26 @@ def _warm(made: Sequence[Tree], rows: list[Row]) -> None:
 
 def _median(job: Callable[[], object]) -> float:
     """The median of five runs in CPU-seconds of this thread."""
-    spent = []
-    for _ in range(5):
-        began = time.thread_time()
+    return statistics.median(_spent(job) for _ in range(5))
+
+
+def _in_turn(prototype: Callable[[], object], own: Callable[[], object]) -> float:
+    """Prints the ratio of both, run in turn, and returns the median of the first, in CPU-seconds of this thread."""
+    # Twice: pairs are written in one of two places, and fresh memory costs.
+    for job in (prototype, own, own):
         job()
-        spent.append(time.thread_time() - began)
-    return statistics.median(spent)
+    spent = [(_spent(prototype), _spent(own)) for _ in range(ROUNDS)]
+    ratios = sorted(theirs / ours for theirs, ours in spent)
+    print(f"  pairs, batch {BATCH:,}, in turn with the prototype: {statistics.median(ratios):.2f} × as fast")
+    print(f"    of {ROUNDS} rounds {ratios[0]:.2f} at least, {ratios[-1]:.2f} at most", flush=True)
+    return statistics.median(theirs for theirs, _ in spent)
+
+
+def _spent(job: Callable[[], object]) -> float:
+    """CPU-seconds of this thread."""
+    began = time.thread_time()
+    job()
+    return time.thread_time() - began
 
 
 def _pairs(engine: Engine, parts: Sequence[Coded]) -> int:

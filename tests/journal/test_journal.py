@@ -278,3 +278,11 @@ def test_stretches_hold_what_there_is_once_and_not_too_much_at_once(fresh: Calla
     found = list(journal.stretches("events", 2, 20, 7))
     assert list(range(3, 21)) == [one for table in found for one in positions(table)]
     assert max(map(len, found)) <= 7
+
+
+def test_a_probe_leaves_nothing(journal: Journal) -> None:
+    """It says that there is room, and is in no log."""
+    journal.append("events", to_table([Event(id="1", type="t", source="s")]))
+    journal.probe()
+    assert [2] == journal.append("events", to_table([Event(id="2", type="t", source="s")]))
+    assert ["1", "2"] == journal.read("events", 0, 10).column("id").to_pylist()

@@ -23,6 +23,8 @@ from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM
 
 characters = st.characters(exclude_categories=("Cs",))
 texts = st.text(characters, max_size=8)
+on_a_line = st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp"), exclude_characters="\ufffd")
+ids = st.text(on_a_line, min_size=1, max_size=8).filter(lambda text: not text.isspace())
 names = st.text(characters, min_size=1, max_size=8) | st.sampled_from(["type", "a.b", "and", "this", "größe", "_x"])
 escaped = st.sampled_from(["\\%", "\\_", "\\\\"])
 patterns = st.lists(escaped | texts.map(lambda text: text.replace("\\", "")), max_size=4).map("".join)
@@ -88,9 +90,9 @@ def subscriptions(draw: st.DrawFn) -> Subscription:
     node = draw(filters)
     size = sum(1 for _ in atoms(node))
     vector = st.lists(relevances, min_size=size, max_size=size).map(tuple)
-    ids = st.lists(names, unique=True, max_size=3).map(tuple)
+    clients = st.lists(ids, unique=True, max_size=3).map(tuple)
     ttl = st.none() | st.floats(0.001, 1e9)
-    return Subscription(draw(names), draw(ids), node, draw(st.none() | vector), draw(ttl), draw(st.booleans()))
+    return Subscription(draw(ids), draw(clients), node, draw(st.none() | vector), draw(ttl), draw(st.booleans()))
 
 
 @st.composite
@@ -122,10 +124,10 @@ _readings = st.dictionaries(names, st.floats(0, 1e12), max_size=3)
 _matrices = st.none() | st.just(delay_matrix(3))
 _places = st.none() | planar_places | geographic_places
 _lists = st.dictionaries(names, st.lists(names, max_size=3, unique=True).map(tuple), max_size=2)
-clients = st.builds(Client, names, st.none() | names, st.none() | names, _readings, _places, _matrices, _lists)
+clients = st.builds(Client, ids, st.none() | names, st.none() | names, _readings, _places, _matrices, _lists)
 client_changes = st.builds(
     ClientChange,
-    names,
+    ids,
     st.none() | names,
     st.none() | names,
     st.none() | _readings,

@@ -68,7 +68,7 @@ def test_other_events_change_nothing() -> None:
         ("readings.b: the reading b", "nearcast.client", {"client": "a", "readings": {"b": "fast"}}),
         ("readings: readings: a mapping", "nearcast.client", {"client": "a", "readings": [1]}),
         ("a latitude", "nearcast.client", {"client": "a", "position": {"lon": 0, "lat": 91}}),
-        ("a planar position", "nearcast.client", {"client": "a", "position": {"lon": 0, "lat": 0}}),
+        ("position: a planar position", "nearcast.client", {"client": "a", "position": {"lon": 0, "lat": 0}}),
         ("position: y in a position", "nearcast.client", {"client": "a", "position": {"x": 1}}),
         ("client in data", "nearcast.client.removed", {}),
         ("filter in a subscription", "nearcast.subscription", {"id": "s", "client": "a"}),
@@ -82,7 +82,7 @@ def test_bad_control_events(expected: str, type_: str, data: Any) -> None:
     with pytest.raises(EventError) as caught:
         changed(type_, data)
     assert caught.value.fault.expected.startswith(expected)
-    assert Mark("event c1").file == (caught.value.fault.where or Mark("")).file
+    assert str(caught.value.fault.where).startswith("event c1")
 
 
 @limits(max_examples=50)

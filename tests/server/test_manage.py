@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+from unittest.mock import patch
+from urllib.parse import quote
+
+import pytest
+
 from nearcast.language import control
 from nearcast.model.changes import ClientChange, SubscriptionChange
 from nearcast.model.columns import to_events
@@ -153,5 +160,128 @@ def test_a_document_that_is_too_large_is_refused() -> None:
             answer = await server.http.put("/subscriptions/s", content=b" " * (5 << 20))
             assert (413, "a body of at most 4,194,304 bytes") == (answer.status_code, answer.json()["expected"])
             assert 200 == (await server.http.get("/settings")).status_code
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("status", "method", "path", "body", "expected", "came", "advice"),
+    [
+        (422, "PUT", "/clients/a", b"{", "JSON", "unexpected end of data", ""),
+        (422, "PUT", "/clients/a", b"", "a JSON object", "nothing", "GET /openapi.json says"),
+        (422, "PUT", "/clients/a", b"[]", "a JSON object", "other JSON", "GET /openapi.json says"),
+        (422, "PUT", "/clients/a", b'{"role": "x", "role": "y"}', "each key once", "role again", "only one"),
+        (422, "PUT", "/clients/a", b'{"readings": {"b": NaN}}', "JSON", "unexpected character", ""),
+        (422, "PUT", "/clients/a", b'{"rank": 1}', "a field of a client", "rank", "known are id, role, task, readings"),
+        (422, "PUT", "/subscriptions/s", b'{"client": "a", "tll": 1}', "a field of a", "tll", "did you mean ttl?"),
+        (422, "PUT", "/clients/a?dry=maybe", b"{}", "dry: true or false", "'maybe'", ""),
+        (422, "GET", "/wanted", b"", "type in the query", "none", "for example: ?type="),
+        (404, "GET", "/nowhere", b"", "a path that there is", "GET /nowhere", "GET /docs shows what there is"),
+        (405, "POST", "/clients/a", b"{}", "DELETE or GET or PUT for this path", "POST /clients/a", "GET /docs shows"),
+    ],
+)
+def test_every_refusal_says_what_was_expected_and_what_came(
+    status: int, method: str, path: str, body: bytes, expected: str, came: str, advice: str
+) -> None:
+    """In the form that all refusals have, whichever part of the server refuses."""
+
+    async def test() -> None:
+        async with running() as server:
+            headers = {"Content-Type": "application/json"}
+            answer = await server.http.request(method, path, content=body, headers=headers)
+            told = answer.json()
+            assert status == answer.status_code
+            assert (expected, came, advice) == (
+                told["expected"][: len(expected)],
+                told["came"][: len(came)],
+                (told["advice"] or "")[: len(advice)],
+            )
+            assert told["where"]
+            assert told["faults"]
+
+    run(test)
+
+
+def test_documents_are_json() -> None:
+    """Whatever else a body says that it is, is refused with what to send."""
+
+    async def test() -> None:
+        async with running() as server:
+            for content_type in ("text/plain", "application/x-www-form-urlencoded"):
+                answer = await server.http.put("/clients/a", content=b"{}", headers={"Content-Type": content_type})
+                assert (415, f"content type {content_type}") == (answer.status_code, answer.json()["came"])
+            headers = {"Content-Type": "application/merge-patch+json; charset=utf-8"}
+            assert 200 == (await server.http.put("/clients/a", content=b"{}", headers=headers)).status_code
+
+    run(test)
+
+
+def test_a_place_that_no_channel_has_is_refused() -> None:
+    """As the pipeline would, which could tell nobody."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.http.put("/settings", json={"channels": {"roads": {"coordinates": "geographic"}}})
+            answer = await server.http.put("/clients/a", json={"position": {"x": 1, "y": 2}})
+            assert (422, "a planar one", "give lon and lat") == (
+                answer.status_code,
+                answer.json()["came"],
+                answer.json()["advice"],
+            )
+            assert 200 == (await server.http.put("/clients/a", json={"position": {"lon": 1, "lat": 2}})).status_code
+
+    run(test)
+
+
+@pytest.mark.parametrize("id", ["%ff", "%00", "a%0Ab", "a%7f", "%20", "a%E2%80%A8"])
+def test_what_can_be_no_name_is_refused(id: str) -> None:
+    """Bytes that are no text, control characters, ends of lines, blanks alone: for clients and for what is defined."""
+
+    async def test() -> None:
+        async with running() as server:
+            for path, body in (("clients", {}), ("subscriptions", {"client": "a", "filter": "n > 1"})):
+                answer = await server.http.put(f"/{path}/{id}", json=body)
+                assert (422, True) == (answer.status_code, answer.json()["expected"].startswith("id: a "))
+            assert 0 == server.journal.end("events")
+
+    run(test)
+
+
+def test_names_in_any_script() -> None:
+    """With blanks in them too."""
+
+    async def test() -> None:
+        async with running() as server:
+            for id in ("Größe 7", "船長", "🚢", "d'Artagnan", "a.b:c"):
+                answer = await server.http.put(f"/clients/{quote(id)}", json={})
+                assert (200, id) == (answer.status_code, answer.json()["document"]["id"])
+
+    run(test)
+
+
+def test_a_large_definition_is_read_while_the_server_goes_on() -> None:
+    """In a thread, also when it comes back from the journal, and then as it was read before."""
+
+    async def test() -> None:
+        async with running() as server:
+            threads: list[str] = []
+            whole = control.changes
+
+            def noted(*given: Any) -> Any:
+                threads.append(threading.current_thread().name)
+                return whole(*given)
+
+            filter = f"vessel IN {tuple(f'vessel {number}' for number in range(10_000))}"
+            with patch.object(control, "changes", noted):
+                answer = await server.http.put("/subscriptions/s", json={"client": "a", "filter": filter})
+                assert (200, []) == (answer.status_code, threads)
+                event = {"specversion": "1.0", "id": "1", "type": "nearcast.subscription", "source": "me"}
+                event["data"] = {"id": "t", "client": "a", "filter": filter}
+                async with server.publisher() as publisher:
+                    [position] = (await publisher.publish([event])).positions
+                await server.service.desk.reached(position)
+                assert ["nearcast-reading_0"] == threads
+            [one, other] = (await server.http.get("/subscriptions")).json()
+            assert one["filter"] == other["filter"]
 
     run(test)

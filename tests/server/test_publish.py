@@ -244,3 +244,18 @@ def test_header_values_are_decoded() -> None:
         header_value("100%"),
         header_value("%FF"),
     )
+
+
+def test_what_was_known_already_is_told_apart() -> None:
+    """Of another request, also before a restart of the server, and within one batch."""
+
+    async def test() -> None:
+        journal = MemoryJournal()
+        async with running(journal) as server, server.publisher() as publisher:
+            assert frozenset() == (await publisher.publish([unit("1"), unit("2")])).known
+            published = await publisher.publish([unit("3"), unit("1"), unit("4"), unit("4"), {"id": "5"}])
+            assert ({1, 3}, [4]) == (published.known, list(published.faults))
+        async with running(journal) as server, server.publisher() as publisher:
+            assert {1} == (await publisher.publish([unit("5"), unit("4")])).known
+
+    run(test)

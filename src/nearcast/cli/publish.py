@@ -30,23 +30,25 @@ BATCH = 500
 def command(files: tuple[Path, ...], url: str, token: str | None, as_json: bool) -> None:
     """Publish CloudEvents, one a line, from FILES or standard input (-), in their order.
 
-    Safe to repeat: an event with a source and id that the journal holds is not taken again. Exits with 1 if some were
-    refused.
+    Safe to repeat: an event with a source and id that the journal holds is not taken again, but counted as known. Exits
+    with 1 if some were refused.
     """
     # A server that restarts meanwhile is waited for; one that never was there is told at once.
     fetch(url, "/health", None, "healthy")
     letters = DeadLetters()
-    taken, refused = asyncio.run(_publish(files or (Path("-"),), url, token, letters))
+    taken, known = asyncio.run(_publish(files or (Path("-"),), url, token, letters))
     letters.summary()
     if as_json:
-        print_json({"published": taken, "refused": refused})
+        print_json({"published": taken, "known": known, "refused": letters.count})
     else:
-        complain("note", f"{counted(taken, 'event')} published, {refused:,} refused")
-    sys.exit(1 if refused else 0)
+        repeated = f"{known:,} known already, " if known else ""
+        complain("note", f"{counted(taken, 'event')} published, {repeated}{letters.count:,} refused")
+    sys.exit(1 if letters.count else 0)
 
 
 async def _publish(files: tuple[Path, ...], url: str, token: str | None, letters: DeadLetters) -> tuple[int, int]:
-    taken = 0
+    """How many events were taken, and how many the journal had before."""
+    taken = known = 0
     with progress("publishing") as advance:
         async with Publisher(url, token) as publisher:
             lines = _documents(files, letters)
@@ -54,9 +56,10 @@ async def _publish(files: tuple[Path, ...], url: str, token: str | None, letters
                 published = await publisher.publish([document for _, document in batch])
                 for index, fault in published.faults.items():
                     letters(DeadLetter(Fault(fault.expected, fault.came, batch[index][0], fault.advice), b""))
-                taken += len(batch) - len(published.faults)
+                taken += len(batch) - len(published.faults) - len(published.known)
+                known += len(published.known)
                 advance(len(batch))
-    return taken, letters.count
+    return taken, known
 
 
 def _documents(files: tuple[Path, ...], letters: DeadLetters) -> Iterator[tuple[Mark, Any]]:

@@ -34,7 +34,8 @@ class Published:
 
     `suppressed` are the indices of those that were taken and did not enter the journal, for they change nothing;
     `quenched` of those that were not sent, for nobody wants their type; `held` of those that were not sent, for they
-    change nothing: the newest of each subject is kept by the publisher until it is called for.
+    change nothing: the newest of each subject is kept by the publisher until it is called for. `known` are those that
+    the journal had before, by source and id.
     """
 
     positions: list[int | None] = field(default_factory=list)
@@ -42,6 +43,7 @@ class Published:
     suppressed: frozenset[int] = frozenset()
     quenched: frozenset[int] = frozenset()
     held: frozenset[int] = frozenset()
+    known: frozenset[int] = frozenset()
 
 
 class Publisher:
@@ -148,17 +150,20 @@ class Publisher:
         positions: list[int | None] = []
         faults: dict[int, Fault] = {}
         suppressed: set[int] = set()
+        known: set[int] = set()
         for batch in _batches([*before, *events]) if before or events or not leases else [b"[]"]:
             answer = await self._post(batch, leases)
             leases = ()
             faults.update((len(positions) + found["index"], _fault(found)) for found in answer["faults"])
             suppressed.update(len(positions) + index for index in answer.get("suppressed", ()))
+            known.update(len(positions) + index for index in answer.get("known", ()))
             positions += answer["positions"]
         first = len(before)
         return Published(
             positions[first:],
             {index - first: fault for index, fault in faults.items() if index >= first},
             frozenset(index - first for index in suppressed if index >= first),
+            known=frozenset(index - first for index in known if index >= first),
         )
 
     async def _publish_wanted(self, events: Sequence[Event]) -> Published:
@@ -235,6 +240,7 @@ def _placed(found: Published, indices: Sequence[int], count: int) -> Published:
         {indices[index]: fault for index, fault in found.faults.items()},
         frozenset(indices[index] for index in found.suppressed),
         frozenset(indices[index] for index in found.quenched),
+        known=frozenset(indices[index] for index in found.known),
     )
 
 
@@ -245,6 +251,7 @@ def _joined(one: Published, other: Published) -> Published:
         {**one.faults, **other.faults},
         one.suppressed | other.suppressed,
         one.quenched | other.quenched,
+        known=one.known | other.known,
     )
 
 

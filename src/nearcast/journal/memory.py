@@ -120,6 +120,9 @@ class MemoryJournal(Journal):
     def secure(self) -> None:
         """Does nothing: there is no medium."""
 
+    def probe(self) -> None:
+        """Does nothing: there is always room."""
+
     def positions(self, id: str, source: str | None = None) -> list[int]:
         """See `Journal.positions`."""
         with self._lock:

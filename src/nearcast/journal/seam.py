@@ -103,6 +103,10 @@ class Journal(ABC):
         """
 
     @abstractmethod
+    def probe(self) -> None:
+        """Returns if something can be written; it is in no log, and nothing of it stays."""
+
+    @abstractmethod
     def positions(self, id: str, source: str | None = None) -> list[int]:
         """The positions of the events with this id (of this source, if given), ascending."""
 

@@ -20,7 +20,8 @@ _FIELDS = ("role", "task", "readings", "position", "matrix", "lists")
 def client_document(data: Mapping[str, Any], where: Mark, settings: Settings | None = None) -> ClientChange:
     """The change that a client's document asks for; the client is named by `id` or `client`.
 
-    With settings, its role and task must be defined there. Raises `DefinitionError` with every fault.
+    With settings, its role and task must be defined there, and its place be of a kind that the channels have. Raises
+    `DefinitionError` with every fault.
     """
     reader = Reader()
     change = read_client(from_data(data, where), settings or Settings(), reader)
@@ -52,17 +53,29 @@ def read_client(node: Node, settings: Settings, reader: Reader) -> ClientChange 
     before = len(reader.faults)
     names = [name for name in ("id", "client") if isinstance(node.value, dict) and name in node.value]
     fields = reader.fields(node, names[:1] or ("id",), _FIELDS, "a client")
-    id = reader.text(fields[names[0]], "a client's id") if names and names[0] in fields else None
+    id = reader.name(fields[names[0]], "a client's id") if names and names[0] in fields else None
     role = reader.text(fields["role"], "role") if "role" in fields else None
     task = reader.text(fields["task"], "task") if "task" in fields else None
     check_role(fields.get("role"), role, fields.get("task"), task, settings.roles, reader)
     readings = _readings(fields["readings"], reader) if "readings" in fields else None
-    place = read_place(fields["position"], reader) if "position" in fields else None
+    place = _place(fields["position"], settings, reader) if "position" in fields else None
     matrix = read_matrix(fields["matrix"], settings.levels, reader) if "matrix" in fields else None
     lists = _lists(fields["lists"], reader) if "lists" in fields else None
     if (names and names[0] in fields and id is None) or len(reader.faults) > before or id is None:
         return None
     return ClientChange(id, role, task, readings, place, matrix, lists)
+
+
+def _place(node: Node, settings: Settings, reader: Reader) -> Place | None:
+    """Where a client is: of a kind that some channel has, if there are any."""
+    place = read_place(node, reader)
+    kinds = sorted({channel.coordinates for channel in settings.channels})
+    if place is not None and kinds and place.coordinates not in kinds:
+        keys = " or ".join("x and y" if kind == "planar" else "lon and lat" for kind in kinds)
+        expected = f"a {' or '.join(kinds)} position, as the channels have"
+        reader.fault(expected, node, f"give {keys}", came=f"a {place.coordinates} one")
+        return None
+    return place
 
 
 def read_place(node: Node, reader: Reader) -> Place | None:

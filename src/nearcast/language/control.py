@@ -42,15 +42,16 @@ Read = Callable[[Node, Settings, Reader], Change | None]
 """Reads the data of a control event; None after a fault."""
 
 
-def changes(event: Event, settings: Settings) -> list[Change]:
+def changes(event: Event, settings: Settings, where: Mark | None = None) -> list[Change]:
     """What a control event changes, under the settings that hold at its position; nothing for any other event.
 
     A client that is not known yet is added by its first change. Raises `EventError` for an unknown type, a field that
-    is missing, unknown or of a wrong kind, and a role, task or place that the settings do not allow.
+    is missing, unknown or of a wrong kind, and a role, task or place that the settings do not allow. Faults are told at
+    `where`, without it in the event.
     """
     if not event.control:
         return []
-    where = Mark(f"event {event.id}")
+    where = where or Mark(f"event {event.id}")
     read = _READERS.get(event.type)
     if read is None:
         raise EventError(Fault(f"one of {', '.join(CONTROL_TYPES)}", event.type, where))
@@ -123,16 +124,6 @@ def _document(change: Change) -> tuple[str, str | None, dict[str, Any]]:
             return ACTION_REMOVED, f"nearcast/actions/{id}", {"action": id}
 
 
-def _client(node: Node, settings: Settings, reader: Reader) -> Change | None:
-    change = read_client(node, settings, reader)
-    if change is not None and change.place is not None and settings.channels:
-        kinds = {channel.coordinates for channel in settings.channels}
-        if change.place.coordinates not in kinds:
-            expected = f"a {' or '.join(sorted(kinds))} position, as the channels have"
-            reader.fault(expected, node, came=f"a {change.place.coordinates} one")
-    return change
-
-
 def _settings(node: Node, settings: Settings, reader: Reader) -> Change | None:
     return SettingsChange(read_settings(reader.fields(node, (), FIELDS, "settings"), reader))
 
@@ -163,7 +154,7 @@ def _named(node: Node, name: str, reader: Reader) -> str | None:
 
 
 _READERS: dict[str, Read] = {
-    CLIENT: _client,
+    CLIENT: read_client,
     CLIENT_REMOVED: _removed("client", ClientRemoval),
     SUBSCRIPTION: _defined(read_subscription, SubscriptionChange),
     SUBSCRIPTION_REMOVED: _removed("subscription", SubscriptionRemoval),

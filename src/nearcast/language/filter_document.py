@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from nearcast.errors import DefinitionError, Fault
+from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import cql2
 from nearcast.language.nodes import Node
 from nearcast.language.reading import Reader
@@ -129,7 +129,7 @@ def _leaf(node: Node, relevance: Node | None, levels: int, reader: Reader) -> We
         filter = (
             cql2.parse_node(node)
             if text is None
-            else cql2.parse(text, node.where, node.locate or (lambda offset: node.where))
+            else cql2.parse(text, _beginning(node), node.locate or (lambda offset: node.where))
         )
     except DefinitionError as error:
         reader.take(error)
@@ -138,6 +138,11 @@ def _leaf(node: Node, relevance: Node | None, levels: int, reader: Reader) -> We
         return Weighted(filter, (None,) * sum(1 for _ in atoms(filter)))
     vector = read_relevance(relevance, filter, levels, reader)
     return Weighted(filter, vector) if vector is not None else None
+
+
+def _beginning(node: Node) -> Mark:
+    """Where a text begins: in JSON data it is its own, named by its path."""
+    return node.locate(0) if node.locate and node.where.line is None else node.where
 
 
 def _value(node: Node, atom: str, levels: int, reader: Reader) -> float:

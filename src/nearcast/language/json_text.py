@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from nearcast.errors import EventError, Fault, Mark
+from nearcast.language.marks import Lines
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM
 
 BEYOND = "numbers reach to 1.8e308 and integers from -2^63 to 2^63 - 1; send it as a text"
@@ -121,14 +122,15 @@ def repeated_fault(key: str, where: Mark) -> Fault:
 
 def _refuse_long_integers(text: bytes, where: Mark) -> None:
     """An integer beyond 64 bits would silently come as a double."""
+    written = text.decode()
 
     def integer(digits: str) -> int:
         """An integer, if 64 bits hold it."""
         # Python refuses to read some thousand digits, and takes long over many.
         value = int(digits) if len(digits) < 40 else INTEGER_MAXIMUM + 1
         if not INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM:
-            column = text.decode().find(digits) + 1
-            place = Mark(where.file, where.line, column)
+            line, column = Lines(written).at(max(0, written.find(digits)))
+            place = Mark(where.file, line if where.line is None else where.line + line - 1, column)
             raise EventError(Fault("an integer within 64 bits", digits[:60], place, "send it as a text"))
         return value
 

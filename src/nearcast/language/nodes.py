@@ -10,9 +10,12 @@ from typing import Any
 import yaml
 
 from nearcast.errors import DefinitionError, Fault, Mark
-from nearcast.language.marks import Lines, Locate
+from nearcast.language.marks import Lines, Locate, starting_at
 
 MAX_NESTING = 200
+
+LONG = 100
+"""Items of a list that is read faster."""
 
 MAX_ALIASED = 20_000
 """How many values aliases may add: without them a text has fewer values than characters."""
@@ -97,15 +100,27 @@ class _Plain:
         _check_depth(depth, self._where)
         # First, and by exact type: most values are scalars, and a mapping is found out slowly.
         if type(data) in _SCALARS:
-            return Node(data, self._where, path)
+            return Node(data, self._where, path, None, self._locator(data, path) if type(data) is str else None)
         if isinstance(data, Mapping):
             return Node({str(k): self.node(v, _join(path, k), depth + 1) for k, v in data.items()}, self._where, path)
         if isinstance(data, (list, tuple)):
+            if len(data) > LONG and _SCALARS.issuperset(map(type, data)):
+                # Literals or ids, maybe a hundred thousand; no text of them is a filter that needs places within.
+                return Node(
+                    [Node(item, self._where, f"{path}[{index}]") for index, item in enumerate(data)], self._where, path
+                )
             items = [self.node(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(data)]
             return Node(items, self._where, path)
         if data is not None and not isinstance(data, (bool, int, float, str)):
             raise DefinitionError(Fault("a JSON value", type(data).__name__, self._where))
         return Node(data, self._where, path)
+
+    def _locator(self, text: str, path: str) -> Locate | None:
+        """Finds the characters of a text by itself, which is named by its path; of a file's line no more is known."""
+        if self._where.line is not None or not path:
+            return None
+        within = path if self._where.file == "request" else f"{self._where.file}, {path}"
+        return lambda offset: starting_at(text, Mark(within, 1, 1))(offset)
 
 
 class _Yaml:

@@ -12,6 +12,9 @@ from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.nodes import Node
 from nearcast.model.values import INTEGER_MAXIMUM
 
+_NO_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffd]")
+"""Control characters, ends of lines, and what stands for bytes that are no text."""
+
 _BEGUN = re.compile(r"\s*\d+(\.\d+)?")
 
 
@@ -70,6 +73,20 @@ class Reader:
             return node.value
         advice = "put it in quotes" if isinstance(node.value, (int, float)) else ""
         self.fault(f"{what}: a text", node, advice)
+        return None
+
+    def name(self, node: Node, what: str) -> str | None:
+        """A text that can name something: not blank, on one line, without control characters."""
+        name = self.text(node, what)
+        if name is None or (not name.isspace() and not _NO_NAME.search(name)):
+            return name
+        advice = "any script will do, spaces and slashes too"
+        if name.isspace():
+            self.fault(f"{what}: more than blanks", node, advice)
+        elif "\ufffd" in name:
+            self.fault(f"{what}: text in UTF-8", node, advice, came="bytes that are none")
+        else:
+            self.fault(f"{what}: text without control characters", node, advice, came=ascii(name)[:80])
         return None
 
     def number(self, node: Node, what: str, low: float = -math.inf, above: float = -math.inf) -> float | None:

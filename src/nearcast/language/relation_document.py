@@ -80,7 +80,7 @@ def read_relation(node: Node, reader: Reader) -> Relation | None:
         reader.fault(expected, node, came="none")
         about = ()
     fields = reader.fields(node, ("id", *about), _FURTHER, "a relation")
-    id = reader.text(fields["id"], "a relation's id") if "id" in fields else None
+    id = reader.name(fields["id"], "a relation's id") if "id" in fields else None
     found = _gathering(fields, reader) if about is OF_A_GATHERING else _pair(fields, reader)
     margin = reader.number(fields["margin"], "margin", low=0) if "margin" in fields else 0.0
     lasting = _seconds(fields["for"], "for", reader) if "for" in fields else None

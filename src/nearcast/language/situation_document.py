@@ -77,7 +77,7 @@ def read_situation(node: Node, settings: Settings, reader: Reader) -> Situation 
     before = len(reader.faults)
     optional = ("within", "in", "valid", "lateness", "sufficient")
     fields = reader.fields(node, ("id", "class", "when"), optional, "a situation rule")
-    id = reader.text(fields["id"], "a rule's id") if "id" in fields else None
+    id = reader.name(fields["id"], "a rule's id") if "id" in fields else None
     ontology = settings.ontology
     concludes = _concluded(fields["class"], ontology, reader) if "class" in fields else None
     when = read_conditions(fields["when"], settings, reader) if "when" in fields else None
@@ -140,7 +140,7 @@ def read_action(node: Node, settings: Settings, reader: Reader) -> Action | None
     """The action of a node; None after a fault."""
     before = len(reader.faults)
     fields = reader.fields(node, ("id", "when"), (*EFFECTS, "phases", "within"), "an action")
-    id = reader.text(fields["id"], "an action's id") if "id" in fields else None
+    id = reader.name(fields["id"], "an action's id") if "id" in fields else None
     when = read_conditions(fields["when"], settings, reader, alone=True) if "when" in fields else None
     within = read_metres(fields["within"], "within", reader) if "within" in fields else None
     phases = _phases(fields["phases"], reader) if "phases" in fields else ("begin",)

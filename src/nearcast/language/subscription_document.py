@@ -52,7 +52,7 @@ def read_subscription(
     fields = reader.fields(
         node, ("id", "filter"), ("client", "clients", "relevance", "ttl", "conflate"), "a subscription"
     )
-    id = reader.text(fields["id"], "a subscription's id") if "id" in fields else None
+    id = reader.name(fields["id"], "a subscription's id") if "id" in fields else None
     clients = _clients(node, fields, reader)
     weighted = _filter(fields["filter"], settings.levels, reader, filter_file) if "filter" in fields else None
     relevance = _relevance(fields, weighted, settings.levels, reader) if weighted else None
@@ -80,7 +80,7 @@ def _clients(node: Node, fields: Mapping[str, Node], reader: Reader) -> tuple[st
     else:
         reader.fault("client or clients in a subscription", node, came="none")
         return ()
-    names = [name for item in listed if (name := reader.text(item, "a client's id"))]
+    names = [name for item in listed if (name := reader.name(item, "a client's id"))]
     # Naming a client twice is no harm, but it gets each event once.
     return tuple(dict.fromkeys(names))
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
+from sys import intern
+from typing import Any
 
 from nearcast.errors import Mark
 from nearcast.model.expression import Call
@@ -70,6 +73,23 @@ class Count:
 Literals = Value | tuple[Value, ...] | None
 
 
+SHORT = 64
+"""Literals of lists whose kinds are kept as one object: there are as many such lists as filters, but few lengths."""
+
+
+@lru_cache(maxsize=10_000)
+def _same(kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
+    """Equal kinds as one object."""
+    return kinds
+
+
+def _interned(one: Any) -> Any:
+    """Equal texts as one object: filters have few names and literals, and many of each."""
+    if type(one) is str:
+        return intern(one)
+    return tuple(map(_interned, one)) if type(one) is tuple else one
+
+
 @dataclass(frozen=True, slots=True)
 class Atom:
     """(name, operator, value): one comparison of an attribute, a location term or what is computed.
@@ -88,7 +108,10 @@ class Atom:
 
     def __post_init__(self) -> None:
         # A frozen value lets its fields be set in no other way.
-        object.__setattr__(self, "kinds", kinds_of(self.literals))
+        kinds = kinds_of(self.literals)
+        object.__setattr__(self, "kinds", _same(kinds) if len(kinds) <= SHORT else kinds)
+        object.__setattr__(self, "name", _interned(self.name))
+        object.__setattr__(self, "value", _interned(self.value))
 
     @property
     def literals(self) -> tuple[Value, ...]:

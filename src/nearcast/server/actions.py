@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.decision.registry import Registry
+from nearcast.errors import JournalError
 from nearcast.journal.seam import Journal
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
@@ -32,6 +33,7 @@ from nearcast.server import clock
 from nearcast.server.metrics import Metrics
 from nearcast.server.notes import note
 from nearcast.server.outcomes import Refused
+from nearcast.server.trouble import Trouble
 from nearcast.server.webhooks import LONGEST_PAUSE, NotRun, post
 
 log = logging.getLogger(__name__)
@@ -61,9 +63,11 @@ class Actions:
         metrics: Metrics,
         path: Path | None,
         pause: float = FIRST_PAUSE,
+        trouble: Trouble | None = None,
     ) -> None:
         self.journal, self.registry, self.metrics = journal, registry, metrics
         self._bury, self._path, self._pause = bury, path, pause
+        self._trouble = trouble or Trouble("journal")
         # Not asyncio's own threads: functions that hang would keep everything else that waits for the journal waiting.
         self._threads = ThreadPoolExecutor(AT_ONCE, "nearcast-actions")
         self._through = 0
@@ -99,6 +103,10 @@ class Actions:
                     if self.through != kept:
                         kept = self.through
                         await asyncio.to_thread(self._write_mark, kept)
+                    self._trouble.works("actions")
+                except (JournalError, OSError) as error:
+                    self.metrics.errors.labels("actions").inc()
+                    self._trouble.failed("actions", error)
                 except Exception:
                     self.metrics.errors.labels("actions").inc()
                     log.exception("actions not followed position=%d", self._through)

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from nearcast.errors import AccessError, DefinitionError, EventError, Fault, JournalError, Mark, RightError
 from nearcast.server.binding import UnknownContent
@@ -17,12 +18,20 @@ from nearcast.server.blocks import Full
 
 log = logging.getLogger(__name__)
 
+_REQUEST = Mark("request")
+_API = "GET /docs shows what there is"
+_EXPECTED = {
+    "bool_parsing": "true or false",
+    "int_parsing": "an integer",
+}
+"""What is expected of a parameter, by how it failed."""
+
 
 class TooLarge(Exception):
     """A body beyond its limit in bytes."""
 
     def __init__(self, limit: int, came: str) -> None:
-        self.fault = Fault(f"a body of at most {limit:,} bytes", came, Mark("request"), "send it in smaller parts")
+        self.fault = Fault(f"a body of at most {limit:,} bytes", came, _REQUEST, "send it in smaller parts")
         super().__init__(str(self.fault))
 
 
@@ -75,11 +84,32 @@ def install(app: FastAPI) -> None:
 
     def answer(kind: type[Exception], reason: str, status: int, headers: dict[str, str] | None = None) -> None:
         async def respond(request: Request, error: Exception) -> JSONResponse:
+            faults = _faults(error)
             app.state.service.metrics.rejected.labels(reason).inc()
-            log.info("request refused path=%s reason=%s error=%r", request.url.path, reason, str(error))
-            return JSONResponse(faults_json(_faults(error)), status, headers)
+            # What fails for everybody is told where it fails, not with each request.
+            if status < 500:
+                log.info("request refused path=%s reason=%s error=%r", request.url.path, reason, str(faults[0]))
+            return JSONResponse(faults_json(faults), status, headers)
 
         app.add_exception_handler(kind, respond)
+
+    async def astray(request: Request, error: Exception) -> JSONResponse:
+        """Answers what no route takes: an unknown path, a method that the path does not have."""
+        assert isinstance(error, HTTPException)
+        app.state.service.metrics.rejected.labels("route").inc()
+        methods = _methods(app, request) if error.status_code == 405 else []
+        headers = {"Allow": ", ".join(methods)} if methods else error.headers
+        return JSONResponse(faults_json([_astray(request, error, methods)]), error.status_code, headers)
+
+    async def failed(request: Request, error: Exception) -> JSONResponse:
+        """Answers where the server itself is wrong; what was raised is logged by who runs the application."""
+        app.state.service.metrics.errors.labels("request").inc()
+        advice = "it is a fault of the server; its log says more"
+        fault = Fault("an answer", f"an error, {type(error).__name__}", _REQUEST, advice)
+        return JSONResponse(faults_json([fault]), 500)
+
+    app.add_exception_handler(HTTPException, astray)
+    app.add_exception_handler(Exception, failed)
 
     answer(AccessError, "token", 401, {"WWW-Authenticate": "Bearer"})
     answer(RightError, "right", 403)
@@ -93,23 +123,6 @@ def install(app: FastAPI) -> None:
     answer(Full, "busy", 503, {"Retry-After": "1"})
     answer(JournalError, "journal", 503, {"Retry-After": "5"})
 
-    async def unrouted(request: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, HTTPException)
-        app.state.service.metrics.rejected.labels("path").inc()
-        return JSONResponse(faults_json([_unrouted(request, error)]), error.status_code, error.headers)
-
-    app.add_exception_handler(HTTPException, unrouted)
-
-
-def _unrouted(request: Request, error: HTTPException) -> Fault:
-    """What is wrong with a request that is for none of the routes."""
-    if error.status_code == 404:
-        return Fault("a path of the API", request.url.path[:80], Mark("request"), "/docs lists them")
-    if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "another method")
-        return Fault(allowed, f"{request.method} {request.url.path[:80]}", Mark("request"), "/docs lists them")
-    return Fault("a request that can be read", error.detail, Mark("request"))
-
 
 def _faults(error: Exception) -> list[Fault]:
     match error:
@@ -120,12 +133,42 @@ def _faults(error: Exception) -> list[Fault]:
         case RequestValidationError():
             return [_validation(found) for found in error.errors()]
         case Full():
-            return [Fault("room for what came", "more than can be written just now", None, "send it again in a second")]
+            return [
+                Fault("room for what came", "more than can be written just now", _REQUEST, "send it again in a second")
+            ]
         case JournalError():
-            return [Fault("a journal that takes it", str(error), None, "nothing was taken; send it again later")]
-    return [Fault("leave to do this", str(error), Mark("request"), "see NEARCAST_TOKENS")]
+            return [
+                Fault("a journal that takes it", str(error), Mark("journal"), "nothing was taken; send it again later")
+            ]
+    return [Fault("leave to do this", str(error), _REQUEST, "see NEARCAST_TOKENS")]
 
 
 def _validation(found: dict[str, Any]) -> Fault:
-    place = ".".join(str(part) for part in found["loc"] if part != "body")
-    return Fault(str(found["msg"]), f"{found.get('input')!r}"[:200], Mark(place or "request"))
+    """What is wrong with a parameter of the path or query; bodies have readers of their own."""
+    place, *names = (str(part) for part in found["loc"])
+    name = ".".join(names)
+    if found["type"] == "missing":
+        return Fault(f"{name} in the {place}", "none", _REQUEST, f"for example: ?{name}=…" if place == "query" else "")
+    expected = _EXPECTED.get(found["type"], str(found["msg"]))
+    return Fault(f"{name}: {expected}", repr(found.get("input"))[:80], Mark(place))
+
+
+def _methods(app: FastAPI, request: Request) -> list[str]:
+    """The methods that a path has: of its routes, each of which is for one, the framework tells the first only."""
+    methods = ("DELETE", "GET", "POST", "PUT")
+    scope = request.scope
+    return [
+        one for one in methods if any(route.matches({**scope, "method": one})[0] is Match.FULL for route in app.routes)
+    ]
+
+
+def _astray(request: Request, error: HTTPException, methods: list[str]) -> Fault:
+    came = f"{request.method} {request.url.path}"[:80]
+    if error.status_code == 405:
+        return Fault(f"{' or '.join(methods)} for this path", came, _REQUEST, _API)
+    if error.status_code != 404:
+        return Fault("a request that can be read", str(error.detail)[:80], _REQUEST, _API)
+    # Whatever the server decodes of a path, it is cut at slashes after that.
+    slash = b"%2f" in request.scope.get("raw_path", b"").lower()
+    advice = "an id with a slash cannot be in a path: publish a control event instead" if slash else _API
+    return Fault("a path that there is", came, _REQUEST, advice)

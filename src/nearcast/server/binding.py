@@ -15,13 +15,15 @@ from urllib.parse import unquote
 
 import orjson
 
-from nearcast.errors import EventError, Fault, Mark
+from nearcast.errors import DefinitionError, EventError, Fault, Mark
 from nearcast.language.json_text import loads, marked, repeated_fault, repeated_key, without_marks
 
 STRUCTURED = "application/cloudevents+json"
 BATCHED = "application/cloudevents-batch+json"
 
 _JSON_TYPE = re.compile(r"(application|text)/([\w.+-]+\+)?json")
+_JSON_DOCUMENT = re.compile(r"application/([\w.+-]+\+)?json")
+_REQUEST = Mark("request")
 _NAME = re.compile(r"[a-z0-9]+")
 
 
@@ -47,20 +49,42 @@ class Came:
     fault: Fault | None = None
 
 
+def check_json(content_type: str | None) -> None:
+    """Raises UnknownContent for a content type that is not JSON."""
+    media_type = _media_type(content_type)
+    if not _JSON_DOCUMENT.fullmatch(media_type):
+        advice = "send the header Content-Type: application/json"
+        raise UnknownContent(Fault("a JSON object", f"content type {media_type or 'none'}"[:80], _REQUEST, advice))
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """The JSON object that a body is. Raises DefinitionError."""
+    try:
+        found = loads(body, _REQUEST) if body.strip() else None
+    except EventError as error:
+        raise DefinitionError(error.fault) from None
+    if not isinstance(found, dict):
+        came = "other JSON" if body.strip() else "nothing"
+        raise DefinitionError(Fault("a JSON object", came, _REQUEST, "GET /openapi.json says what may be in it"))
+    return found
+
+
 def batched(content_type: str | None) -> bool:
     """Whether a request with this content type is a batch."""
     return _media_type(content_type) == BATCHED
 
 
-def read_request(headers: Iterable[tuple[str, str]], body: bytes, event_bytes: int) -> list[Came]:
+def read_request(
+    headers: Iterable[tuple[str, str]], body: bytes, event_bytes: int, batch_events: int = 100_000
+) -> list[Came]:
     """The events of a request in their order; `headers` have lower-case names.
 
-    Raises UnknownContent for other content, EventError for a batch that is no JSON array.
+    Raises UnknownContent for other content, EventError for a batch that is no JSON array or has too many events.
     """
     by_name = dict(headers)
     media_type = _media_type(by_name.get("content-type"))
     if media_type == BATCHED:
-        return _read_batch(body, event_bytes)
+        return _read_batch(body, event_bytes, batch_events)
     if media_type == STRUCTURED:
         return [_read_structured(body)]
     if "ce-specversion" in by_name and not media_type.startswith("application/cloudevents"):
@@ -87,13 +111,16 @@ def _read_structured(body: bytes) -> Came:
         return Came(None, body, where, fault=error.fault)
 
 
-def _read_batch(body: bytes, event_bytes: int) -> list[Came]:
+def _read_batch(body: bytes, event_bytes: int, batch_events: int) -> list[Came]:
     try:
         found = loads(body, Mark("request"))
     except EventError as error:
         found = _each(body, error)
     if not isinstance(found, list):
         raise EventError(Fault("a JSON array of CloudEvents", "other JSON", Mark("request")))
+    if len(found) > batch_events:
+        expected = f"a batch of at most {batch_events:,} events"
+        raise EventError(Fault(expected, f"{len(found):,}", _REQUEST, "send it in smaller parts"))
     return [_of_batch(index, item, event_bytes) for index, item in enumerate(found)]
 
 

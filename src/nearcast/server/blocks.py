@@ -16,11 +16,14 @@ from nearcast.errors import JournalError
 from nearcast.journal.kept import Kept
 from nearcast.journal.seam import Journal
 from nearcast.model.event import MAIN
+from nearcast.server.trouble import Trouble
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
+PROBE_SECONDS = 1.0
+"""Between two looks whether a journal that failed takes something again."""
 
 
 class Full(Exception):
@@ -43,7 +46,9 @@ class Blocks(Generic[T]):
     """Appends to one log in blocks. `table` makes a block of items; `room` bounds what is not yet written.
 
     Used from one event loop; the journal is called on `executor`. With `persistent`, a block that the journal does not
-    take is tried again until it does; otherwise those who wait for it get the JournalError. `node` is the entry node.
+    take is tried again until it does; otherwise those who wait for it get the JournalError, and the journal is asked
+    until it takes something again. `node` is the entry node; `trouble` hears of failures; `through` is the last
+    position that was given here.
     """
 
     def __init__(
@@ -58,15 +63,17 @@ class Blocks(Generic[T]):
         room: int,
         persistent: bool = False,
         node: str = MAIN,
+        trouble: Trouble | None = None,
     ) -> None:
         self.journal, self.log, self.table, self.executor = journal, log, table, executor
         self.seconds, self.rows, self.room, self.persistent = seconds, rows, room, persistent
-        self.node = node
-        self.pending = 0
+        self.node, self.trouble = node, trouble or Trouble("journal")
+        self.pending, self.through = 0, 0
         self._queue: deque[_Part[T]] = deque()
         self._some = asyncio.Event()
         self._closing = False
         self.failing = False
+        self._probing: asyncio.Task[None] | None = None
 
     def put(self, items: Sequence[T], beyond: bool = False, kept: Kept | None = None) -> asyncio.Future[list[int]]:
         """Queues items; the future has their positions once they are durable. Raises Full, but not with `beyond`.
@@ -134,15 +141,40 @@ class Blocks(Generic[T]):
         while True:
             try:
                 positions = await loop.run_in_executor(self.executor, self._append_now, items, kept)
-                self.failing = False
+                self.through = max(self.through, *positions, 0)
+                self._works()
                 return positions
             except JournalError as error:
                 self.failing = True
-                log.error("journal append failed log=%s rows=%d error=%r", self.log, len(items), str(error))
+                self.trouble.failed(self._part, error)
                 # Once it closes, trying on would keep the server from ending.
                 if not self.persistent or self._closing:
+                    self._ask()
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
+
+    @property
+    def _part(self) -> str:
+        return f"writing {self.log}"
+
+    def _works(self) -> None:
+        self.failing = False
+        self.trouble.works(self._part)
+
+    def _ask(self) -> None:
+        """Begins to ask the journal whether it works again: maybe nothing is put for hours."""
+        if not self._closing and (self._probing is None or self._probing.done()):
+            self._probing = asyncio.get_running_loop().create_task(self._probe())
+
+    async def _probe(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self.failing:
+            await asyncio.sleep(PROBE_SECONDS)
+            try:
+                await loop.run_in_executor(self.executor, self.journal.probe)
+                self._works()
+            except JournalError as error:
+                self.trouble.failed(self._part, error)
 
     def _append_now(self, items: list[T], kept: Kept) -> list[int]:
         return self.journal.append(self.log, self.table(items), kept, self.node)
@@ -150,4 +182,6 @@ class Blocks(Generic[T]):
     def close(self) -> None:
         """Lets `run` end once what is queued is written."""
         self._closing = True
+        if self._probing:
+            self._probing.cancel()
         self._some.set()

@@ -19,6 +19,7 @@ class Limits:
 
     event_bytes: int = MEBIBYTE
     batch_bytes: int = 8 * MEBIBYTE
+    batch_events: int = 100_000
     document_bytes: int = 4 * MEBIBYTE
     message_bytes: int = MEBIBYTE
     intake_events: int = 20_000

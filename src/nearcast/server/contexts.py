@@ -59,7 +59,8 @@ class Contexts:
         client, settings = session.client.id, self.desk.registry.settings
         data = {name: value for name, value in said.items() if name in SAYABLE}
         event = control_event("nearcast.client", {"client": client, **data}, source)
-        changes = [change for change in checked_changes(event, settings) if isinstance(change, ClientChange)]
+        said_so = checked_changes(event, settings, Mark("message"))
+        changes = [change for change in said_so if isinstance(change, ClientChange)]
         if any(change.client != client for change in changes):
             raise DefinitionError(Fault(f"what client {client} says of itself", "of another", Mark("message")))
         # Before the changes take effect: compared with what was known until now.

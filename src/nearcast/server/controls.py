@@ -34,10 +34,12 @@ def control_event(type_: str, data: Mapping[str, Any], source: str) -> Event:
     return read_event(document, Mark("request"), accepted=accepted)
 
 
-def checked_changes(event: Event, settings: Settings) -> list[Change]:
-    """What a control event changes. Raises DefinitionError with every fault, whichever way it was raised."""
+def checked_changes(event: Event, settings: Settings, where: Mark | None = None) -> list[Change]:
+    """What a control event changes. Raises DefinitionError with every fault, whichever way it was raised; `where`: what
+    the event was made of, if who sent that never saw an event.
+    """
     try:
-        return list(control.changes(event, settings))
+        return list(control.changes(event, settings, where))
     except EventError as error:
         raise DefinitionError(error.fault) from error
     except Fault as fault:

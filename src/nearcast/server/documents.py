@@ -1,20 +1,39 @@
-"""The forms of management requests, for OpenAPI; what they mean is checked where definition files are."""
+"""The forms of management requests, for OpenAPI; what came is read and checked where definition files are."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
 
-class Document(BaseModel):
+class Came(BaseModel):
+    """A document as it came, whatever is in it: its readers say what is wrong in the project's own words."""
+
+    _data: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _as_it_came(cls, data: Any, handler: ModelWrapValidatorHandler[Came]) -> Came:
+        found = cls.model_construct()
+        found._data = data
+        return found
+
+    def given(self) -> dict[str, Any]:
+        """The fields that were given."""
+        return dict(self._data)
+
+
+class Document(Came):
     """A form whose unknown fields are faults; fields that are not given stay as they are, or have their defaults."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class PositionDocument(Document):
+class PositionDocument(BaseModel):
     """Where something is: x, y, z in metres, or lon, lat in degrees WGS84 and alt in metres."""
+
+    model_config = ConfigDict(extra="forbid")
 
     x: float | None = None
     y: float | None = None
@@ -50,13 +69,13 @@ class SubscriptionDocument(Document):
     conflate: bool | None = Field(None, description="Of an entity only the newest event waits.")
 
 
-class RuleDocument(BaseModel):
+class RuleDocument(Came):
     """A relation, a situation rule or an action, as in a definition file; what it means is checked there."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class SettingsDocument(BaseModel):
+class SettingsDocument(Came):
     """What holds for all: levels, awareness, context, matrix, roles, channels, as in a definition file."""
 
     model_config = ConfigDict(extra="allow")

@@ -187,6 +187,10 @@ class Entrance:
                 await self.sweep()
                 if not self._turn.locked() and not self._under_way and self._defined <= self._through:
                     self.lending.offer(self._channels)
+                self._blocks.trouble.works(LOG)
+            except (JournalError, Full) as error:
+                self._metrics.errors.labels("source filters").inc()
+                self._blocks.trouble.failed(LOG, error)
             except Exception:
                 # Without guards everything enters, which is never wrong.
                 self._metrics.errors.labels("source filters").inc()

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.routing import APIRoute
 
 from nearcast.errors import DefinitionError, Fault, Mark
-from nearcast.language import control, cql2
+from nearcast.language import control
 from nearcast.language.definitions import (
     client_data,
     client_document,
@@ -20,8 +20,11 @@ from nearcast.language.definitions import (
     subscription_document,
 )
 from nearcast.model.changes import Change, ClientRemoval, SettingsChange, SubscriptionChange, SubscriptionRemoval
+from nearcast.model.event import Event
+from nearcast.model.subscription import Settings
 from nearcast.server import clock
 from nearcast.server.answers import Unknown
+from nearcast.server.binding import check_json, read_object
 from nearcast.server.controls import MANAGED, checked_changes, control_event
 from nearcast.server.documents import (
     ClientDocument,
@@ -38,24 +41,36 @@ from nearcast.server.service import Service
 
 
 class BoundedRoute(APIRoute):
-    """A route that holds no more of a body than a document may be."""
+    """A route that holds no more of a body than a document may be, and takes JSON objects only."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Reads the body before anybody else does, within the limit."""
+        """Reads the body before anybody else does, within the limit. Raises TooLarge, UnknownContent, DefinitionError,
+        each with its fault.
+        """
         handle = super().get_route_handler()
 
         async def bounded(request: Request) -> Response:
-            # Starlette keeps a body that was read here, and FastAPI takes it from there.
-            request._body = await read_body(request, service_of(request).config.limits.document_bytes)
+            service = service_of(request)
+            # Starlette keeps a body that was read here, and what is in it, and FastAPI takes it from there.
+            request._body = body = await read_body(request, service.config.limits.document_bytes)
+            if request.method == "PUT":
+                check_json(request.headers.get("content-type"))
+                request._json = await service.reading.of(len(body), read_object, body)
             return await handle(request)
 
         return bounded
+
+
+async def _size(request: Request) -> int:
+    return len(await request.body())
 
 
 router = APIRouter(tags=["manage"], route_class=BoundedRoute)
 
 REQUEST = Mark("request")
 Here = Annotated[Service, Depends(service_of)]
+Size = Annotated[int, Depends(_size)]
+"""The bytes of the body."""
 Dry = Annotated[bool, Query(description="Only check; nothing is changed, and the position is 0.")]
 
 
@@ -75,11 +90,20 @@ async def client(id: str, token: Manager, service: Here) -> dict[str, Any]:
 
 
 @router.put(f"/clients/{ID}")
-async def put_client(id: str, document: ClientDocument, token: Manager, service: Here, dry: Dry = False) -> Written:
+async def put_client(
+    id: str, document: ClientDocument, token: Manager, service: Here, size: Size, dry: Dry = False
+) -> Written:
     """Adds a client, or changes what is given of it."""
-    change = client_document(given(document, id), REQUEST, service.desk.registry.settings)
-    position = await write(service, change, dry)
-    return Written(position=position, document=await client(id, token, service) if position else client_data(change))
+
+    def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
+        """The change, and what is answered to a dry request."""
+        change = client_document(given(document, id), REQUEST, settings)
+        return change, client_data(change)
+
+    written = await put(service, size, read, dry)
+    if written.position:
+        written.document = await client(id, token, service)
+    return written
 
 
 @router.delete(f"/clients/{ID}")
@@ -106,17 +130,19 @@ async def subscription(id: str, token: Manager, service: Here) -> dict[str, Any]
 
 @router.put(f"/subscriptions/{ID}")
 async def put_subscription(
-    id: str, document: SubscriptionDocument, token: Manager, service: Here, dry: Dry = False
+    id: str, document: SubscriptionDocument, token: Manager, service: Here, size: Size, dry: Dry = False
 ) -> Written:
     """Adds a subscription, or replaces the one with this id. It sees the events after the position answered.
 
     A fault in a filter's text comes with its line and column there.
     """
-    if isinstance(document.filter, str):
-        cql2.parse(document.filter, Mark("filter", 1, 1))
-    asked = subscription_document(given(document, id), REQUEST, service.desk.registry.settings)
-    position = await write(service, SubscriptionChange(asked), dry)
-    return Written(position=position, document=subscription_data(asked))
+
+    def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
+        """The change, and what is answered."""
+        asked = subscription_document(given(document, id), REQUEST, settings)
+        return SubscriptionChange(asked), subscription_data(asked)
+
+    return await put(service, size, read, dry)
 
 
 @router.delete(f"/subscriptions/{ID}")
@@ -133,22 +159,52 @@ async def settings(token: Manager, service: Here) -> dict[str, Any]:
 
 
 @router.put("/settings")
-async def put_settings(document: SettingsDocument, token: Manager, service: Here, dry: Dry = False) -> Written:
+async def put_settings(
+    document: SettingsDocument, token: Manager, service: Here, size: Size, dry: Dry = False
+) -> Written:
     """Replaces the settings; what is not given has its default."""
-    event = control_event("nearcast.settings", document.model_dump(exclude_none=True), MANAGED)
-    [change] = checked_changes(event, service.desk.registry.settings)
-    assert isinstance(change, SettingsChange)
-    position = await write(service, change, dry)
-    return Written(position=position, document=settings_data(change.settings))
+
+    def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
+        """The change, and what is answered."""
+        event = control_event("nearcast.settings", document.given(), MANAGED)
+        [change] = checked_changes(event, settings, REQUEST)
+        assert isinstance(change, SettingsChange)
+        return change, settings_data(change.settings)
+
+    return await put(service, size, read, dry)
 
 
-async def write(service: Service, change: Change, dry: bool = False) -> int:
-    """Appends a change and waits until it is in effect; its position, 0 if dry. Raises Full, JournalError."""
-    if dry:
-        return 0
+Read = Callable[[Settings], tuple[Change, dict[str, Any]]]
+"""Reads what is asked for under some settings: the change, and how it is answered. Raises DefinitionError."""
+
+
+async def put(service: Service, size: int, read: Read, dry: bool) -> Written:
+    """Reads a change from so many bytes, and writes it unless it is dry. Raises DefinitionError, Full, JournalError."""
+
+    def prepared() -> tuple[Event, dict[str, Any]]:
+        """The event that brings the change about, and the answer."""
+        change, document = read(held)
+        event = _event(change)
+        service.reading.remember(event, held, [] if dry else [change])
+        return event, document
+
+    held = service.desk.registry.settings
+    event, document = await service.reading.of(size, prepared)
+    return Written(position=0 if dry else await _append(service, event), document=document)
+
+
+async def write(service: Service, change: Change) -> int:
+    """Appends a change and waits until it is in effect; its position. Raises Full, JournalError."""
+    return await _append(service, _event(change))
+
+
+def _event(change: Change) -> Event:
     accepted = clock.moment(clock.now())
-    event = control.to_event(change, uuid.uuid4().hex, MANAGED, accepted)
-    [position] = await service.entrance.put([replace(event, accepted=accepted)])
+    return replace(control.to_event(change, uuid.uuid4().hex, MANAGED, accepted), accepted=accepted)
+
+
+async def _append(service: Service, event: Event) -> int:
+    [position] = await service.entrance.put([event])
     assert position is not None, "definitions are not held back"
     await service.desk.reached(position)
     return position
@@ -156,10 +212,10 @@ async def write(service: Service, change: Change, dry: bool = False) -> int:
 
 def given(document: Document | RuleDocument, id: str) -> dict[str, Any]:
     """What a document says, with the id of its path. Raises `DefinitionError` where it says another one."""
-    data = document.model_dump(exclude_none=True)
-    if data.setdefault("id", id) != id:
-        raise DefinitionError(Fault(f"the id of the path, {id}, or none", repr(data["id"]), Mark("id")))
-    return data
+    data = document.given()
+    if data.get("id") not in (None, id):
+        raise DefinitionError(Fault(f"the id of the path, {id[:80]}, or none", repr(data["id"])[:80], Mark("id")))
+    return {**data, "id": id}
 
 
 def unknown(kind: str, id: str) -> Unknown:

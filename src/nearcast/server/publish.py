@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -30,6 +31,7 @@ router = APIRouter(tags=["publish"])
 ACCEPTED: dict[int | str, dict[str, Any]] = {
     202: {
         "description": "Durable. `positions` has one per event, null for one that was refused; `faults` says why."
+        " `known` has the indices of those that the journal had before, by source and id."
         " With suppression, `suppressed` has the indices of those that were taken and did not enter the journal.",
         "content": {
             "application/json": {"example": {"positions": [17, None], "faults": [{"index": 1, "expected": "…"}]}}
@@ -55,9 +57,10 @@ async def publish(request: Request, token: Publisher, service: Annotated[Service
     limits = service.config.limits
     batch = batched(request.headers.get("content-type"))
     body = await read_body(request, limits.batch_bytes if batch else limits.event_bytes)
-    came = read_request(request.headers.items(), body, limits.event_bytes)
-    taken, faults = _read(came, token, service)
+    headers = request.headers.items()
+    came, taken, faults = await service.reading.of(len(body), _read, headers, body, token, service)
     positions: list[int | None] = [None] * len(came)
+    before = max(service.desk.events_through, service.events.through)
     if taken:
         written = await service.entrance.put([event for _, event in taken], *returned_of(request))
         for (index, _), position in zip(taken, written, strict=True):
@@ -69,6 +72,8 @@ async def publish(request: Request, token: Publisher, service: Annotated[Service
         "positions": positions,
         "faults": [{"index": index, **fault_json(fault)} for index, fault in faults],
     }
+    if known := _known(positions, before):
+        answer["known"] = known
     suppressed = [index for index, _ in taken if positions[index] is None]
     if suppressed:
         answer["suppressed"] = suppressed
@@ -87,6 +92,18 @@ async def wanted(
     """
     service.interest.advance(service.desk.registry)
     return {one: one in CONTROL_TYPES or service.interest.wants_type(one) for one in type}
+
+
+def _known(positions: list[int | None], before: int) -> list[int]:
+    """The indices of events that the journal had before, up to a position, or that come twice."""
+    seen: set[int] = set()
+    known = []
+    for index, position in enumerate(positions):
+        if position is not None:
+            if position <= before or position in seen:
+                known.append(index)
+            seen.add(position)
+    return known
 
 
 def returned_of(request: Request) -> tuple[str | None, frozenset[int]]:
@@ -113,9 +130,11 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 def _read(
-    came: list[Came], token: Token | None, service: Service
-) -> tuple[list[tuple[int, Event]], list[tuple[int, Fault]]]:
-    """The good events and the faults of the others, each with its index."""
+    headers: Iterable[tuple[str, str]], body: bytes, token: Token | None, service: Service
+) -> tuple[list[Came], list[tuple[int, Event]], list[tuple[int, Fault]]]:
+    """What came; the good events of it, and the faults of the others, each with its index."""
+    limits = service.config.limits
+    came = read_request(headers, body, limits.event_bytes, limits.batch_events)
     taken: list[tuple[int, Event]] = []
     faults: list[tuple[int, Fault]] = []
     settings = service.desk.registry.settings
@@ -132,14 +151,15 @@ def _read(
             faults.append((one.index, error.fault))
         except DefinitionError as error:
             faults += [(one.index, fault) for fault in error.faults]
-    return taken, faults
+    return came, taken, faults
 
 
 def _check_control(event: Event, token: Token | None, service: Service) -> None:
     """A control event needs the right to manage, and must mean something."""
     if token:
         allow([token], token.secret, "manage")
-    checked_changes(event, service.desk.registry.settings)
+    settings = service.desk.registry.settings
+    service.reading.remember(event, settings, checked_changes(event, settings))
 
 
 def _bury(came: list[Came], faults: list[tuple[int, Fault]], service: Service) -> None:

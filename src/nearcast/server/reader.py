@@ -21,6 +21,7 @@ from nearcast.model.columns import to_events
 from nearcast.model.event import CONTROL_PREFIX, Event
 from nearcast.model.sequence import sequence
 from nearcast.server.payloads import Payloads, Sendable
+from nearcast.server.trouble import Trouble
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ EVENTS, DELIVERIES = 2_000, 5_000
 BYTES = 32 << 20
 """And so many bytes of events: two thousand of the largest would be two gigabytes."""
 RETRY_SECONDS = 1.0
+READING = "reading"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,11 @@ class News:
 class Reader:
     """Reads on from two positions; `take` gets every `News`, in the reader's thread, and may hold it back."""
 
-    def __init__(self, journal: Journal, payloads: Payloads, take: Callable[[News], None]) -> None:
+    def __init__(
+        self, journal: Journal, payloads: Payloads, take: Callable[[News], None], trouble: Trouble | None = None
+    ) -> None:
         self.journal, self.payloads, self.take = journal, payloads, take
+        self.trouble = trouble or Trouble("journal")
         self.events, self.deliveries = 0, 0
         self.failing = False
         self._step = EVENTS
@@ -86,10 +91,13 @@ class Reader:
             except Exception as error:
                 # Whatever it was: without this thread the server would deliver nothing and look healthy.
                 self.failing = True
-                log.error("journal read failed error=%r", error, exc_info=not isinstance(error, JournalError))
+                self.trouble.failed(READING, error)
+                if not isinstance(error, JournalError):
+                    log.exception("journal read failed")
                 self._stopped.wait(RETRY_SECONDS)
                 continue
             self.failing = False
+            self.trouble.works(READING)
             if news is None:
                 self._stopped.wait(WAIT)
             elif not self._stopped.is_set():

@@ -29,7 +29,7 @@ from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
 from nearcast.server.documents import RuleDocument, Written
 from nearcast.server.guards import Manager, service_of
-from nearcast.server.manage import REQUEST, BoundedRoute, Dry, given, unknown, write
+from nearcast.server.manage import REQUEST, BoundedRoute, Dry, Size, given, put, unknown, write
 from nearcast.server.names import ID
 from nearcast.server.service import Service
 
@@ -105,14 +105,21 @@ def routes(kind: Kind) -> APIRouter:
         return found(id, service)
 
     @router.put(f"/{ID}", name=f"put {kind.one}")
-    async def put(id: str, document: RuleDocument, token: Manager, service: Here, dry: Dry = False) -> Written:
+    async def put_one(
+        id: str, document: RuleDocument, token: Manager, service: Here, size: Size, dry: Dry = False
+    ) -> Written:
         """Adds one, or replaces the one with this id; it holds from the position answered on."""
         registry = service.desk.registry
-        asked = kind.read(given(document, id), REQUEST, registry.settings)
-        if isinstance(asked, Situation):
-            _check_cycle(asked, registry)
-        position = await write(service, kind.change(asked), dry)
-        return Written(position=position, document=kind.data(asked))
+        rules = dict(registry.situations)
+
+        def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
+            """The change, and what is answered."""
+            asked = kind.read(given(document, id), REQUEST, settings)
+            if isinstance(asked, Situation):
+                _check_cycle(asked, rules, settings)
+            return kind.change(asked), kind.data(asked)
+
+        return await put(service, size, read, dry)
 
     @router.delete(f"/{ID}", name=f"delete {kind.one}", description=f"Ends it. {kind.means}")
     async def delete(id: str, token: Manager, service: Here) -> Written:
@@ -122,10 +129,9 @@ def routes(kind: Kind) -> APIRouter:
     return router
 
 
-def _check_cycle(asked: Situation, registry: Registry) -> None:
+def _check_cycle(asked: Situation, there: Mapping[str, Situation], settings: Settings) -> None:
     """A rule that would stand on itself, by way of others, is refused with the way."""
-    rules = {**registry.situations, asked.id: asked}
-    way = rule_cycle(rules.values(), registry.settings.ontology)
+    way = rule_cycle({**there, asked.id: asked}.values(), settings.ontology)
     if way:
         expected = "rules of which none stands on itself"
         raise DefinitionError(Fault(expected, f"a cycle, {' → '.join(way)}", Mark("when"), "take one condition out"))

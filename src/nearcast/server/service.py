@@ -13,11 +13,12 @@ from urllib.parse import quote
 
 from nearcast.decision.registry import Registry
 from nearcast.decision.wanted import Interest
-from nearcast.errors import DefinitionError
+from nearcast.errors import DefinitionError, JournalError
 from nearcast.journal.seam import Journal
-from nearcast.model.changes import ClientChange, ClientRemoval
+from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange
 from nearcast.model.columns import entered
 from nearcast.model.event import MAIN, Event
+from nearcast.model.subscription import Settings
 from nearcast.server import clock
 from nearcast.server.actions import Actions
 from nearcast.server.blocks import Blocks, Full
@@ -30,7 +31,9 @@ from nearcast.server.metrics import Metrics
 from nearcast.server.outcomes import Outcome, Refused, Watermark, dead_letter_table, identity, outcome_table, unsettled
 from nearcast.server.payloads import Payloads
 from nearcast.server.reader import Decided, News, Reader, controls_of
+from nearcast.server.reading import Reading
 from nearcast.server.sessions import GOING_AWAY
+from nearcast.server.trouble import Trouble
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +62,8 @@ class Service:
         self.config, self.journal = config, journal
         self.metrics = Metrics()
         self.executor = ThreadPoolExecutor(4, "nearcast-journal")
-        blocks = partial(Blocks, journal, executor=self.executor)
+        self.trouble = Trouble("journal")
+        blocks = partial(Blocks, journal, executor=self.executor, trouble=self.trouble)
         self.events: Blocks[Event] = blocks(
             "events",
             partial(entered, node=config.node),
@@ -75,6 +79,7 @@ class Service:
         self.dead_letters: Blocks[Refused] = blocks(
             "dead letters", dead_letter_table, seconds=0.05, rows=100, room=1_000
         )
+        self.reading = Reading()
         self.payloads = Payloads(journal, limits.cache_bytes)
         self.interest = Interest(Registry(), guards=False, node=config.node)
         self.desk = Desk(self.outcomes, self.metrics, limits.waiting)
@@ -83,7 +88,7 @@ class Service:
         # Each server is done with its own sessions only; so beside others each has a mark of its own.
         own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"
         self._mark = None if settled is None else settled.with_name(settled.name + own)
-        self.reader = Reader(journal, self.payloads, self._take)
+        self.reader = Reader(journal, self.payloads, self._take, self.trouble)
         self.stopping = False
         self.started = clock.now()
         self._loop = asyncio.get_running_loop()
@@ -110,7 +115,7 @@ class Service:
         self.entrance.define(desk.registry, events)
         self.entrance.advance(events)
         mark_path = None if self._settled is None else self._settled.with_name(self._settled.name + "-actions")
-        actions = Actions(self.journal, desk.registry, self._bury, self.metrics, mark_path)
+        actions = Actions(self.journal, desk.registry, self._bury, self.metrics, mark_path, trouble=self.trouble)
         self._tasks = [
             self._begin(self._housekeeping()),
             self._begin(self._keep_watermark()),
@@ -161,7 +166,9 @@ class Service:
 
     def _take(self, news: News) -> None:
         """Hands over what the reader read, in the reader's thread; holds it back until it is taken."""
-        future = asyncio.run_coroutine_threadsafe(self._taken(news), self._loop)
+        # Here, where a large definition keeps nobody waiting.
+        changes = self._read(news.controls)
+        future = asyncio.run_coroutine_threadsafe(self._taken(news, changes), self._loop)
         # It looks up now and then: a loop that ends may never run what it was given.
         while not future.done() and not self.stopping:
             try:
@@ -169,10 +176,27 @@ class Service:
             except TimeoutError:
                 continue
 
-    async def _taken(self, news: News) -> None:
+    def _read(self, controls: list[Event]) -> list[list[Change]]:
+        """What control events change, each under the settings that those before it leave."""
+        settings, found = self.desk.registry.settings, list[list[Change]]()
+        for event in controls:
+            found.append(self._survived(partial(self._changes, settings), event) or [])
+            settings = next((one.settings for one in found[-1] if isinstance(one, SettingsChange)), settings)
+        return found
+
+    def _changes(self, settings: Settings, event: Event) -> list[Change]:
+        try:
+            return self.reading.changes(event, settings)
+        except DefinitionError as error:
+            self.metrics.errors.labels("control").inc()
+            log.warning("control event skipped position=%d error=%r", event.position, str(error))
+            return []
+
+    async def _taken(self, news: News, changes: list[list[Change]]) -> None:
         async with self._handing_over:
             # Each by itself: one that cannot be taken must not take those behind it along.
-            redefined = [self._survived(self._apply, event) is not False for event in news.controls]
+            controls = zip(news.controls, changes, strict=True)
+            redefined = [self._survived(self._apply, control) is not False for control in controls]
             for start in range(0, len(news.decided), AT_ONCE):
                 self._deliver(news.decided[start : start + AT_ONCE])
                 await asyncio.sleep(0)
@@ -201,17 +225,12 @@ class Service:
             log.exception("not taken what=%.500r", what)
             return None
 
-    def _apply(self, event: Event) -> bool:
+    def _apply(self, control: tuple[Event, list[Change]]) -> bool:
         """As `_fold_one`, with effect on sessions; what clients said since then holds on.
 
         Whether anything may be wanted now that was not, or no more.
         """
-        try:
-            changes = checked_changes(event, self.desk.registry.settings)
-        except DefinitionError as error:
-            self.metrics.errors.labels("control").inc()
-            log.warning("control event skipped position=%d error=%r", event.position, str(error))
-            return False
+        event, changes = control
         for change in changes:
             # First: what waits may be taken over by those who are in their subscriptions still.
             self.desk.tenures.note(change, event.position)
@@ -254,6 +273,10 @@ class Service:
                 if not watermark.journal:
                     watermark = Watermark(self._mark, await asyncio.to_thread(identity, self.journal))
                 await self._advance(watermark)
+                self.trouble.works("watermark")
+            except (JournalError, OSError) as error:
+                self.metrics.errors.labels("watermark").inc()
+                self.trouble.failed("watermark", error)
             except Exception:
                 self.metrics.errors.labels("watermark").inc()
                 log.exception("watermark not kept")
@@ -298,4 +321,5 @@ class Service:
             log.error("journal did not take everything in time pending=%d", self.outcomes.pending + self.events.pending)
         await asyncio.to_thread(self.reader.join, 1.0)
         self.executor.shutdown(wait=not late)
+        self.reading.close()
         log.info("server stopped")

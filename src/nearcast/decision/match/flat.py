@@ -139,7 +139,11 @@ def _walk(node: Filter, deeper: int, tokens: list[int], vocabulary: Vocabulary) 
     else:
         children = node.children  # type: ignore[union-attr]
         for child in children:
-            _walk(child, deeper - 1, tokens, vocabulary)
+            # Most are atoms, and to call for each costs as much as to find its number.
+            if type(child) is Atom and deeper > 1:
+                tokens.append(vocabulary.number(child))
+            else:
+                _walk(child, deeper - 1, tokens, vocabulary)
         tokens.append(-1 - (len(children) * 4 + _CONNECTIVE[kind]))
 
 

@@ -70,11 +70,11 @@ def everywhere(builder: Any, value: Any, lanes: Any) -> Any:
 
 @inserted
 def lowest(typing: Any, mask: Any) -> Any:
-    """The number of the lowest bit that is set in a mask that is not zero."""
+    """The number of the lowest bit that is set in a mask; 64 if none is."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         """Counts trailing zeros."""
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.uint64), generate
 

@@ -7,6 +7,7 @@ number may look it up while another thread adds to it: nothing that was there mo
 
 from __future__ import annotations
 
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -19,6 +20,7 @@ from nearcast.decision.match.columns import plain
 from nearcast.decision.match.hashed import Hashed
 from nearcast.decision.match.tests import Key
 from nearcast.model.filter import Atom
+from nearcast.model.values import Value
 
 Integers = npt.NDArray[np.int64]
 
@@ -29,6 +31,10 @@ OPAQUE_QUESTION = 0
 """The question of all atoms that codes of one column do not show."""
 
 
+UNLIKE = ("boolean", "time")
+"""The kinds of literals that a column has in other terms."""
+
+
 class Appended:
     """Integers to which more are added behind; what was shown of them stays, whoever adds to them meanwhile.
 
@@ -37,21 +43,24 @@ class Appended:
 
     def __init__(self) -> None:
         self._room: npt.NDArray[Any] = np.zeros(64, np.uint16)
-        self._most = int(np.iinfo(np.uint16).max)
         self.size = 0
 
-    def __iadd__(self, more: list[int]) -> Appended:
+    def extend(self, more: list[int]) -> None:
+        """Adds some."""
         end = self.size + len(more)
-        wider = max(more, default=0) > self._most
-        if wider:
-            self._most = int(np.iinfo(np.int32).max)
-        if wider or end > len(self._room):
-            room = np.zeros(end + end // 8 + 64, np.int32 if wider else self._room.dtype)
-            room[: self.size] = self.shown
-            self._room = room
-        self._room[self.size : end] = more
+        if end > len(self._room):
+            self._move(end + end // 8 + 64, self._room.dtype)
+        try:
+            self._room[self.size : end] = more
+        except OverflowError:
+            self._move(len(self._room), np.dtype(np.int32))
+            self._room[self.size : end] = more
         self.size = end
-        return self
+
+    def _move(self, size: int, numbers: np.dtype[Any]) -> None:
+        room = np.zeros(size, numbers)
+        room[: self.size] = self.shown
+        self._room = room
 
     @property
     def shown(self) -> npt.NDArray[Any]:
@@ -78,7 +87,7 @@ class Vocabulary:
         # Literals of all columns are counted with the same objects.
         self._count: list[int] = []
         self._list_starts = Appended()
-        self._list_starts += [0]
+        self._list_starts.extend([0])
         self._lists = Appended()
         self._opaque: list[Atom] = []
 
@@ -153,30 +162,34 @@ class Vocabulary:
 
     def _list_number(self, question: int, atom: Atom) -> int:
         """The number of an atom of a question with lists."""
-        column, value = self._fields[question][0], atom.value
-        # With the question: one list may be asked of as many attributes as there are filters.
-        hashed = hash((question, value))
-        rest = self._listed.find(hashed, lambda rest: self._is_list(rest, column, value))
+        column = self._fields[question][0]
+        numbers = self._known(column, atom.literals)
+        # A list with a literal that is new is new itself.
+        rest = -1 if None in numbers else self._listed.find(_hash(question, numbers), partial(self._is_list, numbers))
         if rest < 0:
+            # Lists with NaN, which no column has among its literals, are of the same question.
             if key_of(atom) is None:
                 return self._opaque_number(atom)
+            added = [self._literal(column, literal) for literal in atom.literals] if None in numbers else numbers
             rest = len(self._listed)
-            self._lists += [self._literal(column, literal) for literal in atom.literals]
-            self._list_starts += [self._lists.size]
-            self._listed.add(rest, hashed)
+            self._lists.extend(added)
+            self._list_starts.extend([self._lists.size])
+            self._listed.add(rest, _hash(question, added))
         return question << QUESTION_SHIFT | rest
 
-    def _is_list(self, rest: int, column: int, literals: Any) -> bool:
-        """Whether a list is of these literals of a column."""
+    def _known(self, column: int, literals: tuple[Value, ...]) -> list[Any]:
+        """The numbers of literals in a column; None for one that it has not."""
+        alike = self._keys[column][1] not in UNLIKE
+        return list(map(self._literals[column].get, literals if alike else map(plain, literals)))
+
+    def _is_list(self, numbers: list[int], rest: int) -> bool:
+        """Whether a list is of literals with these numbers."""
         begin, end = self._list_starts.shown[rest : rest + 2].tolist()
-        numbers = self._literals[column]
-        return [numbers.get(self._plain(column, literal)) for literal in literals] == self._lists.shown[
-            begin:end
-        ].tolist()
+        return numbers == self._lists.shown[begin:end].tolist()
 
     def _plain(self, column: int, value: Any) -> Any:
         """A literal as it is known in a column."""
-        return plain(value) if self._keys[column][1] in ("boolean", "time") else value
+        return plain(value) if self._keys[column][1] in UNLIKE else value
 
     def _literal(self, column: int, value: Any) -> int:
         known = self._plain(column, value)
@@ -196,3 +209,8 @@ class Vocabulary:
             number = self._rests[OPAQUE_QUESTION][key] = len(self._opaque)
             self._opaque.append(atom)
         return number
+
+
+def _hash(question: int, numbers: list[int]) -> int:
+    # With the question: one list may be asked of as many attributes as there are filters.
+    return hash((question, *numbers))
