@@ -28,7 +28,7 @@ clean: ## Remove what setting up made
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "nearcast needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; set PYTHON=python3.x")'
-	@echo "Setting up in $(VENV), once: about 600 MB and two minutes (Spark is most of it)"
+	@echo "Setting up in $(VENV), once: about 1.5 GB on the disk and two minutes (Spark is a third of it)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from nearcast.decision.algebra.questions import equivalent
 from nearcast.decision.evaluate import NOTHING, truth
+from nearcast.decision.route import LOOK, QUICK, THOROUGH, Effort
 from nearcast.decision.routing import Merging, Table
 from nearcast.decision.traffic import Traffic
 from nearcast.errors import Mark
 from nearcast.language.cql2 import parse, write
 from nearcast.model.event import Event
-from nearcast.model.filter import And, Filter, Or
+from nearcast.model.filter import And, Filter, Or, atoms
 from tests.decision.filters import attribute_atoms, events, filters
 
 
@@ -37,12 +38,18 @@ operations = st.lists(st.tuples(st.sampled_from("abcdefg"), st.one_of(wanted, wa
 
 
 @settings(max_examples=60, deadline=None)
-@given(operations, st.sampled_from(Merging), st.sampled_from([0.0, 0.5, 1.0]), st.lists(events(), max_size=10))
+@given(
+    operations,
+    st.sampled_from(Merging),
+    st.sampled_from([0.0, 0.5, 1.0]),
+    st.lists(events(), max_size=10),
+    st.sampled_from([THOROUGH, Effort(LOOK, 3, 5), Effort(0, 0, 0)]),
+)
 def test_it_never_forwards_less_than_is_wanted(
-    steps: list[tuple[str, Filter | None]], merging: Merging, precision: float, some: list[Event]
+    steps: list[tuple[str, Filter | None]], merging: Merging, precision: float, some: list[Event], effort: Effort
 ) -> None:
     """After any additions, replacements and removals; precision is kept; neighbours know what is forwarded."""
-    table, held, told = Table(merging, Traffic(some), precision), dict[str, Filter](), set[Filter]()
+    table, held, told = Table(merging, Traffic(some), precision, effort), dict[str, Filter](), set[Filter]()
     for id, filter in steps:
         if filter is not None:
             change, held[id] = table.add(id, filter), filter
@@ -135,6 +142,23 @@ def test_merges_come_apart_when_what_made_them_precise_is_gone() -> None:
     table.remove(third)
     assert 2 == table.measures().forwarded
     assert 1.0 == table.measures().precision
+
+
+def test_a_table_in_haste_merges_to_a_bounded_size_and_still_covers() -> None:
+    """Merged filters have at most so many literals; what covers many hides them all, though few are tried in vain."""
+    table = Table(effort=QUICK)
+    for number in range(250):
+        table.add(str(number), said(f"type = 'unit' AND name = 'n{number}'"))
+        table.add(f"box {number}", said(f"type = 'unit' AND x BETWEEN {number} AND {number} AND y = {number}"))
+    sizes = [sum(len(atom.literals) for atom in atoms(filter)) for filter in table.forwards()]
+    assert max(sizes) <= QUICK.literals
+    assert len([one for one in sizes if one > 4]) == 3
+    table.add("all", said("type = 'unit'"))
+    assert ["type = 'unit'"] == forwarded(table)
+    table.remove("all")
+    assert 500 == table.measures().filters and sorted(sizes) == sorted(
+        sum(len(atom.literals) for atom in atoms(filter)) for filter in table.forwards()
+    )
 
 
 def test_a_filter_that_never_holds_is_not_forwarded() -> None:

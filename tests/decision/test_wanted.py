@@ -85,7 +85,7 @@ def plain(registry: Registry, guards: bool, event: Event) -> tuple[bool, bool]:
                 for filter in scanned
             )
             named = bool(interest._entities)
-            greedy = interest._all
+            greedy = interest.all
             answers.append((greedy or found or event.entity in interest._entities, greedy or named or by_type))
     return any(one for one, _ in answers), any(one for _, one in answers)
 

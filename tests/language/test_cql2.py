@@ -11,6 +11,7 @@ from hypothesis import given
 
 from nearcast.errors import DefinitionError, Mark
 from nearcast.language.cql2 import parse, write
+from nearcast.model.expression import Call, Constant, Property
 from nearcast.model.filter import (
     And,
     Atom,
@@ -297,6 +298,14 @@ def test_written_text_reads_as_the_same_filter(node: object) -> None:
 def test_plain_negation_is_written_as_not() -> None:
     """CQL2 has no plain negation: its text is NOT."""
     assert write(PlainNot(Atom("a", Operator.EQ, 1))) == "NOT a = 1"
+
+
+def test_a_joint_within_one_atom_keeps_together() -> None:
+    """It stands in parentheses where it would come apart; what is read has the same meaning."""
+    more = [Call(">", (Property(name), Constant(1))) for name in "ab"]
+    either = Atom(Call("OR", tuple(more)), Operator.EQ, True)
+    assert "NOT (a > 1 OR b > 1)" == write(Not(either))
+    assert "(a > 1 OR b > 1) AND c = 2" == write(And((either, Atom("c", Operator.EQ, 2))))
 
 
 def test_nan_cannot_be_written() -> None:

@@ -259,3 +259,26 @@ def test_what_was_known_already_is_told_apart() -> None:
             assert {1} == (await publisher.publish([unit("5"), unit("4")])).known
 
     run(test)
+
+
+def test_bodies_that_come_slowly_are_given_up() -> None:
+    """With an answer, and nothing of them is held any longer; together they have a bound."""
+
+    async def test() -> None:
+        async with running(limits=Limits(stall_seconds=0.2, bodies_bytes=3_000)) as server:
+            host, port = server.url.removeprefix("http://").split(":")
+            head = b"POST /events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/cloudevents+json\r\n"
+            slow = []
+            for _ in range(4):
+                reader, writer = await asyncio.open_connection(host, int(port))
+                writer.write(head + b"Content-Length: 2000\r\n\r\n" + b"[" * 900)
+                slow.append((reader, writer))
+            answers = [(await reader.readline()).strip() for reader, _ in slow]
+            for _, writer in slow:
+                writer.close()
+            assert {b"HTTP/1.1 408 Request Timeout", b"HTTP/1.1 503 Service Unavailable"} == {*answers}
+            assert 1 == answers.count(b"HTTP/1.1 503 Service Unavailable")
+            assert 0 == server.service.bodies.held
+            assert [1] == await server.publish(unit("1"))
+
+    run(test)

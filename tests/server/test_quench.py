@@ -1,4 +1,4 @@
-"""What nobody wants is not sent."""
+"""Which types nobody wants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from nearcast.model.event import Event
 from nearcast.model.filter import Filter
 from nearcast.model.subscription import Subscription
 from tests.decision.filters import events, filters
-from tests.server.conftest import run, running, unit
 
 
 def interest(filter: Filter) -> Interest:
@@ -48,22 +47,3 @@ def test_no_event_that_is_selected_has_a_type_that_nobody_wants(filter: Filter, 
     """Quenching loses nothing."""
     if truth(filter, event, NOTHING):
         assert interest(filter).wants_type(event.type)
-
-
-def test_a_publisher_that_quenches_sends_what_somebody_wants() -> None:
-    """And says of the rest that it was not sent; when somebody wants it, it is sent a second later."""
-
-    async def test() -> None:
-        async with running() as server:
-            await server.declare("a")
-            chat = {**unit("2"), "type": "chat"}
-            async with server.publisher(quench=True) as publisher:
-                found = await publisher.publish([unit("1"), chat, unit("3")])
-                assert frozenset({1}) == found.quenched
-                assert [True, False, True] == [position is not None for position in found.positions]
-                await server.http.put("/subscriptions/chats", json={"client": "a", "filter": "type = 'chat'"})
-                publisher._wanted.clear()
-                found = await publisher.publish([chat])
-                assert found.positions[0] and not found.quenched
-
-    run(test)

@@ -54,6 +54,17 @@ def node_option(help: str = THIS_SERVER) -> Callable[[F], F]:
     return click.option("--node", default=MAIN, show_default=True, callback=_named, help=help)
 
 
+def precision_option(function: F) -> F:
+    """`--precision SHARE`."""
+    return click.option(
+        "--precision",
+        type=click.FloatRange(0, 1),
+        default=1.0,
+        show_default=True,
+        help="Share of what publishers are told is wanted that has to be; below 1 they are told fewer filters.",
+    )(function)
+
+
 def _named(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if not value.strip():
         raise click.BadParameter("expected a name, got none")

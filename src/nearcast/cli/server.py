@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.options import data_option, journal_path, node_option, url_of
+from nearcast.cli.options import data_option, journal_path, node_option, precision_option, url_of
 from nearcast.cli.supervise import end_with_supervisor
 from nearcast.server.access import tokens_from
 from nearcast.server.app import serve
@@ -20,7 +20,8 @@ from nearcast.server.config import ServerConfig
 @click.option("--port", default=8640, show_default=True, help="0 takes any free one.")
 @node_option()
 @click.option("--suppress", is_flag=True, help="Hold back events that change nothing where they enter.")
-def command(data: Path, host: str, port: int, node: str, suppress: bool) -> None:
+@precision_option
+def command(data: Path, host: str, port: int, node: str, suppress: bool, precision: float) -> None:
     """Run the access server: publishing and managing over HTTP, receiving over WebSocket and SSE.
 
     NEARCAST_TOKENS holds tokens, each name:token:rights, separated by spaces; rights are publish, receive and manage.
@@ -28,5 +29,5 @@ def command(data: Path, host: str, port: int, node: str, suppress: bool) -> None
     end_with_supervisor()
     data.mkdir(parents=True, exist_ok=True)
     tokens = tokens_from(os.environ.get("NEARCAST_TOKENS", ""))
-    config = ServerConfig(journal_path(data), host, port, tokens, node=node, suppress=suppress)
+    config = ServerConfig(journal_path(data), host, port, tokens, node=node, suppress=suppress, precision=precision)
     serve(config, lambda port: click.echo(f"listening on {url_of(host, port)}", err=True))

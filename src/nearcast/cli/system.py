@@ -121,6 +121,7 @@ def running(
     begin: Callable[[], None] = lambda: None,
     suppress: bool = False,
     node: str = MAIN,
+    precision: float = 1.0,
 ) -> Iterator[Supervisor]:
     """Server and pipeline of a data folder as supervised processes, ended when the block ends.
 
@@ -139,6 +140,7 @@ def running(
         pipeline += ["--master", master] if master else []
         pipeline += ["--metrics-port", str(metrics_port)] if metrics_port is not None else []
         server = ["server", *where, "--host", host, "--port", str(port), "--node", node, *["--suppress"] * suppress]
+        server += ["--precision", str(precision)]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         # The parts hold the folder too: if this process is killed, it is free only when they have ended.
         held = (lock.fileno(),)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.options import data_option, journal_path, node_option, url_of
+from nearcast.cli.options import data_option, journal_path, node_option, precision_option, url_of
 from nearcast.cli.output import complain, counted
 from nearcast.cli.system import READY_SECONDS, define, running, wait_until_ready
 from nearcast.journal.sqlite import SqliteJournal
@@ -30,6 +30,7 @@ from nearcast.language import definitions
 @click.option("--master", help="Where Spark runs; local[*] unless given.")
 @node_option()
 @click.option("--suppress", is_flag=True, help="Hold back events that change nothing where they enter.")
+@precision_option
 @click.option(
     "--wait",
     type=click.FloatRange(min=0, min_open=True),
@@ -46,6 +47,7 @@ def command(
     master: str | None,
     node: str,
     suppress: bool,
+    precision: float,
     wait: float,
     metrics_port: int,
 ) -> None:
@@ -64,7 +66,7 @@ def command(
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
     begin = partial(_begin, data, found, node) if found else lambda: None
-    with running(data, host, port, master, metrics_port, begin, suppress, node) as supervisor:
+    with running(data, host, port, master, metrics_port, begin, suppress, node, precision) as supervisor:
         wait_until_ready(supervisor, url_of(host, port), data, lambda: bool(asked), wait)
         if not asked:
             click.echo(f"ready: {url_of(host, port)} (API at /docs), data in {data}; end with Ctrl-C", err=True)

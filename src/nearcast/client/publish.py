@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,14 +13,13 @@ import httpx
 import orjson
 
 from nearcast.client.suppress import Kept, Suppression
+from nearcast.client.wanted import WantedFilters
 from nearcast.errors import AccessError, Fault, Mark, RightError, SessionError
 
 log = logging.getLogger(__name__)
 
 BATCH_EVENTS, BATCH_BYTES = 500, 4 << 20
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-QUENCHED_SECONDS = 1.0
-"""So long holds what the server says of a type."""
 MOST_BEFORE = 100
 """So many kept events go in one request with those that are published behind them."""
 BATCHED = "application/cloudevents-batch+json"
@@ -33,7 +32,7 @@ class Published:
     """What became of events: the position of each, None for one without; the faults of refused ones by index.
 
     `suppressed` are the indices of those that were taken and did not enter the journal, for they change nothing;
-    `quenched` of those that were not sent, for nobody wants their type; `held` of those that were not sent, for they
+    `quenched` of those that were not sent, for nobody wants them; `held` of those that were not sent, for they
     change nothing: the newest of each subject is kept by the publisher until it is called for. `known` are those that
     the journal had before, by source and id.
     """
@@ -50,7 +49,7 @@ class Publisher:
     """Publishes CloudEvents, as JSON-able mappings, to the access server at `url`.
 
     `patience`: seconds for which it tries again while the server cannot be reached or has no room. With `quench`,
-    events of types that nobody wants are not sent: who begins to want one gets what is published from a second later.
+    events that nobody wants are not sent: who begins to want some gets what is published from a second later.
     With `suppress`, events that change no relation and that nobody else wants are not sent, where the server holds back
     too: the newest of each subject is kept until the server calls for it. `requests` counts what was posted.
     """
@@ -66,8 +65,8 @@ class Publisher:
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.patience, self.quench = patience, quench
-        self._wanted: dict[str, tuple[bool, float]] = {}
         self._http = httpx.AsyncClient(base_url=url, headers=headers, timeout=30.0)
+        self._wanted = WantedFilters(self._http)
         self._suppression = Suppression(url, headers, self._send_kept) if suppress else None
         self._owed: list[Event] = []
         self.requests = 0
@@ -168,25 +167,9 @@ class Publisher:
 
     async def _publish_wanted(self, events: Sequence[Event]) -> Published:
         """Publishes what somebody may want; of the others it says which they are."""
-        wanted = await self._ask({str(event.get("type")) for event in events})
-        sent = [index for index, event in enumerate(events) if wanted[str(event.get("type"))]]
+        sent = [index for index, wanted in enumerate(await self._wanted.wants(events)) if wanted]
         found = await self._publish([events[index] for index in sent])
         return replace(_placed(found, sent, len(events)), quenched=frozenset(range(len(events))) - frozenset(sent))
-
-    async def _ask(self, types: Set[str]) -> dict[str, bool]:
-        """Whether anybody wants events of these types: what was answered within the last second, else asked anew.
-
-        Where the server does not say, everything is wanted.
-        """
-        now = asyncio.get_running_loop().time()
-        old = [one for one in types if self._wanted.get(one, (True, 0.0))[1] <= now]
-        if old:
-            try:
-                answer = (await self._http.get("/wanted", params={"type": old})).raise_for_status().json()
-            except (httpx.HTTPError, ValueError):
-                answer = {}
-            self._wanted.update((one, (answer.get(one, True), now + QUENCHED_SECONDS)) for one in old)
-        return {one: self._wanted[one][0] for one in types}
 
     async def _post(self, batch: bytes, leases: Sequence[int] = ()) -> dict[str, Any]:
         headers = {"Content-Type": BATCHED}

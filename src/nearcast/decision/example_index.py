@@ -5,7 +5,7 @@ A filter can only cover another if it selects its example. So of many only these
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import chain
 from typing import Generic, TypeVar
 
@@ -52,11 +52,15 @@ class ExampleIndex(Generic[Item]):
         for text in set(texts_of(example)):
             yield self._saying.setdefault(text, {})
 
+    def equal(self, filter: Filter) -> Iterator[Item]:
+        """The items that have this filter."""
+        return iter(self._items.get(filter, ()))
+
     def selecting(self, example: Event | None) -> Iterator[Item]:
         """The items whose filters may select an event; all for one that is not known."""
         if example is None:
             return iter(self._all)
-        return chain.from_iterable(self._items[filter] for filter in dict.fromkeys(self._filters.for_event(example)))
+        return chain.from_iterable(self._items[filter] for filter in _once(self._filters.for_event(example)))
 
     def selected_by(self, filter: Filter) -> Iterator[Item]:
         """The items whose examples a filter may select, those of which none is known among them."""
@@ -67,4 +71,13 @@ class ExampleIndex(Generic[Item]):
         if not places:
             return iter(self._all)
         fewest = min(places, key=lambda found: sum(map(len, found)))
-        return iter(dict.fromkeys(chain(*fewest, self._unknown)))
+        return _once(chain(*fewest, self._unknown))
+
+
+def _once(found: Iterable[Item]) -> Iterator[Item]:
+    """Each once, as it is asked for: who looks for one need not have all."""
+    seen: set[Item] = set()
+    for one in found:
+        if one not in seen:
+            seen.add(one)
+            yield one

@@ -7,23 +7,22 @@ filter selects. It is measured on expected traffic, and merging stops where it w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from nearcast.decision.algebra.merging import Clauses, Shared, Structure, clauses, merged
-from nearcast.decision.algebra.questions import covers, find
-from nearcast.decision.algebra.search import USUAL
+from nearcast.decision.algebra.questions import find
 from nearcast.decision.algebra.witness import Witness
-from nearcast.decision.evaluate import NOTHING, truth
 from nearcast.decision.example_index import ExampleIndex
-from nearcast.decision.traffic import Flags, Traffic
-from nearcast.model.event import Event
-from nearcast.model.filter import Filter, atoms
+from nearcast.decision.route import LOOK, THOROUGH, Effort, Route, all_of, cost, route_of
+from nearcast.decision.traffic import Traffic
+from nearcast.model.filter import Filter
 
 Key = TypeVar("Key")
 
@@ -35,40 +34,6 @@ class Merging(StrEnum):
     COVERING = "covering"
     PERFECT = "perfect"
     IMPERFECT = "imperfect"
-
-
-# Compared by identity: two routes with equal filters are still two.
-@dataclass(eq=False, slots=True)
-class Route:
-    """A forwarded filter and the filters it stands for: those it is made of, and those that are covered by it.
-
-    `carries`: the attributes of its witness; `needs`: those without which it holds for no event; `flags`: which events
-    of the traffic each clause selects.
-    """
-
-    parts: Clauses
-    filter: Filter
-    witness: Witness | None
-    carries: frozenset[str]
-    needs: frozenset[str]
-    flags: dict[object, Flags]
-    made_of: dict[str, Filter]
-    hides: dict[str, Filter] = field(default_factory=dict)
-
-    @property
-    def example(self) -> Event | None:
-        """The event of its witness."""
-        return None if self.witness is None else self.witness.event
-
-    @property
-    def accepts(self) -> Flags:
-        """Which events of the traffic are forwarded."""
-        return _all(self.flags.values())
-
-    @property
-    def members(self) -> dict[str, Filter]:
-        """All filters it stands for."""
-        return {**self.made_of, **self.hides}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +57,17 @@ class Table:
     """Filters by id, and the filters forwarded for them.
 
     `precision` is kept on `traffic` by imperfect merging; 0 merges whatever has the same structure, without looking.
+    `effort` bounds what a filter may cost.
     """
 
     def __init__(
-        self, merging: Merging = Merging.PERFECT, traffic: Traffic | None = None, precision: float = 1.0
+        self,
+        merging: Merging = Merging.PERFECT,
+        traffic: Traffic | None = None,
+        precision: float = 1.0,
+        effort: Effort = THOROUGH,
     ) -> None:
-        self.merging, self.traffic, self.precision = merging, traffic or Traffic(()), precision
+        self.merging, self.traffic, self.precision, self.effort = merging, traffic or Traffic(()), precision, effort
         self._routes: dict[Route, None] = {}
         self._examples: ExampleIndex[Route] = ExampleIndex()
         self._route_of: dict[str, Route] = {}
@@ -129,7 +99,7 @@ class Table:
         """Takes a filter in, or another one under its id."""
         if id in self:
             self._drop(id)
-        possible = find(filter)
+        possible = find(filter, steps=self.effort.steps)
         if possible.possible is False:
             self._silent.add(id)
         else:
@@ -162,7 +132,7 @@ class Table:
 
     def _route(self, made_of: dict[str, Filter], parts: Clauses, witness: Witness | None) -> Route:
         flags = {about: self.traffic.selects(clause) for about, clause in parts.parts}
-        return _route(made_of, parts, witness, flags)
+        return route_of(made_of, parts, witness, flags)
 
     def _place(self, route: Route) -> None:
         """Finds the place of a route that is in no table yet: behind another, before others, merged, or beside."""
@@ -193,14 +163,24 @@ class Table:
 
     def _covering(self, route: Route) -> Iterator[Route]:
         """The routes that cover this one. A covering filter accepts any witness, which is soon looked up."""
-        for other in self._examples.selecting(route.example):
-            if _may_cover(other, route) and covers(other.filter, route.filter):
-                yield other
+        yield from self._examples.equal(route.filter)
+        others = self._examples.selecting(route.example)
+        yield from self._patiently(others, lambda other: cost(other, route, self.effort.steps))
 
     def _covered(self, route: Route) -> Iterator[Route]:
-        for other in self._examples.selected_by(route.filter):
-            if _may_cover(route, other) and covers(route.filter, other.filter):
+        others = self._examples.selected_by(route.filter)
+        return self._patiently(others, lambda other: cost(route, other, self.effort.steps))
+
+    def _patiently(self, others: Iterable[Route], spending: Callable[[Route], int]) -> Iterator[Route]:
+        """Those that cost nothing, as they are what was looked for, until the others have cost too much."""
+        patience = self.effort.patience
+        for other in others:
+            spent = spending(other)
+            if not spent:
                 yield other
+            patience -= spent
+            if patience < 0:
+                return
 
     def _merges(self, route: Route) -> Iterator[tuple[Route, Route]]:
         """(a route of the table, what it and this one become merged), the best first."""
@@ -211,8 +191,9 @@ class Table:
                     yield from self._together(other, route, perfect=True)
         if self.merging is Merging.IMPERFECT:
             alike = self._alike.get(route.parts.structure, ())
+            tried = islice(alike, max(1, self.effort.patience // LOOK))
             # The traffic's flags of clauses tell what a merge would waste; the merged filter is made for the best only.
-            ranked = sorted(((self._kept(other, route), other) for other in alike), key=lambda one: -one[0])
+            ranked = sorted(((self._kept(other, route), other) for other in tried), key=lambda one: -one[0])
             for share, other in ranked:
                 if share < self.precision:
                     return
@@ -220,15 +201,16 @@ class Table:
 
     def _kept(self, other: Route, route: Route) -> float:
         """The precision with these two merged; of what the traffic shows nothing of, nothing is known: 0."""
-        whole = _all(flags | route.flags[about] for about, flags in other.flags.items())
+        whole = all_of(flags | route.flags[about] for about, flags in other.flags.items())
         return self._share(self._forwarded - other.accepts + whole) if whole.any() else 0.0
 
     def _together(self, other: Route, route: Route, perfect: bool = False) -> Iterator[tuple[Route, Route]]:
-        parts = merged(other.parts, route.parts, perfect)
+        fits = other.literals + route.literals <= self.effort.literals
+        parts = merged(other.parts, route.parts, perfect) if fits else None
         if parts:
             # A clause is the disjunction of the two, so what it selects is known.
             flags = {about: other.flags[about] | route.flags[about] for about, _ in parts.parts}
-            whole = _route({**other.made_of, **route.made_of}, parts, other.witness or route.witness, flags)
+            whole = route_of({**other.made_of, **route.made_of}, parts, other.witness or route.witness, flags)
             whole.hides.update({**other.hides, **route.hides})
             yield other, whole
 
@@ -265,7 +247,7 @@ class Table:
         """Takes a route out and places what it stood for anew, what it was made of first: that hides the most."""
         self._leave(route)
         for id, filter in {**route.made_of, **route.hides}.items():
-            self._place(self._route({id: filter}, clauses(filter), find(filter).witness))
+            self._place(self._route({id: filter}, clauses(filter), find(filter, steps=self.effort.steps).witness))
 
     def _settle(self) -> None:
         """Dissolves the least precise routes until the precision is kept again: fewer filters select fewer events."""
@@ -279,34 +261,6 @@ class Table:
 
     def _count_selected(self, filter: Filter, by: int) -> None:
         self._selected += by * self.traffic.selects(filter)
-
-
-def _route(made_of: dict[str, Filter], parts: Clauses, witness: Witness | None, flags: dict[object, Flags]) -> Route:
-    carries = frozenset(name for name, _ in witness.event.attributes) if witness else frozenset()
-    return Route(parts, parts.filter(), witness, carries, frozenset(_needed(parts)), flags, made_of)
-
-
-def _all(flags: Iterable[Flags]) -> Flags:
-    return np.logical_and.reduce(list(flags))
-
-
-def _needed(parts: Clauses) -> Iterator[str]:
-    """The attributes of clauses that do not hold of an event without any."""
-    for _, clause in parts.parts:
-        names = {atom.name for atom in atoms(clause)}
-        if len(names) == 1 and truth(clause, _BARE, NOTHING) is not True:
-            yield from (name for name in names if isinstance(name, str) and name not in USUAL)
-
-
-_BARE = Event("", "", "")
-
-
-def _may_cover(wide: Route, narrow: Route) -> bool:
-    """Whether a route accepts the other's witness, looked up cheaply first: then alone it is worth asking."""
-    found = narrow.witness
-    if found is None:
-        return True
-    return wide.needs <= narrow.carries and truth(wide.filter, found.event, found) is True
 
 
 def _discard(index: dict[Key, dict[Route, None]], key: Key, route: Route) -> None:

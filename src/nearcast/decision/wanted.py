@@ -27,7 +27,7 @@ REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class Wish:
     """What one definition may want: all that a filter may select, all of an entity, or whatever there is."""
 
     filters: tuple[Filter, ...] = ()
@@ -37,15 +37,18 @@ class _Wish:
     """Whether it wants whatever there is where a role has a relevance of 0."""
 
 
-Known = dict[str, tuple[object, _Wish]]
+Known = dict[str, tuple[object, Wish]]
 """By the id of a definition what it was read from, and what it wants."""
 
 
 class Interest:
     """All that may want events beside guarded relations; without `guards` these too, as if there were none.
 
-    It follows one registry: `advance` reads anew what is not as before. With `node` only what matters to events that
-    enter there counts.
+    Without guards nothing is kept, either, of what is not wanted: then a relation may want any event if an entity is on
+    its side by what its newest event says, for any other ends that, and if it tells what time alone brings.
+
+    It follows one registry: `advance` reads anew what is not as before, and says it to `heard`. With `node` only what
+    matters to events that enter there counts.
     """
 
     def __init__(self, registry: Registry, guards: bool = True, node: str | None = None) -> None:
@@ -53,7 +56,10 @@ class Interest:
         self._filters = FilterIndex()
         self._entities: Counter[str] = Counter()
         self._greedy: Counter[str] = Counter()
-        self._all = False
+        self.all = False
+        """Whether any event may be wanted."""
+        self.heard: Callable[[str, Wish | None], None] | None = None
+        """Hears of each definition, by its kind and id, what it wants from now on; None: it is gone."""
         self._subscriptions: Known = {}
         self._relations: Known = {}
         self._types: dict[str, bool] = {}
@@ -78,7 +84,7 @@ class Interest:
                 self._replace(self._relations, relation.id, (basis, self._wish_of_relation(*basis)))
         self._forget(self._subscriptions, registry.subscriptions)
         self._forget(self._relations, relations)
-        self._all = bool(
+        self.all = bool(
             # Situations read whatever there is.
             registry.situations
             or registry.actions
@@ -94,7 +100,9 @@ class Interest:
             for id in known.keys() - now.keys():
                 self._replace(known, id, None)
 
-    def _replace(self, known: Known, id: str, now: tuple[object, _Wish] | None) -> None:
+    def _replace(self, known: Known, id: str, now: tuple[object, Wish] | None) -> None:
+        if self.heard is not None:
+            self.heard(self._key(known, id), None if now is None else now[1])
         before = known.pop(id, None)
         if before is not None:
             for filter in before[1].filters:
@@ -106,7 +114,15 @@ class Interest:
                 self._filters.add(filter)
             self._count(now[1], 1)
 
-    def _count(self, wish: _Wish, step: int) -> None:
+    def wishes(self) -> dict[str, Wish]:
+        """What each definition wants, by its kind and id."""
+        both = (self._subscriptions, self._relations)
+        return {self._key(known, id): wish for known in both for id, (_, wish) in known.items()}
+
+    def _key(self, known: Known, id: str) -> str:
+        return f"{'relation' if known is self._relations else 'subscription'} {id}"
+
+    def _count(self, wish: Wish, step: int) -> None:
         for entity in wish.entities:
             self._entities[entity] += step
             if not self._entities[entity]:
@@ -114,24 +130,28 @@ class Interest:
         self._greedy["always"] += step * wish.all
         self._greedy["by role"] += step * wish.by_role
 
-    def _wish_of_relation(self, relation: Relation, lists: tuple[str, ...]) -> _Wish:
+    def _wish_of_relation(self, relation: Relation, lists: tuple[str, ...]) -> Wish:
         """The filters of its sides, and the names of those that are named."""
         if self._guards and is_guarded(relation):
-            return _Wish()
+            return Wish()
         sides = list(sides_of(relation))
         filters = tuple(side.filter for side in sides if isinstance(side, Matching))
         entities = tuple(side.entity for side in sides if isinstance(side, Named))
-        return _Wish(filters, entities + lists, sees_derived(relation) or _need_others(filters))
+        greedy = sees_derived(relation) or _need_others(filters)
+        if not self._guards:
+            timed = relation.lasting is not None or relation.time_to_live is not None
+            greedy = greedy or timed or bool(filters)
+        return Wish(filters, entities + lists, greedy)
 
     def wants(self, event: Event) -> bool:
         """Whether anybody may want the event."""
-        if self._all or event.entity in self._entities:
+        if self.all or event.entity in self._entities:
             return True
         return any(may_select(filter, event) for filter in self._filters.for_event(event))
 
     def wants_type(self, type: str) -> bool:
         """Whether anybody may want some event of a type, whatever else it says."""
-        if self._all or self._entities:
+        if self.all or self._entities:
             return True
         found = self._types.get(type)
         if found is None:
@@ -144,7 +164,7 @@ class Interest:
 
     def wants_of(self, entity: str, type: str) -> bool:
         """Whether anybody may want some event of an entity and a type, whatever else it says."""
-        if self._all or entity in self._entities:
+        if self.all or entity in self._entities:
             return True
         return any(_may_be(filter, entity, type) for filter in self._filters.for_type(type))
 
@@ -162,11 +182,11 @@ def _may_be(filter: Filter, entity: str, type: str) -> bool:
     return may_select(filter, Event("", type, "", entity), is_open=_is_not_named)
 
 
-def _wish_of_subscription(subscription: Subscription) -> _Wish:
+def _wish_of_subscription(subscription: Subscription) -> Wish:
     relevance = subscription.relevance
     # An atom of the relevance 0 is absent: the filter without it may select what the whole does not.
     greedy = _need_others((subscription.filter,)) or (relevance is not None and 0 in relevance)
-    return _Wish((subscription.filter,), (), greedy, relevance is None)
+    return Wish((subscription.filter,), (), greedy, relevance is None)
 
 
 def _lists(relation: Relation, clients: Mapping[str, Client]) -> tuple[str, ...]:
@@ -189,7 +209,7 @@ Open = Callable[[Atom], bool]
 
 def may_select(node: Filter, event: Event, wanted: Wanted = Wanted.TRUE, is_open: Open | None = None) -> bool:
     """Whether a filter may select an event, whatever is known besides it: atoms that are open may have any truth."""
-    is_open = is_open or _is_open
+    is_open = is_open or rests_on_more
     if isinstance(node, Atom):
         return is_open(node) or wanted.holds(atom_truth(node, event, NOTHING))
     if isinstance(node, (Not, PlainNot)):
@@ -209,7 +229,7 @@ def _is_not_type(atom: Atom) -> bool:
     return atom.name != "type"
 
 
-def _is_open(atom: Atom) -> bool:
+def rests_on_more(atom: Atom) -> bool:
     """Whether an atom rests on more than the event."""
     if isinstance(atom.name, Distance):
         return any(not isinstance(one, (This, Place)) for one in (atom.name.a, atom.name.b))

@@ -37,13 +37,16 @@ def write(filter: Filter) -> str:
     if isinstance(filter, Atom):
         return _atom(filter)
     if isinstance(filter, (Not, PlainNot)):
-        bare = not isinstance(filter.child, (And, Or))
-        return f"NOT {write(filter.child)}" if bare else f"NOT ({write(filter.child)})"
+        return f"NOT ({write(filter.child)})" if _joins(filter.child) else f"NOT {write(filter.child)}"
     if isinstance(filter, Or):
         return " OR ".join(f"({write(child)})" if isinstance(child, Or) else write(child) for child in filter.children)
-    return " AND ".join(
-        f"({write(child)})" if isinstance(child, (And, Or)) else write(child) for child in filter.children
-    )
+    return " AND ".join(f"({write(child)})" if _joins(child) else write(child) for child in filter.children)
+
+
+def _joins(filter: Filter) -> bool:
+    """Whether AND or OR is what binds last, also within one atom."""
+    joining = isinstance(filter, Atom) and isinstance(filter.name, Call) and filter.name.function in ("AND", "OR")
+    return joining or isinstance(filter, (And, Or))
 
 
 def _atom(atom: Atom) -> str:

@@ -35,6 +35,15 @@ class TooLarge(Exception):
         super().__init__(str(self.fault))
 
 
+class Stalled(Exception):
+    """A body of which nothing comes any more; so many seconds were waited for."""
+
+    def __init__(self, seconds: float) -> None:
+        advice = "send what is there at once, in smaller parts over a slow link"
+        self.fault = Fault(f"some of the body every {seconds:g} seconds", "nothing", _REQUEST, advice)
+        super().__init__(str(self.fault))
+
+
 class Unknown(Exception):
     """Something that is not there; `fault` says what is."""
 
@@ -119,6 +128,7 @@ def install(app: FastAPI) -> None:
     answer(UnknownContent, "content type", 415)
     # The rest of the body may be on its way still: nobody could tell it from the next request.
     answer(TooLarge, "size", 413, {"Connection": "close"})
+    answer(Stalled, "stalled", 408, {"Connection": "close"})
     answer(Unknown, "unknown", 404)
     answer(Full, "busy", 503, {"Retry-After": "1"})
     answer(JournalError, "journal", 503, {"Retry-After": "5"})
@@ -128,7 +138,9 @@ def _faults(error: Exception) -> list[Fault]:
     match error:
         case DefinitionError(faults=faults):
             return faults
-        case EventError(fault=fault) | UnknownContent(fault=fault) | TooLarge(fault=fault) | Unknown(fault=fault):
+        case EventError(fault=fault) | UnknownContent(fault=fault) | Unknown(fault=fault):
+            return [fault]
+        case TooLarge(fault=fault) | Stalled(fault=fault):
             return [fault]
         case RequestValidationError():
             return [_validation(found) for found in error.errors()]

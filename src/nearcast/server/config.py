@@ -22,6 +22,10 @@ class Limits:
     batch_events: int = 100_000
     document_bytes: int = 4 * MEBIBYTE
     message_bytes: int = MEBIBYTE
+    bodies_bytes: int = 512 * MEBIBYTE
+    """Bodies of requests that are still coming, all together; beyond it their senders are told to come back."""
+    stall_seconds: float = 30.0
+    """A body of which nothing comes for so long is given up."""
     intake_events: int = 20_000
     """Events accepted and not yet in the journal; beyond it publishers are told to come back."""
     block_events: int = 500
@@ -54,6 +58,8 @@ class ServerConfig:
     """The server's name: the entry node of what comes in through it."""
     suppress: bool = False
     """Whether events that can change nothing are held back; of global relations only where there is no other server."""
+    precision: float = 1.0
+    """The share of what publishers are told to send that has to be wanted; with 1 only what loses nothing is merged."""
     limits: Limits = field(default_factory=Limits)
 
     def check(self) -> None:

@@ -36,7 +36,6 @@ from nearcast.server.documents import (
 )
 from nearcast.server.guards import Manager, service_of
 from nearcast.server.names import ID
-from nearcast.server.publish import read_body
 from nearcast.server.service import Service
 
 
@@ -52,7 +51,7 @@ class BoundedRoute(APIRoute):
         async def bounded(request: Request) -> Response:
             service = service_of(request)
             # Starlette keeps a body that was read here, and what is in it, and FastAPI takes it from there.
-            request._body = body = await read_body(request, service.config.limits.document_bytes)
+            request._body = body = await service.bodies.read(request, service.config.limits.document_bytes)
             if request.method == "PUT":
                 check_json(request.headers.get("content-type"))
                 request._json = await service.reading.of(len(body), read_object, body)

@@ -35,6 +35,13 @@ class Metrics:
         self.recalls = Histogram(
             "nearcast_recall_seconds", "From calling for a lease to its return", buckets=BUCKETS, registry=registry
         )
+        self.routing_filters = Gauge("nearcast_routing_filters", "Filters in the routing table", registry=registry)
+        self.routing_forwarded = Gauge(
+            "nearcast_routing_forwarded", "Filters that publishers are told instead", registry=registry
+        )
+        self.routing_precision = Gauge(
+            "nearcast_routing_precision", "Share of what these select that is wanted", registry=registry
+        )
         self.unknown_acknowledgements = Counter(
             "nearcast_unknown_acknowledgements",
             "Positions acknowledged that were never delivered to that client",

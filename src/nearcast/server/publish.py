@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from nearcast.errors import DefinitionError, EventError, Fault
@@ -14,7 +14,7 @@ from nearcast.language.cloudevents import CONTROL_TYPES, read_event
 from nearcast.model.event import Event
 from nearcast.server import clock
 from nearcast.server.access import Token, allow
-from nearcast.server.answers import TooLarge, fault_json
+from nearcast.server.answers import fault_json
 from nearcast.server.binding import BATCHED, STRUCTURED, Came, batched, read_request
 from nearcast.server.blocks import Full
 from nearcast.server.controls import checked_changes
@@ -23,8 +23,6 @@ from nearcast.server.outcomes import Refused
 from nearcast.server.service import Service
 
 log = logging.getLogger(__name__)
-
-DROPPED_BYTES = 16 << 20
 
 router = APIRouter(tags=["publish"])
 
@@ -56,7 +54,7 @@ async def publish(request: Request, token: Publisher, service: Annotated[Service
     """
     limits = service.config.limits
     batch = batched(request.headers.get("content-type"))
-    body = await read_body(request, limits.batch_bytes if batch else limits.event_bytes)
+    body = await service.bodies.read(request, limits.batch_bytes if batch else limits.event_bytes)
     headers = request.headers.items()
     came, taken, faults = await service.reading.of(len(body), _read, headers, body, token, service)
     positions: list[int | None] = [None] * len(came)
@@ -94,6 +92,21 @@ async def wanted(
     return {one: one in CONTROL_TYPES or service.interest.wants_type(one) for one in type}
 
 
+@router.get("/wanted/filters", responses={304: {"description": "The filters are those of this ETag still."}})
+async def wanted_filters(
+    request: Request, token: Publisher, service: Annotated[Service, Depends(service_of)]
+) -> Response:
+    """CQL2 filters of which one selects every event that anybody may want now: what none selects need not be sent.
+
+    Events of types `nearcast.…` are wanted in any case. What the filters are about is the event alone.
+    """
+    found = await service.routing.forwarded(service.desk.registry)
+    headers = {"ETag": found.tag, "Cache-Control": "no-cache"}
+    if found.tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(found.body, media_type="application/json", headers=headers)
+
+
 def _known(positions: list[int | None], before: int) -> list[int]:
     """The indices of events that the journal had before, up to a position, or that come twice."""
     seen: set[int] = set()
@@ -110,23 +123,6 @@ def returned_of(request: Request) -> tuple[str | None, frozenset[int]]:
     """Who publishes, as a holder of leases, and which of them end with this request."""
     told = request.headers.get("nearcast-returned", "").split(",")
     return request.headers.get("nearcast-publisher"), frozenset(int(one) for one in told if one.strip().isdigit())
-
-
-async def read_body(request: Request, limit: int) -> bytes:
-    """The body of a request, of which never more than the limit is held. Raises TooLarge.
-
-    Of a body that is too large some is read and dropped: who is still sending would not see the answer.
-    """
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size <= limit:
-            parts.append(part)
-        elif size > limit + DROPPED_BYTES:
-            break
-    if size > limit:
-        raise TooLarge(limit, request.headers.get("content-length", "more"))
-    return b"".join(parts)
 
 
 def _read(

@@ -22,6 +22,7 @@ from nearcast.model.subscription import Settings
 from nearcast.server import clock
 from nearcast.server.actions import Actions
 from nearcast.server.blocks import Blocks, Full
+from nearcast.server.bodies import Bodies
 from nearcast.server.config import ServerConfig
 from nearcast.server.contexts import Contexts
 from nearcast.server.controls import MEASURED, checked_changes
@@ -32,6 +33,7 @@ from nearcast.server.outcomes import Outcome, Refused, Watermark, dead_letter_ta
 from nearcast.server.payloads import Payloads
 from nearcast.server.reader import Decided, News, Reader, controls_of
 from nearcast.server.reading import Reading
+from nearcast.server.routing import Routing
 from nearcast.server.sessions import GOING_AWAY
 from nearcast.server.trouble import Trouble
 
@@ -80,9 +82,11 @@ class Service:
             "dead letters", dead_letter_table, seconds=0.05, rows=100, room=1_000
         )
         self.reading = Reading()
+        self.bodies = Bodies(limits.bodies_bytes, limits.stall_seconds)
         self.payloads = Payloads(journal, limits.cache_bytes)
         self.interest = Interest(Registry(), guards=False, node=config.node)
         self.desk = Desk(self.outcomes, self.metrics, limits.waiting)
+        self.routing = Routing(self.interest, journal, self.metrics, config.precision, self.desk.instance)
         self.contexts = Contexts(self.desk, self.events.put, limits)
         self._settled = settled
         # Each server is done with its own sessions only; so beside others each has a mark of its own.
@@ -314,6 +318,7 @@ class Service:
         # Before the writers are closed: it is among the last that they write.
         self.contexts.flush(all_of_it=True)
         self.entrance.close()
+        self.routing.close()
         for blocks in (self.events, self.outcomes, self.dead_letters):
             blocks.close()
         _, late = await asyncio.wait(self._writers, timeout=STOP_SECONDS)

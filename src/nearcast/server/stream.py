@@ -30,7 +30,6 @@ from nearcast.server.answers import Unknown, fault_json
 from nearcast.server.contexts import SAYABLE
 from nearcast.server.guards import Receiver, admit, service_of
 from nearcast.server.names import ID
-from nearcast.server.publish import read_body
 from nearcast.server.service import Service
 from nearcast.server.sessions import GOING_AWAY, NORMAL, Connection, Gone, Pump, Session
 
@@ -297,7 +296,7 @@ async def messages(
 ) -> JSONResponse:
     """The messages that a WebSocket carries, for clients that have none: `{"ack": [positions]}`, `{"readings": …}`."""
     _check_known(service, id)
-    body = await read_body(request, service.config.limits.message_bytes)
+    body = await service.bodies.read(request, service.config.limits.message_bytes)
     session = service.desk.session(id)
     fault = await hear(body, session, service)
     # Answered once the acknowledgements are durable, for there is no connection to say so later; with a fault as well,
