@@ -180,7 +180,5 @@ def _astray(request: Request, error: HTTPException, methods: list[str]) -> Fault
         return Fault(f"{' or '.join(methods)} for this path", came, _REQUEST, _API)
     if error.status_code != 404:
         return Fault("a request that can be read", str(error.detail)[:80], _REQUEST, _API)
-    # Whatever the server decodes of a path, it is cut at slashes after that.
-    slash = b"%2f" in request.scope.get("raw_path", b"").lower()
-    advice = "an id with a slash cannot be in a path: publish a control event instead" if slash else _API
+    advice = "in a name, write a slash as %2F" if request.url.path.count("/") > 2 else _API
     return Fault("a path that there is", came, _REQUEST, advice)
