@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from nearcast.cli import tail
+from nearcast.client import Delivery
 
 
 class Receiving:
@@ -35,3 +36,10 @@ def test_tail_says_when_the_server_is_away_and_when_it_is_back(
     asyncio.run(watched())
     said = capsys.readouterr().err.splitlines()
     assert ["no connection", "connected again"] == [line.split(": ", 1)[1].split(" to")[0] for line in said]
+
+
+def test_what_publishers_say_does_nothing_to_the_terminal() -> None:
+    """Control characters are written out, so an event is one line; other scripts are shown as they are."""
+    event = {"type": "a\x1b[2J", "source": "zürich/車", "data": {"note": "two\nlines\x9b", "tags": "[bold]🚒"}}
+    delivery = Delivery(position=1, priority=0, subscription="s", level=0, attempt=1, event=event)
+    assert r"0  a\x1b[2J zürich/車  note=two\nlines\x9b tags=[bold]🚒" == tail.line(delivery)

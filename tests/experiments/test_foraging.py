@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -21,6 +22,7 @@ from nearcast.experiments.foraging.run import Measured, Run, measured, rated
 from nearcast.experiments.foraging.setting import CFOR5, CFOR10, EXPERIMENTS, Setting
 from nearcast.experiments.foraging.studies import MANNERS, Plan, runs
 from nearcast.experiments.foraging.summary import Point, mean, points, student
+from nearcast.experiments.lines import Axes, Dot, Line, chart
 from tests.shared import shared
 
 QUICK = Plan(seeds=2, duration=20, beyond=False)
@@ -148,6 +150,15 @@ def test_a_file_that_holds_no_readings_is_a_fault(tmp_path: Path) -> None:
         measured(Run("recorded", "A", 0, Setting(), 1, source=str(path)))
 
 
+def test_a_mean_of_nothing_is_not_drawn() -> None:
+    """Browsers draw no line that has a place which is no number."""
+    nothing = Dot(0, math.nan)
+    some = chart("t", Axes("x", "y"), {"a": Line([nothing, Dot(1, 2.0), Dot(2, 1.0)], "red")})
+    none = chart("t", Axes("x", "y"), {"a": Line([nothing], "red")})
+    assert (2, 0) == (some.count("<circle"), none.count("<circle"))
+    assert "nan" not in some + none
+
+
 def test_the_command_writes_page_data_and_pictures(tmp_path: Path) -> None:
     """Every figure of the paper, each well-formed, and a page with a verdict for each claim."""
     ran = CliRunner().invoke(command, ["foraging", "--quick", "--json", "--out", str(tmp_path)])
@@ -161,6 +172,7 @@ def test_the_command_writes_page_data_and_pictures(tmp_path: Path) -> None:
     document = json.loads((tmp_path / "foraging.json").read_bytes())
     assert len(document["claims"]) == page.count('<td class="verdict')
     assert len(names) == page.count("<figure")
+    assert not re.search(r"\bnan\b", page)
 
 
 def test_a_seed_gives_one_outcome() -> None:

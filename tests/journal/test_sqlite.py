@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import nearcast.journal.sqlite as module
 from nearcast.errors import JournalError
+from nearcast.journal import blocks as module
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import EVENTS, LOGS, entered, to_table
 from nearcast.model.event import Event
@@ -167,7 +167,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 def test_a_held_file_is_reported(sqlite: SqliteJournal, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When another process keeps the write lock, a writer gives up after a while and says so; readers go on."""
-    monkeypatch.setattr(module, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("nearcast.journal.sqlite.LOCK_SECONDS", 0.05)
     with closing(SqliteJournal(file)) as other, closing(sqlite3.connect(file, isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         assert 0 == other.end("events")

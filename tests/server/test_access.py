@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,36 @@ def test_the_description_is_open() -> None:
             found = (await server.http.get("/openapi.json")).json()
             assert {"/events", "/clients/{id}", "/subscriptions/{id}", "/settings", "/status"} <= found["paths"].keys()
             assert "HTTPBearer" in found["components"]["securitySchemes"]
-            assert 200 == (await server.http.get("/docs")).status_code
+            page = await server.http.get("/docs")
+            assert 200 == page.status_code
+            # Nothing from elsewhere: it is to show without the internet.
+            assert [] == re.findall(r"""(?:src|href)=["'](?:https?:)?//""", page.text)
+
+    run(test)
+
+
+def test_the_address_of_the_server_leads_to_what_there_is() -> None:
+    """Who opens it in a browser is not told that there is nothing."""
+
+    async def test() -> None:
+        async with running() as server:
+            assert "/docs" == (await server.http.get("/", follow_redirects=True)).url.path
+
+    run(test)
+
+
+def test_a_path_or_method_that_there_is_not_is_a_fault_as_all_are() -> None:
+    """With what was expected and what came; the description says the same form."""
+
+    async def test() -> None:
+        async with running() as server:
+            unknown, method = await server.http.get("/klients"), await server.http.put("/status")
+            assert (404, "GET /klients") == (unknown.status_code, unknown.json()["came"])
+            assert (405, "PUT /status") == (method.status_code, method.json()["came"][:11])
+            found = (await server.http.get("/openapi.json")).json()
+            refused = found["paths"]["/clients/{id}"]["put"]["responses"]["default"]["content"]["application/json"]
+            form = found["components"]["schemas"][refused["schema"]["$ref"].rsplit("/", 1)[1]]
+            assert unknown.json().keys() <= form["properties"].keys()
+            assert "HTTPValidationError" not in found["components"]["schemas"]
 
     run(test)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from nearcast.cli.explain_situation import rule_data, rule_lines, told_situation
 from nearcast.cli.explain_text import as_data, as_text
 from nearcast.cli.options import data_option, journal_path
-from nearcast.cli.output import DeadLetters, print_json, progress
+from nearcast.cli.output import DeadLetters, fitted, plain, print_json, progress
 from nearcast.decision.derived import derived_of
 from nearcast.decision.explain import explain
 from nearcast.decision.fate import Fate, fates, undelivered
@@ -74,7 +74,7 @@ def command(
         position, derived = _meant(history, event_id, source)
         if rule is not None:
             found_rule = _rule(history, rule, position)
-            print_json(rule_data(found_rule)) if as_json else click.echo("\n".join(rule_lines(found_rule)))
+            print_json(rule_data(found_rule)) if as_json else click.echo(fitted(map(plain, rule_lines(found_rule))))
             return
         around = _around(history, position, derived)
         told = told_situation(around.scene.event)

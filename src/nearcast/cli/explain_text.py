@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nearcast.cli.explain_situation import situation_lines
+from nearcast.cli.output import fitted, plain
 from nearcast.decision.explain import AtomFinding, Explanation, SubscriptionFinding
 from nearcast.decision.fate import Fate
 from nearcast.decision.relevance import ABSENT
@@ -25,7 +26,7 @@ def as_text(
     headed: bool = True,
     situation: dict[str, Any] | None = None,
 ) -> str:
-    """Plain lines, a section for each subscription; `headed`: the event's own lines come first, and those of the
+    """Lines, a section for each subscription; `headed`: the event's own lines come first, and those of the
     `situation` that it tells of.
     """
     lines = list(_event(found.event)) if headed else []
@@ -38,7 +39,7 @@ def as_text(
         for subscription in found.subscriptions:
             lines += _subscription(subscription, subscription.subscription.id == found.chosen)
     lines += _fate(fate)
-    return "\n".join(lines)
+    return fitted(map(plain, lines))
 
 
 def _event(event: Event) -> Iterator[str]:

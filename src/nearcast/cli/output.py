@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Any
+from unicodedata import category
 
 import click
 import orjson
@@ -17,6 +20,10 @@ from nearcast.language.cloudevents import DeadLetter
 
 SHOWN = 20
 """Dead letters that are shown one by one; the rest is counted."""
+
+
+CONTROLS = {"Cc", "Zl", "Zp"}
+"""Characters that do something instead of being seen (Unicode's general categories)."""
 
 
 def print_json(value: Any) -> None:
@@ -31,7 +38,29 @@ def counted(count: int, what: str, several: str | None = None) -> str:
 
 def complain(kind: str, fault: Fault | str) -> None:
     """A line on standard error: `error: …`, `warning: …`, `note: …`."""
-    click.echo(f"{kind}: {fault}", err=True)
+    click.echo(plain(f"{kind}: {fault}", kept="\n\t"), err=True)
+
+
+def plain(text: str, kept: str = "") -> str:
+    """A text in which control characters, but those `kept`, are written out, as `\\x1b`.
+
+    What a publisher says must not move the cursor of who reads it, nor look like a line of its own.
+    """
+    shown = (one if one in kept or category(one) not in CONTROLS else ascii(one)[1:-1] for one in text)
+    return text if text.isprintable() else "".join(shown)
+
+
+def fitted(lines: Iterable[str]) -> str:
+    """Lines as one text; on a terminal they are broken between words, and what follows is indented further."""
+    if not sys.stdout.isatty():
+        return "\n".join(lines)
+    return "\n".join(part for line in lines for part in _broken(line, get_terminal_size().columns))
+
+
+def _broken(line: str, width: int) -> list[str]:
+    indent = " " * min(len(line) - len(line.lstrip()) + 4, width // 2)
+    # A break at a hyphen would cut ids and times.
+    return wrap(line, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False) or [""]
 
 
 class DeadLetters:

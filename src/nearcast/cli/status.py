@@ -39,7 +39,8 @@ def command(url: str, token: str | None, pipeline: str, as_json: bool) -> None:
     if as_json:
         print_json(status)
     else:
-        show(status, Console(soft_wrap=True, highlight=False))
+        # Into a pipe each fact stays on its line.
+        show(status, Console(soft_wrap=not sys.stdout.isatty(), highlight=False))
     sys.exit(1 if status["balance"] else 0)
 
 
@@ -99,10 +100,15 @@ def latency_table(status: dict[str, Any]) -> Table:
     latency = status["latency"]
     for priority in sorted({*status["waiting"], *latency["send"], *latency["acknowledge"]}, key=int):
         cells = [
-            f"{latency[kind][priority][share] * 1000:,.0f} ms" if priority in latency[kind] else "–"
+            _span(latency[kind][priority][share]) if priority in latency[kind] else "–"
             for kind in ("send", "acknowledge")
             for share in ("p50", "p99")
         ]
         name = "withheld" if priority == "-1" else priority
         table.add_row(name, f"{status['waiting'].get(priority, 0):,}", *cells)
     return table
+
+
+def _span(seconds: float) -> str:
+    """A time as people say it: what waited for its client for long took no milliseconds."""
+    return f"{seconds * 1000:,.0f} ms" if seconds < 10 else f"{seconds:,.0f} s"

@@ -14,7 +14,7 @@ import httpx
 from rich.console import Console
 
 from nearcast.cli.options import server_options
-from nearcast.cli.output import complain, print_json
+from nearcast.cli.output import complain, plain, print_json
 from nearcast.cli.system import document_of, fetch
 from nearcast.client import Client, Delivery
 from nearcast.errors import Fault, Mark, SetupError
@@ -78,6 +78,8 @@ async def _tail(
     async with _subscribed(name, client is None, filter_text, url, token), Client(url, name, token) as receiving:
         if readings:
             await receiving.say(readings=readings)
+        # A client that is not known is told before anybody waits.
+        await receiving.connected()
         complain("note", f"listening as {name} at {url}; end with Ctrl-C")
         watching = asyncio.create_task(_watch(receiving))
         try:
@@ -149,8 +151,14 @@ def _show(delivery: Delivery, as_json: bool) -> None:
         # Into a pipe too each delivery is to go now, not with the next 8 KiB.
         sys.stdout.flush()
         return
+    Console(soft_wrap=True, highlight=False).print(
+        line(delivery), style=COLOURS.get(delivery.priority, "white"), markup=False
+    )
+
+
+def line(delivery: Delivery) -> str:
+    """A delivery for a person: its priority, what it is about, and its data."""
     event = delivery.event
     data = event.get("data")
     told = " ".join(f"{name}={value}" for name, value in data.items()) if isinstance(data, dict) else str(data or "")
-    line = f"{delivery.priority}  {event['type']} {event.get('subject') or event['source']}  {told}"
-    Console(soft_wrap=True, highlight=False).print(line, style=COLOURS.get(delivery.priority, "white"), markup=False)
+    return plain(f"{delivery.priority}  {event['type']} {event.get('subject') or event['source']}  {told}")

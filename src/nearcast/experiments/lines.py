@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 from nearcast.experiments.svg import document, polyline, text
 
 WIDTH, HEIGHT = 560, 300
-LEFT, RIGHT, ABOVE, BELOW = 74, 16, 40, 44
+LEFT, RIGHT, ABOVE, BELOW = 74, 16, 50, 44
 TICKS = 5
 LEGEND_ROW, LEGEND_STEP = 18, 150
 
@@ -45,9 +45,10 @@ class Axes:
 
 
 def chart(title: str, axes: Axes, lines: Mapping[str, Line]) -> str:
-    """An SVG document."""
-    shown = {name: line for name, line in lines.items() if line.dots}
-    scale = _Scale(axes, [dot for line in shown.values() for dot in line.dots])
+    """An SVG document. A dot whose y is no number, a mean of nothing, is left out."""
+    scale = _Scale(axes, [dot for line in lines.values() for dot in line.dots])
+    known = {name: replace(line, dots=list(filter(_known, line.dots))) for name, line in lines.items()}
+    shown = {name: line for name, line in known.items() if line.dots}
     rows = math.ceil(len(shown) / (WIDTH // LEGEND_STEP))
     wide, high = LEFT + WIDTH + RIGHT, ABOVE + HEIGHT + BELOW + rows * LEGEND_ROW
     parts = [
@@ -61,6 +62,10 @@ def chart(title: str, axes: Axes, lines: Mapping[str, Line]) -> str:
     return document(wide, high, parts)
 
 
+def _known(dot: Dot) -> bool:
+    return math.isfinite(dot.y)
+
+
 class _Scale:
     """From data to pixels."""
 
@@ -68,7 +73,7 @@ class _Scale:
         self._powers = axes.powers
         self.xs = sorted({dot.x for dot in dots})
         self._low, self._high = (self._along(x) for x in (self.xs[0], self.xs[-1]))
-        self.top = axes.highest or _rounded_up(max(dot.y + dot.spread for dot in dots))
+        self.top = axes.highest or _rounded_up(max((dot.y + dot.spread for dot in filter(_known, dots)), default=1.0))
 
     def _along(self, x: float) -> float:
         return math.log10(x) if self._powers else x

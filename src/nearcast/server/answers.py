@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
@@ -49,6 +50,23 @@ class Unknown(Exception):
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
         super().__init__(str(fault))
+
+
+class FaultDocument(BaseModel):
+    """What every refusal says, for OpenAPI: its first fault, and all of them as `faults`."""
+
+    expected: str = Field(examples=["a known client"])
+    came: str = Field(examples=["van-8"])
+    where: str | None = Field(examples=["request"])
+    advice: str | None = Field(examples=["GET /clients lists them"])
+    line: int | None = Field(None, description="Counted from 1, where it is known.")
+    column: int | None = None
+    faults: list[dict[str, Any]]
+
+
+REFUSED: dict[int | str, dict[str, Any]] = {
+    "default": {"model": FaultDocument, "description": "Refused: what was expected, what came, and what to do."}
+}
 
 
 def fault_json(fault: Fault) -> dict[str, Any]:

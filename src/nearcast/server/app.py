@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import uvicorn
 from fastapi import FastAPI
+from fastapi.responses import RedirectResponse
 from fastapi_offline import FastAPIOffline
 
 from nearcast.errors import SetupError
@@ -20,6 +21,7 @@ from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.server import answers, lend, manage, publish, rules, stream, watch
 from nearcast.server.config import ServerConfig
+from nearcast.server.names import Names
 from nearcast.server.service import Service
 
 log = logging.getLogger(__name__)
@@ -51,11 +53,26 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
         if journal is None:
             opened.close()
 
-    app = FastAPIOffline(title="nearcast", version="0.1.0", description=DESCRIPTION, lifespan=lifespan)
+    # One page about the API is enough, and ReDoc's shows a picture from elsewhere.
+    app = FastAPIOffline(
+        title="nearcast",
+        version="0.1.0",
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        redoc_url=None,
+        responses=answers.REFUSED,
+    )
+    app.add_middleware(Names)
     answers.install(app)
     for module in (publish, lend, manage, rules, stream, watch):
         app.include_router(module.router)
+    app.add_api_route("/", _home, include_in_schema=False)
     return app
+
+
+async def _home() -> RedirectResponse:
+    """Who opens the server's address in a browser is shown what there is."""
+    return RedirectResponse("docs")
 
 
 def serve(config: ServerConfig, ready: Callable[[int], None] | None = None) -> None:

@@ -35,6 +35,7 @@ from nearcast.server.documents import (
     Written,
 )
 from nearcast.server.guards import Manager, service_of
+from nearcast.server.names import ID
 from nearcast.server.service import Service
 
 
@@ -78,7 +79,7 @@ async def clients(token: Manager, service: Here) -> list[dict[str, Any]]:
     return [client_data(client) for client in service.desk.registry.clients.values()]
 
 
-@router.get("/clients/{id}")
+@router.get(f"/clients/{ID}")
 async def client(id: str, token: Manager, service: Here) -> dict[str, Any]:
     """One client, as it is known now."""
     found = service.desk.registry.clients.get(id)
@@ -87,7 +88,7 @@ async def client(id: str, token: Manager, service: Here) -> dict[str, Any]:
     return client_data(found)
 
 
-@router.put("/clients/{id}")
+@router.put(f"/clients/{ID}")
 async def put_client(
     id: str, document: ClientDocument, token: Manager, service: Here, size: Size, dry: Dry = False
 ) -> Written:
@@ -104,7 +105,7 @@ async def put_client(
     return written
 
 
-@router.delete("/clients/{id}")
+@router.delete(f"/clients/{ID}")
 async def delete_client(id: str, token: Manager, service: Here) -> Written:
     """Forgets a client; what waits for it ends as "unsubscribed"."""
     before = await client(id, token, service)
@@ -117,7 +118,7 @@ async def subscriptions(token: Manager, service: Here) -> list[dict[str, Any]]:
     return [subscription_data(subscription) for subscription in service.desk.registry.subscriptions.values()]
 
 
-@router.get("/subscriptions/{id}")
+@router.get(f"/subscriptions/{ID}")
 async def subscription(id: str, token: Manager, service: Here) -> dict[str, Any]:
     """One subscription."""
     found = service.desk.registry.subscriptions.get(id)
@@ -126,7 +127,7 @@ async def subscription(id: str, token: Manager, service: Here) -> dict[str, Any]
     return subscription_data(found)
 
 
-@router.put("/subscriptions/{id}")
+@router.put(f"/subscriptions/{ID}")
 async def put_subscription(
     id: str, document: SubscriptionDocument, token: Manager, service: Here, size: Size, dry: Dry = False
 ) -> Written:
@@ -143,7 +144,7 @@ async def put_subscription(
     return await put(service, size, read, dry)
 
 
-@router.delete("/subscriptions/{id}")
+@router.delete(f"/subscriptions/{ID}")
 async def delete_subscription(id: str, token: Manager, service: Here) -> Written:
     """Ends a subscription; what waits for it ends as "unsubscribed"."""
     before = await subscription(id, token, service)

@@ -30,6 +30,7 @@ from nearcast.model.subscription import Settings
 from nearcast.server.documents import RuleDocument, Written
 from nearcast.server.guards import Manager, service_of
 from nearcast.server.manage import REQUEST, BoundedRoute, Dry, Size, given, put, unknown, write
+from nearcast.server.names import ID
 from nearcast.server.service import Service
 
 Here = Annotated[Service, Depends(service_of)]
@@ -98,12 +99,12 @@ def routes(kind: Kind) -> APIRouter:
         """All of them, in the order in which they were added."""
         return [kind.data(one) for one in kind.there(service.desk.registry).values()]
 
-    @router.get("/{id}", name=f"one {kind.one}")
+    @router.get(f"/{ID}", name=f"one {kind.one}")
     async def one(id: str, token: Manager, service: Here) -> dict[str, Any]:
         """One of them."""
         return found(id, service)
 
-    @router.put("/{id}", name=f"put {kind.one}")
+    @router.put(f"/{ID}", name=f"put {kind.one}")
     async def put_one(
         id: str, document: RuleDocument, token: Manager, service: Here, size: Size, dry: Dry = False
     ) -> Written:
@@ -120,7 +121,7 @@ def routes(kind: Kind) -> APIRouter:
 
         return await put(service, size, read, dry)
 
-    @router.delete("/{id}", name=f"delete {kind.one}", description=f"Ends it. {kind.means}")
+    @router.delete(f"/{ID}", name=f"delete {kind.one}", description=f"Ends it. {kind.means}")
     async def delete(id: str, token: Manager, service: Here) -> Written:
         before = found(id, service)
         return Written(position=await write(service, kind.removal(id)), document=before)

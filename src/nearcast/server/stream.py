@@ -29,6 +29,7 @@ from nearcast.server import clock
 from nearcast.server.answers import Unknown, fault_json
 from nearcast.server.contexts import SAYABLE
 from nearcast.server.guards import Receiver, admit, service_of
+from nearcast.server.names import ID
 from nearcast.server.service import Service
 from nearcast.server.sessions import GOING_AWAY, NORMAL, Connection, Gone, Pump, Session
 
@@ -67,7 +68,7 @@ class Socket(Connection):
                     await self.socket.close(code, reason)
 
 
-@router.websocket("/clients/{id}/stream")
+@router.websocket(f"/clients/{ID}/stream")
 async def stream(socket: WebSocket, id: str) -> None:
     """The session of a client over a WebSocket; it takes over from any other connection of this client."""
     service = service_of(socket)
@@ -249,7 +250,7 @@ class EventStream(Connection):
             self.parts.put_nowait(None if code == NORMAL else f"event: close\ndata: {last}\n\n")
 
 
-@router.get("/clients/{id}/events", response_class=StreamingResponse)
+@router.get(f"/clients/{ID}/events", response_class=StreamingResponse)
 async def events(id: str, token: Receiver, service: Annotated[Service, Depends(service_of)]) -> StreamingResponse:
     """The deliveries of a client as server-sent events, for browsers; acknowledge with POST /clients/{id}/acks."""
     _check_known(service, id)
@@ -288,8 +289,8 @@ async def _event_stream(id: str, connection: EventStream, service: Service) -> A
         log.info("client gone client=%s kind=sse", id)
 
 
-@router.post("/clients/{id}/acks")
-@router.post("/clients/{id}/messages")
+@router.post(f"/clients/{ID}/acks")
+@router.post(f"/clients/{ID}/messages")
 async def messages(
     id: str, request: Request, token: Receiver, service: Annotated[Service, Depends(service_of)]
 ) -> JSONResponse:
@@ -306,7 +307,7 @@ async def messages(
     return JSONResponse({"waiting": len(session.waiting.waiting), "in_flight": len(session.waiting.in_flight)})
 
 
-@router.get("/clients/{id}/waiting")
+@router.get(f"/clients/{ID}/waiting")
 async def waiting(
     id: str, token: Receiver, service: Annotated[Service, Depends(service_of)], limit: int = 100
 ) -> dict[str, Any]:

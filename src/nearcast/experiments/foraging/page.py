@@ -14,7 +14,7 @@ STYLE = """
 body { font: 16px/1.5 sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff }
 table { border-collapse: collapse; width: 100% } th, td { text-align: left; vertical-align: top; padding: .4rem .6rem }
 tr { border-bottom: 1px solid #ddd } td.number { text-align: right } h2 { margin-top: 2.5rem }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1.5rem }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 1.5rem }
 figure { margin: 0 } figcaption { color: #555; font-size: .9rem } svg { width: 100%; height: auto }
 .supported { color: #1a7f37 } .partly { color: #9a6700 } .not { color: #b3202c } td.verdict { white-space: nowrap }
 """
