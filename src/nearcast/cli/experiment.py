@@ -111,7 +111,9 @@ def merging(
 
 
 def _table(summaries: Sequence[Summary]) -> Table:
-    table = Table(title="Means over the replications; n attributes", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(
+        title="Means over the replications; n attributes", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
+    )
     for heading in ("n", "table", "filters", "bytes", "gzip\neach", "gzip\nstream", "precision", "paper", "seconds"):
         table.add_column(heading, justify="left" if heading == "table" else "right", no_wrap=True)
     before = None
