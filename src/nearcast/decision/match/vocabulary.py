@@ -164,17 +164,19 @@ class Vocabulary:
         """The number of an atom of a question with lists."""
         column = self._fields[question][0]
         numbers = self._known(column, atom.literals)
-        # A list with a literal that is new is new itself.
-        rest = -1 if None in numbers else self._listed.find(_hash(question, numbers), partial(self._is_list, numbers))
-        if rest < 0:
+        if None in numbers:
             # Lists with NaN, which no column has among its literals, are of the same question.
             if key_of(atom) is None:
                 return self._opaque_number(atom)
-            added = [self._literal(column, literal) for literal in atom.literals] if None in numbers else numbers
+            numbers = [self._literal(column, literal) for literal in atom.literals]
+        # With the question: one list may be asked of as many attributes as there are filters.
+        hashed = hash((question, *numbers))
+        rest = self._listed.find(hashed, partial(self._is_list, numbers))
+        if rest < 0:
             rest = len(self._listed)
-            self._lists.extend(added)
+            self._lists.extend(numbers)
             self._list_starts.extend([self._lists.size])
-            self._listed.add(rest, _hash(question, added))
+            self._listed.add(rest, hashed)
         return question << QUESTION_SHIFT | rest
 
     def _known(self, column: int, literals: tuple[Value, ...]) -> list[Any]:
@@ -209,8 +211,3 @@ class Vocabulary:
             number = self._rests[OPAQUE_QUESTION][key] = len(self._opaque)
             self._opaque.append(atom)
         return number
-
-
-def _hash(question: int, numbers: list[int]) -> int:
-    # With the question: one list may be asked of as many attributes as there are filters.
-    return hash((question, *numbers))
