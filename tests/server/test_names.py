@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from nearcast.server.access import tokens_from
-from tests.server.conftest import received, run, running, unit
+from tests.server.conftest import received, run, running, unit, until
 
 NAMES = (
     "fleet/van-7",
@@ -52,6 +52,7 @@ def test_a_client_receives_under_any_name(name: str) -> None:
             await server.http.put(f"/clients/{path}", json={})
             await server.http.put("/subscriptions/s", json={"client": name, "filter": "type = 'unit'"})
             await server.publish(unit("1"))
+            await until(lambda: server.service.desk.session(name).waiting.waiting)
             assert 1 == (await server.http.get(f"/clients/{path}/waiting")).json()["waiting"]
             async with server.client(name) as client:
                 assert ["1"] == [one.event["id"] for one in await received(client, 1)]
