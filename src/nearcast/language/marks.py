@@ -31,11 +31,14 @@ class Lines:
 
 def starting_at(text: str, where: Mark) -> Locate:
     """Marks within a text whose first character stands at `where`, and whose lines stand in the file as they are."""
-    lines = Lines(text)
+    # Of most texts nobody asks for a place, of others for many.
+    known: list[Lines] = []
 
     def locate(offset: int) -> Mark:
         """The place of a character of the text."""
-        line, column = lines.at(offset)
+        if not known:
+            known.append(Lines(text))
+        line, column = known[0].at(offset)
         if where.line is None:
             return Mark(where.file, line, column)
         first = where.column or 1

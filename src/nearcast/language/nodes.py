@@ -120,7 +120,7 @@ class _Plain:
         if self._where.line is not None or not path:
             return None
         within = path if self._where.file == "request" else f"{self._where.file}, {path}"
-        return lambda offset: starting_at(text, Mark(within, 1, 1))(offset)
+        return starting_at(text, Mark(within, 1, 1))
 
 
 class _Yaml:

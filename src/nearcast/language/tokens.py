@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 from nearcast.errors import Fault
 from nearcast.language.cql2_literals import LOOSE, STRICT
@@ -46,18 +45,16 @@ _TOKEN = rf"""\s*(?:
 _STRICT, _LOOSE = (re.compile(_TOKEN.replace("TEXT", text), re.VERBOSE | re.DOTALL) for text in (STRICT, LOOSE))
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token: its kind, the text as written, and the offset of its first character."""
+class Token(NamedTuple):
+    """A token: its kind, the text as written, and the offset of its first character.
+
+    `word` is a name or keyword in capitals: keywords and functions are the same in any case.
+    """
 
     kind: Kind
     text: str
     start: int
-
-    @property
-    def word(self) -> str:
-        """The token in capitals: keywords and functions are the same in any case."""
-        return self.text.upper()
+    word: str = ""
 
     def is_word(self, *words: str) -> bool:
         """Whether the token is one of these keywords."""
@@ -90,7 +87,7 @@ def _tokens(pattern: re.Pattern[str], text: str, locate: Locate, at_once: bool) 
         word = written.upper() if kind == "name" else ""
         if word in KEYWORDS:
             kind = "word"
-        yield Token(cast(Kind, kind), written, start)
+        yield Token(cast(Kind, kind), written, start, word)
         if at_once and after_in and kind == "open" and (values := LITERALS.match(text, at)):
             yield Token("values", values[0], at)
             at = values.end()
@@ -106,6 +103,8 @@ def _unknown(written: str, locate: Locate, start: int) -> Fault:
 
 
 def _check_size(tokens: list[Token], locate: Locate) -> None:
+    if len(tokens) < MAX_ATOMS:
+        return
     # n atoms need n − 1 joints; the AND of a BETWEEN is none.
     joints = sum(token.is_word("AND", "OR") for token in tokens)
     joints -= sum(token.is_word("BETWEEN") for token in tokens)
