@@ -12,6 +12,7 @@ from nearcast.decision.integers import distinct
 from nearcast.decision.match.codes import Classes
 from nearcast.decision.match.tests import Key
 from nearcast.model.filter import Atom, Operator
+from nearcast.model.values import EXACT
 
 Integers = npt.NDArray[np.int64]
 
@@ -104,7 +105,8 @@ def _classes(values: list[Any], below: Integers, upto: Integers, equal: Integers
 
     By their numbers: `below` are those at which something ends or begins, `upto` those behind which, `equal` both.
     """
-    order = sorted(range(len(values)), key=values.__getitem__)
+    exact = _exact(values)
+    order = sorted(range(len(values)), key=values.__getitem__) if exact is None else np.argsort(exact)
     count = len(values)
     place = np.empty(count, np.int64)
     place[order] = np.arange(count)
@@ -120,14 +122,17 @@ def _classes(values: list[Any], below: Integers, upto: Integers, equal: Integers
         cut = np.full(2 * count + 1, count, np.int32)
         cut[1::2] = np.arange(count)
         size = count + 1
-    ascending = [values[index] for index in order]
-    exact = _exact(ascending)
-    return Classes(ascending if exact is None else (), ordered, cut, size, exact), place
+    if exact is not None:
+        return Classes((), ordered, cut, size, exact[order]), place
+    return Classes([values[index] for index in order], ordered, cut, size, None), place
 
 
 def _exact(literals: Sequence[Any]) -> npt.NDArray[np.float64] | None:
     """The literals as an array, if that loses nothing."""
     if not literals or isinstance(literals[0], str):
         return None
-    array = np.array([float(literal) for literal in literals])
-    return array if all(a == b for a, b in zip(array.tolist(), literals, strict=True)) else None
+    array = np.array(literals, np.float64)
+    # Below that a double is every integer; above it some may still be the ones that are meant.
+    if (np.abs(array) < EXACT).all() or all(a == b for a, b in zip(array.tolist(), literals, strict=True)):
+        return array
+    return None

@@ -23,6 +23,7 @@ from nearcast.decision.match.reading import Atoms
 from nearcast.decision.match.sets import map_sets
 
 Integers = npt.NDArray[np.int64]
+Short = npt.NDArray[np.int32]
 
 UNKNOWN = 0.5
 """What share of events an opaque atom is taken to hold for."""
@@ -82,17 +83,23 @@ def shares(atoms: Atoms, sizes: Integers, sample: Coded | None, near: npt.NDArra
     for column, size in enumerate(sizes.tolist()):
         share, there = _spread(column, size, sample)
         below = np.concatenate([[0.0], np.cumsum(share)])
+        own = np.flatnonzero(atoms.column == column)
         for kind in (RANGE, OUTSIDE, POINTS):
-            which = np.flatnonzero((atoms.column == column) & (atoms.kind == kind))
+            which = own[atoms.kind[own] == kind]
             low, high = atoms.low[which], atoms.high[which]
-            if kind == POINTS:
-                sums = np.concatenate([[0.0], np.cumsum(share[np.minimum(atoms.points, size - 1)])])
-                held = sums[high] - sums[low]
-            else:
-                held = below[high] - below[low]
+            held = _of_points(share, atoms.points, low, high) if kind == POINTS else below[high] - below[low]
             true[which] = there - held if kind == OUTSIDE else held
             false[which] = held if kind == OUTSIDE else there - held
     return Tests(kinds, atoms.column, atoms.low, atoms.high, atoms.points, true, false)
+
+
+def _of_points(
+    share: npt.NDArray[np.float64], points: Short, low: Short, high: Short
+) -> npt.NDArray[np.float64]:
+    """The shares of lists of points from `low` to before `high`, which for one column lie side by side."""
+    first, last = low.min(initial=len(points)), high.max(initial=0)
+    sums = np.concatenate([[0.0], np.cumsum(share[points[first:last]])])
+    return np.asarray(sums[high - first] - sums[low - first])
 
 
 def _spread(column: int, size: int, sample: Coded | None) -> tuple[npt.NDArray[np.float64], float]:
