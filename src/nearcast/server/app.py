@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import socket
@@ -15,6 +16,7 @@ from fastapi import FastAPI
 from fastapi.responses import RedirectResponse
 from fastapi_offline import FastAPIOffline
 
+from nearcast.decision.collecting import SELDOM
 from nearcast.errors import SetupError
 from nearcast.journal.hold import held
 from nearcast.journal.seam import Journal
@@ -97,6 +99,8 @@ def _alone(config: ServerConfig) -> AbstractContextManager[None]:
 
 
 def _serve(config: ServerConfig, ready: Callable[[int], None] | None) -> None:
+    # Each look at all that is known stops every client for as long as it takes.
+    gc.set_threshold(*SELDOM)
     listening = listen(config)
     port = listening.getsockname()[1]
     server = server_of(config)

@@ -93,9 +93,7 @@ def shares(atoms: Atoms, sizes: Integers, sample: Coded | None, near: npt.NDArra
     return Tests(kinds, atoms.column, atoms.low, atoms.high, atoms.points, true, false)
 
 
-def _of_points(
-    share: npt.NDArray[np.float64], points: Short, low: Short, high: Short
-) -> npt.NDArray[np.float64]:
+def _of_points(share: npt.NDArray[np.float64], points: Short, low: Short, high: Short) -> npt.NDArray[np.float64]:
     """The shares of lists of points from `low` to before `high`, which for one column lie side by side."""
     first, last = low.min(initial=len(points)), high.max(initial=0)
     sums = np.concatenate([[0.0], np.cumsum(share[points[first:last]])])
