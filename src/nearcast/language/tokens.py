@@ -103,6 +103,7 @@ def _unknown(written: str, locate: Locate, start: int) -> Fault:
 
 
 def _check_size(tokens: list[Token], locate: Locate) -> None:
+    # Most are far from either limit, which a joint for each token would not reach.
     if len(tokens) < MAX_ATOMS:
         return
     # n atoms need n − 1 joints; the AND of a BETWEEN is none.
