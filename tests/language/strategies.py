@@ -56,7 +56,8 @@ attribute_atoms = (
 )
 
 
-def _trees(leaves: st.SearchStrategy, negations: tuple[type, ...]) -> st.SearchStrategy:
+def trees(leaves: st.SearchStrategy, negations: tuple[type, ...]) -> st.SearchStrategy:
+    """Filters of such atoms with AND, OR and such negations."""
     return st.recursive(
         leaves,
         lambda inner: (
@@ -70,7 +71,7 @@ def _trees(leaves: st.SearchStrategy, negations: tuple[type, ...]) -> st.SearchS
 
 located = (
     st.builds(User, names)
-    | st.builds(Entities, st.none() | _trees(attribute_atoms, (Not,)))
+    | st.builds(Entities, st.none() | trees(attribute_atoms, (Not,)))
     | st.just(This())
     | geographic_places
 )
@@ -78,8 +79,8 @@ measures = (
     st.builds(Distance, located, located) | st.builds(Count, located) | st.builds(Count, located, located, metres)
 )
 leaves = attribute_atoms | _atoms(measures, integers | floats)
-cql2_filters = _trees(leaves, (Not,))
-filters = _trees(leaves, (Not, PlainNot))
+cql2_filters = trees(leaves, (Not,))
+filters = trees(leaves, (Not, PlainNot))
 
 relevances = st.floats(0, 1)
 

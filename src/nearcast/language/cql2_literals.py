@@ -18,6 +18,9 @@ STRICT = r"'(?:[^'\\]|''|\\.)*'"
 LOOSE = r"'(?:[^'\\]|''|(?>\\\\|\\'(?=[^'\s),=<>+*/%^-])|\\))*'"
 """The same where a quote may also end the text behind a backslash, as in `LIKE 'a\\'`: if it does not go on there."""
 
+UNESCAPED = r"'[^'\\]*+(?:''[^'\\]*+)*+'"
+"""A text without backslashes, which is read in no other way."""
+
 _STRICT = re.compile(STRICT, re.DOTALL)
 _ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
 _LOOSELY_ESCAPED = re.compile(r"''|\\((?!'(?:'|\Z)).)", re.DOTALL)

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import re
 
+from nearcast.language.cql2_literals import UNESCAPED
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, narrowed
 
 Literal = int | float | str
 
 # Nothing is tried twice: what follows a literal never begins as it might go on.
-_LITERAL = r"(?:'[^'\\]*+(?:''[^'\\]*+)*+'|-?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+)"
-_ONE = re.compile(_LITERAL)
+LITERAL = rf"(?:{UNESCAPED}|-?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+)"
+"""A literal without backslashes and blanks in it, a regular expression."""
 
-LITERALS = re.compile(rf"\s*+{_LITERAL}(?:\s*+,\s*+{_LITERAL})*+(?=\s*+\))")
-"""Literals without backslashes and blanks in them, with commas between them, before a closing parenthesis."""
+_ONE = re.compile(LITERAL)
+
+LITERALS = re.compile(rf"\s*+{LITERAL}(?:\s*+,\s*+{LITERAL})*+(?=\s*+\))")
+"""Such literals with commas between them, before a closing parenthesis."""
 
 
 def literals_of(written: str) -> tuple[Literal, ...] | None:
     """The literals of a list that `LITERALS` matches; None where a number is beyond 64 bits."""
-    values = [_literal(one) for one in _ONE.findall(written)]
+    values = [literal_of(one) for one in _ONE.findall(written)]
     return None if None in values else tuple(values)  # type: ignore[arg-type]
 
 
-def _literal(written: str) -> Literal | None:
+def literal_of(written: str) -> Literal | None:
+    """The literal that `LITERAL` matches; None for a number beyond 64 bits."""
     if written[0] == "'":
         return written[1:-1].replace("''", "'")
     return exact(written[1:], True) if written[0] == "-" else exact(written)

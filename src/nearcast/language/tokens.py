@@ -27,7 +27,8 @@ START = (
     r":_A-Za-z\u00C0-\u00D6\u00D8-\u00F6\u00F8-\u02FF\u0370-\u037D\u037F-\u1FFE\u200C-\u200D\u2070-\u218F"
     r"\u2C00-\u2FEF\u3001-\uD7FF\uF900-\uFDCF\uFDF0-\uFFFD\U00010000-\U000EFFFF"
 )
-NAME = re.compile(rf"[{START}][{START}.0-9\u0300-\u036F\u203F-\u2040\u00B7]*")
+PART = rf"{START}.0-9\u0300-\u036F\u203F-\u2040\u00B7"
+NAME = re.compile(rf"[{START}][{PART}]*+")
 
 _TOKEN = rf"""\s*(?:
     (?P<text>TEXT)
