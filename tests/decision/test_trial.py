@@ -21,19 +21,23 @@ from nearcast.decision.known import Known
 from nearcast.decision.match.index import Group, Index
 from nearcast.decision.relate import pairing, stage
 from nearcast.decision.stages import decide
+from nearcast.decision.timeline import Surrounding
 from nearcast.decision.trial import untaken
 from nearcast.errors import Mark
 from nearcast.language.cloudevents import read_event
 from nearcast.language.control import changes
 from nearcast.language.cql2 import parse
-from nearcast.model.changes import ActionChange, RelationChange
+from nearcast.model.changes import ActionChange, RelationChange, SubscriptionChange
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
+from nearcast.model.filter import Atom, Filter, Not, Operator, PlainNot, atoms
 from nearcast.model.ontology import Ontology, SituationClass
 from nearcast.model.relation import Relation
 from nearcast.model.situation import Action, Publish
-from nearcast.model.subscription import Settings
+from nearcast.model.subscription import Settings, Subscription
+from nearcast.model.values import EXACT
 from tests.decision.relations import at
+from tests.language.strategies import trees
 
 ONTOLOGY = {"classes": {"temperature": {"unit": "degC", "within": 50}}, "situations": {"hot": {}}}
 
@@ -121,7 +125,7 @@ def broken() -> Iterator[None]:
 BAD = {
     "relate": relation("bad"),
     "infer": rule("bad"),
-    "match": subscription("bad", "bad = 1"),
+    "match": subscription("bad", "bad + 1 = 2"),
 }
 
 
@@ -144,6 +148,44 @@ def test_where_batches_are_cut_changes_nothing(cuts: list[int]) -> None:
     whole = decided(events)
     assert 4 == len(whole[2])
     assert whole == decided(events, cuts)
+
+
+ASCII = st.text(st.characters(max_codepoint=127), max_size=5)
+ORDINARY = ASCII | st.booleans() | st.integers(-EXACT, EXACT) | st.floats(allow_nan=False)
+SIX = st.sampled_from(list(Operator)[:6])
+COMPARISONS = (
+    st.builds(Atom, ASCII, SIX, ORDINARY)
+    | st.builds(Atom, ASCII, st.just(Operator.IN), st.lists(ORDINARY, min_size=1, max_size=9).map(tuple))
+    | st.builds(Atom, ASCII, st.just(Operator.BETWEEN), st.tuples(ORDINARY, ORDINARY))
+    | st.builds(Atom, ASCII, st.just(Operator.IS_NULL), st.none())
+)
+
+
+@given(st.lists(trees(COMPARISONS, (Not, PlainNot)), min_size=1, max_size=4))
+def test_plain_subscriptions_need_no_trial(filters: list[Filter]) -> None:
+    """Every one of them would pass, and so would all of them in a compiled index."""
+    subscriptions = [Subscription(str(number), ("ann",), filter) for number, filter in enumerate(filters)]
+    plain = [SubscriptionChange(one) for one in subscriptions]
+    assert all(map(trial.is_plain, plain))
+    trial._matched(plain, Settings())
+    events = to_table([event(1, *report(1))])
+    Index([(filter, (0,) * sum(1 for _ in atoms(filter))) for filter in filters], many=1).match(events, Surrounding())
+
+
+@pytest.mark.parametrize(
+    "filter", ["name LIKE 'a%'", "casei(name) = 'a'", "größe = 1", "a = 'ü'", "a = 9007199254740993", "a < user"]
+)
+def test_any_other_subscription_is_tried(filter: str) -> None:
+    """Its patterns, functions and letters may be what a stage fails on."""
+    [change] = changes(event(1, *subscription("s", filter)), Settings())
+    assert not trial.is_plain(change)
+
+
+def test_a_large_subscription_is_tried() -> None:
+    """However plain each comparison is."""
+    for filter in (" OR ".join(["a = 1"] * (trial.FEW + 1)), f"a IN ({', '.join(map(str, range(trial.FEW + 1)))})"):
+        [change] = changes(event(1, *subscription("s", filter)), Settings())
+        assert not trial.is_plain(change)
 
 
 def test_settings_that_a_stage_raises_on_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,15 @@
 """Whether stages can take definitions: each is tried alone, on events that have what it names, before it counts.
 
 What comes of a trial rests on the definition and the settings at its position, and on nothing else: not on what else
-is known, nor on where batches are cut. So every fold over a journal leaves the same definitions out.
+is known, nor on where batches are cut. So every fold over a journal leaves the same definitions out. Subscriptions to a
+few plain comparisons, which are most definitions and nothing fails on, are not tried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 
 from nearcast.decision.actions import action_events
 from nearcast.decision.derived import At, Deriving, Stretch
@@ -38,19 +40,22 @@ from nearcast.model.changes import (
 from nearcast.model.columns import EVENTS, to_table
 from nearcast.model.event import Event
 from nearcast.model.expression import Call, Constant, Expression, Property, parts
-from nearcast.model.filter import Filter, atoms
+from nearcast.model.filter import Atom, Filter, Operator, atoms
 from nearcast.model.ontology import Ontology
 from nearcast.model.place import Place
 from nearcast.model.relation import Gathering, Matching, Named, Pair, Relation
 from nearcast.model.situation import Action
 from nearcast.model.subscription import Settings
-from nearcast.model.values import Value
+from nearcast.model.values import Value, is_exact
 
-TOGETHER = 200
+TOGETHER = 1_000
 """Definitions that are tried together at most: only where that fails is each tried alone."""
 
 SAMPLES = 1_000
 """Literals of one list that are tried, about."""
+
+FEW = 64
+"""Comparisons in a filter, and literals in a comparison, up to which they are plain."""
 
 MOMENT = datetime(2020, 1, 1, tzinfo=UTC)
 PLACES = (Place("planar", 0.0, 0.0), Place("geographic", 0.0, 0.0))
@@ -66,10 +71,30 @@ def untaken(changes: Sequence[At], settings: Settings) -> dict[int, Fault]:
     found: dict[int, Fault] = {}
     for held, some in _by_settings(changes, settings):
         for kinds, stage, attempt in TRIALS:
-            own = [one for one in some if isinstance(one[1], kinds)]
+            own = [one for one in some if isinstance(one[1], kinds) and not is_plain(one[1])]
             for first in range(0, len(own), TOGETHER):
                 found |= _tried(own[first : first + TOGETHER], held, stage, attempt)
     return found
+
+
+def is_plain(change: Change) -> bool:
+    """Whether a change is a subscription to few comparisons of attributes with literals, all of them ordinary ones."""
+    if not isinstance(change, SubscriptionChange):
+        return False
+    listed = list(islice(atoms(change.subscription.filter), FEW + 1))
+    return len(listed) <= FEW and all(map(_is_plain, listed))
+
+
+def _is_plain(atom: Atom) -> bool:
+    if not isinstance(atom.name, str) or not atom.name.isascii() or atom.operator is Operator.LIKE:
+        return False
+    return len(atom.literals) <= FEW and all(map(_is_ordinary, atom.literals))
+
+
+def _is_ordinary(literal: Value) -> bool:
+    if isinstance(literal, str):
+        return literal.isascii()
+    return isinstance(literal, bool) or is_exact(literal)
 
 
 def _by_settings(changes: Sequence[At], settings: Settings) -> Iterator[tuple[Settings, list[At]]]:

@@ -15,23 +15,20 @@ MAX_LITERALS = 250_000
 
 def too_large(filter: Filter) -> tuple[str, str] | None:
     """What is expected of a filter that is too large, and what came; None if it is not."""
-    count = sum(1 for _ in atoms(filter))
-    if count > MAX_ATOMS:
-        return f"at most {MAX_ATOMS:,} atoms in one filter", f"{count:,}"
-    literals = _literals(filter)
+    listed = list(atoms(filter))
+    if len(listed) > MAX_ATOMS:
+        return f"at most {MAX_ATOMS:,} atoms in one filter", f"{len(listed):,}"
+    literals = sum(map(_of_atom, listed))
     if literals > MAX_LITERALS:
         return f"at most {MAX_LITERALS:,} literals in one filter", f"{literals:,}"
     return None
 
 
-def _literals(filter: Filter) -> int:
-    return sum(_of_atom(atom) for atom in atoms(filter))
-
-
 def _of_atom(atom: Atom) -> int:
     if isinstance(atom.name, Call):
         return sum(isinstance(part, Constant) for part in parts(atom.name))
-    return len(atom.literals) + sum(_literals(one) for one in _conditions(atom.name))
+    within = (inner for one in _conditions(atom.name) for inner in atoms(one))
+    return len(atom.literals) + sum(map(_of_atom, within))
 
 
 def _conditions(name: str | Distance | Count) -> Iterator[Filter]:

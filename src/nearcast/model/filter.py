@@ -160,4 +160,8 @@ def atoms(node: Filter) -> Iterator[Atom]:
         yield from atoms(node.child)
     else:
         for child in node.children:
-            yield from atoms(child)
+            # Most children are atoms, and each generator costs more than what it gives.
+            if isinstance(child, Atom):
+                yield child
+            else:
+                yield from atoms(child)

@@ -31,7 +31,7 @@ def kind_of(value: Value) -> Kind:
 def kinds_of(values: Sequence[Value]) -> tuple[Kind, ...]:
     """The kind of each of some values."""
     if len(values) < 2:
-        return tuple(kind_of(value) for value in values)
+        return (kind_of(values[0]),) if values else ()
     # Of a hundred thousand literals most are of one type.
     kinds = {type(value): kind_of(value) for value in {type(value): value for value in values}.values()}
     return tuple([kinds[type(value)] for value in values])
