@@ -82,6 +82,7 @@ def read(groups: Sequence[Group], vocabulary: Vocabulary | None = None, patient:
         with found.vocabulary.lock:
             for group in groups[first : first + GIVING_WAY]:
                 found.add(group)
+            found.vocabulary.settle()
         if patient:
             # Who waits for Python's lock would get it every 5 ms only, and a batch asks for it a hundred times.
             time.sleep(0)

@@ -38,38 +38,50 @@ UNLIKE = ("boolean", "time")
 class Appended:
     """Integers to which more are added behind; what was shown of them stays, whoever adds to them meanwhile.
 
-    They take 16 bits until one does not fit.
+    What is added waits in a list until it is settled, for each time it takes a microsecond. They take 16 bits until one
+    does not fit.
     """
 
     def __init__(self) -> None:
         self._room: npt.NDArray[Any] = np.zeros(64, np.uint16)
-        self.size = 0
+        self._settled = 0
+        self._waiting: list[int] = []
+
+    def __len__(self) -> int:
+        """How many there are, those that wait among them."""
+        return self._settled + len(self._waiting)
 
     def extend(self, more: list[int]) -> None:
         """Adds some."""
-        end = self.size + len(more)
+        self._waiting += more
+
+    def settle(self) -> None:
+        """Shows all that was added."""
+        if not self._waiting:
+            return
+        end = len(self)
         if end > len(self._room):
             self._move(end + end // 8 + 64, self._room.dtype)
         try:
-            self._room[self.size : end] = more
+            self._room[self._settled : end] = self._waiting
         except OverflowError:
             self._move(len(self._room), np.dtype(np.int32))
-            self._room[self.size : end] = more
-        self.size = end
+            self._room[self._settled : end] = self._waiting
+        self._settled, self._waiting = end, []
 
     def _move(self, size: int, numbers: np.dtype[Any]) -> None:
         room = np.zeros(size, numbers)
-        room[: self.size] = self.shown
+        room[: self._settled] = self.shown
         self._room = room
 
     @property
     def shown(self) -> npt.NDArray[Any]:
-        """All so far."""
-        return self._room[: self.size]
+        """All that is settled."""
+        return self._room[: self._settled]
 
 
 class Vocabulary:
-    """The numbers of atoms, given out under a lock; `told` is of how many groups so far."""
+    """The numbers of atoms, given out under a lock, and settled before it is let go; `told` is of how many groups."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -88,6 +100,7 @@ class Vocabulary:
         self._count: list[int] = []
         self._list_starts = Appended()
         self._list_starts.extend([0])
+        self._list_starts.settle()
         self._lists = Appended()
         self._opaque: list[Atom] = []
 
@@ -108,6 +121,11 @@ class Vocabulary:
                 return self._opaque_number(atom)
             rest = self._rests[question][atom.value] = self._literal(self._fields[question][0], atom.value)
         return question << QUESTION_SHIFT | rest
+
+    def settle(self) -> None:
+        """Lets all look up the numbers that were given out."""
+        self._list_starts.settle()
+        self._lists.settle()
 
     def opaque(self, numbers: Integers) -> list[Atom]:
         """The atoms that no column shows, of ascending numbers, which begin with theirs."""
@@ -175,7 +193,7 @@ class Vocabulary:
         if rest < 0:
             rest = len(self._listed)
             self._lists.extend(numbers)
-            self._list_starts.extend([self._lists.size])
+            self._list_starts.extend([len(self._lists)])
             self._listed.add(rest, hashed)
         return question << QUESTION_SHIFT | rest
 
@@ -186,6 +204,8 @@ class Vocabulary:
 
     def _is_list(self, numbers: list[int], rest: int) -> bool:
         """Whether a list is of literals with these numbers."""
+        # Few lists have the hash of another that is not it, or are asked of again.
+        self.settle()
         begin, end = self._list_starts.shown[rest : rest + 2].tolist()
         return numbers == self._lists.shown[begin:end].tolist()
 
