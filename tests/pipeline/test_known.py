@@ -24,11 +24,12 @@ from nearcast.errors import Mark
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control import changes, to_event
 from nearcast.language.relation_document import relation_document
-from nearcast.model.changes import RelationChange
+from nearcast.model.changes import Change, RelationChange
 from nearcast.model.columns import DELIVERIES, to_table
 from nearcast.model.event import Event
 from nearcast.model.relation import Relation
 from nearcast.pipeline import known as follower
+from nearcast.pipeline import registered
 from nearcast.pipeline.known import Follower
 from nearcast.pipeline.state import load, save, stages_of
 from tests.pipeline import test_deriving as related
@@ -112,7 +113,7 @@ def test_snapshots_that_take_long_are_written_seldom(
     """One that takes a second is not followed by another for twenty, through however many positions."""
     seconds, saved = [0.0], []
 
-    def slowly(known: Known, *_: Path | None) -> None:
+    def slowly(known: Known, *_: object) -> None:
         saved.append(known.position)
         seconds[0] += 1
 
@@ -163,6 +164,28 @@ def test_definitions_are_written_again_only_where_some_changed(journal: SqliteJo
         loaded = load(tmp_path / "known", through)
         assert list(known_at(journal, through).registry.changes()) == list(loaded.registry.changes())
     assert 2 == len({version for version, _ in files}) == len({inode for _, inode in files}) == len(set(files))
+
+
+def test_a_restart_writes_definitions_of_its_snapshot_no_more(
+    journal: SqliteJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what was defined since."""
+    first = Follower(journal, tmp_path / "known", 0)
+    assert [*first.advance(journal.read("events", 0, 55), 55)]
+    first.save()
+    second, again = Follower(journal, tmp_path / "known", 55), []
+
+    def noted(change: Change, *rest: Any) -> Event:
+        """Writes a definition."""
+        again.append(change)
+        return to_event(change, *rest)
+
+    monkeypatch.setattr(registered, "to_event", noted)
+    assert [*second.advance(journal.read("events", 55, 10), 65)]
+    second.save()
+    before, after = first.known.registry.changes(), second.known.registry.changes()
+    assert again and again == [one for one in after if one not in before]
+    assert after == list(load(tmp_path / "known", 65).registry.changes())
 
 
 def test_definitions_that_are_damaged_on_disk_are_written_again(journal: SqliteJournal, tmp_path: Path) -> None:
@@ -250,7 +273,7 @@ def test_a_damaged_snapshot_costs_only_reading(journal: SqliteJournal, tmp_path:
     """As a loss of power may leave one: the one before is taken, and the damaged one can be written again."""
     folder = tmp_path / "known"
     save(known_at(journal, 20), folder)
-    damaged = save(known_at(journal, 60), folder)
+    damaged = save(known_at(journal, 60), folder).folder
     (damaged / "registry.arrow").write_bytes(b"")
     assert 20 == load(folder, ALL).position
     save(known_at(journal, 60), folder)
@@ -279,7 +302,7 @@ def test_a_snapshot_is_read_in_any_number_of_shards(
     known = Known(stages=derived_stages(before))
     for _ in known.advance(meeting.read("events", 0, 250), changes):
         pass
-    snapshot = save(known, tmp_path)
+    snapshot = save(known, tmp_path).folder
     tables = [feather.read_table(str(path)) for path in sorted(snapshot.glob("relations-*.arrow"))]
     assert before == len(tables)
     assert {(None, "close"), ("north", "north")} <= {(row["node"], row["relation"]) for row in rows_of(tables)}
@@ -304,7 +327,7 @@ def test_a_snapshot_without_all_shards_costs_only_reading(meeting: SqliteJournal
     known = Known(stages=derived_stages(2))
     for _ in known.advance(meeting.read("events", 0, 250), changes):
         pass
-    shard = save(known, tmp_path) / "relations-1.arrow"
+    shard = save(known, tmp_path).folder / "relations-1.arrow"
     before = shard.read_bytes()
     shard.unlink()
     if damage == "empty":

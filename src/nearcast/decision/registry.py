@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from nearcast.model.changes import (
@@ -23,6 +24,8 @@ from nearcast.model.changes import (
 from nearcast.model.relation import Relation
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import Client, Settings, Subscription
+
+Held = Settings | Client | Subscription | Relation | Situation | Action
 
 
 @dataclass(slots=True)
@@ -90,19 +93,32 @@ class Registry:
         found.relations = {one.id: one if alone or one.node else replace(one, strategy=None) for one in here}
         return found
 
+    def held(self) -> Iterator[Held]:
+        """The settings, and all that is there, in the order of `changes`."""
+        yield self.settings
+        for each in (self.clients, self.subscriptions, self.relations, self.situations, self.actions):
+            yield from each.values()
+
     def changes(self) -> list[Change]:
         """The shortest list of changes that folds to this registry."""
-        clients = [
-            ClientChange(
-                client.id, client.role, client.task, client.readings, client.place, client.matrix, client.lists or None
-            )
-            for client in self.clients.values()
-        ]
-        subscriptions = [SubscriptionChange(subscription) for subscription in self.subscriptions.values()]
-        relations = [RelationChange(relation) for relation in self.relations.values()]
-        situations = [SituationChange(situation) for situation in self.situations.values()]
-        actions = [ActionChange(action) for action in self.actions.values()]
-        return [SettingsChange(self.settings), *clients, *subscriptions, *relations, *situations, *actions]
+        return [change_of(one) for one in self.held()]
+
+
+def change_of(held: Held) -> Change:
+    """The change that adds what a registry holds."""
+    match held:
+        case Client(id, role, task, readings, place, matrix, lists):
+            return ClientChange(id, role, task, readings, place, matrix, lists or None)
+        case Subscription():
+            return SubscriptionChange(held)
+        case Relation():
+            return RelationChange(held)
+        case Situation():
+            return SituationChange(held)
+        case Action():
+            return ActionChange(held)
+        case Settings():
+            return SettingsChange(held)
 
 
 def changed(client: Client | None, change: ClientChange) -> Client:

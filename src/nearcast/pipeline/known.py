@@ -16,7 +16,7 @@ from nearcast.decision.relate.shard import SHARDS
 from nearcast.journal.seam import Journal
 from nearcast.language.control import changes
 from nearcast.model.columns import DEAD_LETTERS
-from nearcast.pipeline.state import drop_beyond, load, save
+from nearcast.pipeline.state import Snapshot, drop_beyond, load, named, save
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -27,8 +27,8 @@ SNAPSHOT_EVERY = 20_000
 """Positions between two snapshots: what a restart has to fold again, well under a second's work."""
 
 SNAPSHOT_SHARE = 0.05
-"""Of the time so much goes into snapshots at most: beside a hundred thousand definitions one takes seconds, in which
-more than twenty thousand reports may come. A restart then folds more."""
+"""Of the time so much goes into snapshots at most: the first one beside a hundred thousand definitions takes
+seconds, in which more than twenty thousand reports may come. A restart then folds more."""
 
 SNAPSHOT_AGAIN = 60.0
 """Seconds until a snapshot is tried again that could not be written, the disk being full for example."""
@@ -48,7 +48,7 @@ class Follower:
         self.known = load(folder, at, shards)
         self._journal, self._folder = journal, folder
         self._saved, self._rests = self.known.position, -inf
-        self._last: tuple[Path, int] | None = None
+        self._last = Snapshot(named(folder, self._saved), self.known.registry.copy()) if self._saved else None
         self.refused = 0
         self._there: set[str] | None = None
         self.catch_up(at)
@@ -82,10 +82,8 @@ class Follower:
     def save(self) -> None:
         """Writes a snapshot of what is known now; where that fails it says so, and tries again later."""
         began = monotonic()
-        version = self.known.registry.version
-        same = self._last[0] if self._last and self._last[1] == version else None
         try:
-            self._last = save(self.known, self._folder, same), version
+            self._last = save(self.known, self._folder, self._last)
         except OSError as error:
             # It would only have saved time, and a batch that failed for it would fail again and again.
             log.error("snapshot not written folder=%s error=%r; a restart reads more", self._folder, error)

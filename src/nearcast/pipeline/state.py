@@ -19,6 +19,7 @@ import shutil
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -29,9 +30,9 @@ from nearcast.decision.registry import Registry
 from nearcast.decision.relate.shard import SHARDS, Shard
 from nearcast.decision.relate.stored import restore, stored
 from nearcast.errors import NearcastError
-from nearcast.language.control import changes, to_event
-from nearcast.model.columns import EVENTS, to_events, to_table
+from nearcast.model.columns import EVENTS
 from nearcast.model.relation import Relation
+from nearcast.pipeline.registered import Written, registry_of, rows
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -39,6 +40,7 @@ KEPT = 2
 """Snapshots that stay: the newest, and one before it in case a batch is asked for again."""
 
 
+REGISTRY = "registry.arrow"
 CHECKSUMS = "checksums"
 """The file of a snapshot that tells the others' checksums. Arrow trusts what it reads: a file that is damaged in its
 middle may end the process, which then would be started again and again only to end in the same way."""
@@ -61,30 +63,60 @@ def ready_file(folder: Path) -> Path:
     return folder / "ready"
 
 
-def save(known: Known, folder: Path, same: Path | None = None) -> Path:
+class Snapshot(NamedTuple):
+    """A snapshot that was written, and a copy of the registry that it has; None if it was there already."""
+
+    folder: Path
+    registry: Registry | None
+
+    def whole(self) -> Written | None:
+        """Its definitions, if their file is as it was written."""
+        file = self.folder / REGISTRY
+        return Written(file, self.registry) if self.registry and _is_whole(file) else None
+
+
+def named(folder: Path, position: int) -> Path:
+    """The snapshot of a position."""
+    # Padded with zeros, names sort as positions do.
+    return folder / f"{position:020d}"
+
+
+def save(known: Known, folder: Path, last: Snapshot | None = None) -> Snapshot:
     """Writes what is known as the snapshot of its position, and removes those that are out of date.
 
-    `same` is a snapshot with the same registry, if there is one: to write a hundred thousand definitions takes seconds.
+    What is defined as in the `last` one is taken from there.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{known.position:020d}"
+    target, written = named(folder, known.position), None
     if not target.exists():
         # Left by a process that was killed while it wrote; a folder has one pipeline at a time.
         for left in folder.glob("unfinished-*"):
             shutil.rmtree(left, ignore_errors=True)
         unfinished = folder / f"unfinished-{os.getpid()}"
         unfinished.mkdir()
-        if same is None or not _linked(same / "registry.arrow", unfinished):
-            feather.write_feather(_registry_rows(known.registry), str(unfinished / "registry.arrow"), "lz4")
+        _write_registry(known.registry, unfinished / REGISTRY, last.whole() if last else None)
         feather.write_feather(known.repository.newest(), str(unfinished / "repository.arrow"), "lz4")
         for number, pairs in enumerate(stored(known.pairings)):
             feather.write_feather(pairs, str(unfinished / f"relations-{number}.arrow"), "lz4")
         (unfinished / "stages.pickle").write_bytes(_stages(known))
         (unfinished / CHECKSUMS).write_bytes(_checksums(unfinished))
         unfinished.rename(target)
+        written = known.registry.copy()
     for old in sorted(_snapshots(folder))[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
-    return target
+    return Snapshot(target, written)
+
+
+def _write_registry(registry: Registry, file: Path, before: Written | None) -> None:
+    """Writes the file of definitions; where nothing was defined since, the one before gets a second name."""
+    if before and before.has(registry):
+        try:
+            os.link(before.file, file)
+            return
+        except OSError:
+            # A disk that cannot do that.
+            pass
+    feather.write_feather(rows(registry, before), str(file), "lz4")
 
 
 def _checksums(snapshot: Path) -> bytes:
@@ -96,16 +128,12 @@ def _checksum(file: Path) -> bytes:
     return f"{zlib.crc32(file.read_bytes()):08x} {file.name}\n".encode()
 
 
-def _linked(file: Path, folder: Path) -> bool:
-    """Makes a file of a snapshot one of a folder's too, if it is as it was written and the disk can do that."""
+def _is_whole(file: Path) -> bool:
+    """Whether a file is as its snapshot's checksums say. What is damaged would get a checksum of its own."""
     try:
-        # Else what is damaged would get a checksum of its own.
-        whole = _checksum(file) in (file.parent / CHECKSUMS).read_bytes()
-        if whole:
-            os.link(file, folder / file.name)
+        return _checksum(file) in (file.parent / CHECKSUMS).read_bytes()
     except OSError:
         return False
-    return whole
 
 
 def _stages(known: Known) -> bytes:
@@ -150,7 +178,6 @@ def load(folder: Path, at_most: int, shards: int = SHARDS) -> Known:
 
     Pairs that are related are in so many shards, however many the snapshot has.
     """
-    # Names are padded with zeros, so they sort as their positions do.
     for snapshot in sorted(_snapshots(folder), reverse=True):
         if int(snapshot.name) <= at_most:
             try:
@@ -177,7 +204,7 @@ def drop_beyond(folder: Path, position: int) -> None:
 def _known(snapshot: Path, shards: int) -> Known:
     if (snapshot / CHECKSUMS).read_bytes() != _checksums(snapshot):
         raise OSError("its files are not as they were written")
-    registry = _registry(feather.read_table(str(snapshot / "registry.arrow")))
+    registry = registry_of(feather.read_table(str(snapshot / REGISTRY)))
     repository = feather.read_table(str(snapshot / "repository.arrow"))
     if not repository.schema.equals(EVENTS):
         raise pa.ArrowInvalid("expected the columns of this version")
@@ -191,16 +218,3 @@ def _known(snapshot: Path, shards: int) -> Known:
 
 def _snapshots(folder: Path) -> Iterator[Path]:
     return (path for path in folder.iterdir() if path.name.isdigit()) if folder.exists() else iter(())
-
-
-def _registry_rows(registry: Registry) -> pa.Table:
-    """The registry as the control events that fold to it."""
-    return to_table(to_event(change, str(number), "nearcast") for number, change in enumerate(registry.changes()))
-
-
-def _registry(rows: pa.Table) -> Registry:
-    registry = Registry()
-    for event in to_events(rows):
-        for change in changes(event, registry.settings):
-            registry.apply(change)
-    return registry
