@@ -30,7 +30,7 @@ from nearcast.model.changes import (
 from nearcast.model.columns import to_table
 from nearcast.model.context import Awareness, ContextSpace
 from nearcast.model.event import Event
-from nearcast.model.filter import Filter, atoms
+from nearcast.model.filter import Atom, Filter, Operator, atoms
 from nearcast.model.matrices import delay_matrix, restriction_matrix
 from nearcast.model.place import Place
 from nearcast.model.subscription import ANY_SUBSCRIPTION, Roles, Settings, Subscription
@@ -167,3 +167,18 @@ def test_the_outcome_is_that_of_reading_one_by_one_however_batches_are_cut(
     cuts = sorted(data.draw(st.lists(st.integers(0, len(history)), max_size=4)))
     part = data.draw(st.sampled_from([1, 2, 1000]))
     assert plainly(history) == in_batches(as_table(history), cuts, part)
+
+
+def test_subscriptions_of_unknown_clients_reach_nobody_until_these_come() -> None:
+    """However many there are, whether they end before, and however batches are cut."""
+    event = Event("1", "type", "source", "car", attributes=(("size", 1),))
+    listed = [
+        Subscription(f"s{number}", ("nobody",), Atom("size", Operator.GT, -1 - number), (1.0,)) for number in range(300)
+    ]
+    history: list[Event | Change] = [*map(SubscriptionChange, listed), event, SubscriptionRemoval("s299"), event]
+    history += [ClientChange("nobody"), event, ClientRemoval("nobody"), event]
+    for cuts in ([], [300], [150, 301, 302], list(range(len(history)))):
+        found = in_batches(as_table(history), cuts, 1000)
+        assert plainly(history) == found
+        assert [(305, "nobody")] == list(found)
+        assert 298 == len(found[305, "nobody"][3])

@@ -48,11 +48,15 @@ class Rows:
         self.after, self.through = np.zeros(64, np.int64), np.zeros(64, np.int64)
         self._shown = False
 
-    def add(self, group: int, client: int, order: int, role: int, after: int) -> None:
-        """Adds a row that holds for the events after a position."""
-        self._own()
+    def reach(self, group: int) -> None:
+        """Makes room for a group, which need not have a row: its clients may all be unknown yet."""
         if group >= self._blocks.shape[1]:
+            # What was shown stays as it is.
             self._blocks = _longer(self._blocks, 2 * group)
+
+    def add(self, group: int, client: int, order: int, role: int, after: int) -> None:
+        """Adds a row of a group that has room, which holds for the events after a position."""
+        self._own()
         start, count, room = self._blocks[:, group].tolist()
         if count == room:
             start = self._move(group, start, count)

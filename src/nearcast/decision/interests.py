@@ -112,6 +112,9 @@ class Interests:
         self._orders[subscription.id] = order
         groups = [(self.standing.take(group), role) for group, role in groups_of(subscription, self._settings)]
         self._held[order] = _Held(subscription, groups)
+        for group, _ in groups:
+            self._rows.reach(group)
+        self._shown = None
         for client in dict.fromkeys(subscription.clients):
             self._wanting.setdefault(client, {})[order] = None
             if client in self._clients:
