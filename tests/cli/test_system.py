@@ -15,7 +15,7 @@ from nearcast.cli import pipeline, server, status, tail, up
 from nearcast.cli.options import journal_path, state_path
 from nearcast.cli.supervise import Supervisor
 from nearcast.cli.system import _locked, define, fetch, free_port, registry_of, wait_until_ready
-from nearcast.errors import SetupError
+from nearcast.errors import DefinitionError, SetupError
 from nearcast.journal.hold import held
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.sqlite import SqliteJournal
@@ -97,6 +97,18 @@ def test_who_waits_is_told_what_for(tmp_path: Path) -> None:
         journal.cover("deliveries", DELIVERIES.empty_table(), 1)
         with pytest.raises(SetupError, match="the access server does not answer at"):
             wait()
+
+
+def test_definitions_that_the_pipeline_could_not_take_are_not_taken_in(tmp_path: Path) -> None:
+    """None of them, whatever the others are: the files are to be mended."""
+    journal, path = MemoryJournal(), tmp_path / "d.yaml"
+    path.write_text(
+        "ontology: {situations: {Fire: {}}}\n"
+        "actions: [{id: act, when: Fire, publish: {type: alert, data: {n: 9223372036854775808}}}]"
+    )
+    with pytest.raises(DefinitionError, match="action act: expected a definition that the stage infer can take"):
+        define(journal, definitions.load([path]))
+    assert 0 == journal.end("events")
 
 
 def test_definitions_given_again_leave_what_clients_said_since(tmp_path: Path) -> None:

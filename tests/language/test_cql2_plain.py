@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.errors import Fault, Mark
-from nearcast.language import cql2_plain
 from nearcast.language.cql2_conditions import Conditions
 from nearcast.language.cql2_plain import DEEP, read_plain
 from nearcast.language.cql2_reading import read_text
 from nearcast.language.cql2_text import write
 from nearcast.language.marks import starting_at
+from nearcast.language.sizes import LONG
 from nearcast.model.filter import Filter, Not, atoms
 from tests.language.strategies import attribute_atoms, cql2_filters, trees
 
@@ -172,7 +172,7 @@ def test_deep_and_long_texts_are_left_to_the_other_way() -> None:
     assert in_one_go("(" * DEEP + "a" + ")" * DEEP) is not None
     assert in_one_go("(" * (DEEP + 1) + "a" + ")" * (DEEP + 1)) is None
     assert in_one_go("NOT " * 100_000 + "a") is None
-    assert in_one_go(" OR ".join(["a = 1"] * cql2_plain.LONG)) is None
+    assert in_one_go(" OR ".join(["a = 1"] * LONG)) is None
 
 
 def test_predicates_with_known_counts_are_read_the_same_both_ways() -> None:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from nearcast.decision.relate.pairing import Pairing
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
+from nearcast.model.relation import Relation
 from tests.server.conftest import Running, run, running
 
 CLOSE = {"a": "type = 'car'", "b": "type = 'car'", "when": "distance(a, b) < 10"}
@@ -66,6 +68,40 @@ def test_a_faulty_rule_is_refused_with_what_was_expected(many: str, document: di
             assert 422 == answer.status_code or 400 == answer.status_code
             assert expected in answer.text
             assert end == server.journal.end("events")
+
+    run(test)
+
+
+def test_a_rule_that_the_pipeline_could_not_take_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put by itself, or published among others, which are taken."""
+    take = Pairing._take
+
+    def taken(self: Pairing, relation: Relation, sequence: int, newest: Any) -> Any:
+        """Takes other relations."""
+        if relation.id == "bad":
+            raise OverflowError("too far")
+        return take(self, relation, sequence, newest)
+
+    monkeypatch.setattr(Pairing, "_take", taken)
+    data: list[dict[str, Any]] = [{"id": id, **CLOSE, "detect": ["enter"]} for id in ("first", "bad", "last")]
+    kind = {"specversion": "1.0", "type": "nearcast.relation.defined", "source": "s"}
+    expected = "a definition that the stage relate can take"
+
+    async def test() -> None:
+        async with running() as server:
+            answer = await server.http.put("/relations/bad", json=data[1])
+            assert (422, expected, "relation bad") == (answer.status_code, *at(answer.json()))
+            batch = [{**kind, "id": one["id"], "data": one} for one in data]
+            headers = {"Content-Type": "application/cloudevents-batch+json"}
+            answer = await server.http.post("/events", json=batch, headers=headers)
+            assert (202, [1, None, 2]) == (answer.status_code, answer.json()["positions"])
+            [fault] = answer.json()["faults"]
+            assert (1, expected) == (fault["index"], fault["expected"])
+            assert ["first", "last"] == [event.id for event in to_events(server.journal.read("events", 0, 9))]
+
+    def at(told: dict[str, Any]) -> tuple[str, str]:
+        """What was expected, and where."""
+        return told["expected"], told["where"]
 
     run(test)
 

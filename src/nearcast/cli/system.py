@@ -19,7 +19,8 @@ import httpx
 from nearcast.cli.options import journal_path, state_path, url_of
 from nearcast.cli.supervise import STOP_SECONDS, Part, Supervisor
 from nearcast.decision.registry import Registry
-from nearcast.errors import EventError, SetupError
+from nearcast.decision.trial import tried
+from nearcast.errors import DefinitionError, EventError, SetupError
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control import changes, to_event
@@ -40,7 +41,8 @@ STRETCH = 100_000
 def define(journal: Journal, definitions: Definitions, node: str = MAIN) -> int:
     """Appends the changes that bring definitions about, without those that would change nothing; how many.
 
-    `node` is the name of the server to which the definitions are given.
+    `node` is the name of the server to which the definitions are given. Raises DefinitionError, and appends nothing,
+    where the pipeline could not take some of them.
     """
     registry, stated = Registry(), Registry()
     for event in _control_events(journal):
@@ -49,6 +51,9 @@ def define(journal: Journal, definitions: Definitions, node: str = MAIN) -> int:
             _apply(stated, event)
     asked = (_restated(registry, stated, change) for change in definitions.changes(node))
     needed = [change for change in asked if not _there(registry, change)]
+    faults = tried(needed, registry.settings)
+    if faults:
+        raise DefinitionError(faults)
     now = datetime.now(UTC)
     events = [to_event(change, uuid.uuid4().hex, SOURCE, now) for change in needed]
     if events:

@@ -5,12 +5,14 @@ A block has room to grow, and moves to the end when it is full, so adding a row 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.decision.integers import runs
 from nearcast.decision.timeline import FOREVER
 
 Integers = npt.NDArray[np.int64]
@@ -73,15 +75,17 @@ class Rows:
         """The same for the rows of a client."""
         self._end(group, self.client, client, position)
 
-    def clear(self, group: int) -> int:
-        """Removes the rows of a group that have ended; returns how many remain."""
+    def clear(self, groups: Sequence[int]) -> None:
+        """Removes the rows of groups that have ended."""
         self._own()
-        block = self._block(group)
-        kept = np.flatnonzero(self.through[block] == FOREVER)
+        starts, counts, _ = self._blocks[:, groups]
+        rows = runs(starts, counts)
+        kept = self.through[rows] == FOREVER
+        left = np.bincount(np.repeat(np.arange(len(groups)), counts)[kept], minlength=len(groups))
+        to = runs(starts, left)
         for column in self._columns():
-            column[block.start : block.start + len(kept)] = column[block][kept]
-        self._blocks[1, group] = len(kept)
-        return len(kept)
+            column[to] = column[rows[kept]]
+        self._blocks[1, groups] = left
 
     def renumber(self, clients: Short, orders: Short) -> None:
         """Gives clients and subscriptions other numbers: `clients[old]` and `orders[old]`."""

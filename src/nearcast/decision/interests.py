@@ -68,13 +68,16 @@ class Interests:
 
     def settle(self) -> None:
         """Forgets what ended in the last batch: the next one begins."""
-        for group in self._worn:
-            self._rows.clear(group)
+        if self._worn:
+            self._rows.clear(list(self._worn))
         for held in self._ended:
             for group, _ in held.groups:
                 self.standing.let_go(group)
-            _uncount(self.terms, location_conditions(held.subscription.filter))
-            _uncount(self.remembered, asked_of_previous(held.subscription.filter))
+            # Most filters have neither, and need not be gone through for them.
+            if self.terms:
+                _uncount(self.terms, location_conditions(held.subscription.filter))
+            if self.remembered:
+                _uncount(self.remembered, asked_of_previous(held.subscription.filter))
         if self._worn or self._ended:
             self._shown = None
         self._worn, self._ended = {}, []

@@ -8,6 +8,7 @@ few plain comparisons, which are most definitions and nothing fails on, are not 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -28,7 +29,7 @@ from nearcast.decision.relate.scopes import Scopes
 from nearcast.decision.remembered import Remembered, asked_of_previous
 from nearcast.decision.repository import Repository
 from nearcast.decision.timeline import Surrounding, Track
-from nearcast.errors import Fault
+from nearcast.errors import Fault, Mark
 from nearcast.model.changes import (
     ActionChange,
     Change,
@@ -75,6 +76,25 @@ def untaken(changes: Sequence[At], settings: Settings) -> dict[int, Fault]:
             for first in range(0, len(own), TOGETHER):
                 found |= _tried(own[first : first + TOGETHER], held, stage, attempt)
     return found
+
+
+def tried(changes: Sequence[Change], settings: Settings) -> list[Fault]:
+    """Why some of these changes, which come one after the other, cannot be taken: what `untaken` finds, by name."""
+    found = untaken(list(enumerate(changes)), settings)
+    return [replace(fault, where=Mark(_title(changes[place]))) for place, fault in sorted(found.items())]
+
+
+def _title(change: Change) -> str:
+    match change:
+        case SubscriptionChange(subscription):
+            return f"subscription {subscription.id}"
+        case RelationChange(relation):
+            return f"relation {relation.id}"
+        case SituationChange(rule):
+            return f"situation {rule.id}"
+        case ActionChange(action):
+            return f"action {action.id}"
+    return "settings"
 
 
 def is_plain(change: Change) -> bool:

@@ -9,6 +9,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
+from nearcast.decision.trial import tried
 from nearcast.errors import DefinitionError, EventError, Fault, Mark
 from nearcast.language import definitions, thesis
 from nearcast.language.cloudevents import DeadLetter, numbered
@@ -58,6 +59,7 @@ def check(paths: Sequence[Path], node: str = MAIN, now: datetime | None = None) 
             found = definitions.load(described)
             settings, rules = found.settings, found.situations
             warnings += [*found.warnings, *warnings_of_nodes(found.relations, node)]
+            faults += tried(found.changes(node), Settings())
         except DefinitionError as error:
             faults += error.faults
     for path in paths:

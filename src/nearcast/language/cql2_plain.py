@@ -12,14 +12,12 @@ from nearcast.language.cql2_geometry import GEOMETRIES
 from nearcast.language.cql2_literals import UNESCAPED
 from nearcast.language.cql2_values import LITERAL, LITERALS, literal_of, literals_of
 from nearcast.language.marks import Locate
+from nearcast.language.sizes import LONG
 from nearcast.language.tokens import KEYWORDS, NAME, PART
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.expression import GEOMETRY
 from nearcast.model.filter import Atom, Filter, Literals, Not, Operator
 from nearcast.model.values import kinds_of
-
-LONG = 50_000
-"""Characters in which no filter can be that is larger than one may be."""
 
 DEEP = 50
 """Parentheses and NOTs within each other that are followed."""

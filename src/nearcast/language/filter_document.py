@@ -14,7 +14,7 @@ from nearcast.language import cql2
 from nearcast.language.nodes import Node
 from nearcast.language.reading import Reader
 from nearcast.language.relevance import relevance_of
-from nearcast.language.sizes import too_large
+from nearcast.language.sizes import LONG, too_large
 from nearcast.language.tokens import MAX_DEPTH
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.filter import And, Atom, Filter, Not, Or, PlainNot, atoms
@@ -33,6 +33,8 @@ class Weighted:
 def read_filter(node: Node, levels: int, reader: Reader) -> Weighted | None:
     """The filter of a text or tree; None after a fault."""
     weighted = _weighted(node, levels, reader, 1)
+    if isinstance(node.value, str) and len(node.value) <= LONG:
+        return weighted
     beyond = too_large(weighted.filter) if weighted else None
     if beyond:
         reader.fault(beyond[0], node, "split the filter", came=beyond[1])

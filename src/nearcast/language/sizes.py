@@ -12,6 +12,9 @@ MAX_ATOMS = 20_000
 MAX_LITERALS = 250_000
 """Values that are written into a filter, those of lists behind IN among them, coordinates of geometries not."""
 
+LONG = 50_000
+"""Characters in which no filter can be that is larger than it may be."""
+
 
 def too_large(filter: Filter) -> tuple[str, str] | None:
     """What is expected of a filter that is too large, and what came; None if it is not."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.routing import APIRoute
 
+from nearcast.decision.trial import tried
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import control
 from nearcast.language.definitions import (
@@ -178,11 +179,17 @@ Read = Callable[[Settings], tuple[Change, dict[str, Any]]]
 
 
 async def put(service: Service, size: int, read: Read, dry: bool) -> Written:
-    """Reads a change from so many bytes, and writes it unless it is dry. Raises DefinitionError, Full, JournalError."""
+    """Reads a change from so many bytes, and writes it unless it is dry. Raises DefinitionError, Full, JournalError.
+
+    What the pipeline could not take is refused here, as it would only become a dead letter there.
+    """
 
     def prepared() -> tuple[Event, dict[str, Any]]:
         """The event that brings the change about, and the answer."""
         change, document = read(held)
+        faults = tried([change], held)
+        if faults:
+            raise DefinitionError(faults)
         event = _event(change)
         service.reading.remember(event, held, [] if dry else [change])
         return event, document

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
+from operator import itemgetter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from nearcast.decision.trial import untaken
 from nearcast.errors import DefinitionError, EventError, Fault
 from nearcast.language.cloudevents import CONTROL_TYPES, read_event
+from nearcast.model.changes import Change
 from nearcast.model.event import Event
 from nearcast.server import clock
 from nearcast.server.access import Token, allow
@@ -135,27 +139,32 @@ def _read(
     faults: list[tuple[int, Fault]] = []
     settings = service.desk.registry.settings
     accepted = clock.moment(clock.now())
+    changes: list[tuple[int, Change]] = []
     for one in came:
         try:
             if one.fault:
                 raise EventError(one.fault)
             event = read_event(one.document, one.where, settings.channels, accepted, one.content)
             if event.control:
-                _check_control(event, token, service)
+                changes += [(one.index, change) for change in _checked_control(event, token, service)]
             taken.append((one.index, event))
         except EventError as error:
             faults.append((one.index, error.fault))
         except DefinitionError as error:
             faults += [(one.index, fault) for fault in error.faults]
-    return came, taken, faults
+    untakeable = untaken(changes, settings)
+    faults += [(one.index, replace(untakeable[one.index], where=one.where)) for one in came if one.index in untakeable]
+    return came, [one for one in taken if one[0] not in untakeable], sorted(faults, key=itemgetter(0))
 
 
-def _check_control(event: Event, token: Token | None, service: Service) -> None:
-    """A control event needs the right to manage, and must mean something."""
+def _checked_control(event: Event, token: Token | None, service: Service) -> list[Change]:
+    """What a control event changes: it needs the right to manage, and must mean something."""
     if token:
         allow([token], token.secret, "manage")
     settings = service.desk.registry.settings
-    service.reading.remember(event, settings, checked_changes(event, settings))
+    changes = checked_changes(event, settings)
+    service.reading.remember(event, settings, changes)
+    return changes
 
 
 def _bury(came: list[Came], faults: list[tuple[int, Fault]], service: Service) -> None:
