@@ -86,8 +86,9 @@ def _told(pipeline: dict[str, float] | None) -> str:
     batches = sum(value for name, value in pipeline.items() if name.startswith("batches_total"))
     seconds = sum(value for name, value in pipeline.items() if name.startswith("stage_seconds_sum"))
     each = f", {1000 * seconds / batches:,.0f} ms each" if batches else ""
+    done = counted(int(batches), "batch", "batches")
     return (
-        f"pipeline: {pipeline.get('waiting', 0):,.0f} events wait to be decided; {batches:,.0f} {'batch' if batches == 1 else 'batches'}{each}; "
+        f"pipeline: {pipeline.get('waiting', 0):,.0f} events wait to be decided; {done}{each}; "
         f"refused {pipeline.get('refused_total', 0):,.0f}, failed {pipeline.get('failures_total', 0):,.0f}"
     )
 
