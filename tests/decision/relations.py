@@ -8,9 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 import orjson
+import pytest
 
 from nearcast.decision.derived import Stretch
 from nearcast.decision.registry import Registry
+from nearcast.decision.relate.pairing import Pairing
 from nearcast.decision.relate.reference import Reference
 from nearcast.decision.relate.scopes import Scopes
 from nearcast.decision.relate.stage import Relating
@@ -21,6 +23,7 @@ from nearcast.model.changes import Change, RelationChange
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.place import Place
+from nearcast.model.relation import Relation
 from nearcast.model.values import Value
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -96,3 +99,16 @@ def summary(event: Event) -> tuple[Any, ...]:
 def told(*steps: Step) -> list[tuple[Any, ...]]:
     """What the reference tells of a story, in short."""
     return [summary(event) for event in events_told(Reference(), steps)]
+
+
+def fail_on_bad(patch: pytest.MonkeyPatch) -> None:
+    """Lets the stage relate fail on relations with the id "bad"."""
+    take = Pairing._take
+
+    def taken(self: Pairing, relation: Relation, sequence: int, newest: Any) -> Any:
+        """Takes other relations."""
+        if relation.id == "bad":
+            raise OverflowError("too far")
+        return take(self, relation, sequence, newest)
+
+    patch.setattr(Pairing, "_take", taken)

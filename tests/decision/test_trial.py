@@ -32,11 +32,10 @@ from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.filter import Atom, Filter, Not, Operator, PlainNot, atoms
 from nearcast.model.ontology import Ontology, SituationClass
-from nearcast.model.relation import Relation
 from nearcast.model.situation import Action, Publish
 from nearcast.model.subscription import Settings, Subscription
 from nearcast.model.values import EXACT
-from tests.decision.relations import at
+from tests.decision.relations import at, fail_on_bad
 from tests.language.strategies import trees
 
 ONTOLOGY = {"classes": {"temperature": {"unit": "degC", "within": 50}}, "situations": {"hot": {}}}
@@ -94,13 +93,7 @@ def decided(events: Sequence[Event], cuts: Sequence[int] = ()) -> tuple[list[Any
 @pytest.fixture(autouse=True, scope="module")
 def broken() -> Iterator[None]:
     """Stages that raise on whatever is called bad."""
-    take, plan, made = pairing.Pairing._take, infer.plan, Index.__init__
-
-    def taken(self: pairing.Pairing, relation: Relation, sequence: int, newest: Any) -> Any:
-        """Takes other relations."""
-        if relation.id == "bad":
-            raise OverflowError("too far")
-        return take(self, relation, sequence, newest)
+    plan, made = infer.plan, Index.__init__
 
     def planned(ontology: Ontology, rules: Iterable[Defined]) -> Any:
         """Plans other rules."""
@@ -116,7 +109,7 @@ def broken() -> Iterator[None]:
         made(self, groups, *rest, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairing.Pairing, "_take", taken)
+        fail_on_bad(patch)
         patch.setattr(infer, "plan", planned)
         patch.setattr(Index, "__init__", make)
         yield

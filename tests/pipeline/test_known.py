@@ -18,7 +18,6 @@ import yaml
 
 from nearcast.decision.derived import derived_of
 from nearcast.decision.known import Known, derived_stages
-from nearcast.decision.relate.pairing import Pairing
 from nearcast.decision.stages import decide
 from nearcast.errors import Mark
 from nearcast.journal.sqlite import SqliteJournal
@@ -27,11 +26,11 @@ from nearcast.language.relation_document import relation_document
 from nearcast.model.changes import Change, RelationChange
 from nearcast.model.columns import DELIVERIES, to_table
 from nearcast.model.event import Event
-from nearcast.model.relation import Relation
 from nearcast.pipeline import known as follower
 from nearcast.pipeline import registered
 from nearcast.pipeline.known import Follower
 from nearcast.pipeline.state import load, save, stages_of
+from tests.decision.relations import fail_on_bad
 from tests.pipeline import test_deriving as related
 from tests.pipeline.histories import documents, live_rows, with_roles, written
 
@@ -242,15 +241,7 @@ def test_a_definition_that_a_stage_raises_on_is_one_dead_letter(
     journal: SqliteJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also after restarts, from a snapshot or none; others beside it count, and everything is decided."""
-    take = Pairing._take
-
-    def taken(self: Pairing, relation: Relation, sequence: int, newest: Any) -> Any:
-        """Takes other relations."""
-        if relation.id == "bad":
-            raise OverflowError("too far")
-        return take(self, relation, sequence, newest)
-
-    monkeypatch.setattr(Pairing, "_take", taken)
+    fail_on_bad(monkeypatch)
     end = journal.end("events")
     ids = ("before", "bad", "behind")
     sides = {"a": {"entity": "x"}, "b": {"entity": "y"}, "when": "distance(a, b) < 5"}

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from nearcast.decision.relate.pairing import Pairing
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
-from nearcast.model.relation import Relation
+from tests.decision.relations import fail_on_bad
 from tests.server.conftest import Running, run, running
 
 CLOSE = {"a": "type = 'car'", "b": "type = 'car'", "when": "distance(a, b) < 10"}
@@ -74,15 +73,7 @@ def test_a_faulty_rule_is_refused_with_what_was_expected(many: str, document: di
 
 def test_a_rule_that_the_pipeline_could_not_take_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put by itself, or published among others, which are taken."""
-    take = Pairing._take
-
-    def taken(self: Pairing, relation: Relation, sequence: int, newest: Any) -> Any:
-        """Takes other relations."""
-        if relation.id == "bad":
-            raise OverflowError("too far")
-        return take(self, relation, sequence, newest)
-
-    monkeypatch.setattr(Pairing, "_take", taken)
+    fail_on_bad(monkeypatch)
     data: list[dict[str, Any]] = [{"id": id, **CLOSE, "detect": ["enter"]} for id in ("first", "bad", "last")]
     kind = {"specversion": "1.0", "type": "nearcast.relation.defined", "source": "s"}
     expected = "a definition that the stage relate can take"
