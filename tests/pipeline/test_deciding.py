@@ -54,12 +54,16 @@ def test_replay_on_executors_gives_the_same(
     assert in_this_process(journal) == rows(decided)
 
 
-@pytest.mark.parametrize(("limit", "spread"), [(1, ALL), (7, ALL), (7, 1), (ALL, ALL), (ALL, 1)])
+@pytest.mark.parametrize(
+    ("limit", "spread", "changes"),
+    [(1, ALL, ALL), (7, ALL, ALL), (7, 1, 1), (ALL, ALL, ALL), (ALL, 1, ALL), (ALL, ALL, 3), (ALL, 1, 3)],
+)
 def test_the_live_query_writes_the_same_deliveries(
-    spark: SparkSession, journal: SqliteJournal, tmp_path: Path, limit: int, spread: int
+    spark: SparkSession, journal: SqliteJournal, tmp_path: Path, limit: int, spread: int, changes: int
 ) -> None:
     """However the stream is cut, in the driver and on the executors: each delivery once, in the order of positions."""
-    decider = Decider(spark, journal, Config(Path(journal.path), tmp_path, spread=spread), Metrics())
+    config = Config(Path(journal.path), tmp_path, spread=spread, changes=changes)
+    decider = Decider(spark, journal, config, Metrics())
     running = start(spark, journal.path, decider, limit=limit)
     until_decided(journal, journal.end("events"))
     running.stop()

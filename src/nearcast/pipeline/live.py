@@ -36,6 +36,7 @@ from nearcast.pipeline.known import Follower
 from nearcast.pipeline.match import SPREAD, begun
 from nearcast.pipeline.metrics import Metrics
 from nearcast.pipeline.patient import PatientJournal
+from nearcast.pipeline.pieces import CHANGES, pieces
 from nearcast.pipeline.query import start
 from nearcast.pipeline.session import LOG_FILE, session
 from nearcast.pipeline.situations import Watch
@@ -58,7 +59,8 @@ every batch for ever (its entry in the map of watermarks is removed by synchrono
 @dataclass(frozen=True, slots=True)
 class Config:
     """How the pipeline runs: its journal, a folder for state that executors see, Spark's master, a port for metrics;
-    from how many events on a batch is spread over the executors, and in how many shards related pairs are kept.
+    from how many events on a batch is spread over the executors, in how many shards related pairs are kept, how many
+    control events are taken at once.
 
     Not `asynchronous`: with Spark's own tracking of progress, which is slower and adds nothing here.
     """
@@ -69,6 +71,7 @@ class Config:
     metrics_port: int | None = None
     spread: int = SPREAD
     shards: int = SHARDS
+    changes: int = CHANGES
     asynchronous: bool = True
     renewed_after: int = RENEWED_AFTER
 
@@ -95,36 +98,42 @@ class Decider:
         self.batches += 1
 
     def _decide(self, rows: DataFrame) -> None:
-        began, refused = time.perf_counter(), self.follower.refused
+        began = time.perf_counter()
         found = collect(rows)
         if found is None:
             return
-        table = found.events
+        table, after = found.events, found.after
         if table is None:
-            table = self._journal.read("events", found.after, found.through - found.after)
-        collected = time.perf_counter()
+            table = self._journal.read("events", after, found.through - after)
+        self._metrics.seconds.labels("collect").observe(time.perf_counter() - began)
+        for piece, through in pieces(table, found.through, self._config.changes):
+            self._decide_piece(piece, after, through)
+            after = through
+
+    def _decide_piece(self, events: pa.Table, after: int, through: int) -> None:
+        """Decides the events of a stretch of positions, as if they were a batch."""
+        began, refused = time.perf_counter(), self.follower.refused
         # So that a batch that nobody gets has a schema too.
         tables = [DELIVERIES.empty_table()]
-        blocks = partial(ranges, self._spark, found.after, found.through, self._parts)
+        blocks = partial(ranges, self._spark, after, through, self._parts)
         path, folder, spread = self._journal.path, self._config.folder / "batches", self._config.spread
-        for batch in self.follower.advance(table, found.through):
+        for batch in self.follower.advance(events, through):
             # Batch by batch: settings may change within what Spark gives, and each part is decided under its own.
             self._keep_derived(batch)
             tables.append(begun(batch, blocks, path, folder, spread=spread)())
             where = "driver" if len(batch.events) < spread else "executors"
             self._metrics.batches.labels(where).inc()
         # Once for all: guards made of a standing in between would be out of date when they are heard.
-        self._keep_standings(found.through)
+        self._keep_standings(through)
         self._situations.look(self.follower.known.stages)
         judged = time.perf_counter()
         deliveries = pa.concat_tables(tables)
         # Also where nobody gets anything: by the end of the log everybody knows how far is decided.
-        self._journal.cover("deliveries", deliveries, found.through)
+        self._journal.cover("deliveries", deliveries, through)
         self._metrics.refused.inc(self.follower.refused - refused)
-        self._count(found.through, found.through - found.after, len(deliveries))
-        stages = {"collect": collected - began, "decide": judged - collected, "write": time.perf_counter() - judged}
-        for stage, seconds in stages.items():
-            self._metrics.seconds.labels(stage).observe(seconds)
+        self._count(through, through - after, len(deliveries))
+        self._metrics.seconds.labels("decide").observe(judged - began)
+        self._metrics.seconds.labels("write").observe(time.perf_counter() - judged)
 
     def _keep_derived(self, batch: Batch) -> None:
         """Writes what was derived, before the deliveries that tell of it; where it is there already nothing changes."""

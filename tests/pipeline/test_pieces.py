@@ -1,0 +1,28 @@
+"""However much is defined at once, no event waits for more than some of it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearcast.model.columns import EVENTS
+from nearcast.pipeline.pieces import pieces
+
+CONTROL, OTHER = "nearcast.subscription", "report"
+
+
+@given(st.lists(st.booleans(), max_size=30), st.integers(1, 5), st.integers(0, 9))
+def test_pieces_are_the_batch_with_few_definitions_each(defined: list[bool], changes: int, after: int) -> None:
+    """Each ends behind its last definition; the last one where the batch does."""
+    types = [CONTROL if one else OTHER for one in defined]
+    positions = list(range(after + 1, after + 1 + len(types)))
+    given = {"position": pa.array(positions, pa.int64()), "type": pa.array(types, pa.string())}
+    table = pa.table([given.get(field.name, pa.nulls(len(types), field.type)) for field in EVENTS], schema=EVENTS)
+    found = list(pieces(table, after + len(types), changes))
+    assert types == [type for piece, _ in found for type in piece.column("type").to_pylist()]
+    counts = [piece.column("type").to_pylist().count(CONTROL) for piece, _ in found]
+    assert max(counts) <= changes and len(found) == max(1, -(-sum(defined) // changes))
+    ends = [after + sum(len(piece) for piece, _ in found[: number + 1]) for number in range(len(found))]
+    assert ends == [through for _, through in found]
+    assert all(piece.column("type")[-1].as_py() == CONTROL for piece, _ in found[:-1])
