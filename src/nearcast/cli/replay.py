@@ -31,8 +31,7 @@ from nearcast.language.control import changes
 from nearcast.language.history import Marks, read_tables
 from nearcast.language.reading import listed
 from nearcast.language.relation_warnings import warnings_of_nodes
-from nearcast.model.columns import entering
-from nearcast.model.event import CONTROL_PREFIX
+from nearcast.model.columns import are_control, entering
 from nearcast.model.relation import Relation
 from nearcast.model.subscription import Settings
 
@@ -146,7 +145,7 @@ def _without_times(journal: Journal, relations: Sequence[Relation]) -> Iterator[
         return
     count = 0
     for table in journal.stretches("events", 0, journal.end("events"), STRETCH):
-        world = table.filter(pc.invert(pc.starts_with(table.column("type"), CONTROL_PREFIX)))
+        world = table.filter(pc.invert(are_control(table)))
         count += world.column("time").null_count
     if count:
         expected = f"events with a time, for the relations that wait for it to pass: {listed(waiting)}"

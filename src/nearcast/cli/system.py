@@ -26,8 +26,8 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control import changes, to_event
 from nearcast.language.definitions import Definitions
 from nearcast.model.changes import Change, ClientChange
-from nearcast.model.columns import entered, to_events
-from nearcast.model.event import CONTROL_PREFIX, MAIN, Event
+from nearcast.model.columns import are_control, entered, to_events
+from nearcast.model.event import MAIN, Event
 from nearcast.pipeline.state import ready_file
 
 SOURCE = "definitions"
@@ -73,9 +73,7 @@ def registry_of(journal: Journal) -> Registry:
 
 def _control_events(journal: Journal) -> Iterator[Event]:
     for table in journal.stretches("events", 0, journal.end("events"), STRETCH):
-        yield from to_events(
-            table.filter([kind.startswith(CONTROL_PREFIX) for kind in table.column("type").to_pylist()])
-        )
+        yield from to_events(table.filter(are_control(table)))
 
 
 def _apply(registry: Registry, event: Event) -> None:

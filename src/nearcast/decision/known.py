@@ -39,8 +39,8 @@ from nearcast.model.changes import (
     RelationRemoval,
     SettingsChange,
 )
-from nearcast.model.columns import to_events
-from nearcast.model.event import CONTROL_PREFIX, Event
+from nearcast.model.columns import are_control, to_events
+from nearcast.model.event import Event
 from nearcast.model.filter import Entities
 from nearcast.model.place import Place
 from nearcast.model.relation import Relation
@@ -134,7 +134,7 @@ class Known:
         Control events that cannot be taken, by their readers or by a stage, are added to `refusals` and change
         nothing. Take every batch: a batch is folded when it is asked for.
         """
-        control = pc.starts_with(table.column("type"), CONTROL_PREFIX)
+        control = are_control(table)
         changes = self._changes(to_events(table.filter(control)), parse)
         world = table.filter(pc.invert(control)) if pc.any(control).as_py() else table
         positions = world.column("position").to_numpy()

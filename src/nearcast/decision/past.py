@@ -14,8 +14,8 @@ from nearcast.decision.registry import Registry
 from nearcast.decision.repository import Repository
 from nearcast.errors import EventError
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, SubscriptionChange, SubscriptionRemoval
-from nearcast.model.columns import to_events
-from nearcast.model.event import CONTROL_PREFIX, Event
+from nearcast.model.columns import are_control, to_events
+from nearcast.model.event import Event
 
 
 @dataclass(slots=True)
@@ -84,12 +84,12 @@ def past(
 
 
 def _world(table: pa.Table) -> pa.Table:
-    return table.filter(pc.invert(pc.starts_with(table.column("type"), CONTROL_PREFIX)))
+    return table.filter(pc.invert(are_control(table)))
 
 
 def _fold(table: pa.Table, state: Registry, noted: Changes, parse: Parse) -> None:
     """Applies the control events of a table; one that cannot be taken changes nothing."""
-    for event in to_events(table.filter(pc.starts_with(table.column("type"), CONTROL_PREFIX))):
+    for event in to_events(table.filter(are_control(table))):
         for change in _parsed(event, state, parse):
             state.apply(change)
             noted.note(event.position, change)

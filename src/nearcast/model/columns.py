@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.model.event import MAIN, Event
+from nearcast.model.event import CONTROL_PREFIX, MAIN, Event
 from nearcast.model.place import Place
 from nearcast.model.values import Value, time_of
 
@@ -217,6 +217,11 @@ def _scattered(rows: list[int], values: list[Value], count: int, kind: pa.DataTy
 def to_events(table: pa.Table) -> list[Event]:
     """The events of a table of `EVENTS`: the inverse of `to_table`."""
     return [_event(row) for row in table.to_pylist()]
+
+
+def are_control(table: pa.Table) -> pa.ChunkedArray:
+    """Of each row of a table of `EVENTS` from the journal, whether it is a control event."""
+    return pc.starts_with(table.column("type"), CONTROL_PREFIX)
 
 
 def entries_of(table: pa.Table) -> tuple[pa.StructArray, npt.NDArray[np.int64]]:

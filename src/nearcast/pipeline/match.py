@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame
 from nearcast.decision.derived import derived_of
 from nearcast.decision.known import Batch
 from nearcast.decision.stages import decide
-from nearcast.model.columns import DELIVERIES
-from nearcast.model.event import CONTROL_PREFIX
+from nearcast.model.columns import DELIVERIES, are_control
 from nearcast.pipeline.mapped import Shelf, loads
 from nearcast.pipeline.source import BLOCK_ROWS, BLOCKS, opened
 
@@ -114,7 +113,7 @@ def _world(events: pa.Table, first: int, last: int) -> pa.Table:
     """The events of the world between two positions: what a batch consists of."""
     position = events.column("position")
     between = pc.and_(pc.greater_equal(position, first), pc.less_equal(position, last))
-    wanted = pc.and_not(between, pc.starts_with(events.column("type"), CONTROL_PREFIX))
+    wanted = pc.and_not(between, are_control(events))
     return events if pc.all(wanted).as_py() else events.filter(wanted)
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from nearcast.model.event import CONTROL_PREFIX
+from nearcast.model.columns import are_control
 
 CHANGES = 1_500
 """Control events of one piece. To take a subscription costs a seventh of a millisecond, so that is a fifth of a second,
@@ -20,7 +19,7 @@ def pieces(events: pa.Table, through: int, changes: int = CHANGES) -> Iterator[t
 
     With each comes the position that it ends at. What is not yet decided of a batch waits for the pieces before it.
     """
-    control = np.flatnonzero(pc.starts_with(events.column("type"), CONTROL_PREFIX))
+    control = np.flatnonzero(are_control(events))
     start = 0
     # A piece ends with its last control event: behind it are events that need not wait for the next one's.
     for last in control[changes - 1 : -1 : changes].tolist():

@@ -16,6 +16,7 @@ from nearcast.errors import DefinitionError, EventError, Fault
 from nearcast.language.cloudevents import CONTROL_TYPES, read_event
 from nearcast.model.changes import Change
 from nearcast.model.event import Event
+from nearcast.model.subscription import Settings
 from nearcast.server import clock
 from nearcast.server.access import Token, allow
 from nearcast.server.answers import fault_json
@@ -146,7 +147,7 @@ def _read(
                 raise EventError(one.fault)
             event = read_event(one.document, one.where, settings.channels, accepted, one.content)
             if event.control:
-                changes += [(one.index, change) for change in _checked_control(event, token, service)]
+                changes += [(one.index, change) for change in _checked_control(event, settings, token, service)]
             taken.append((one.index, event))
         except EventError as error:
             faults.append((one.index, error.fault))
@@ -157,11 +158,10 @@ def _read(
     return came, [one for one in taken if one[0] not in untakeable], sorted(faults, key=itemgetter(0))
 
 
-def _checked_control(event: Event, token: Token | None, service: Service) -> list[Change]:
+def _checked_control(event: Event, settings: Settings, token: Token | None, service: Service) -> list[Change]:
     """What a control event changes: it needs the right to manage, and must mean something."""
     if token:
         allow([token], token.secret, "manage")
-    settings = service.desk.registry.settings
     changes = checked_changes(event, settings)
     service.reading.remember(event, settings, changes)
     return changes

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nearcast.decision.replication import RoleLevels
 from nearcast.errors import JournalError
 from nearcast.journal.seam import WAIT, Journal
 from nearcast.journal.trouble import Trouble
-from nearcast.model.columns import to_events
-from nearcast.model.event import CONTROL_PREFIX, Event
+from nearcast.model.columns import are_control, to_events
+from nearcast.model.event import Event
 from nearcast.model.sequence import sequence
 from nearcast.server.payloads import Payloads, Sendable
 
@@ -139,7 +138,7 @@ class Reader:
 
 def controls_of(events: pa.Table) -> list[Event]:
     """The control events among a table's rows."""
-    return to_events(events.filter(pc.starts_with(events.column("type"), CONTROL_PREFIX)))
+    return to_events(events.filter(are_control(events)))
 
 
 def joined(deliveries: pa.Table, payloads: Payloads) -> list[Decided]:
