@@ -21,11 +21,11 @@ from pyspark.sql import SparkSession
 
 from benchmarks import workload
 from benchmarks.machine import machine
-from nearcast.decision.known import Known
-from nearcast.decision.match.ready import wait
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.pipeline.history import replay
-from nearcast.pipeline.session import session
+from nearcast.matching.warmup import wait_for_warmup
+from nearcast.pipeline.batch_replay import replay
+from nearcast.pipeline.spark_session import session
+from nearcast.stages.fold import StateFold
 
 PIECE = 10_000
 """Events of one block of the journal."""
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     asked = parser.parse_args()
     print(machine())
-    wait()
+    wait_for_warmup()
     with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as name:
         folder = Path(name)
         journal = SqliteJournal(folder / "journal")
@@ -58,7 +58,7 @@ def main() -> None:
         for number, first in enumerate(range(0, asked.events, STRETCH)):
             _lay(journal, folder, min(STRETCH, asked.events - first), number)
         spark = session(asked.master)
-        known = Known(workload.registry(workload.filters(asked.filters, texts=asked.texts)))
+        known = StateFold(workload.registry(workload.filters(asked.filters, texts=asked.texts)))
         ways: dict[str, Callable[[], int]] = {
             "decided by nearcast": lambda: _decided(spark, journal, known, folder / "batches"),
             "events carried by mapInArrow": lambda: _carried(spark, folder / "events"),
@@ -93,8 +93,8 @@ def _numbered(events: pa.Table, number: int) -> pa.Table:
     return events.set_column(events.schema.get_field_index("id"), events.schema.field("id"), ids)
 
 
-def _decided(spark: SparkSession, journal: SqliteJournal, known: Known, folder: Path) -> int:
-    fresh = Known(known.registry)
+def _decided(spark: SparkSession, journal: SqliteJournal, known: StateFold, folder: Path) -> int:
+    fresh = StateFold(known.registry)
     return sum(len(deliveries) for _, deliveries in replay(spark, journal, fresh, folder))
 
 

@@ -21,16 +21,16 @@ import pyarrow as pa
 
 from benchmarks import workload
 from benchmarks.machine import machine
-from nearcast.decision.collecting import SELDOM
-from nearcast.decision.known import Known
-from nearcast.decision.match.ready import wait
-from nearcast.decision.registry import Registry
-from nearcast.decision.stages import decide
-from nearcast.language.control import changes, to_event
+from nearcast.language.control_events import changes, to_event
+from nearcast.matching.warmup import wait_for_warmup
 from nearcast.model.changes import SubscriptionChange
 from nearcast.model.columns import to_table
 from nearcast.model.filter import And
 from nearcast.model.subscription import Subscription
+from nearcast.runtime.gc_settings import GC_THRESHOLDS
+from nearcast.stages.decide import decide
+from nearcast.stages.fold import StateFold
+from nearcast.state.registry import Registry
 
 
 class Took(NamedTuple):
@@ -53,11 +53,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     asked = parser.parse_args()
     print(machine())
-    gc.set_threshold(*SELDOM)
-    wait()
+    gc.set_threshold(*GC_THRESHOLDS)
+    wait_for_warmup()
     count = asked.subscriptions
     filters = workload.filters(count + (asked.rounds + 1) * asked.replaced, texts=asked.texts)
-    known = Known(workload.registry(filters[:count]))
+    known = StateFold(workload.registry(filters[:count]))
     events = workload.events(workload.values(asked.events))
     alone, changed = [], []
     for control in _controls(filters, count, asked.replaced):
@@ -92,7 +92,7 @@ def _control(filters: Sequence[And], numbers: Sequence[int]) -> pa.Table:
     return to_table(to_event(change, f"change {order}", "benchmark") for order, change in enumerate(made))
 
 
-def _decided(known: Known, table: pa.Table) -> Took:
+def _decided(known: StateFold, table: pa.Table) -> Took:
     """Decides events as they come behind what is known."""
     positions = pa.array(np.arange(len(table)) + known.position + 1)
     table = table.set_column(0, table.schema.field("position"), positions)
@@ -110,7 +110,7 @@ def _median(some: Sequence[Took]) -> Took:
 def _anew(filters: list[And], events: pa.Table) -> float:
     """Seconds until a batch can be decided for which all subscriptions are read."""
     control = _control(filters, range(len(filters)))
-    known = Known(Registry(clients=workload.registry(filters).clients))
+    known = StateFold(Registry(clients=workload.registry(filters).clients))
     return _decided(known, pa.concat_tables([control, events])).known
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nearcast.model.event import Place
 from nearcast.model.filter import And, Atom, Distance, Filter, Not, Operator, This, User
-from nearcast.model.place import Place
 
 Attributes = dict[str, str | int]
 SEED = 20_260_102

@@ -20,16 +20,16 @@ import pyarrow as pa
 from benchmarks.machine import machine
 from benchmarks.suppression import relation_of, reports
 from nearcast.client import Publisher
-from nearcast.decision.known import Known
-from nearcast.decision.relate.scopes import Scope
-from nearcast.decision.relate.standing import Standings
 from nearcast.journal.memory import MemoryJournal
-from nearcast.language.control import changes, to_event
+from nearcast.language.control_events import changes, to_event
 from nearcast.model.changes import RelationChange
 from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS, to_table
 from nearcast.model.event import Event
+from nearcast.relations.stage import Scope
 from nearcast.server.app import listen, server_of
 from nearcast.server.config import ServerConfig
+from nearcast.stages.fold import StateFold
+from nearcast.suppression.guarded import GuardedStates
 
 
 def main() -> None:
@@ -92,7 +92,7 @@ def _document(event: Event) -> dict[str, Any]:
 
 
 async def _decide(journal: MemoryJournal) -> None:
-    known, standings = Known(), defaultdict[Scope, Standings](Standings)
+    known, standings = StateFold(), defaultdict[Scope, GuardedStates](GuardedStates)
     while True:
         after, end = known.position, journal.end("events")
         if end > after:

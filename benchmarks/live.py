@@ -30,11 +30,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.load import Load, Traffic
 from benchmarks.machine import machine
 from nearcast.cli.options import journal_path
-from nearcast.cli.supervise import Part, Supervisor
+from nearcast.cli.supervisor import Supervisor, SystemPart
 from nearcast.cli.system import define, free_port, running, wait_until_ready
 from nearcast.client import Client
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language import definitions
+from nearcast.language.definitions import files
 
 WARM_SECONDS = 15.0
 LOOK = 0.004
@@ -104,7 +104,7 @@ def run(load: Load, seconds: float, tuned: bool = True) -> Outcome:
         data = Path(folder)
         journal = SqliteJournal(journal_path(data))
         (data / "load.yaml").write_text(yaml.safe_dump(load.definitions()))
-        define(journal, definitions.load([data / "load.yaml"]))
+        define(journal, files.load([data / "load.yaml"]))
         port, metrics = free_port(), free_port()
         url = f"http://127.0.0.1:{port}"
         with (running if tuned else untuned)(data, "127.0.0.1", port, None, metrics) as supervisor:
@@ -117,8 +117,8 @@ def run(load: Load, seconds: float, tuned: bool = True) -> Outcome:
 @contextmanager
 def untuned(data: Path, host: str, port: int, master: str | None, metrics_port: int) -> Iterator[Supervisor]:
     """As `running`, with Spark's tracking of progress as it is by default."""
-    server = Part("server", ["server", "--data", str(data), "--host", host, "--port", str(port)])
-    pipeline = Part("pipeline", [str(data), str(metrics_port)], module="benchmarks.untuned")
+    server = SystemPart("server", ["server", "--data", str(data), "--host", host, "--port", str(port)])
+    pipeline = SystemPart("pipeline", [str(data), str(metrics_port)], module="benchmarks.untuned")
     supervisor = Supervisor([server, pipeline])
     try:
         supervisor.start()

@@ -30,16 +30,17 @@ from benchmarks import rivals
 from benchmarks.kinds import SEED, Kind, kinds, place
 from benchmarks.machine import machine
 from benchmarks.rivals import Row, Tree
-from nearcast.decision.collecting import SELDOM
-from nearcast.decision.match.codes import Coded
-from nearcast.decision.match.engine import Engine
-from nearcast.decision.match.index import Group, Index
-from nearcast.decision.match.standing import Standing
-from nearcast.decision.timeline import Surrounding, Track
 from nearcast.experiments.bars import Bar, Panel, chart
+from nearcast.matching.bitset import FilterGroup
+from nearcast.matching.column_tests import Coded
+from nearcast.matching.engine import CompiledEngine
+from nearcast.matching.incremental import IncrementalIndex
+from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, atoms
+from nearcast.runtime.gc_settings import GC_THRESHOLDS
+from nearcast.state.timeline import Environment, Timeline
 
 FLAVOURS = {"W1": "gen_w1", "W2": "gen_w2", "W3": "gen_w3"}
 EVENTS = 49_152
@@ -60,7 +61,7 @@ def main() -> None:
     """Prints a line per workload and engine."""
     options = _options()
     # As the pipeline does.
-    gc.set_threshold(*SELDOM)
+    gc.set_threshold(*GC_THRESHOLDS)
     work = _workload()
     if work is None:
         sys.exit("skipped: matching_workload.py is not there; NEARCAST_SHARED names the folder that has tools/ with it")
@@ -125,7 +126,7 @@ def _compare(
     _warm(made, rows)
     groups = [_group(tree) for tree in made]
     began = time.process_time()
-    engine = Engine(groups)
+    engine = CompiledEngine(groups)
     reading = time.process_time() - began
     table = to_table([_event(number, row) for number, row in enumerate(rows)])
     batch = engine.encode(table)
@@ -179,7 +180,7 @@ def _one_by_one(
 
 def _warm(made: Sequence[Tree], rows: list[Row]) -> None:
     """Loads or compiles all that is compiled."""
-    warm = Engine([_group(tree) for tree in made[:300]])
+    warm = CompiledEngine([_group(tree) for tree in made[:300]])
     warm.pairs(warm.encode(to_table([_event(0, rows[0])])))
 
 
@@ -207,12 +208,12 @@ def _spent(job: Callable[[], object]) -> float:
     return time.thread_time() - began
 
 
-def _pairs(engine: Engine, parts: Sequence[Coded]) -> int:
+def _pairs(engine: CompiledEngine, parts: Sequence[Coded]) -> int:
     """Matches batch after batch; where pairs are written is free for the next."""
     return sum(len(engine.pairs(part)[0]) for part in parts)
 
 
-def _lists(engine: Engine, parts: Sequence[Any]) -> None:
+def _lists(engine: CompiledEngine, parts: Sequence[Any]) -> None:
     """Of each event the groups: where they begin, and all one after the other."""
     for part in parts:
         lanes, groups, _ = engine.pairs(part)
@@ -220,7 +221,7 @@ def _lists(engine: Engine, parts: Sequence[Any]) -> None:
         np.cumsum(np.bincount(lanes, minlength=part.lanes))
 
 
-def _from_arrow(engine: Engine, table: Any) -> None:
+def _from_arrow(engine: CompiledEngine, table: Any) -> None:
     for first in range(0, len(table), BATCH):
         engine.pairs(engine.encode(table.slice(first, BATCH)))
 
@@ -229,7 +230,7 @@ def _spark(made: Sequence[Tree], rows: list[Row]) -> float:
     """Events a second of the hash join of `benchmarks.joins` on one core, after a run that does not count."""
     # Spark takes seconds to import and start.
     from benchmarks.joins import hash_join
-    from nearcast.pipeline.session import session
+    from nearcast.pipeline.spark_session import session
 
     spark = session("local[1]")
     columns = {name.replace("s", "t"): [row[name] for row in rows] for name in rows[0]}
@@ -255,15 +256,15 @@ def _renamed(filter: Filter) -> And:
 def _changing(flavour: str, made: Sequence[Tree], rows: list[Row], work: ModuleType) -> None:
     """Replaces filters by new ones before each of twenty batches: one in a thousand, and one in twenty."""
     table = to_table([_event(number, row) for number, row in enumerate(rows[:BATCH])])
-    standing = Standing()
+    standing = IncrementalIndex()
     began = time.process_time()
     there = [standing.take(_group(tree)) for tree in made]
-    index = standing.index(table, Surrounding())
+    index = standing.index(table, Environment())
     print(f"{flavour} {len(made):,} filters that come and go: first index {time.process_time() - began:.2f} CPU-s")
-    undisturbed = _median(lambda: index.match(table, Surrounding()))
+    undisturbed = _median(lambda: index.match(table, Environment()))
     # An index of two parts needs code that is read from its file once.
     standing.take(_group(work.gen_w1(1, work.SEED)[0]))
-    standing.index(table, Surrounding()).match(table, Surrounding())
+    standing.index(table, Environment()).match(table, Environment())
     print(f"  a batch of {len(table):,} from Arrow to pairs {1000 * undisturbed:.0f} ms", flush=True)
     for share in (1000, 20):
         some = max(1, len(made) // share)
@@ -271,7 +272,7 @@ def _changing(flavour: str, made: Sequence[Tree], rows: list[Row], work: ModuleT
         _replaced(standing, there, [_group(tree) for tree in fresh], some, table)
 
 
-def _replaced(standing: Standing, there: list[int], fresh: list[Group], some: int, table: Any) -> None:
+def _replaced(standing: IncrementalIndex, there: list[int], fresh: list[FilterGroup], some: int, table: Any) -> None:
     """Replaces so many groups before each batch, and prints how long one waits for the index, and how long it takes."""
     chance = random.Random(SEED)
     waits, batches, matching, began = [], [], 0.0, time.process_time()
@@ -281,9 +282,9 @@ def _replaced(standing: Standing, there: list[int], fresh: list[Group], some: in
             which = chance.randrange(len(there))
             standing.let_go(there[which])
             there[which] = standing.take(fresh.pop())
-        index = standing.index(table, Surrounding())
+        index = standing.index(table, Environment())
         made, spent = time.perf_counter(), time.thread_time()
-        index.match(table, Surrounding())
+        index.match(table, Environment())
         waits.append(made - since)
         batches.append(time.perf_counter() - made)
         matching += time.thread_time() - spent
@@ -299,16 +300,16 @@ def _kind(kind: Kind, count: int, events: int) -> None:
     """Prints what is done with filters and events of another kind: with encoding, and all that is not an attribute."""
     chance = random.Random(f"{kind.name} {SEED}")
     filters = [kind.filter(chance) for _ in range(count)]
-    users = Track({f"user {number}": place(chance) for number in range(kind.users)})
+    users = Timeline({f"user {number}": place(chance) for number in range(kind.users)})
     found = enumerate(kind.events(events))
     table = to_table(
         Event(str(n), "reading", "workload", attributes=tuple(row.items()), place=place(chance), position=n + 1)
         for n, row in found
     )
-    index = Index([(filter, (0,) * sum(1 for _ in atoms(filter))) for filter in filters], many=0)
-    index.prepare(table, Surrounding(users))
-    pairs = len(index.match(table, Surrounding(users)).lanes)
-    rate = events / _median(lambda: index.match(table, Surrounding(users)))
+    index = FilterMatcher([(filter, (0,) * sum(1 for _ in atoms(filter))) for filter in filters], many=0)
+    index.prepare(table, Environment(users))
+    pairs = len(index.match(table, Environment(users)).lanes)
+    rate = events / _median(lambda: index.match(table, Environment(users)))
     print(f"{kind.name}, {count:,} filters, from Arrow to pairs, batch {events:,}: {pairs / events:.1f} pairs an event")
     print(f"  {rate:>12,.0f} events/s", flush=True)
 
@@ -323,7 +324,7 @@ def _plot(costs: dict[str, list[tuple[str, float]]]) -> str:
     return chart(title, {"nearcast": "#4e79a7"}, panels, note="events encoded before; one core")
 
 
-def _group(tree: Tree) -> Group:
+def _group(tree: Tree) -> FilterGroup:
     filter = _filter(tree)
     return filter, (0,) * sum(1 for _ in atoms(filter))
 
@@ -347,7 +348,7 @@ def _event(number: int, row: Row) -> Event:
     return Event(id=str(number), type="reading", source="workload", attributes=tuple(row.items()), position=number + 1)
 
 
-def _check(engine: Engine, table: Any, made: Sequence[Tree], rows: list[Row], work: ModuleType) -> None:
+def _check(engine: CompiledEngine, table: Any, made: Sequence[Tree], rows: list[Row], work: ModuleType) -> None:
     """Fails if the pairs of the first events are not those of a plain reading."""
     lanes, groups, _ = engine.pairs(engine.encode(table.slice(0, CHECKED)))
     expected = {(lane, n) for lane, row in enumerate(rows[:CHECKED]) for n, e in enumerate(made) if work.naive(e, row)}

@@ -27,12 +27,12 @@ import yaml
 from benchmarks.load import Load, Traffic
 from benchmarks.machine import machine
 from nearcast.cli.options import journal_path
-from nearcast.cli.supervise import Supervisor
+from nearcast.cli.supervisor import Supervisor
 from nearcast.cli.system import define, fetch, free_port, running, wait_until_ready
 from nearcast.client import Client
 from nearcast.experiments.link import Link
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language import definitions
+from nearcast.language.definitions import files
 
 SLOW = {
     "client 0": {"ttl": 60},
@@ -169,7 +169,7 @@ def main(arguments: Sequence[str]) -> None:
         url = f"http://127.0.0.1:{port}"
         (data / "load.yaml").write_text(yaml.safe_dump(load.definitions({**SLOW, **RESTLESS})))
         journal = SqliteJournal(journal_path(data))
-        define(journal, definitions.load([data / "load.yaml"]))
+        define(journal, files.load([data / "load.yaml"]))
         journal.close()
         with running(data, "127.0.0.1", port, None, None) as supervisor:
             wait_until_ready(supervisor, url, data)

@@ -17,14 +17,14 @@ import pyarrow as pa
 import shapely
 
 from benchmarks.machine import machine
-from nearcast.decision.location import SHORTEST
-from nearcast.decision.match import ready
-from nearcast.decision.match.index import Group, Index, Pairs
-from nearcast.decision.timeline import Surrounding, Track
+from nearcast.geo.distance import SHORTEST
+from nearcast.matching import warmup
+from nearcast.matching.bitset import FilterGroup, MatchedPairs
+from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.columns import to_table
-from nearcast.model.event import Event
+from nearcast.model.event import Event, Place
 from nearcast.model.filter import And, Atom, Distance, Operator, This, User
-from nearcast.model.place import Place
+from nearcast.state.timeline import Environment, Timeline
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--receivers", type=int, default=100_000)
     parser.add_argument("--batch", type=int, nargs="*", default=[64, 1_024, 16_384])
     options = parser.parse_args()
-    ready.wait()
+    warmup.wait_for_warmup()
     print(machine())
     _agree()
     scene = Scene(options.receivers)
@@ -73,10 +73,12 @@ class Scene:
         self.limits = np.round(self._chance.uniform(100, 1_000, receivers))
         self.x, self.y = self._chance.random((2, receivers)) + CORNER
         began = time.process_time()
-        self._index = Index([_group(number, limit) for number, limit in enumerate(self.limits.tolist())], many=many)
+        self._index = FilterMatcher(
+            [_group(number, limit) for number, limit in enumerate(self.limits.tolist())], many=many
+        )
         self.compiling = time.process_time() - began
         places = zip(self.x.tolist(), self.y.tolist(), strict=True)
-        self._users: Track[str, Place | None] = Track(
+        self._users: Timeline[str, Place | None] = Timeline(
             {f"r{number}": Place("geographic", *place) for number, place in enumerate(places)}
         )
         self._position = 0
@@ -96,9 +98,9 @@ class Scene:
         self.events += events
         return events / spent
 
-    def match(self, table: pa.Table) -> Pairs:
+    def match(self, table: pa.Table) -> MatchedPairs:
         """The pairs of a batch, at whose start some have moved."""
-        return self._index.match(table, Surrounding(self._users))
+        return self._index.match(table, Environment(self._users))
 
     def batch(self, size: int) -> pa.Table:
         """Events somewhere; before them some receivers have moved."""
@@ -119,7 +121,7 @@ class Scene:
             yield Event("e", "closure", "city", place=place, attributes=(("size", given),), position=self._position)
 
 
-def _group(number: int, limit: float) -> Group:
+def _group(number: int, limit: float) -> FilterGroup:
     near = Atom(Distance(User(f"r{number}"), This()), Operator.LE, limit)
     return And((near, Atom("size", Operator.GE, number % 50))), (0, 0)
 

@@ -22,19 +22,19 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.machine import machine
-from nearcast.decision.derived import Stretch
-from nearcast.decision.registry import Registry
-from nearcast.decision.relate.shard import SHARDS
-from nearcast.decision.relate.stage import Relating
-from nearcast.decision.repository import Repository
 from nearcast.errors import Mark
 from nearcast.experiments import ais
 from nearcast.language.cloudevents import read_event
-from nearcast.language.relation_document import relation_document
+from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.changes import RelationChange
 from nearcast.model.columns import EVENTS, to_table
 from nearcast.model.relation import Named, Pair, Relation
-from nearcast.pipeline.session import session
+from nearcast.pipeline.spark_session import session
+from nearcast.relations.shards import SHARDS
+from nearcast.relations.stage import Relating
+from nearcast.state.derived import StageInput
+from nearcast.state.registry import Registry
+from nearcast.state.repository import Repository
 
 ENTITIES = 20_000
 METRES = 1_000
@@ -173,14 +173,14 @@ def _relations(pairs: npt.NDArray[np.int64]) -> Iterator[Relation]:
 
 def _defined(relating: Relating, relations: list[Relation]) -> None:
     changes = [(0, RelationChange(relation)) for relation in relations]
-    relating.advance(Stretch(changes, {}, EVENTS.empty_table(), Registry(), Repository()))
+    relating.advance(StageInput(changes, {}, EVENTS.empty_table(), Registry(), Repository()))
 
 
 def _advance(relating: Relating, batches: list[pa.Table], repository: Repository) -> float:
     """Seconds of the processor that deciding some batches takes."""
     began = time.process_time()
     for batch in batches:
-        relating.advance(Stretch((), {}, batch, Registry(), repository))
+        relating.advance(StageInput((), {}, batch, Registry(), repository))
     return time.process_time() - began
 
 

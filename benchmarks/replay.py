@@ -25,15 +25,15 @@ from rich.table import Table
 
 from benchmarks import joins, workload
 from benchmarks.machine import machine
-from nearcast.decision.known import Batch, Known
-from nearcast.decision.stages import decide
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language.control import changes
+from nearcast.language.control_events import changes
 from nearcast.model.filter import And
-from nearcast.pipeline.history import replay
-from nearcast.pipeline.match import decided
-from nearcast.pipeline.session import session
+from nearcast.pipeline.batch_replay import replay
 from nearcast.pipeline.source import ranges
+from nearcast.pipeline.spark_session import session
+from nearcast.pipeline.spread import decided
+from nearcast.stages.decide import decide
+from nearcast.stages.fold import FoldedBatch, StateFold
 
 FILTERS = (100, 1_000, 10_000)
 EVENTS = 200_000
@@ -131,7 +131,7 @@ def _measured(bench: Bench, filters: list[And], rounds: int) -> Iterator[Measure
 
 def _replayed(bench: Bench, filters: list[And]) -> pa.Table:
     """The deliveries of the whole journal."""
-    known = Known(workload.registry(filters))
+    known = StateFold(workload.registry(filters))
     return pa.concat_tables(found for _, found in replay(bench.spark, bench.journal, known, bench.folder))
 
 
@@ -184,8 +184,8 @@ def _print(console: Console, count: int, found: list[Measured]) -> None:
     console.print(table)
 
 
-def _batch(filters: list[And], events: pa.Table) -> Batch:
-    [batch] = Known(workload.registry(filters)).advance(events, changes)
+def _batch(filters: list[And], events: pa.Table) -> FoldedBatch:
+    [batch] = StateFold(workload.registry(filters)).advance(events, changes)
     return batch
 
 

@@ -17,13 +17,13 @@ from collections.abc import Callable
 import httpx
 
 from benchmarks.machine import machine
-from nearcast.client.wanted import WantedFilters, selects
-from nearcast.decision.collecting import SELDOM
-from nearcast.decision.wanted import Wish
+from nearcast.client.wanted_events import WantedFilters, selects
 from nearcast.errors import Mark
 from nearcast.journal.memory import MemoryJournal
 from nearcast.language.cql2 import parse
-from nearcast.server.forwarding import Forwarding
+from nearcast.runtime.gc_settings import GC_THRESHOLDS
+from nearcast.server.ingest.wanted_filters import InterestTable
+from nearcast.suppression.interest_index import Demand
 
 EVENT = {
     "specversion": "1.0", "id": "1", "type": "t5", "source": "s", "subject": "A9",
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--subscriptions", type=int, default=10_000)
     asked = parser.parse_args()
     # As a server does.
-    gc.set_threshold(*SELDOM)
+    gc.set_threshold(*GC_THRESHOLDS)
     print(machine())
     for kind, text in KINDS.items():
         asyncio.run(_print(kind, text, asked.subscriptions))
@@ -67,17 +67,17 @@ def main() -> None:
 
 async def _print(kind: str, text: Callable[[int, random.Random], str], count: int) -> None:
     source = random.Random(1)
-    wishes: dict[str, Wish | None] = {
-        str(number): Wish((parse(text(number, source), Mark("f")),)) for number in range(count)
+    wishes: dict[str, Demand | None] = {
+        str(number): Demand((parse(text(number, source), Mark("f")),)) for number in range(count)
     }
-    table = Forwarding(MemoryJournal(), 1.0)
+    table = InterestTable(MemoryJournal(), 1.0)
     watching = asyncio.create_task(_longest_pause())
     began = time.process_time()
     await asyncio.to_thread(table.take, wishes)
     filled = time.process_time() - began
     watching.cancel()
     texts = table.texts()
-    changing = _seconds(lambda: table.take({"7": Wish((parse(text(count, source), Mark("f")),))}), 20)
+    changing = _seconds(lambda: table.take({"7": Demand((parse(text(count, source), Mark("f")),))}), 20)
     reader = WantedFilters(httpx.AsyncClient())
     began = time.process_time()
     index = reader._read(texts)

@@ -26,18 +26,18 @@ from rich.table import Table
 
 from benchmarks.machine import machine
 from benchmarks.readings import Sensors, ontology, rules
-from nearcast.decision.collecting import SELDOM
-from nearcast.decision.derived import Stretch
-from nearcast.decision.infer.stage import Inferring
-from nearcast.decision.registry import Registry
-from nearcast.decision.repository import Repository
 from nearcast.model.changes import Change, SettingsChange, SituationChange
 from nearcast.model.columns import EVENTS
 from nearcast.model.event import Event
 from nearcast.model.filter import And, Atom, Operator
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
-from nearcast.pipeline.session import session
+from nearcast.pipeline.spark_session import session
+from nearcast.runtime.gc_settings import GC_THRESHOLDS
+from nearcast.situations.stage import SituationStage
+from nearcast.state.derived import StageInput
+from nearcast.state.registry import Registry
+from nearcast.state.repository import Repository
 
 WARM = 3
 """Seconds of readings that are not counted: the first ones find nothing around."""
@@ -67,7 +67,7 @@ def main() -> None:
     defined = rules(given.rules, chance)
     sensors = Sensors(given.sensors, chance)
     seconds = list(sensors.seconds(WARM + given.seconds, given.rate))
-    gc.set_threshold(*SELDOM)
+    gc.set_threshold(*GC_THRESHOLDS)
     console = Console()
     console.print(machine())
     measured = [_inferred(defined, seconds, given.cuts)]
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def _inferred(defined: list[Situation], seconds: list[pa.Table], cuts: int) -> Measured:
-    stage = Inferring()
+    stage = SituationStage()
     changes: list[tuple[int, Change]] = [(0, SettingsChange(Settings(ontology=ontology())))]
     changes += [(0, SituationChange(rule)) for rule in defined]
     _advance(stage, changes, EVENTS.empty_table())
@@ -102,8 +102,8 @@ def _inferred(defined: list[Situation], seconds: list[pa.Table], cuts: int) -> M
     return Measured("nearcast, infer", float(np.median(clock)), float(np.median(process)), f"{told} a second")
 
 
-def _advance(stage: Inferring, changes: list[tuple[int, Change]], table: pa.Table) -> list[Event]:
-    return stage.advance(Stretch(changes, {}, table, Registry(), Repository()))
+def _advance(stage: SituationStage, changes: list[tuple[int, Change]], table: pa.Table) -> list[Event]:
+    return stage.advance(StageInput(changes, {}, table, Registry(), Repository()))
 
 
 def _joined(defined: list[Situation], seconds: list[pa.Table]) -> Measured:

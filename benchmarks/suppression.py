@@ -24,25 +24,24 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks.machine import machine
-from nearcast.decision.derived import Stretch
-from nearcast.decision.entry import Entry
-from nearcast.decision.registry import Registry
-from nearcast.decision.relate.stage import Relating
-from nearcast.decision.relate.standing import Standings
-from nearcast.decision.repository import Repository
-from nearcast.decision.wanted import Interest, may_select
 from nearcast.errors import Mark
 from nearcast.experiments import ais
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language import cql2
 from nearcast.language.cloudevents import read_event
-from nearcast.language.relation_document import relation_document
+from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.changes import RelationChange, SubscriptionChange
 from nearcast.model.columns import EVENTS, to_table
-from nearcast.model.event import Event
-from nearcast.model.place import Place
+from nearcast.model.event import Event, Place
 from nearcast.model.relation import Relation
 from nearcast.model.subscription import Subscription
+from nearcast.relations.stage import Relating
+from nearcast.state.derived import StageInput
+from nearcast.state.registry import Registry
+from nearcast.state.repository import Repository
+from nearcast.suppression.guarded import GuardedStates
+from nearcast.suppression.ingest_filter import IngestFilter
+from nearcast.suppression.interest_index import InterestIndex, may_select
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -165,12 +164,12 @@ def _run(
     keeping: bool = True,
 ) -> Outcome:
     """Publishes all; without `keeping` what is held back is in memory alone."""
-    entry, relating, standings, repository = Entry(), Relating(), Standings(), Repository()
+    entry, relating, standings, repository = IngestFilter(), Relating(), GuardedStates(), Repository()
     entry.define(Registry(relations={one.id: one for one in relations}), 0)
     for one in entry.unready:
         one.load([])
     defined = [(0, RelationChange(one)) for one in relations]
-    relating.advance(Stretch(defined, {}, EVENTS.empty_table(), Registry(), repository))
+    relating.advance(StageInput(defined, {}, EVENTS.empty_table(), Registry(), repository))
     outcome = Outcome()
     with tempfile.TemporaryDirectory() as folder:
         journal = SqliteJournal(Path(folder) / "journal")
@@ -181,7 +180,7 @@ def _run(
             with outcome.timed("stages"):
                 after, outcome.entered = outcome.entered, journal.end("events")
                 table = journal.read("events", after, outcome.entered - after)
-                found = relating.advance(Stretch([], {}, table, Registry(), repository))
+                found = relating.advance(StageInput([], {}, table, Registry(), repository))
                 repository.add(table)
                 word = standings.advance(relating.pairing, max(outcome.entered, 1))
             # Who begins or ends, and since when: positions differ.
@@ -193,7 +192,7 @@ def _run(
 
 
 def _enter(
-    entry: Entry, journal: SqliteJournal, events: list[Event], outcome: Outcome, holding: bool, keeping: bool
+    entry: IngestFilter, journal: SqliteJournal, events: list[Event], outcome: Outcome, holding: bool, keeping: bool
 ) -> None:
     """Lets a group of reports enter that becomes durable together."""
     with outcome.timed("entry"):
@@ -214,8 +213,8 @@ def _print_interest(subscriptions: int) -> None:
     filters = [one.filter for one in registry.subscriptions.values()]
     nobody = Event("1", "t5", "s", "s1", START, Place("planar", 0, 0), (("unit", "other"), ("speed", 1)))
     print(f"who of {subscriptions} subscriptions may want an event; us of CPU")
-    built = _microseconds(lambda: Interest(registry), 3)
-    interest = Interest(registry)
+    built = _microseconds(lambda: InterestIndex(registry), 3)
+    interest = InterestIndex(registry)
     fresh = iter(range(1_000_000))
     rows = {
         "an event that nobody wants": (

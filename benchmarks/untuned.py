@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 
 from nearcast.cli.options import journal_path
-from nearcast.cli.supervise import end_with_supervisor
-from nearcast.pipeline.live import Config, run
+from nearcast.cli.supervisor import end_with_supervisor
+from nearcast.pipeline.live import PipelineConfig, run
 
 
 def main(data: Path, metrics_port: int) -> None:
     """Runs until it is ended."""
     end_with_supervisor()
-    run(Config(journal_path(data), data / "state", None, metrics_port, asynchronous=False))
+    run(PipelineConfig(journal_path(data), data / "state", None, metrics_port, asynchronous=False))
 
 
 if __name__ == "__main__":

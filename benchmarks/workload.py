@@ -15,10 +15,10 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from nearcast.decision.registry import Registry
 from nearcast.model.columns import ATTRIBUTE, EVENTS
 from nearcast.model.filter import And, Atom, Operator
-from nearcast.model.subscription import Client, Subscription
+from nearcast.model.subscription import ClientProfile, Subscription
+from nearcast.state.registry import Registry
 
 SEED = 20_260_101
 TEXTS = {f"t{index}": 100 * (index + 1) for index in range(10)}
@@ -61,7 +61,7 @@ def _bound(chance: random.Random, name: str) -> Atom:
 
 def registry(found: list[And]) -> Registry:
     """A client and a subscription for each filter: the number of the filter is in both ids."""
-    clients = {f"client {number}": Client(f"client {number}") for number in range(len(found))}
+    clients = {f"client {number}": ClientProfile(f"client {number}") for number in range(len(found))}
     subscriptions = (Subscription(str(number), (f"client {number}",), filter) for number, filter in enumerate(found))
     return Registry(clients=clients, subscriptions={each.id: each for each in subscriptions})
 

@@ -21,7 +21,7 @@ settings.load_profile("repeatable")
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark session for the whole run, started by the first test that needs it: that takes ten seconds."""
-    from nearcast.pipeline.session import session
+    from nearcast.pipeline.spark_session import session
 
     spark = session("local[2]")
     yield spark

@@ -15,7 +15,7 @@ from nearcast.cli.explain import command
 from nearcast.cli.options import journal_path
 from nearcast.errors import Fault, Mark, SetupError
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language.control import to_event
+from nearcast.language.control_events import to_event
 from nearcast.language.cql2 import parse
 from nearcast.model.changes import ClientChange, SubscriptionChange
 from nearcast.model.columns import DELIVERIES, OUTCOMES, to_table

@@ -13,9 +13,9 @@ def test_on_a_terminal_a_long_line_is_broken_between_words(monkeypatch: pytest.M
     """What follows is indented further, a time is never cut, and a pipe gets the line as it is."""
     line = "  delivery: decided, accepted 2026-01-01T00:00:00.000Z, sent 2026-01-01T00:00:01.000Z"
     monkeypatch.setenv("COLUMNS", "60")
-    assert f"{line}\n" == output.fitted([line, ""])
+    assert f"{line}\n" == output.wrapped([line, ""])
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    first, second, empty = output.fitted([line, ""]).split("\n")
+    first, second, empty = output.wrapped([line, ""]).split("\n")
     assert ("  delivery: decided, accepted 2026-01-01T00:00:00.000Z, sent", "") == (first, empty)
     assert "      2026-01-01T00:00:01.000Z" == second
 

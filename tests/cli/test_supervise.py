@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from nearcast.cli.supervise import Part
+from nearcast.cli.supervisor import SystemPart
 from nearcast.errors import SetupError
 
 
 def test_pauses_begin_with_half_a_second_and_double() -> None:
     """After each death of a part that never ran for long; a pause is over when it is."""
-    part = Part("part", [], module="no_such_module")
+    part = SystemPart("part", [], module="no_such_module")
     now, pauses = 100.0, []
     for _ in range(3):
         part.start(now)
@@ -24,7 +24,7 @@ def test_pauses_begin_with_half_a_second_and_double() -> None:
 
 def test_a_part_that_has_worked_is_started_again_whatever_it_says() -> None:
     """One that never did, and says that it cannot be run, ends the supervisor."""
-    part = Part("part", ["no such subcommand"])
+    part = SystemPart("part", ["no such subcommand"])
     part.start(100.0)
     assert part.process and 2 == part.process.wait()
     with pytest.raises(SetupError, match="the part cannot run"):

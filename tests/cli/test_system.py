@@ -13,19 +13,18 @@ from click.testing import CliRunner
 
 from nearcast.cli import pipeline, server, status, tail, up
 from nearcast.cli.options import journal_path, state_path
-from nearcast.cli.supervise import Supervisor
+from nearcast.cli.supervisor import Supervisor
 from nearcast.cli.system import _locked, define, fetch, free_port, registry_of, wait_until_ready
 from nearcast.errors import DefinitionError, SetupError
-from nearcast.journal.hold import held
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language import definitions
-from nearcast.language.control import to_event
+from nearcast.language.control_events import to_event
+from nearcast.language.definitions import files
 from nearcast.model.changes import ClientChange, ClientRemoval
 from nearcast.model.columns import DELIVERIES, to_table
-from nearcast.model.event import Event
-from nearcast.model.place import Place
-from nearcast.pipeline.state import ready_file
+from nearcast.model.event import Event, Place
+from nearcast.pipeline.snapshots import ready_file
+from nearcast.runtime.file_lock import file_lock
 from nearcast.server.app import _alone
 from nearcast.server.config import ServerConfig
 
@@ -53,7 +52,7 @@ def test_a_second_server_of_a_name_and_a_second_pipeline_are_refused(tmp_path: P
     """On one journal; each says what to do. A server of another name may run beside."""
     state_path(tmp_path).mkdir()
     north = ServerConfig(journal_path(tmp_path), port=-1, node="north/1")
-    with _alone(north), held(state_path(tmp_path) / "running", "", "", ""):
+    with _alone(north), file_lock(state_path(tmp_path) / "running", "", "", ""):
         said = str(CliRunner().invoke(server.command, ["--data", str(tmp_path), "--node", "north/1"]).exception)
         assert said.startswith(f"expected no other access server 'north/1' on {journal_path(tmp_path)}, got one that")
         assert said.endswith("end that one, or give this one another name with --node")
@@ -107,7 +106,7 @@ def test_definitions_that_the_pipeline_could_not_take_are_not_taken_in(tmp_path:
         "actions: [{id: act, when: Fire, publish: {type: alert, data: {n: 9223372036854775808}}}]"
     )
     with pytest.raises(DefinitionError, match="action act: expected a definition that the stage infer can take"):
-        define(journal, definitions.load([path]))
+        define(journal, files.load([path]))
     assert 0 == journal.end("events")
 
 
@@ -118,7 +117,7 @@ def test_definitions_given_again_leave_what_clients_said_since(tmp_path: Path) -
     def given(readings: str) -> tuple[dict[str, float], Place | None]:
         """How the client is after these definitions."""
         path.write_text(DEFINED % readings)
-        define(journal, definitions.load([path]))
+        define(journal, files.load([path]))
         client = registry_of(journal).clients["a"]
         return dict(client.readings), client.place
 

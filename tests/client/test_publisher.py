@@ -12,9 +12,9 @@ import pytest
 
 from nearcast import client
 from nearcast.client import Publisher
-from nearcast.client.publish import _batches
-from nearcast.client.receive import pauses
-from nearcast.client.suppress import Kept
+from nearcast.client.lease_suppression import HeldReports
+from nearcast.client.publisher import _batches
+from nearcast.client.receiver import pauses
 from nearcast.errors import AccessError, Fault, RightError, SessionError
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -55,14 +55,14 @@ def test_what_was_kept_and_did_not_arrive_is_sent_until_it_does() -> None:
 
     async def test() -> None:
         made = publisher(answer, patience=0.0)
-        await made._send_kept(Kept([event(1)], [7]))
+        await made._send_kept(HeldReports([event(1)], [7]))
         for _ in range(2):
             with pytest.raises(SessionError):
                 await made.publish([event(2)])
         down[0] = False
         await made.publish([event(3)])
         down[0] = True
-        await made._send_kept(Kept([event(4)], [8]))
+        await made._send_kept(HeldReports([event(4)], [8]))
         down[0] = False
         await made.close()
 

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from starlette.routing import WebSocketRoute
 
 from nearcast.cli.main import COMMANDS, nearcast
-from nearcast.language.check import check
-from nearcast.pipeline.metrics import Metrics as PipelineMetrics
+from nearcast.language.file_check import check
+from nearcast.pipeline.monitoring import PipelineMetrics
 from nearcast.server.app import create_app
 from nearcast.server.config import ServerConfig
-from nearcast.server.metrics import Metrics as ServerMetrics
+from nearcast.server.metrics import ServerMetrics
 from tests.docs.pages import PAGES, ROOT, blocks, commands
 
 DOCS = ROOT / "docs"

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from nearcast.decision.location import distance
 from nearcast.errors import Mark
 from nearcast.experiments.ais import events, receivers
 from nearcast.experiments.documents import merged, time_of
+from nearcast.geo.distance import distance
 from nearcast.language.cloudevents import read_event
+from nearcast.model.event import Place
 from nearcast.model.filter import Filter, atoms
-from nearcast.model.place import Place
 from nearcast.model.subscription import Channel
 
 FILE = "ais_us_20220103/AISdata.csv.gz"

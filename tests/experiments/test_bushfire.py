@@ -13,13 +13,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.decision.location import distance
 from nearcast.errors import Fault, Mark
 from nearcast.experiments.bushfire import Scenario, Step
 from nearcast.experiments.documents import time_of
+from nearcast.geo.distance import distance
 from nearcast.language.cloudevents import read_event
+from nearcast.model.event import Place
 from nearcast.model.filter import Filter, atoms
-from nearcast.model.place import Place
 from nearcast.model.subscription import Channel
 
 SEEDS = st.integers(0, 1000)

@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 import yaml
 
-from nearcast.decision.evaluate import level_of
-from nearcast.decision.registry import Registry
-from nearcast.decision.relevance import classes_of, role_relevance
 from nearcast.errors import Mark
 from nearcast.experiments import ais, nsw_fires
 from nearcast.experiments.bushfire import Scenario
-from nearcast.language.client_document import client_document
+from nearcast.filters.evaluate import level_of
+from nearcast.filters.relevance import classes_of, role_relevance
 from nearcast.language.cloudevents import read_event
-from nearcast.language.definitions import Definitions, load
-from nearcast.model.event import Event
+from nearcast.language.definitions.client_documents import client_document
+from nearcast.language.definitions.files import Definitions, load
+from nearcast.model.event import Event, Place
 from nearcast.model.filter import atoms
-from nearcast.model.place import Place
+from nearcast.state.registry import Registry
 
 
 @pytest.fixture

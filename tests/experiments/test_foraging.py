@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 from nearcast.cli.experiment import command
-from nearcast.decision.foraging.node import Manner
 from nearcast.errors import Fault
 from nearcast.experiments.foraging.claims import claims
 from nearcast.experiments.foraging.kernel import Simulated
@@ -23,6 +22,7 @@ from nearcast.experiments.foraging.setting import CFOR5, CFOR10, EXPERIMENTS, Se
 from nearcast.experiments.foraging.studies import MANNERS, Plan, runs
 from nearcast.experiments.foraging.summary import Point, mean, points, student
 from nearcast.experiments.lines import Axes, Dot, Line, chart
+from nearcast.foraging.forager import ForagingSettings
 from tests.shared import shared
 
 QUICK = Plan(seeds=2, duration=20, beyond=False)
@@ -120,7 +120,7 @@ def test_a_manner_costs_messages_but_detects_no_less(name: str) -> None:
 def test_a_flood_is_limited() -> None:
     """Most of what it sends is not passed on, and the others detect what they did."""
     quiet, flood = Setting(CFOR10, duration=20), Setting(CFOR10, duration=20, flooding=30)
-    before = measured(Run("flood", "quiet", 0, quiet, 1, Manner()))
+    before = measured(Run("flood", "quiet", 0, quiet, 1, ForagingSettings()))
     free, limited = (
         measured(Run("flood", name, 0, flood, 1, MANNERS[name])) for name in ("as the paper", "rates are limited")
     )

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nearcast.decision.evaluate import satisfies
 from nearcast.experiments.foraging.kernel import observe, simulate
 from nearcast.experiments.foraging.plain import neighbours, simulate_plainly
 from nearcast.experiments.foraging.setting import (
@@ -24,6 +23,7 @@ from nearcast.experiments.foraging.setting import (
     settings_of,
 )
 from nearcast.experiments.foraging.world import places, readings, sensors
+from nearcast.filters.evaluate import satisfies
 
 SHORT = Setting(duration=25)
 

@@ -11,18 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.decision.strategies.dimensions import DIMENSIONS
-from nearcast.decision.strategies.guards import Report
-from nearcast.decision.strategies.lines import ParallelLine
-from nearcast.decision.strategies.plain import CommonNode
-from nearcast.decision.strategies.rings import RangeRing, SharedRing, SpeedBound
-from nearcast.decision.strategies.seam import Bound, Strategy
-from nearcast.decision.strategies.trial import run
 from nearcast.experiments.fulcrum.engine import Track, changes, flow
 from nearcast.experiments.fulcrum.together import Together
-from nearcast.model.place import Coordinates
-from tests.decision.test_strategy_subjects import Town, strolls
-from tests.decision.traces import walk
+from nearcast.model.event import Coordinates
+from nearcast.suppression.strategies.builtin import CommonNode, ParallelLine, RangeRing, SharedRing, SpeedBound
+from nearcast.suppression.strategies.dimensions import DIMENSIONS
+from nearcast.suppression.strategies.guards import TakenReport
+from nearcast.suppression.strategies.seam import Strategy, ThresholdPredicate
+from nearcast.suppression.strategies.trial import run
+from tests.suppression.test_strategy_subjects import Town, strolls
+from tests.suppression.traces import walk
 
 ENGINES = [
     RangeRing(),
@@ -34,7 +32,7 @@ ENGINES = [
 ]
 
 
-def track(reports: list[Report], coordinates: Coordinates = "planar") -> Track:
+def track(reports: list[TakenReport], coordinates: Coordinates = "planar") -> Track:
     x, y = (np.array([getattr(report.value, axis) for report in reports], dtype=float) for axis in "xy")
     orders = np.array([report.order for report in reports], dtype=np.int64)
     return Track(orders, np.array([report.time for report in reports], dtype=float), x, y, coordinates)
@@ -46,7 +44,7 @@ def track(reports: list[Report], coordinates: Coordinates = "planar") -> Track:
 def test_the_engine_sends_what_the_protocol_sends(strategy: Strategy, seed: int, spread: float, margin: float) -> None:
     """As many facts, and the same changes."""
     trace = walk(random.Random(seed), 300, spread)
-    bound = Bound(DIMENSIONS["planar"], 10.0, "<", margin)
+    bound = ThresholdPredicate(DIMENSIONS["planar"], 10.0, "<", margin)
     a, b = (track([report for one, report in trace if one == side]) for side in "ab")
     found, trial = flow(strategy, bound, a, b), run(strategy, bound, trace)
     assert trial.facts == found.facts
@@ -63,7 +61,7 @@ def test_rings_are_shared_as_the_protocol_shares_them(seed: int, count: int) -> 
     pairs = sorted(chance.sample([*combinations("pqrst", 2)], count))
     names = sorted({name for pair in pairs for name in pair})
     reports = [(name, report) for name, report in strolls(chance, "pqrst", 200) if name in names]
-    reports = [(name, Report(order, report.value)) for order, (name, report) in enumerate(reports)]
+    reports = [(name, TakenReport(order, report.value)) for order, (name, report) in enumerate(reports)]
     town = Town(pairs, SharedRing(), 0)
     town.run(reports)
     tracks = {names.index(name): track([report for one, report in reports if one == name]) for name in names}
@@ -80,7 +78,7 @@ def test_rings_are_shared_as_the_protocol_shares_them(seed: int, count: int) -> 
 def test_across_the_antimeridian_the_engine_is_geodesic() -> None:
     """Two ships at either side of it are near."""
     chance = random.Random(1)
-    reports = [Report(order, None) for order in range(400)]
+    reports = [TakenReport(order, None) for order in range(400)]
     x = np.array([179.995, -179.995] * 200) + np.array([chance.gauss(0, 0.003) for _ in reports])
     y = np.array([chance.gauss(0, 0.003) for _ in reports])
     orders = np.arange(400)
@@ -88,6 +86,6 @@ def test_across_the_antimeridian_the_engine_is_geodesic() -> None:
         Track(orders[cut], orders[cut] * 1.0, (x[cut] + 180) % 360 - 180, y[cut], "geographic")
         for cut in (slice(0, None, 2), slice(1, None, 2))
     )
-    bound = Bound(DIMENSIONS["geodesic"], 1_000.0, "<=")
+    bound = ThresholdPredicate(DIMENSIONS["geodesic"], 1_000.0, "<=")
     assert changes(bound, a, b) == flow(RangeRing(), bound, a, b).changes == flow(ParallelLine(), bound, a, b).changes
     assert len(changes(bound, a, b)) > 20

@@ -11,16 +11,15 @@ from typing import Any
 import orjson
 import pytest
 
-from nearcast.decision.evaluate import level_of
-from nearcast.decision.relevance import classes_of
 from nearcast.errors import Mark
 from nearcast.experiments.documents import Document
 from nearcast.experiments.nsw_fires import MATRIX, RELEVANCE, events, receivers
+from nearcast.filters.evaluate import level_of
+from nearcast.filters.relevance import classes_of
 from nearcast.language.cloudevents import read_event
-from nearcast.model.event import Event
+from nearcast.model.context import matrix_fault
+from nearcast.model.event import Event, Place
 from nearcast.model.filter import Filter, atoms
-from nearcast.model.matrices import matrix_fault
-from nearcast.model.place import Place
 from nearcast.model.subscription import Channel
 
 CHANGES = "nsw_rfs_fires/changes_20191230_20200104.jsonl.gz"

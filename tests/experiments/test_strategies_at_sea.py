@@ -10,29 +10,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nearcast.decision.location import geodesic
-from nearcast.decision.strategies.dimensions import DIMENSIONS
-from nearcast.decision.strategies.guards import Report
-from nearcast.decision.strategies.lines import ParallelLine
-from nearcast.decision.strategies.node import every_report
-from nearcast.decision.strategies.rings import RangeRing, SharedRing, SpeedBound
-from nearcast.decision.strategies.seam import Bound, SideName, Strategy
-from nearcast.decision.strategies.trial import Trace, run
 from nearcast.experiments import ais
-from nearcast.model.place import Place
+from nearcast.geo.distance import geodesic
+from nearcast.model.event import Place
+from nearcast.suppression.strategies.builtin import ParallelLine, RangeRing, SharedRing, SpeedBound
+from nearcast.suppression.strategies.dimensions import DIMENSIONS
+from nearcast.suppression.strategies.guards import TakenReport
+from nearcast.suppression.strategies.node import every_report
+from nearcast.suppression.strategies.seam import SideName, Strategy, ThresholdPredicate
+from nearcast.suppression.strategies.trial import Trace, run
 
-NEAR = Bound(DIMENSIONS["geodesic"], 500.0, "<=", 20.0)
+NEAR = ThresholdPredicate(DIMENSIONS["geodesic"], 500.0, "<=", 20.0)
 PAIRS = 60
 
 
 @pytest.fixture(scope="module")
 def pairs(data: Callable[[str], Path]) -> list[Trace]:
     """Traces of pairs of vessels that come within some 500 m of one another, or leave, in the order of the file."""
-    tracks: dict[str, list[Report]] = defaultdict(list)
+    tracks: dict[str, list[TakenReport]] = defaultdict(list)
     for order, event in enumerate(ais.events(data("ais_us_20220103/AISdata.csv.gz"))):
         here = event["data"]
-        tracks[event["subject"]].append(Report(order, Place("geographic", here["lon"], here["lat"]), float(order)))
-    cells: dict[tuple[float, float], list[list[Report]]] = defaultdict(list)
+        tracks[event["subject"]].append(TakenReport(order, Place("geographic", here["lon"], here["lat"]), float(order)))
+    cells: dict[tuple[float, float], list[list[TakenReport]]] = defaultdict(list)
     for track in tracks.values():
         if len({report.value for report in track}) > 15:
             cells[round(track[0].value.x, 1), round(track[0].value.y, 1)].append(track)
@@ -40,7 +39,7 @@ def pairs(data: Callable[[str], Path]) -> list[Trace]:
     return [_trace(*pair) for pair in islice(near, PAIRS)]
 
 
-def _pass(one: list[Report], two: list[Report]) -> bool:
+def _pass(one: list[TakenReport], two: list[TakenReport]) -> bool:
     """Whether two tracks are near here and not near there."""
     x1, y1, x2, y2 = (np.array([getattr(r.value, axis) for r in track]) for track in (one, two) for axis in "xy")
     count = min(len(x1), len(x2))
@@ -48,8 +47,8 @@ def _pass(one: list[Report], two: list[Report]) -> bool:
     return bool(apart.min() < 500 < apart.max())
 
 
-def _trace(one: list[Report], two: list[Report]) -> Trace:
-    sides: list[tuple[SideName, list[Report]]] = [("a", one), ("b", two)]
+def _trace(one: list[TakenReport], two: list[TakenReport]) -> Trace:
+    sides: list[tuple[SideName, list[TakenReport]]] = [("a", one), ("b", two)]
     return sorted(((side, report) for side, track in sides for report in track), key=lambda item: item[1].order)
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from nearcast.errors import SetupError
-from nearcast.journal.hold import held
+from nearcast.runtime.file_lock import file_lock
 
 HOLDING = """
 import sys, time
 from pathlib import Path
-from nearcast.journal.hold import held
+from nearcast.runtime.file_lock import held
 with held(Path(sys.argv[1]), "a", "b", "c"):
     print("held", flush=True)
     time.sleep(600)
@@ -26,13 +26,13 @@ with held(Path(sys.argv[1]), "a", "b", "c"):
 def test_another_is_told_who_holds_it_until_the_block_ends(tmp_path: Path) -> None:
     """What was expected, what came, which process, and what to do; then the file is free."""
     path = tmp_path / "journal-server-main"
-    with held(path, "no other server", "one that runs", "end it"):
+    with file_lock(path, "no other server", "one that runs", "end it"):
         expected = rf"expected no other server, got one that runs \(process {os.getpid()}\); end it"
-        with pytest.raises(SetupError, match=expected), held(path, "no other server", "one that runs", "end it"):
+        with pytest.raises(SetupError, match=expected), file_lock(path, "no other server", "one that runs", "end it"):
             pytest.fail("it was held twice")
-        with held(tmp_path / "journal-server-north", "no other server", "one that runs", "end it"):
+        with file_lock(tmp_path / "journal-server-north", "no other server", "one that runs", "end it"):
             pass
-    with held(path, "no other server", "one that runs", "end it"):
+    with file_lock(path, "no other server", "one that runs", "end it"):
         assert f"{os.getpid()}\n" == path.read_text()
 
 
@@ -42,11 +42,11 @@ def test_a_process_that_is_killed_holds_nothing(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDING, str(path)], stdout=subprocess.PIPE) as process:
         assert process.stdout
         assert b"held\n" == process.stdout.readline()
-        with pytest.raises(SetupError, match=rf"process {process.pid}"), held(path, "a", "b", "c"):
+        with pytest.raises(SetupError, match=rf"process {process.pid}"), file_lock(path, "a", "b", "c"):
             pytest.fail("it was held twice")
         process.kill()
         process.wait()
-        with held(path, "a", "b", "c"):
+        with file_lock(path, "a", "b", "c"):
             pass
 
 
@@ -54,7 +54,7 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     """As what to do about it."""
     with (
         pytest.raises(SetupError, match="its folder must be writable"),
-        held(tmp_path / "gone" / "lock", "a", "b", "c"),
+        file_lock(tmp_path / "gone" / "lock", "a", "b", "c"),
     ):
         pytest.fail("it was held")
 
@@ -68,5 +68,5 @@ def test_a_disk_without_locks_stops_nothing(
         raise OSError(errno.ENOLCK, "no locks")
 
     monkeypatch.setattr("fcntl.flock", flock)
-    with held(tmp_path / "lock", "a", "b", "c"):
+    with file_lock(tmp_path / "lock", "a", "b", "c"):
         assert "another process on this journal would not be told" in caplog.text

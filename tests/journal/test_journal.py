@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from nearcast.errors import JournalError
 from nearcast.journal.seam import Journal
 from nearcast.model.columns import LOGS, to_table
-from nearcast.model.event import Event
-from nearcast.model.place import Place
+from nearcast.model.event import Event, Place
 from tests.journal.rows import deliveries, events, ids, positions
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pytest
 
 from nearcast.errors import JournalError
-from nearcast.journal import blocks as module
+from nearcast.journal import sqlite as module
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.model.columns import EVENTS, LOGS, entered, to_table
+from nearcast.model.columns import EVENTS, LOGS, entered_events, to_table
 from nearcast.model.event import Event
 from tests.journal.rows import deliveries, events, ids, positions
 
 WRITER = """
 import sys
-from nearcast.journal.kept import stored
+from nearcast.journal.held_back import stored
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import EVENTS, LOGS, entered
 from nearcast.model.event import Event
@@ -137,7 +137,7 @@ def test_a_journal_of_the_format_before_is_taken_over(file: Path, monkeypatch: p
         connection.execute("PRAGMA user_version = 2")
     with closing(SqliteJournal(file)) as journal:
         for number in range(3, 30):
-            journal.append("events", entered([Event(str(number), "t", "s")], "north"))
+            journal.append("events", entered_events([Event(str(number), "t", "s")], "north"))
         found = journal.read("events", 0, 100)
     assert [str(number) for number in range(30)] == ids(found)
     assert [None] * 3 + ["north"] * 27 == found.column("node").to_pylist()

@@ -14,11 +14,10 @@ from nearcast.model.changes import (
     SubscriptionChange,
     SubscriptionRemoval,
 )
-from nearcast.model.context import Awareness, ContextSpace
+from nearcast.model.context import Awareness, ContextSpace, delay_matrix, restriction_matrix
+from nearcast.model.event import Place
 from nearcast.model.filter import Atom, Count, Distance, Entities, Not, Operator, PlainNot, This, User, atoms
-from nearcast.model.matrices import delay_matrix, restriction_matrix
-from nearcast.model.place import Place
-from nearcast.model.subscription import Channel, Client, Roles, Settings, Subscription
+from nearcast.model.subscription import Channel, ClientProfile, Roles, Settings, Subscription
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM
 
 characters = st.characters(exclude_categories=("Cs",))
@@ -125,7 +124,7 @@ _readings = st.dictionaries(names, st.floats(0, 1e12), max_size=3)
 _matrices = st.none() | st.just(delay_matrix(3))
 _places = st.none() | planar_places | geographic_places
 _lists = st.dictionaries(names, st.lists(names, max_size=3, unique=True).map(tuple), max_size=2)
-clients = st.builds(Client, ids, st.none() | names, st.none() | names, _readings, _places, _matrices, _lists)
+clients = st.builds(ClientProfile, ids, st.none() | names, st.none() | names, _readings, _places, _matrices, _lists)
 client_changes = st.builds(
     ClientChange,
     ids,

@@ -13,12 +13,13 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from nearcast.errors import DefinitionError, EventError, Mark
-from nearcast.language.client_document import client_document
 from nearcast.language.cloudevents import read_event, read_line
-from nearcast.language.control import changes
+from nearcast.language.control_events import changes
 from nearcast.language.cql2 import parse
-from nearcast.language.definitions import load, subscription_document
-from nearcast.language.features import read_feature
+from nearcast.language.definitions.client_documents import client_document
+from nearcast.language.definitions.files import load
+from nearcast.language.definitions.subscription_documents import subscription_document
+from nearcast.language.event_files import read_feature
 from nearcast.language.thesis import read_roles, read_subscription
 from nearcast.model.subscription import Settings
 
@@ -207,7 +208,7 @@ def test_any_file(content: Any) -> None:
     path = Path("any.yaml")
     text = content if isinstance(content, str) else json.dumps(content, indent=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nearcast.language.definitions.read_text", lambda path, mark: text)
+        patch.setattr("nearcast.language.definitions.files.read_text", lambda path, mark: text)
         try:
             load([path])
         except DefinitionError as error:

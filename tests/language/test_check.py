@@ -10,12 +10,11 @@ import orjson
 import pytest
 
 from nearcast.errors import Mark
-from nearcast.language.check import check
 from nearcast.language.cql2 import parse
-from nearcast.language.features import read_features
-from nearcast.language.never_holding import never_holding
-from nearcast.model.event import Event
-from nearcast.model.place import Place
+from nearcast.language.definitions.filter_warnings import never_holding
+from nearcast.language.event_files import read_features
+from nearcast.language.file_check import check
+from nearcast.model.event import Event, Place
 from tests.language.printed import listing
 
 

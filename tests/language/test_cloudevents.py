@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from nearcast.errors import EventError, Mark
 from nearcast.language.cloudevents import MAX_BYTES, DeadLetter, read_event, read_line, read_lines, write_event
-from nearcast.model.event import Event
-from nearcast.model.place import Place
+from nearcast.model.event import Event, Place
 from nearcast.model.subscription import Channel
 from tests.language.strategies import characters, floats, geographic_places, integers, planar_places, texts, times
 from tests.shared import shared

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from nearcast.errors import EventError, Mark
 from nearcast.language.cloudevents import read_event, read_line
-from nearcast.language.control import changes, to_event
+from nearcast.language.control_events import changes, to_event
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, SubscriptionRemoval
-from nearcast.model.place import Place
+from nearcast.model.event import Place
 from nearcast.model.subscription import Channel, Roles, Settings
 from tests.language import strategies
 

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 
 from nearcast.errors import DefinitionError, Mark
-from nearcast.language.cql2 import parse, write
+from nearcast.language.cql2 import parse
+from nearcast.language.cql2_text import write
+from nearcast.model.event import Place
 from nearcast.model.expression import Call, Constant, Property
 from nearcast.model.filter import (
     And,
@@ -26,7 +28,6 @@ from nearcast.model.filter import (
     User,
     atoms,
 )
-from nearcast.model.place import Place
 from tests.language.strategies import cql2_filters
 from tests.shared import shared
 

@@ -14,12 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nearcast.decision.evaluate import NOTHING, truth
-from nearcast.decision.match.index import Index
 from nearcast.errors import Mark
-from nearcast.language.cql2 import parse, parse_node, write, write_json
-from nearcast.language.history import read_tables
+from nearcast.filters.evaluate import NO_CONTEXT, truth
+from nearcast.language.cql2 import parse, parse_node
+from nearcast.language.cql2_json import write_json
+from nearcast.language.cql2_text import write
+from nearcast.language.event_files import read_tables
 from nearcast.language.nodes import from_data
+from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.columns import to_events
 from tests.shared import found, shared
 
@@ -53,10 +55,10 @@ CASES = list(cases()) or [pytest.param("", "", 0, marks=pytest.mark.skip("the sh
 def test_a_predicate_selects_as_many_features_as_it_should(source: str, predicate: str, count: int) -> None:
     """In columns, and event by event."""
     filter = parse(predicate, HERE)
-    index = Index((), [filter])
+    index = FilterMatcher((), [filter])
     assert count == sum(int(index.selected(table)[0].sum()) for table in tables(source))
     events = [event for table in tables(source) for event in to_events(table)]
-    assert count == sum(truth(filter, event, NOTHING) is True for event in events)
+    assert count == sum(truth(filter, event, NO_CONTEXT) is True for event in events)
 
 
 @pytest.mark.parametrize(("source", "predicate", "count"), CASES)
@@ -72,5 +74,5 @@ def test_a_predicate_is_written_as_it_was_read(source: str, predicate: str, coun
 def test_a_predicate_selects_as_many_features_as_json(case: dict[str, Any]) -> None:
     """Whichever of the two encodings a filter is written in."""
     filter = parse(json.dumps(case["json"]), HERE)
-    index = Index((), [filter])
+    index = FilterMatcher((), [filter])
     assert case["count"] == sum(int(index.selected(table)[0].sum()) for table in tables(case["source"]))

@@ -11,14 +11,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nearcast.decision.evaluate import NOTHING, truth
 from nearcast.errors import DefinitionError, Mark
-from nearcast.language.cql2 import parse, parse_node, write, write_json
+from nearcast.filters.evaluate import NO_CONTEXT, truth
+from nearcast.language.cql2 import parse, parse_node
+from nearcast.language.cql2_json import write_json
+from nearcast.language.cql2_text import write
 from nearcast.language.nodes import from_data
-from nearcast.model.event import Event
+from nearcast.model.event import Event, Place
 from nearcast.model.expression import Array, Box, Call, Constant, Expression, Property, Shape
-from nearcast.model.filter import And, Atom, Distance, Filter, Not, Operator, Place, This
-from tests.decision import filters as random
+from nearcast.model.filter import And, Atom, Distance, Filter, Not, Operator, This
+from tests import random_filters as random
 from tests.shared import found
 
 HERE = Mark("f")
@@ -146,7 +148,7 @@ def test_escapes_within_a_text(value: str, text: str) -> None:
 def test_escapes_within_a_pattern(matching: str, other: str, text: str) -> None:
     """A backslash is plain if it is written twice, and makes % and _ plain; else as within a text."""
     for filter in (read(f"a LIKE {text}"), read(write(read(f"a LIKE {text}")))):
-        kept = [truth(filter, Event("e", "t", "s", attributes=(("a", one),)), NOTHING) for one in (matching, other)]
+        kept = [truth(filter, Event("e", "t", "s", attributes=(("a", one),)), NO_CONTEXT) for one in (matching, other)]
         assert [True, False] == kept
 
 

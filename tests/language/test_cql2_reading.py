@@ -13,7 +13,7 @@ from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2 import parse
 from nearcast.language.cql2_conditions import Conditions
 from nearcast.language.cql2_reading import read_text
-from nearcast.language.definitions import subscription_document
+from nearcast.language.definitions.subscription_documents import subscription_document
 from nearcast.language.marks import starting_at
 from nearcast.language.syntax import Syntax
 from nearcast.model.filter import Filter

@@ -10,26 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as limits
 
-from nearcast.decision.registry import changed
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2 import parse
-from nearcast.language.definitions import (
-    Definitions,
-    client_data,
-    client_document,
-    load,
-    settings_data,
-    subscription_data,
-    subscription_document,
-)
-from nearcast.language.nodes import from_data, from_yaml
-from nearcast.language.reading import Reader
-from nearcast.language.settings_document import FIELDS, read_settings
+from nearcast.language.definitions.client_documents import client_data, client_document
+from nearcast.language.definitions.files import Definitions, load
+from nearcast.language.definitions.settings_documents import FIELDS, read_settings, settings_data
+from nearcast.language.definitions.subscription_documents import subscription_data, subscription_document
+from nearcast.language.nodes import DocumentReader, from_data, from_yaml
 from nearcast.model.changes import ClientChange, SettingsChange, SubscriptionChange
 from nearcast.model.context import Awareness, ContextSpace
+from nearcast.model.event import Place
 from nearcast.model.filter import Atom, Filter, Not, Operator, Or, PlainNot
-from nearcast.model.place import Place
-from nearcast.model.subscription import Channel, Client, Roles, Settings, Subscription
+from nearcast.model.subscription import Channel, ClientProfile, Roles, Settings, Subscription
+from nearcast.state.registry import changed
 from tests.language.printed import listing, marked
 from tests.language.strategies import client_changes, clients, settings, subscriptions
 
@@ -85,7 +78,7 @@ def test_the_promised_forms(tmp_path: Path) -> None:
     assert (found.settings.levels, found.settings.matrix) == (3, ((2, 1, 0), (1, 0, 0), (0, 0, 0)))
     assert found.settings.roles.default == ("platoon leader", "offense")
     assert (Channel("ops", "planar", ("unit", "chat", "document")),) == found.settings.channels
-    assert (Client("a", "team leader", "defense", {"bandwidth": 3750}, Place("planar", 0, 0)),) == found.clients
+    assert (ClientProfile("a", "team leader", "defense", {"bandwidth": 3750}, Place("planar", 0, 0)),) == found.clients
     flatscape, near, tree = found.subscriptions
     assert (flatscape.relevance, flatscape.clients) == (None, ("a",))
     near_filter = meant("type = 'unit' AND distance(user('a'), this) <= 150")
@@ -345,7 +338,7 @@ def test_subscriptions_round_trip(subscription: Subscription) -> None:
 @given(settings())
 def test_settings_round_trip(whole: Settings) -> None:
     """Settings' document means the same settings, exactly."""
-    reader = Reader()
+    reader = DocumentReader()
     node = from_data(through_json(settings_data(whole)), HERE)
     assert whole == read_settings(reader.fields(node, (), FIELDS, "settings"), reader)
     assert reader.faults == []
@@ -360,7 +353,7 @@ def test_client_changes_round_trip(change: ClientChange) -> None:
 
 @limits(max_examples=50)
 @given(clients)
-def test_clients_round_trip(client: Client) -> None:
+def test_clients_round_trip(client: ClientProfile) -> None:
     """A client's document brings the client about."""
     change = client_document(through_json(client_data(client)), HERE)
     assert client == changed(None, change)

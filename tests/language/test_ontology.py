@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from nearcast.errors import DefinitionError, Fault, Mark
-from nearcast.language.definitions import load
-from nearcast.language.nodes import from_data, from_yaml
-from nearcast.language.ontology_document import ontology_data, read_ontology
-from nearcast.language.reading import Reader
+from nearcast.language.definitions.files import load
+from nearcast.language.definitions.ontology_documents import ontology_data, read_ontology
+from nearcast.language.nodes import DocumentReader, from_data, from_yaml
 from nearcast.model.ontology import Area, ContextClass, Ontology, SituationClass
 
 YAML = """\
@@ -56,7 +55,7 @@ RDF_XML = """\
 
 def read(text: str) -> tuple[Ontology, list[Fault]]:
     """The ontology of a YAML text, and what is wrong with it."""
-    reader = Reader()
+    reader = DocumentReader()
     return read_ontology(from_yaml(text, "o.yaml"), reader), reader.faults
 
 
@@ -94,7 +93,7 @@ def test_an_ontology_in_yaml(tmp_path: Path) -> None:
 def test_a_document_gives_the_same_again() -> None:
     """An ontology travels as a document, in control events say."""
     found, _ = read(YAML)
-    reader = Reader()
+    reader = DocumentReader()
     assert found == read_ontology(from_data(ontology_data(found), Mark("here")), reader)
     assert [] == reader.faults
 
@@ -154,7 +153,7 @@ def test_classes_and_situations_are_part_of_others(tmp_path: Path, stated: str) 
     turtle = loaded(tmp_path, "parts.ttl", PARTS_TURTLE + stated)
     assert (found.classes, found.situations) == (turtle.classes, turtle.situations)
     assert {"room": ("house",), "house": ()} == found.wholes() == turtle.wholes()
-    reader = Reader()
+    reader = DocumentReader()
     assert found == read_ontology(from_data(ontology_data(found), Mark("here")), reader)
 
 

@@ -12,14 +12,15 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from nearcast.errors import DefinitionError, Mark
-from nearcast.language.check import check
-from nearcast.language.control import changes, to_event
-from nearcast.language.definitions import load, relation_data, relation_document
-from nearcast.language.relation_predicate import read_predicate
+from nearcast.language.control_events import changes, to_event
+from nearcast.language.definitions.files import load
+from nearcast.language.definitions.relation_documents import relation_data, relation_document
+from nearcast.language.definitions.relation_predicates import read_predicate
+from nearcast.language.file_check import check
 from nearcast.model.changes import ClientChange, RelationChange, RelationRemoval
 from nearcast.model.expression import Call, Constant, Property
 from nearcast.model.filter import Atom, Operator
-from nearcast.model.relation import Buddies, Gathering, Matching, Named, Pair, Relation, Strategy
+from nearcast.model.relation import Buddies, Gathering, Matching, Named, Pair, Relation, StrategyChoice
 from nearcast.model.subscription import Settings
 
 HERE = Mark("here")
@@ -54,7 +55,7 @@ def test_the_promised_forms(tmp_path: Path) -> None:
     share = atom("<", Call("/", (Property("a.price"), Property("b.earnings"))), Constant(15))
     definitions = loaded(PROMISED, tmp_path)
     assert (
-        Relation("close", Pair(CARS, CARS, atom("<=", METRES, Constant(1000))), strategy=Strategy("range-ring")),
+        Relation("close", Pair(CARS, CARS, atom("<=", METRES, Constant(1000))), strategy=StrategyChoice("range-ring")),
         Relation("pair", deer, ("dwell", "exit"), 3, 5.0),
         Relation("ratio", Pair(Named("price-x"), Named("earnings-x"), share)),
         Relation("gathering", Gathering(Buddies("ranger-1", "buddies"), 50, 3)),
@@ -107,10 +108,17 @@ relations = st.builds(
     st.floats(0.001, 1e6),
     st.one_of(st.none(), st.floats(0.001, 1e6)),
     st.sampled_from([None, "", "north"]),
-    st.sampled_from([None, Strategy("common-node"), Strategy("range-ring"), Strategy("speed-bound", {"speed": 20})]),
+    st.sampled_from(
+        [
+            None,
+            StrategyChoice("common-node"),
+            StrategyChoice("range-ring"),
+            StrategyChoice("speed-bound", {"speed": 20}),
+        ]
+    ),
 ).filter(
     # Whom a crowd is near is no comparison of two.
-    lambda one: isinstance(one.about, Pair) or one.strategy in (None, Strategy("common-node"))
+    lambda one: isinstance(one.about, Pair) or one.strategy in (None, StrategyChoice("common-node"))
 )
 
 
@@ -248,7 +256,7 @@ relations:
 def test_comparisons_of_one_reading_have_strategies(when: str) -> None:
     """Distances, differences, ratios against a number, whichever side comes first; one attribute below another."""
     data = BASE | {"when": when, "strategy": {"name": "range-ring", "share": 0.25}}
-    assert Strategy("range-ring", {"share": 0.25}) == relation_document(data, HERE).strategy
+    assert StrategyChoice("range-ring", {"share": 0.25}) == relation_document(data, HERE).strategy
 
 
 @pytest.mark.parametrize(

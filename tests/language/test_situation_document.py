@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from nearcast.errors import DefinitionError, Fault, Mark
-from nearcast.language.check import check
 from nearcast.language.cloudevents import read_event, read_line
-from nearcast.language.control import changes, to_event
+from nearcast.language.control_events import changes, to_event
 from nearcast.language.cql2 import parse
-from nearcast.language.definitions import Definitions, load
-from nearcast.language.situation_document import (
+from nearcast.language.definitions.files import Definitions, load
+from nearcast.language.definitions.situation_documents import (
     action_data,
     action_document,
     situation_data,
     situation_document,
 )
+from nearcast.language.file_check import check
 from nearcast.model.changes import ActionChange, ActionRemoval, Change, SituationChange, SituationRemoval
 from nearcast.model.situation import Action, Publish, Run, Situation, Webhook
 from nearcast.model.subscription import Settings
-from tests.decision.infer.scenes import ONTOLOGY
+from tests.situations.scenes import ONTOLOGY
 
 HERE = Mark("here")
 SETTINGS = Settings(ontology=ONTOLOGY)

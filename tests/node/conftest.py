@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from nearcast.model.place import Place
+from nearcast.model.event import Place
+from nearcast.node.event_loop import NodeEventLoop
 from nearcast.node.multicast import Group, MulticastTransport
 from nearcast.node.radio import Radio
-from nearcast.node.runtime import Runtime
-from nearcast.node.transport import Transport
-from nearcast.node.weather import Weather, WeatheredTransport
+from nearcast.node.transport import ChannelFaults, FaultyTransport, Transport
 
 Make = Callable[[str], Transport]
 HERE = Place("planar", 0.0, 0.0)
@@ -31,11 +30,11 @@ def make(request: pytest.FixtureRequest) -> Make:
     group = Group(port=next(PORTS), interface="127.0.0.1")
     if request.param == "multicast":
         return lambda name: MulticastTransport(group)
-    return lambda name: WeatheredTransport(MulticastTransport(group), Weather())
+    return lambda name: FaultyTransport(MulticastTransport(group), ChannelFaults())
 
 
 @asynccontextmanager
-async def running(*runtimes: Runtime) -> AsyncIterator[None]:
+async def running(*runtimes: NodeEventLoop) -> AsyncIterator[None]:
     """Nodes that run from the beginning of the block to its end."""
     tasks = [asyncio.create_task(runtime.run()) for runtime in runtimes]
     try:

@@ -11,24 +11,24 @@ from typing import Any
 
 import pytest
 
-from nearcast.decision.foraging.node import Manner, Node
-from nearcast.decision.foraging.requestor import Situation
-from nearcast.decision.foraging.rules import Rule
 from nearcast.errors import Mark, SetupError
+from nearcast.foraging.forager import ForagingNode, ForagingSettings
+from nearcast.foraging.foraging_rules import ForagingRule
+from nearcast.foraging.requestor import NodeSituation
 from nearcast.language.cql2 import parse
 from nearcast.model.filter import Atom, Operator
 from nearcast.model.foraging import MessageId, Request
 from nearcast.node.bridge import Bridge
 from nearcast.node.definition import BridgeDefinition
+from nearcast.node.event_loop import NodeEventLoop
 from nearcast.node.radio import Radio
-from nearcast.node.runtime import Runtime
 from nearcast.node.sensors import SimulatedSensor
 from tests.node.conftest import HERE, running, until
 from tests.server.conftest import Running
 from tests.server.conftest import running as serving
 
-MANNER = Manner(fresh=120.0, at_once=True)
-FIRE = Rule("fire", "Fire", parse("Temperature > 80 AND Humidity < 10", Mark("rule")), 100.0, 60.0)
+MANNER = ForagingSettings(fresh=120.0, at_once=True)
+FIRE = ForagingRule("fire", "Fire", parse("Temperature > 80 AND Humidity < 10", Mark("rule")), 100.0, 60.0)
 
 
 def awaited(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
@@ -42,10 +42,12 @@ def awaited(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
 
 
 @asynccontextmanager
-async def bridged(server: Running, classes: Sequence[str], radio: Radio, name: str = "gate") -> AsyncIterator[Runtime]:
+async def bridged(
+    server: Running, classes: Sequence[str], radio: Radio, name: str = "gate"
+) -> AsyncIterator[NodeEventLoop]:
     """A bridge that runs, with a radio."""
-    node = Node("gate", manner=MANNER, serves=classes)
-    runtime = Runtime(node, radio.transport("gate", lambda: HERE), HERE)
+    node = ForagingNode("gate", manner=MANNER, serves=classes)
+    runtime = NodeEventLoop(node, radio.transport("gate", lambda: HERE), HERE)
     definition = BridgeDefinition(server.url, name, tuple(classes))
     async with Bridge(definition, runtime) as bridge:
         runtime.taken = bridge.take
@@ -60,11 +62,11 @@ def event(id: str, type: str = "weather", **data: Any) -> dict[str, Any]:
 @awaited
 async def test_a_node_finds_at_the_server_what_it_misses() -> None:
     """Its request is a subscription there for as long as it holds; the situation tells from which station it is."""
-    changes: list[Situation] = []
+    changes: list[NodeSituation] = []
     radio = Radio(50.0)
     warm = SimulatedSensor("Temperature", 85, 95, every=0.1)
-    node = Node("a", [FIRE], ["Temperature"], MANNER)
-    asking = Runtime(node, radio.transport("a", lambda: HERE), HERE, [warm], changes.append)
+    node = ForagingNode("a", [FIRE], ["Temperature"], MANNER)
+    asking = NodeEventLoop(node, radio.transport("a", lambda: HERE), HERE, [warm], changes.append)
     async with serving() as server, bridged(server, ["Humidity"], radio) as gate:
         async with running(asking):
             await until(lambda: gate.counts["bridge subscribed"])
@@ -90,8 +92,8 @@ async def test_the_server_finds_at_nodes_what_it_asks_for() -> None:
     """An event that asks becomes a request; the answers are events, about their providers."""
     radio = Radio(50.0)
     dry = SimulatedSensor("Humidity", 3, 8, every=0.1)
-    node = Node("b", (), ["Humidity"], MANNER)
-    answering = Runtime(node, radio.transport("b", lambda: HERE), HERE, [dry])
+    node = ForagingNode("b", (), ["Humidity"], MANNER)
+    answering = NodeEventLoop(node, radio.transport("b", lambda: HERE), HERE, [dry])
     async with serving() as server, bridged(server, [], radio) as gate, running(answering):
         await server.declare("watcher", filter="type = 'context.response' AND Humidity < 10")
         asked = event("9", "context.request", when="Humidity < 10", within=100, valid=120)
@@ -143,11 +145,11 @@ async def test_what_nodes_ask_each_other_does_not_go_to_the_server() -> None:
     radio = Radio(50.0)
     dry = SimulatedSensor("Humidity", 3, 8, every=0.1)
     warm = SimulatedSensor("Temperature", 85, 95, every=0.1)
-    changes: list[Situation] = []
-    one = Node("a", [FIRE], ["Temperature"], MANNER)
-    asking = Runtime(one, radio.transport("a", lambda: HERE), HERE, [warm], changes.append)
-    two = Node("b", (), ["Humidity"], MANNER)
-    answering = Runtime(two, radio.transport("b", lambda: HERE), HERE, [dry])
+    changes: list[NodeSituation] = []
+    one = ForagingNode("a", [FIRE], ["Temperature"], MANNER)
+    asking = NodeEventLoop(one, radio.transport("a", lambda: HERE), HERE, [warm], changes.append)
+    two = ForagingNode("b", (), ["Humidity"], MANNER)
+    answering = NodeEventLoop(two, radio.transport("b", lambda: HERE), HERE, [dry])
     async with serving() as server, bridged(server, ["Wind"], radio) as gate, running(asking, answering):
         await until(lambda: changes and gate.node.door.taken > 2)
         assert (0, 0) == (gate.counts["bridge subscribed"], gate.counts["bridge published"])
@@ -156,7 +158,7 @@ async def test_what_nodes_ask_each_other_does_not_go_to_the_server() -> None:
 @awaited
 async def test_a_bridge_to_nothing_is_told_at_once() -> None:
     """With the address; a node that should bridge does not run as if it did."""
-    runtime = Runtime(Node("gate"), Radio(50.0).transport("gate", lambda: HERE), HERE)
+    runtime = NodeEventLoop(ForagingNode("gate"), Radio(50.0).transport("gate", lambda: HERE), HERE)
     with pytest.raises(SetupError, match=r"an access server at http://127\.0\.0\.1:9 to bridge to"):
         async with Bridge(BridgeDefinition("http://127.0.0.1:9", "gate", ()), runtime):
             pass

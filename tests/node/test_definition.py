@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from nearcast.cli.node import runtime_of
-from nearcast.decision.foraging.neighbours import Adapting
 from nearcast.errors import DefinitionError
+from nearcast.foraging.requestor import AdaptiveInterval
+from nearcast.model.event import Place
 from nearcast.model.filter import atoms
 from nearcast.model.foraging import MessageId, Response
-from nearcast.model.place import Place
 from nearcast.node.definition import NodeDefinition, load_node
 from nearcast.node.mqtt import MqttSensor
-from nearcast.node.sensors import FileSensor, Measured, SimulatedSensor
-from nearcast.node.transport import Datagram
-from nearcast.node.weather import Weather
+from nearcast.node.sensors import FileSensor, SensorReading, SimulatedSensor
+from nearcast.node.transport import ChannelFaults, Datagram
 from nearcast.node.wire import encode
 from tests.docs.pages import ROOT, blocks
 
@@ -57,9 +56,9 @@ def test_a_definition_says_what_a_node_is(tmp_path: Path) -> None:
     assert ["Temperature", "GasB"] == [atom.name for atom in atoms(rule.when)]
     assert (9000, "239.255.86.40") == (found.group.port, found.group.address)
     manner = found.manner
-    assert (3.0, 2.0, Adapting(), True) == (manner.fresh, manner.keeps, manner.adapting, manner.at_once)
+    assert (3.0, 2.0, AdaptiveInterval(), True) == (manner.fresh, manner.keeps, manner.adapting, manner.at_once)
     assert manner.bounds.rates and (5, 200.0) == (manner.bounds.rates.origin, manner.bounds.rates.neighbour)
-    assert Weather(0.1, 0.0, 0.02) == found.weather
+    assert ChannelFaults(0.1, 0.0, 0.02) == found.weather
     assert found.bridge and ("gateway-1", ("Wind",)) == (found.bridge.client, found.bridge.classes)
 
 
@@ -151,7 +150,7 @@ def test_rules_stand_on_rules_and_on_an_ontology(tmp_path: Path) -> None:
     assert [("fire", 50), ("alarm", 80)] == [(rule.id, rule.within) for rule in found.known.rules]
     runtime = runtime_of(found)
     for value, expected in ((30, []), (50, ["Fire"]), (95, ["Fire", "Alarm"])):
-        runtime.measure(Measured((("GasA", value),)))
+        runtime.measure(SensorReading((("GasA", value),)))
         truths = runtime.node.requestor.truths(runtime.place, runtime.clock())
         told = [rule.situation for rule in found.known.rules if truths[rule.id]]
         assert expected == told
@@ -162,7 +161,7 @@ def test_readings_out_of_their_class_s_range_are_dropped(tmp_path: Path) -> None
     """Counted, one's own and those of others."""
     (tmp_path / "weather.yaml").write_text(ONTOLOGY.replace("GasA: {is: Gas}", "GasA: {is: Gas, range: [0, 100]}"))
     runtime = runtime_of(load(tmp_path, OVER_RULES))
-    runtime.measure(Measured((("GasA", 900),)))
+    runtime.measure(SensorReading((("GasA", 900),)))
     message = Response(MessageId("b", 1), "b", runtime.place, 50.0, runtime.clock(), 5.0, (("GasA", -3),))
     runtime.hear(Datagram(encode(message, "b"), "somewhere"))
     assert (2, 0, 0) == (runtime.counts["out of range"], runtime.counts["readings"], runtime.node.door.taken)

@@ -11,26 +11,24 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.decision.foraging.door import Bounds, Verdict
-from nearcast.decision.foraging.limits import Rates
-from nearcast.decision.foraging.node import Manner, Node
-from nearcast.decision.foraging.requestor import Situation
-from nearcast.decision.foraging.rules import Rule
 from nearcast.errors import Mark
+from nearcast.foraging.forager import ForagingNode, ForagingSettings
+from nearcast.foraging.foraging_rules import ForagingRule
+from nearcast.foraging.message_filter import MessageBounds, MessageRates, MessageVerdict
+from nearcast.foraging.requestor import NodeSituation
 from nearcast.language.cql2 import parse
+from nearcast.model.event import Place
 from nearcast.model.filter import Atom, Operator
 from nearcast.model.foraging import MessageId, Request, Response
-from nearcast.model.place import Place
+from nearcast.node.event_loop import NodeEventLoop
 from nearcast.node.radio import Radio
-from nearcast.node.runtime import Runtime
-from nearcast.node.sensors import Measured, Sensor, SimulatedSensor
-from nearcast.node.transport import Datagram, Transport
-from nearcast.node.weather import Weather
+from nearcast.node.sensors import Sensor, SensorReading, SimulatedSensor
+from nearcast.node.transport import ChannelFaults, Datagram, Transport
 from nearcast.node.wire import encode
 from tests.node.conftest import HERE, Make, running, until
 
-FIRE = Rule("fire", "Fire", parse("Temperature > 80 AND Humidity < 10", Mark("rule")), 100.0, 0.5)
-MANNER = Manner(fresh=2.0, at_once=True, bounds=Bounds(rates=Rates()))
+FIRE = ForagingRule("fire", "Fire", parse("Temperature > 80 AND Humidity < 10", Mark("rule")), 100.0, 0.5)
+MANNER = ForagingSettings(fresh=2.0, at_once=True, bounds=MessageBounds(rates=MessageRates()))
 WARM = SimulatedSensor("Temperature", 85, 95, every=0.1, seed=1)
 DRY = SimulatedSensor("Humidity", 3, 8, every=0.1, seed=2)
 
@@ -39,19 +37,19 @@ def node(
     name: str,
     transport: object,
     place: Place = HERE,
-    rules: Sequence[Rule] = (),
+    rules: Sequence[ForagingRule] = (),
     sensors: Sequence[Sensor] = (),
-    told: Callable[[Situation], None] = lambda _: None,
-) -> Runtime:
+    told: Callable[[NodeSituation], None] = lambda _: None,
+) -> NodeEventLoop:
     measured = [one.name for one in sensors if isinstance(one, SimulatedSensor)]
-    return Runtime(Node(name, rules, measured, MANNER), transport, place, sensors, told)  # type: ignore[arg-type]
+    return NodeEventLoop(ForagingNode(name, rules, measured, MANNER), transport, place, sensors, told)  # type: ignore[arg-type]
 
 
 def test_nodes_find_what_they_miss_at_each_other(make: Make) -> None:
     """Over every transport: the situation begins, with a reading of each."""
 
     async def find() -> None:
-        changes: list[Situation] = []
+        changes: list[NodeSituation] = []
         asking = node("a", make("a"), rules=[FIRE], sensors=[WARM], told=changes.append)
         async with running(asking, node("b", make("b"), Place("planar", 30.0, 0.0), sensors=[DRY])):
             await until(lambda: changes)
@@ -65,8 +63,8 @@ def test_a_situation_is_found_through_relays_in_bad_air() -> None:
     """Half is lost, some comes twice, all of it late and mixed: asking again makes up for it."""
 
     async def find() -> None:
-        radio = Radio(50.0, Weather(loss=0.4, twice=0.3, late=0.05), seed=3)
-        changes: list[Situation] = []
+        radio = Radio(50.0, ChannelFaults(loss=0.4, twice=0.3, late=0.05), seed=3)
+        changes: list[NodeSituation] = []
         places = {name: Place("planar", x, 0.0) for name, x in (("a", 0.0), ("b", 45.0), ("c", 90.0))}
         sets = {name: radio.transport(name, lambda name=name: places[name]) for name in places}  # type: ignore[misc]
         asking = node("a", sets["a"], places["a"], [FIRE], [WARM], changes.append)
@@ -74,7 +72,7 @@ def test_a_situation_is_found_through_relays_in_bad_air() -> None:
         async with running(asking, *others):
             await until(lambda: changes)
         assert {"a", "c"} == {known.provider for _, known in changes[0].readings}
-        assert asking.node.door.counts[Verdict.OWN] > 0
+        assert asking.node.door.counts[MessageVerdict.OWN] > 0
 
     asyncio.run(find())
 
@@ -83,7 +81,7 @@ def test_a_situation_ends_when_its_provider_falls_silent(make: Make) -> None:
     """What it said last is stale after a while: the condition is unknown again."""
 
     async def leave() -> None:
-        changes: list[Situation] = []
+        changes: list[NodeSituation] = []
         asking = node("a", make("a"), rules=[FIRE], sensors=[WARM], told=changes.append)
         async with running(asking):
             async with running(node("b", make("b"), sensors=[DRY])):
@@ -94,7 +92,7 @@ def test_a_situation_ends_when_its_provider_falls_silent(make: Make) -> None:
     asyncio.run(leave())
 
 
-def deaf() -> Runtime:
+def deaf() -> NodeEventLoop:
     """A node whose transport is never opened: what it says goes nowhere."""
     return node("z", Radio(50.0).transport("z", lambda: HERE), rules=[FIRE])
 
@@ -102,7 +100,7 @@ def deaf() -> Runtime:
 REQUEST = Request(MessageId("n1", 1), HERE, 100.0, 0.0, 10.0, (Atom("Humidity", Operator.LT, 10),))
 
 
-def heard(runtime: Runtime, *messages: Request | Response) -> dict[str, int]:
+def heard(runtime: NodeEventLoop, *messages: Request | Response) -> dict[str, int]:
     """The verdicts on some messages."""
     for message in messages:
         runtime.hear(Datagram(encode(message, message.id.origin), "somewhere"))
@@ -180,11 +178,11 @@ def test_a_node_whose_clock_is_set_back_begins_anew() -> None:
     """It asks again, and what it measures counts, though it measured later by its clock before."""
     moments = [1_000_000.0]
     silent = Radio(50.0).transport("z", lambda: HERE)
-    runtime = Runtime(Node("z", [FIRE], ["Temperature"], MANNER), silent, HERE, clock=lambda: moments[0])
-    runtime.measure(Measured((("Temperature", 20),)))
+    runtime = NodeEventLoop(ForagingNode("z", [FIRE], ["Temperature"], MANNER), silent, HERE, clock=lambda: moments[0])
+    runtime.measure(SensorReading((("Temperature", 20),)))
     assert 1 == len(runtime.node.ask(HERE, runtime.clock()))
     moments[0] -= 3_600
-    runtime.measure(Measured((("Temperature", 90),)))
+    runtime.measure(SensorReading((("Temperature", 90),)))
     assert 1 == runtime.counts["clock set back"]
     assert 1 == len(runtime.node.ask(HERE, runtime.clock()))
     heard(runtime, Response(MessageId("n2", 1), "n2", HERE, 100.0, moments[0], 5.0, (("Humidity", 5),)))
@@ -196,15 +194,17 @@ def test_noise_and_replays_on_the_link_harm_nobody(make: Make) -> None:
     """Somebody says everything again, twice, and nonsense between: the situation begins, and all that is counted."""
 
     async def find() -> None:
-        changes: list[Situation] = []
+        changes: list[NodeSituation] = []
         asking = node("a", make("a"), rules=[FIRE], sensors=[WARM], told=changes.append)
         answering = node("b", make("b"), Place("planar", 30.0, 0.0), sensors=[DRY])
         async with make("noise") as noise, running(asking, answering):
             echoing = asyncio.create_task(echo(noise))
-            await until(lambda: changes and asking.node.door.counts[Verdict.DUPLICATE] and asking.counts["malformed"])
+            await until(
+                lambda: changes and asking.node.door.counts[MessageVerdict.DUPLICATE] and asking.counts["malformed"]
+            )
             echoing.cancel()
         assert {"a", "b"} == {known.provider for _, known in changes[0].readings}
-        assert not any(asking.node.door.counts[verdict] for verdict in (Verdict.STALE, Verdict.EARLY))
+        assert not any(asking.node.door.counts[verdict] for verdict in (MessageVerdict.STALE, MessageVerdict.EARLY))
 
     async def echo(noise: Transport) -> None:
         said = set[bytes]()
@@ -252,7 +252,7 @@ def test_values_of_another_kind_do_not_trip_a_rule() -> None:
 def test_readings_of_classes_that_a_node_does_not_declare_are_counted() -> None:
     """And a reading may say where the node is."""
     runtime = node("a", Radio(50.0).transport("a", lambda: HERE), sensors=[WARM])
-    runtime.measure(Measured((("Temperature", 90), ("Preassure", 3)), Place("planar", 5.0, 5.0)))
+    runtime.measure(SensorReading((("Temperature", 90), ("Preassure", 3)), Place("planar", 5.0, 5.0)))
     assert (1, 1) == (runtime.counts["readings"], runtime.counts["unknown classes"])
     assert Place("planar", 5.0, 5.0) == runtime.place
 
@@ -263,7 +263,7 @@ def test_a_node_under_random_fire_keeps_answering() -> None:
     async def fire() -> None:
         chance = random.Random(5)
         runtime = node("z", Radio(50.0).transport("z", lambda: HERE), sensors=[DRY])
-        runtime.measure(Measured((("Humidity", 5),)))
+        runtime.measure(SensorReading((("Humidity", 5),)))
         asked: list[bytes] = []
         for number in range(200):
             asked.append(encode(replace(REQUEST, id=MessageId(f"n{number}", 1), time=runtime.clock()), f"n{number}"))

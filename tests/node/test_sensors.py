@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from nearcast.errors import Fault, Mark, SetupError
-from nearcast.model.place import Place
+from nearcast.model.event import Place
 from nearcast.node.mqtt import MqttSensor, read_message
-from nearcast.node.sensors import FileSensor, Measured, Sensor, SimulatedSensor, taken
+from nearcast.node.sensors import FileSensor, Sensor, SensorReading, SimulatedSensor, taken
 
 pytest.importorskip("aiomqtt", reason="needs nearcast[mqtt]")
 
 
-def first(sensor: Sensor, count: int) -> list[Measured | Fault]:
+def first(sensor: Sensor, count: int) -> list[SensorReading | Fault]:
     """The first readings of a sensor."""
 
-    async def read() -> list[Measured | Fault]:
-        found: list[Measured | Fault] = []
+    async def read() -> list[SensorReading | Fault]:
+        found: list[SensorReading | Fault] = []
         async with asyncio.timeout(60):
             async for one in sensor.measured():
                 found.append(one)
@@ -36,7 +36,7 @@ def test_a_simulated_sensor_wanders_within_its_bounds() -> None:
     """And is the same for the same seed."""
     sensor = SimulatedSensor("Temperature", 10, 12, step=5, every=0.001, seed=1)
     found = first(sensor, 50)
-    values = [one.values[0][1] for one in found if isinstance(one, Measured)]
+    values = [one.values[0][1] for one in found if isinstance(one, SensorReading)]
     assert 50 == len(values) and all(isinstance(value, (int, float)) and 10 <= value <= 12 for value in values)
     assert len(set(values)) > 5
     assert found == first(sensor, 50)
@@ -47,9 +47,9 @@ def test_a_file_is_read_line_by_line_and_from_its_beginning_again(tmp_path: Path
     path = tmp_path / "readings.jsonl"
     path.write_text('{"Temperature": 81}\nnonsense\n{"Temperature": 82, "x": 1, "y": 2}\n')
     one, fault, two, again = first(FileSensor(path, every=0.001), 4)
-    assert Measured((("Temperature", 81),)) == one == again
+    assert SensorReading((("Temperature", 81),)) == one == again
     assert isinstance(fault, Fault) and Mark(str(path), 2) == fault.where
-    assert Measured((("Temperature", 82),), Place("planar", 1.0, 2.0)) == two
+    assert SensorReading((("Temperature", 82),), Place("planar", 1.0, 2.0)) == two
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_mqtt_messages_are_objects_or_single_values(
     topic: str, payload: bytes, name: str | None, values: tuple[tuple[str, object], ...]
 ) -> None:
     """Of the class that is given, else of the topic's last level."""
-    assert Measured(values) == read_message(topic, payload, name)  # type: ignore[arg-type]
+    assert SensorReading(values) == read_message(topic, payload, name)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("payload", [b"[1, 2]", b"null", b"x" * 300])
@@ -120,8 +120,8 @@ async def broker(*payloads: bytes) -> AsyncIterator[int]:
 def test_an_mqtt_sensor_reads_what_a_broker_has_and_comes_back_when_that_is_gone() -> None:
     """A lost connection is a fault among the readings, no end of them."""
 
-    async def read() -> list[Measured | Fault]:
-        found: list[Measured | Fault] = []
+    async def read() -> list[SensorReading | Fault]:
+        found: list[SensorReading | Fault] = []
         async with asyncio.timeout(60), broker(b"21.5", b"22") as port:
             async for one in MqttSensor("127.0.0.1", "hall/+", port).measured():
                 found.append(one)
@@ -130,6 +130,6 @@ def test_an_mqtt_sensor_reads_what_a_broker_has_and_comes_back_when_that_is_gone
         return found
 
     one, two, lost, again, _ = asyncio.run(read())
-    assert Measured((("Celsius", 21.5),)) == one == again
-    assert Measured((("Celsius", 22),)) == two
+    assert SensorReading((("Celsius", 21.5),)) == one == again
+    assert SensorReading((("Celsius", 22),)) == two
     assert isinstance(lost, Fault) and "a broker at 127.0.0.1" in lost.expected

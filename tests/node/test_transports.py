@@ -7,11 +7,10 @@ import asyncio
 import pytest
 
 from nearcast.errors import Fault, SetupError
-from nearcast.model.place import Place
+from nearcast.model.event import Place
 from nearcast.node.multicast import Group, MulticastTransport
 from nearcast.node.radio import Radio
-from nearcast.node.transport import LARGEST, MOST_WAITING, Datagram, Transport
-from nearcast.node.weather import Weather
+from nearcast.node.transport import LARGEST, MOST_WAITING, ChannelFaults, Datagram, Transport
 from tests.node.conftest import HERE, PORTS, Make
 
 
@@ -122,7 +121,7 @@ def test_bad_weather_loses_doubles_and_mixes() -> None:
     """About as much as it says."""
 
     async def storm() -> None:
-        radio = Radio(50.0, Weather(loss=0.3, twice=0.2, late=0.02), seed=7)
+        radio = Radio(50.0, ChannelFaults(loss=0.3, twice=0.2, late=0.02), seed=7)
         async with radio.transport("a", lambda: HERE) as a, radio.transport("b", lambda: HERE) as b:
             for number in range(1_000):
                 a.send(number.to_bytes(2, "big"))

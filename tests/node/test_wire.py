@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.errors import Fault
+from nearcast.model.event import Place
 from nearcast.model.filter import Atom, Operator
 from nearcast.model.foraging import REQUESTED, Message, MessageId, Request, Response
-from nearcast.model.place import Place
 from nearcast.model.values import Value
 from nearcast.node.wire import MOST_BYTES, decode, encode
 

@@ -13,15 +13,15 @@ import pytest
 import yaml
 
 from nearcast.cli.system import define
-from nearcast.decision import history
-from nearcast.decision.known import Batch, Known
-from nearcast.decision.stages import decide, priorities
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language import definitions
-from nearcast.language.control import changes
-from nearcast.language.history import read_tables
+from nearcast.language.control_events import changes
+from nearcast.language.definitions import files
+from nearcast.language.event_files import read_tables
 from nearcast.model.columns import EVENTS
 from nearcast.model.event import MAIN
+from nearcast.stages import decide as decide_module
+from nearcast.stages.decide import decide, priorities
+from nearcast.stages.fold import FoldedBatch, StateFold
 from tests.system import history as reports
 
 CLIENTS = ["ann", "bob", "eve"]
@@ -53,7 +53,7 @@ def written(
 ) -> SqliteJournal:
     """A journal that begins with the definitions and goes on with the history, whose events enter at nodes in turn."""
     (folder / "definitions.yaml").write_text(yaml.safe_dump(dict(defined)))
-    found = definitions.load([folder / "definitions.yaml"])
+    found = files.load([folder / "definitions.yaml"])
     (folder / "history.jsonl").write_text("".join(json.dumps(document) + "\n" for document in history))
     journal = SqliteJournal(folder / "some.journal")
     define(journal, found)
@@ -70,12 +70,14 @@ def stretches(journal: SqliteJournal, length: int) -> Iterable[pa.Table]:
 
 def in_this_process(journal: SqliteJournal, stretch: int = 100_000) -> list[Row]:
     """What replay gives without Spark, in stretches of so many positions."""
-    return rows(history.replay(Known(), iter(stretches(journal, stretch)), changes))
+    return rows(decide_module.replay(StateFold(), iter(stretches(journal, stretch)), changes))
 
 
 def live_rows(journal: SqliteJournal) -> list[Row]:
     """The deliveries that the live pipeline is to write, at every role's level."""
-    [*tables] = (decide(batch, batch.events) for batch in Known().advance(journal.read("events", 0, 100_000), changes))
+    [*tables] = (
+        decide(batch, batch.events) for batch in StateFold().advance(journal.read("events", 0, 100_000), changes)
+    )
     return pa.concat_tables(tables).to_pylist()
 
 
@@ -87,7 +89,7 @@ def until_decided(journal: SqliteJournal, through: int) -> None:
         time.sleep(0.02)
 
 
-def rows(decided: Iterable[tuple[Batch, pa.Table]]) -> list[Row]:
+def rows(decided: Iterable[tuple[FoldedBatch, pa.Table]]) -> list[Row]:
     """Every delivery with the priority as of its position."""
     return [
         row | {"priority": priority}

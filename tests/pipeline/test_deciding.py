@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from nearcast.decision.known import Known
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.pipeline.history import replay
-from nearcast.pipeline.live import Config, Decider
-from nearcast.pipeline.metrics import Metrics
+from nearcast.pipeline.batch_replay import replay
+from nearcast.pipeline.live import BatchDecider, PipelineConfig
+from nearcast.pipeline.monitoring import PipelineMetrics
 from nearcast.pipeline.query import start
+from nearcast.stages.fold import StateFold
 from tests.pipeline.histories import documents, in_this_process, live_rows, rows, until_decided, with_roles, written
 
 pytestmark = pytest.mark.spark
@@ -50,7 +50,7 @@ def test_replay_on_executors_gives_the_same(
     spark: SparkSession, journal: SqliteJournal, tmp_path: Path, stretch: int, partitions: int
 ) -> None:
     """Each stretch spread over one, two or more tasks than there are cores."""
-    decided = replay(spark, journal, Known(), tmp_path, stretch=stretch, spread=1, partitions=partitions)
+    decided = replay(spark, journal, StateFold(), tmp_path, stretch=stretch, spread=1, partitions=partitions)
     assert in_this_process(journal) == rows(decided)
 
 
@@ -62,8 +62,8 @@ def test_the_live_query_writes_the_same_deliveries(
     spark: SparkSession, journal: SqliteJournal, tmp_path: Path, limit: int, spread: int, changes: int
 ) -> None:
     """However the stream is cut, in the driver and on the executors: each delivery once, in the order of positions."""
-    config = Config(Path(journal.path), tmp_path, spread=spread, changes=changes)
-    decider = Decider(spark, journal, config, Metrics())
+    config = PipelineConfig(Path(journal.path), tmp_path, spread=spread, changes=changes)
+    decider = BatchDecider(spark, journal, config, PipelineMetrics())
     running = start(spark, journal.path, decider, limit=limit)
     until_decided(journal, journal.end("events"))
     running.stop()
@@ -74,8 +74,8 @@ def test_what_waits_is_seen_before_a_batch_is_decided(
     spark: SparkSession, journal: SqliteJournal, tmp_path: Path
 ) -> None:
     """A pipeline that was away for long may take long for its first batch."""
-    metrics = Metrics()
-    Decider(spark, journal, Config(Path(journal.path), tmp_path), metrics)
+    metrics = PipelineMetrics()
+    BatchDecider(spark, journal, PipelineConfig(Path(journal.path), tmp_path), metrics)
     assert journal.end("events") == metrics.registry.get_sample_value("nearcast_pipeline_waiting")
 
 
@@ -83,9 +83,9 @@ def test_a_query_that_begins_again_too_early_changes_nothing(
     spark: SparkSession, journal: SqliteJournal, tmp_path: Path
 ) -> None:
     """Batches that overlap with what is decided are recognised by their positions."""
-    config = Config(Path(journal.path), tmp_path)
+    config = PipelineConfig(Path(journal.path), tmp_path)
     for limit in (50, 30):
-        running = start(spark, journal.path, Decider(spark, journal, config, Metrics()), limit=limit)
+        running = start(spark, journal.path, BatchDecider(spark, journal, config, PipelineMetrics()), limit=limit)
         until_decided(journal, journal.end("events"))
         time.sleep(0.5)
         running.stop()

@@ -16,23 +16,22 @@ import pyarrow.feather as feather
 import pytest
 import yaml
 
-from nearcast.decision.derived import derived_of
-from nearcast.decision.known import Known, derived_stages
-from nearcast.decision.stages import decide
 from nearcast.errors import Mark
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language.control import changes, to_event
-from nearcast.language.relation_document import relation_document
+from nearcast.language.control_events import changes, to_event
+from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.changes import Change, RelationChange
 from nearcast.model.columns import DELIVERIES, to_table
 from nearcast.model.event import Event
-from nearcast.pipeline import known as follower
-from nearcast.pipeline import registered
-from nearcast.pipeline.known import Follower
-from nearcast.pipeline.state import load, save, stages_of
-from tests.decision.relations import fail_on_bad
+from nearcast.pipeline import follower, snapshots
+from nearcast.pipeline.follower import Follower
+from nearcast.pipeline.snapshots import load, save, stages_of
+from nearcast.stages.decide import decide
+from nearcast.stages.fold import StateFold, derived_stages
+from nearcast.state.derived import derived_of
 from tests.pipeline import test_deriving as related
 from tests.pipeline.histories import documents, live_rows, with_roles, written
+from tests.relations.stories import fail_on_bad
 
 ALL = 100_000
 
@@ -44,15 +43,15 @@ def journal(tmp_path: Path) -> Iterator[SqliteJournal]:
         yield journal
 
 
-def known_at(journal: SqliteJournal, position: int) -> Known:
+def known_at(journal: SqliteJournal, position: int) -> StateFold:
     """What is known at a position, folded from the journal's start."""
-    known = Known()
+    known = StateFold()
     for _ in known.advance(journal.read("events", 0, position), changes):
         pass
     return known
 
 
-def decided(known: Known, journal: SqliteJournal) -> list[dict[str, object]]:
+def decided(known: StateFold, journal: SqliteJournal) -> list[dict[str, object]]:
     """The deliveries of all that comes after what is known."""
     batches = known.advance(journal.read("events", known.position, ALL), changes)
     return pa.concat_tables([decide(batch, batch.events) for batch in batches]).to_pylist()
@@ -112,7 +111,7 @@ def test_snapshots_that_take_long_are_written_seldom(
     """One that takes a second is not followed by another for twenty, through however many positions."""
     seconds, saved = [0.0], []
 
-    def slowly(known: Known, *_: object) -> None:
+    def slowly(known: StateFold, *_: object) -> None:
         saved.append(known.position)
         seconds[0] += 1
 
@@ -179,7 +178,7 @@ def test_a_restart_writes_definitions_of_its_snapshot_no_more(
         again.append(change)
         return to_event(change, *rest)
 
-    monkeypatch.setattr(registered, "to_event", noted)
+    monkeypatch.setattr(snapshots, "to_event", noted)
     assert [*second.advance(journal.read("events", 55, 10), 65)]
     second.save()
     before, after = first.known.registry.changes(), second.known.registry.changes()
@@ -279,7 +278,7 @@ def meeting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteJournal]
         yield journal
 
 
-def derived_after(known: Known, journal: SqliteJournal) -> list[dict[str, object]]:
+def derived_after(known: StateFold, journal: SqliteJournal) -> list[dict[str, object]]:
     """What is derived behind what is known."""
     batches = known.advance(journal.read("events", known.position, ALL), changes)
     return pa.concat_tables([derived_of(batch.events) for batch in batches]).to_pylist()
@@ -290,14 +289,14 @@ def test_a_snapshot_is_read_in_any_number_of_shards(
     meeting: SqliteJournal, tmp_path: Path, before: int, after: int
 ) -> None:
     """Relations go on alike, whatever the shards were when it was written."""
-    known = Known(stages=derived_stages(before))
+    known = StateFold(stages=derived_stages(before))
     for _ in known.advance(meeting.read("events", 0, 250), changes):
         pass
     snapshot = save(known, tmp_path).folder
     tables = [feather.read_table(str(path)) for path in sorted(snapshot.glob("relations-*.arrow"))]
     assert before == len(tables)
     assert {(None, "close"), ("north", "north")} <= {(row["node"], row["relation"]) for row in rows_of(tables)}
-    stages = Known(stages=stages_of(snapshot, known.registry))
+    stages = StateFold(stages=stages_of(snapshot, known.registry))
     # They are in those files only, and relations in the registry's: what is in two places may differ.
     named = [named for _, named, _ in pickletools.genops((snapshot / "stages.pickle").read_bytes())]
     assert known.registry.relations and "Relating" in named and "Relation" not in named
@@ -315,7 +314,7 @@ def rows_of(tables: list[pa.Table]) -> list[dict[str, object]]:
 @pytest.mark.parametrize("damage", ["lost", "empty", "of other columns", "in the middle"])
 def test_a_snapshot_without_all_shards_costs_only_reading(meeting: SqliteJournal, tmp_path: Path, damage: str) -> None:
     """It is left out, as any damaged one."""
-    known = Known(stages=derived_stages(2))
+    known = StateFold(stages=derived_stages(2))
     for _ in known.advance(meeting.read("events", 0, 250), changes):
         pass
     shard = save(known, tmp_path).folder / "relations-1.arrow"

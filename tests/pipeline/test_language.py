@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from nearcast.decision.known import Known
-from nearcast.decision.registry import Registry
 from nearcast.errors import Mark
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.cql2 import parse
@@ -18,8 +16,10 @@ from nearcast.model.changes import ClientChange, SubscriptionChange
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.subscription import Subscription
-from nearcast.pipeline.history import replay
-from nearcast.pipeline.select import select
+from nearcast.pipeline.batch_replay import replay
+from nearcast.pipeline.spread import select
+from nearcast.stages.fold import StateFold
+from nearcast.state.registry import Registry
 from tests.language.test_cql2_counts import cases, tables
 from tests.shared import shared
 
@@ -41,7 +41,7 @@ def test_predicates_select_as_many_features_as_they_should(spark: SparkSession, 
     """Every predicate over the features of its source, decided by the executors."""
     shared("cases", "cql2", "predicates.json")
     listed = [each.values for each in cases()]
-    known, last, source_of = Known(subscribed(*(text for _, text, _ in listed))), 0, {}
+    known, last, source_of = StateFold(subscribed(*(text for _, text, _ in listed))), 0, {}
     with closing(SqliteJournal(tmp_path / "some.journal")) as journal:
         for source in sorted({source for source, _, _ in listed}):
             for table in tables(source):
@@ -66,7 +66,7 @@ def test_a_previous_event_is_known_however_a_history_is_cut(spark: SparkSession,
         for number, level in enumerate(levels)
         for name in ("a", "b")
     ]
-    known = Known(subscribed("CHANGED(level)", "level > PREVIOUS(level)", "NOT CHANGED(level)"))
+    known = StateFold(subscribed("CHANGED(level)", "level > PREVIOUS(level)", "NOT CHANGED(level)"))
     with closing(SqliteJournal(tmp_path / "some.journal")) as journal:
         journal.append("events", to_table(events))
         decided = [

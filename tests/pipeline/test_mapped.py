@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nearcast.decision.match import ready
-from nearcast.decision.match.index import Index
-from nearcast.decision.match.standing import Together
-from nearcast.decision.timeline import Surrounding
+from nearcast.matching import warmup
+from nearcast.matching.incremental import PartitionedIndex
+from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.filter import Atom, Operator
-from nearcast.pipeline import mapped
-from nearcast.pipeline.mapped import Shelf, loads, read, write
+from nearcast.pipeline import mmap_pickle
+from nearcast.pipeline.mmap_pickle import IndexShelf, loads, read, write
+from nearcast.state.timeline import Environment
 
 
 def test_a_value_comes_back(tmp_path: Path) -> None:
@@ -35,18 +35,18 @@ def test_a_value_comes_back(tmp_path: Path) -> None:
 
 def test_an_index_is_written_once_and_goes_with_its_file(tmp_path: Path) -> None:
     """Batch after batch has the same file, and who maps it matches the same."""
-    ready.wait()
-    mapped._mapped.cache_clear()
+    warmup.wait_for_warmup()
+    mmap_pickle._mapped.cache_clear()
     table = to_table([Event(id="1", type="t", source="s", attributes=(("v", 5),), position=1)])
-    index = Index([(Atom("v", Operator.LT, n), (0,)) for n in range(300)])
-    batch = Together(((index, np.arange(300, dtype=np.int32)),))
-    batch.prepare(table, Surrounding())
-    shelf = Shelf(tmp_path)
+    index = FilterMatcher([(Atom("v", Operator.LT, n), (0,)) for n in range(300)])
+    batch = PartitionedIndex(((index, np.arange(300, dtype=np.int32)),))
+    batch.prepare(table, Environment())
+    shelf = IndexShelf(tmp_path)
     sent = [shelf.dumps(batch, position) for position in (1, 2)]
     assert sent[0] == sent[1]
     assert 1 == len(list(tmp_path.iterdir()))
-    expected = batch.match(table, Surrounding())
-    found = loads(sent[0]).match(table, Surrounding())
+    expected = batch.match(table, Environment())
+    found = loads(sent[0]).match(table, Environment())
     assert sorted(expected.groups.tolist()) == sorted(found.groups.tolist()) == list(range(6, 300))
     del index, batch
     gc.collect()
@@ -55,13 +55,13 @@ def test_an_index_is_written_once_and_goes_with_its_file(tmp_path: Path) -> None
 
 def test_a_small_index_has_no_file(tmp_path: Path) -> None:
     """Rows of bits travel with their batch."""
-    batch = Together(((Index([(Atom("v", Operator.LT, 3), (0,))]), np.arange(1, dtype=np.int32)),))
-    assert isinstance(loads(Shelf(tmp_path).dumps(batch, 1)), Together)
+    batch = PartitionedIndex(((FilterMatcher([(Atom("v", Operator.LT, 3), (0,))]), np.arange(1, dtype=np.int32)),))
+    assert isinstance(loads(IndexShelf(tmp_path).dumps(batch, 1)), PartitionedIndex)
     assert [] == list(tmp_path.iterdir())
 
 
 def test_a_file_that_is_half_written_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is renamed when it is whole."""
-    monkeypatch.setattr(mapped.os, "replace", lambda *_: None)
+    monkeypatch.setattr(mmap_pickle.os, "replace", lambda *_: None)
     write([1], tmp_path / "file")
     assert not (tmp_path / "file").exists()

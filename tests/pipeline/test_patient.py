@@ -12,8 +12,8 @@ import pytest
 from nearcast.errors import JournalError
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import DELIVERIES
-from nearcast.pipeline import patient
-from nearcast.pipeline.patient import PatientJournal
+from nearcast.pipeline import retrying_journal
+from nearcast.pipeline.retrying_journal import RetryingJournal
 
 FULL, BROKEN = sqlite3.SQLITE_FULL, sqlite3.SQLITE_CORRUPT
 
@@ -35,8 +35,8 @@ def failing(times: int, code: int = FULL) -> object:
 
 def test_a_full_disk_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """And told in a line when it begins and one when it is over."""
-    journal = PatientJournal(tmp_path / "journal", lambda: False)
-    with failing(3), patch.object(patient, "RETRY_SECONDS", 0.0):
+    journal = RetryingJournal(tmp_path / "journal", lambda: False)
+    with failing(3), patch.object(retrying_journal, "RETRY_SECONDS", 0.0):
         journal.cover("deliveries", DELIVERIES.empty_table(), 7)
     assert 7 == journal.end("deliveries")
     assert ["journal fails", "journal works again"] == [text.partition(" part")[0][:19] for text in caplog.messages]
@@ -45,7 +45,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixt
 @pytest.mark.parametrize(("stopped", "code"), [(True, FULL), (False, BROKEN)])
 def test_what_is_not_waited_for(tmp_path: Path, stopped: bool, code: int) -> None:
     """Who is asked to end does not wait, and nothing else is waited for."""
-    journal = PatientJournal(tmp_path / "journal", lambda: stopped)
+    journal = RetryingJournal(tmp_path / "journal", lambda: stopped)
     with failing(1, code), pytest.raises(JournalError):
         journal.cover("deliveries", DELIVERIES.empty_table(), 7)
     assert 0 == journal.end("deliveries")
@@ -53,4 +53,4 @@ def test_what_is_not_waited_for(tmp_path: Path, stopped: bool, code: int) -> Non
 
 def test_it_travels_as_a_plain_journal(tmp_path: Path) -> None:
     """Workers only read."""
-    assert SqliteJournal is type(pickle.loads(pickle.dumps(PatientJournal(tmp_path / "journal", lambda: False))))
+    assert SqliteJournal is type(pickle.loads(pickle.dumps(RetryingJournal(tmp_path / "journal", lambda: False))))

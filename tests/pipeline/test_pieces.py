@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.model.columns import EVENTS
-from nearcast.pipeline.pieces import pieces
+from nearcast.pipeline.query import chunk_batch
 
 CONTROL, OTHER = "nearcast.subscription", "report"
 
@@ -19,7 +19,7 @@ def test_pieces_are_the_batch_with_few_definitions_each(defined: list[bool], cha
     positions = list(range(after + 1, after + 1 + len(types)))
     given = {"position": pa.array(positions, pa.int64()), "type": pa.array(types, pa.string())}
     table = pa.table([given.get(field.name, pa.nulls(len(types), field.type)) for field in EVENTS], schema=EVENTS)
-    found = list(pieces(table, after + len(types), changes))
+    found = list(chunk_batch(table, after + len(types), changes))
     assert types == [type for piece, _ in found for type in piece.column("type").to_pylist()]
     counts = [piece.column("type").to_pylist().count(CONTROL) for piece, _ in found]
     assert max(counts) <= changes and len(found) == max(1, -(-sum(defined) // changes))

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.pipeline.query import start
-from nearcast.pipeline.source import Batch, collect
+from nearcast.pipeline.source import JournalBatch, collect
 from tests.journal.rows import events, positions
 
 pytestmark = pytest.mark.spark
@@ -124,7 +124,7 @@ def test_a_query_that_begins_where_nothing_is_left_waits_for_events(
 ) -> None:
     """Spark begins with a batch of nothing then; what is appended afterwards comes as always."""
     journal.append("events", events("ab"))
-    seen: list[Batch | None] = []
+    seen: list[JournalBatch | None] = []
     running = start(spark, journal.path, lambda batch, _: seen.append(collect(batch)), after=2)
     until(lambda: bool(seen) or running.wait(1))
     journal.append("events", events("c"))

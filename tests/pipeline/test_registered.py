@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.decision.registry import Registry
 from nearcast.model.changes import Change, ClientChange
-from nearcast.pipeline.registered import Written, rows
+from nearcast.pipeline.snapshots import WrittenRegistry, rows
+from nearcast.state.registry import Registry
 from tests.language.strategies import changes
 
 
@@ -29,7 +29,7 @@ def test_rows_of_a_file_and_of_what_changed_are_those_of_all(
         assert found.equals(rows(registry))
         assert before is None or not before.has(registry) or found.equals(feather.read_table(str(file)))
         feather.write_feather(found, str(file), "lz4")
-        before = Written(file, registry.copy())
+        before = WrittenRegistry(file, registry.copy())
         assert before.has(registry)
 
 
@@ -38,5 +38,5 @@ def test_a_file_of_other_rows_is_not_gone_on_from(tmp_path: Path) -> None:
     registry = Registry()
     registry.apply(ClientChange("ann"))
     feather.write_feather(rows(registry), str(tmp_path / "registry.arrow"), "lz4")
-    before = Written(tmp_path / "registry.arrow", Registry())
+    before = WrittenRegistry(tmp_path / "registry.arrow", Registry())
     assert rows(registry).equals(rows(registry, before))

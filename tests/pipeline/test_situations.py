@@ -6,16 +6,15 @@ import logging
 
 import pytest
 
-from nearcast.decision.infer.stage import Inferring
-from nearcast.pipeline.metrics import Metrics
-from nearcast.pipeline.situations import Watch
-from tests.decision.infer.scenes import FIRE, inferred, told
+from nearcast.pipeline.monitoring import PipelineMetrics, SituationMonitor
+from nearcast.situations.stage import SituationStage
+from tests.situations.scenes import FIRE, inferred, told
 
 
 def test_rules_that_wait_in_vain_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """A rule over a class that nobody provides is counted and logged, until somebody does."""
-    stage, metrics = Inferring(), Metrics()
-    watch = Watch(metrics)
+    stage, metrics = SituationStage(), PipelineMetrics()
+    watch = SituationMonitor(metrics)
     inferred([FIRE], [told(0, "a", Temperature=90, Humidity=-1)], stage)
     with caplog.at_level(logging.INFO, "nearcast.pipeline"):
         watch.look([stage])

@@ -17,7 +17,7 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.pipeline import source
-from nearcast.pipeline.source import BLOCK_ROWS, EVENT_ROWS, JournalSource, StreamReader
+from nearcast.pipeline.source import BLOCK_ROWS, EVENT_ROWS, JournalSource, JournalStreamReader
 from tests.journal.rows import events, positions
 
 
@@ -60,9 +60,9 @@ def test_an_empty_range_is_empty(spark: SparkSession, journal: SqliteJournal) ->
     assert [] == positions(read(spark, journal, after=25, partitions=2))
 
 
-def stream(journal: SqliteJournal, **more: object) -> StreamReader:
+def stream(journal: SqliteJournal, **more: object) -> JournalStreamReader:
     """A stream's reader without Spark."""
-    return StreamReader(options(journal, **more))
+    return JournalStreamReader(options(journal, **more))
 
 
 def test_a_stream_reads_at_most_its_limit(journal: SqliteJournal) -> None:
@@ -116,7 +116,7 @@ def test_a_checkpoint_of_another_journal_is_refused(journal: SqliteJournal) -> N
 def test_a_source_without_journal_is_refused() -> None:
     """The error names the option."""
     with pytest.raises(JournalError, match='the option "journal"'):
-        StreamReader({})
+        JournalStreamReader({})
 
 
 def test_a_halted_stream_gives_one_batch_without_rows(journal: SqliteJournal, tmp_path: Path) -> None:

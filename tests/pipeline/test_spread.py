@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from nearcast.decision.derived import Stretch
-from nearcast.decision.known import Batch, Known
-from nearcast.language.control import changes
+from nearcast.language.control_events import changes
 from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event
-from nearcast.pipeline.history import replay
-from nearcast.pipeline.match import begun
+from nearcast.pipeline.batch_replay import replay
+from nearcast.pipeline.snapshots import load, save
 from nearcast.pipeline.source import BLOCKS
-from nearcast.pipeline.state import load, save
+from nearcast.pipeline.spread import submit_batch
+from nearcast.stages.fold import FoldedBatch, StateFold
+from nearcast.state.derived import StageInput
 from tests.pipeline.histories import documents, with_roles, written
 
 
@@ -33,9 +33,9 @@ class Nobody:
         return BLOCKS.empty_table()
 
 
-def batch_of(folder: Path) -> Batch:
+def batch_of(folder: Path) -> FoldedBatch:
     with closing(written(folder, with_roles(), documents(40))) as journal:
-        return next(iter(Known().advance(journal.read("events", 0, 1_000), changes)))
+        return next(iter(StateFold().advance(journal.read("events", 0, 1_000), changes)))
 
 
 def test_a_batch_that_was_spread_leaves_no_file_open_and_none_on_disk(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_batch_that_was_spread_leaves_no_file_open_and_none_on_disk(tmp_path: 
     folder = tmp_path / "batches"
     before = len(os.listdir("/dev/fd"))
     for _ in range(5):
-        begun(batch, Nobody, "unused", folder, spread=0)()  # type: ignore[arg-type]
+        submit_batch(batch, Nobody, "unused", folder, spread=0)()  # type: ignore[arg-type]
     assert before == len(os.listdir("/dev/fd"))
     assert [] == list(folder.iterdir())
 
@@ -52,7 +52,7 @@ def test_a_batch_that_was_spread_leaves_no_file_open_and_none_on_disk(tmp_path: 
 class Shouting:
     """A stage that derives an event from every third."""
 
-    def advance(self, stretch: Stretch) -> list[Event]:
+    def advance(self, stretch: StageInput) -> list[Event]:
         return [
             replace(event, id=f"loud {event.id}", type="nearcast.relation")
             for event in to_events(stretch.events)
@@ -68,7 +68,9 @@ def test_derived_events_are_delivered_alike_in_the_driver_and_from_executors(
         found = [
             pa.concat_tables(
                 deliveries
-                for _, deliveries in replay(spark, journal, Known(stages=[Shouting()]), tmp_path / "b", spread=spread)
+                for _, deliveries in replay(
+                    spark, journal, StateFold(stages=[Shouting()]), tmp_path / "b", spread=spread
+                )
             )
             for spread in (1_000_000, 1)
         ]
@@ -78,7 +80,7 @@ def test_derived_events_are_delivered_alike_in_the_driver_and_from_executors(
 
 def test_a_snapshot_keeps_what_stages_keep(tmp_path: Path) -> None:
     """Also after many batches they go on where they were."""
-    known = Known(stages=[Counting()])
+    known = StateFold(stages=[Counting()])
     [*_] = known.advance(to_table([Event("e", "t", "s", position=1)]), changes)
     save(known, tmp_path)
     again = load(tmp_path, 1)
@@ -92,6 +94,6 @@ class Counting:
     def __init__(self) -> None:
         self.seen = 0
 
-    def advance(self, stretch: Stretch) -> list[Event]:
+    def advance(self, stretch: StageInput) -> list[Event]:
         self.seen += len(stretch.events)
         return [Event(f"seen {self.seen}", "nearcast.situation", "s", position=self.seen)]

@@ -7,15 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from nearcast.decision.evaluate import NOTHING, level_of
-from nearcast.decision.registry import Registry
-from nearcast.decision.relevance import classes_of, role_relevance
+from nearcast.filters.evaluate import NO_CONTEXT, level_of
+from nearcast.filters.relevance import classes_of, role_relevance
 from nearcast.journal.seam import Journal
-from nearcast.language import control
+from nearcast.language import control_events
 from nearcast.model.columns import DELIVERIES, to_events
 from nearcast.model.event import Event
 from nearcast.model.filter import atoms
-from nearcast.model.subscription import Client, Subscription
+from nearcast.model.subscription import ClientProfile, Subscription
+from nearcast.state.registry import Registry
 
 
 class FakePipeline:
@@ -28,7 +28,7 @@ class FakePipeline:
         end = self.journal.end("events")
         rows: list[dict[str, Any]] = []
         for event in to_events(self.journal.read("events", self.through, end - self.through)):
-            for change in control.changes(event, self.registry.settings):
+            for change in control_events.changes(event, self.registry.settings):
                 self.registry.apply(change)
             if not event.control:
                 rows += self._rows(event)
@@ -39,14 +39,14 @@ class FakePipeline:
         found: dict[str, list[dict[str, Any]]] = {}
         for subscription in self.registry.subscriptions.values():
             for id in subscription.clients:
-                row = self._row(event, subscription, self.registry.clients.get(id, Client(id)))
+                row = self._row(event, subscription, self.registry.clients.get(id, ClientProfile(id)))
                 if row:
                     found.setdefault(id, []).append(row)
         for rows in found.values():
             best, *others = sorted(rows, key=lambda row: -row["level"])
             yield best | {"others": [{name: row[name] for name in ("subscription", "level")} for row in others]}
 
-    def _row(self, event: Event, subscription: Subscription, client: Client) -> dict[str, Any] | None:
+    def _row(self, event: Event, subscription: Subscription, client: ClientProfile) -> dict[str, Any] | None:
         roles = self.registry.settings.roles
         by_role = None
         level = self._level(event, subscription, client.role, client.task)
@@ -72,4 +72,4 @@ class FakePipeline:
         settings = self.registry.settings
         relevance = subscription.relevance or role_relevance(subscription, settings.roles, role, task)
         count = sum(1 for _ in atoms(subscription.filter))
-        return level_of(subscription.filter, classes_of(relevance, count, settings.levels), event, NOTHING)
+        return level_of(subscription.filter, classes_of(relevance, count, settings.levels), event, NO_CONTEXT)

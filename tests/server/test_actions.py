@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from nearcast.decision.registry import Registry
 from nearcast.errors import JournalError, Mark
 from nearcast.journal.memory import MemoryJournal
 from nearcast.language.cql2 import parse
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.situation import Action, Effect, Run, Webhook
-from nearcast.server import actions as module
-from nearcast.server.actions import AT_ONCE, ATTEMPTS, Actions
-from nearcast.server.metrics import Metrics
-from nearcast.server.outcomes import Refused
+from nearcast.server import action_runner as module
+from nearcast.server.action_runner import AT_ONCE, ATTEMPTS, ActionRunner
+from nearcast.server.metrics import ServerMetrics
+from nearcast.server.sessions.outcomes import RefusedInput
+from nearcast.state.registry import Registry
 from tests.server.conftest import run, until
 
 
@@ -60,7 +60,7 @@ class Scene:
         self.journal, self.letters = MemoryJournal(), []  # type: ignore[var-annotated]
         self.registry = Registry()
         self.registry.actions["act"] = Action("act", parse("Fire", Mark("here")), effects)
-        self.mark, self.metrics = mark, Metrics()
+        self.mark, self.metrics = mark, ServerMetrics()
 
     def call(self, position: int, effect: str = "webhook", action: str = "act", id: str = "") -> bytes:
         data = {"action": action, "effect": effect, "situation": {"id": "fire@1"}}
@@ -72,8 +72,8 @@ class Scene:
         return payload
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Actions]:
-        actions = Actions(self.journal, self.registry, self.letters.append, self.metrics, self.mark, pause=0.001)
+    async def running(self) -> AsyncIterator[ActionRunner]:
+        actions = ActionRunner(self.journal, self.registry, self.letters.append, self.metrics, self.mark, pause=0.001)
         task = asyncio.create_task(actions.run())
         await asyncio.sleep(0.05)
         yield actions
@@ -81,7 +81,7 @@ class Scene:
 
     @property
     def reasons(self) -> list[str]:
-        return [letter.reason for letter in self.letters if isinstance(letter, Refused)]
+        return [letter.reason for letter in self.letters if isinstance(letter, RefusedInput)]
 
 
 def test_a_webhook_is_signed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,9 +290,10 @@ def test_of_two_servers_one_runs_the_actions(tmp_path: Path) -> None:
 
     async def test() -> None:
         first, second = (
-            Actions(MemoryJournal(), Registry(), lambda letter: None, Metrics(), tmp_path / "mark") for _ in range(2)
+            ActionRunner(MemoryJournal(), Registry(), lambda letter: None, ServerMetrics(), tmp_path / "mark")
+            for _ in range(2)
         )
-        read: list[Actions] = []
+        read: list[ActionRunner] = []
         for one in (first, second):
             one._read_mark = lambda one=one: read.append(one) or 0  # type: ignore[assignment, misc]
         tasks = [asyncio.create_task(first.run())]

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from nearcast.errors import JournalError
-from nearcast.journal.kept import Kept
+from nearcast.journal.held_back import Kept
 from nearcast.journal.memory import Abort, MemoryJournal
 from nearcast.model.columns import to_table
 from nearcast.model.event import MAIN, Event
-from nearcast.server.blocks import Blocks, Full
+from nearcast.server.ingest.group_commit import GroupCommit, QueueFull
 from tests.server.conftest import run
 
 
@@ -32,9 +32,9 @@ class Counting(MemoryJournal):
         return super().append(log, rows, kept, node)
 
 
-def blocks(journal: MemoryJournal, **more: Any) -> Blocks[Event]:
+def blocks(journal: MemoryJournal, **more: Any) -> GroupCommit[Event]:
     settings: dict[str, Any] = {"seconds": 0.002, "rows": 100, "room": 1_000, **more}
-    return Blocks(journal, "events", to_table, ThreadPoolExecutor(1), **settings)
+    return GroupCommit(journal, "events", to_table, ThreadPoolExecutor(1), **settings)
 
 
 def test_many_small_parts_become_few_blocks_and_each_gets_its_positions() -> None:
@@ -59,7 +59,7 @@ def test_there_is_a_bound_to_what_is_not_written() -> None:
     async def test() -> None:
         some = blocks(MemoryJournal(), room=2)
         some.put([event(1), event(2), event(3)])
-        with pytest.raises(Full):
+        with pytest.raises(QueueFull):
             some.put([event(4)])
 
     run(test)

@@ -14,12 +14,12 @@ from nearcast.errors import JournalError
 from nearcast.model.changes import ClientChange
 from nearcast.model.event import Event
 from nearcast.server import clock
-from nearcast.server.blocks import Full
+from nearcast.server.admin.documents import MEASURED
 from nearcast.server.config import Limits
-from nearcast.server.contexts import Contexts
-from nearcast.server.controls import MEASURED
-from nearcast.server.desk import Desk
-from nearcast.server.metrics import Metrics
+from nearcast.server.ingest.group_commit import QueueFull
+from nearcast.server.metrics import ServerMetrics
+from nearcast.server.sessions.client_updates import ClientUpdates
+from nearcast.server.sessions.manager import SessionManager
 from tests.server.conftest import run, running, until
 from tests.server.test_deliver import raw, socket_of
 
@@ -35,7 +35,7 @@ class Door:
     def put(self, events: Sequence[Event]) -> asyncio.Future[list[int]]:
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         failure = self.failures.pop(0) if self.failures else None
-        if isinstance(failure, Full):
+        if isinstance(failure, QueueFull):
             raise failure
         if failure:
             future.set_exception(failure)
@@ -46,14 +46,14 @@ class Door:
         return future
 
 
-def contexts_at(door: Door) -> Contexts:
+def contexts_at(door: Door) -> ClientUpdates:
     """Of a desk that knows one client, and whose journal is a door."""
-    desk = Desk(None, Metrics(), 100)  # type: ignore[arg-type]
+    desk = SessionManager(None, ServerMetrics(), 100)  # type: ignore[arg-type]
     desk.apply(ClientChange("a"))
-    return Contexts(desk, door.put, Limits())
+    return ClientUpdates(desk, door.put, Limits())
 
 
-async def later(contexts: Contexts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def later(contexts: ClientUpdates, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets what failed be known, and time pass."""
     await asyncio.sleep(0)
     now = clock.now() + 100
@@ -61,7 +61,7 @@ async def later(contexts: Contexts, monkeypatch: pytest.MonkeyPatch) -> None:
     contexts.flush()
 
 
-@pytest.mark.parametrize("failure", [JournalError("no"), Full()])
+@pytest.mark.parametrize("failure", [JournalError("no"), QueueFull()])
 def test_what_the_journal_did_not_take_is_written_later(failure: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a client has said something else meanwhile: readings and place are both kept."""
 

@@ -11,14 +11,14 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from nearcast.errors import SessionError
-from nearcast.language.control import to_event
+from nearcast.language.control_events import to_event
 from nearcast.model.changes import ClientChange
 from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event
 from nearcast.model.sequence import sequence
-from nearcast.server import stream
 from nearcast.server.config import Limits
-from nearcast.server.sessions import CONFIRMED, Connection, Pump
+from nearcast.server.sessions import stream
+from nearcast.server.sessions.session import CONFIRMED, Connection, Pump
 from tests.server.conftest import Running, received, run, running, unit, until
 
 

@@ -15,20 +15,20 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from nearcast.decision.derived import derived_of
-from nearcast.decision.known import Known
-from nearcast.decision.relate.scopes import Scope
-from nearcast.decision.relate.standing import Standings
 from nearcast.errors import JournalError, Mark
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.language.cloudevents import read_event
-from nearcast.language.control import changes, to_event
-from nearcast.language.relation_document import relation_document
+from nearcast.language.control_events import changes, to_event
+from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.changes import RelationChange
-from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS, entered, to_table
+from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS, entered_events, to_table
+from nearcast.relations.stage import Scope
 from nearcast.server.config import ServerConfig
-from nearcast.server.service import Service
+from nearcast.server.service import AccessServer
+from nearcast.stages.fold import StateFold
+from nearcast.state.derived import derived_of
+from nearcast.suppression.guarded import GuardedStates
 from tests.server.conftest import Running, run, running, until
 
 NEAR = {
@@ -45,8 +45,8 @@ class Stages:
     """A pipeline of the real stages; it tells how relations stand as the live one does."""
 
     def __init__(self, journal: Journal) -> None:
-        self.journal, self.known = journal, Known()
-        self.standings: defaultdict[Scope, Standings] = defaultdict(Standings)
+        self.journal, self.known = journal, StateFold()
+        self.standings: defaultdict[Scope, GuardedStates] = defaultdict(GuardedStates)
         self.told: list[dict[str, Any]] = []
 
     def decide(self) -> None:
@@ -171,7 +171,7 @@ def test_beside_another_server_only_local_relations_hold_back(scope: str, held: 
         async with related(True, scope, journal) as (server, stages), server.publisher() as publisher:
             await publisher.publish([moved(0, "a", 0.0), moved(1, "b", 100.0)])
             away = moved(2, "a", 95.0)
-            journal.append("events", entered([read_event(away, Mark("here"))], "south"))
+            journal.append("events", entered_events([read_event(away, Mark("here"))], "south"))
             stages.decide()
             await until(lambda: server.service.entrance._heard == journal.end("source filters"))
             found = await publisher.publish([moved(3, "a", 1.0), moved(4, "b", 99.0)])
@@ -189,7 +189,7 @@ def test_no_server_enters_beside_the_only_one() -> None:
         journal = MemoryJournal()
         async with running(journal, suppress=True):
             pass
-        service = Service(ServerConfig(Path("unused"), node="south"), journal)
+        service = AccessServer(ServerConfig(Path("unused"), node="south"), journal)
         with pytest.raises(JournalError, match=r"no access server but main.*start main once without --suppress"):
             await service.start()
         service.executor.shutdown()

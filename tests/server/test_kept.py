@@ -19,9 +19,9 @@ from nearcast.errors import Mark
 from nearcast.journal.memory import Abort, MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language.control import to_event
-from nearcast.language.definitions import Definitions
-from nearcast.language.relation_document import relation_document
+from nearcast.language.control_events import to_event
+from nearcast.language.definitions.files import Definitions
+from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.changes import RelationChange
 from nearcast.model.columns import to_table
 from tests.server.conftest import Running, run, running, until

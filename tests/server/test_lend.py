@@ -12,15 +12,15 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from nearcast.client import Publisher
-from nearcast.decision.entry import Entry
 from nearcast.errors import JournalError, Mark
 from nearcast.journal.memory import MemoryJournal
 from nearcast.language.cloudevents import read_event
 from nearcast.server.access import tokens_from
-from nearcast.server.blocks import Full
 from nearcast.server.config import Limits
-from nearcast.server.lending import MOST_UNREAD, Lending
-from nearcast.server.metrics import Metrics
+from nearcast.server.ingest.group_commit import QueueFull
+from nearcast.server.ingest.lease_manager import MOST_UNREAD, LeaseManager
+from nearcast.server.metrics import ServerMetrics
+from nearcast.suppression.ingest_filter import IngestFilter
 from tests.server.conftest import Running, run, running, until
 from tests.server.test_entrance import Stages, moved, related, walk
 
@@ -229,7 +229,7 @@ def test_what_came_back_and_had_no_room_is_tried_again() -> None:
             )
             blocks.pending, blocks.room = 1, 0
             entrance.lending.late.append(full)
-            with pytest.raises(Full):
+            with pytest.raises(QueueFull):
                 await entrance.sweep()
             blocks.pending, blocks.room = 0, room
             unwritten = asyncio.get_running_loop().create_future()
@@ -273,7 +273,7 @@ def test_a_publisher_that_does_not_read_is_told_no_more() -> None:
     """What waits for it, and what it asks for, stay bounded; and its time runs out."""
 
     async def test() -> None:
-        lending = Lending(Entry(), Metrics(), 2.0)
+        lending = LeaseManager(IngestFilter(), ServerMetrics(), 2.0)
         holder, messages = lending.connect()
         assert lending.hear(holder)
         for number in range(MOST_UNREAD):

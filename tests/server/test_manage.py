@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from nearcast.language import control
+from nearcast.language import control_events
 from nearcast.model.changes import ClientChange, SubscriptionChange
 from nearcast.model.columns import to_events
 from nearcast.model.subscription import Settings
@@ -31,7 +31,7 @@ def test_what_was_written_is_read_at_once_and_stands_in_the_journal() -> None:
             await server.http.put("/subscriptions/s", json={"client": "a", "filter": "n > 1", "ttl": 5})
             assert ["s"] == [one["id"] for one in (await server.http.get("/subscriptions")).json()]
             events = to_events(server.journal.read("events", 0, 10))
-            changes = [change for event in events for change in control.changes(event, Settings())]
+            changes = [change for event in events for change in control_events.changes(event, Settings())]
             assert [ClientChange, ClientChange, SubscriptionChange] == [type(change) for change in changes]
 
     run(test)
@@ -265,14 +265,14 @@ def test_a_large_definition_is_read_while_the_server_goes_on() -> None:
     async def test() -> None:
         async with running() as server:
             threads: list[str] = []
-            whole = control.changes
+            whole = control_events.changes
 
             def noted(*given: Any) -> Any:
                 threads.append(threading.current_thread().name)
                 return whole(*given)
 
             filter = f"vessel IN {tuple(f'vessel {number}' for number in range(10_000))}"
-            with patch.object(control, "changes", noted):
+            with patch.object(control_events, "changes", noted):
                 answer = await server.http.put("/subscriptions/s", json={"client": "a", "filter": filter})
                 assert (200, []) == (answer.status_code, threads)
                 event = {"specversion": "1.0", "id": "1", "type": "nearcast.subscription", "source": "me"}

@@ -15,8 +15,8 @@ from nearcast.journal.memory import Abort, MemoryJournal, Pause
 from nearcast.language.cloudevents import write_event
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
-from nearcast.server.binding import STRUCTURED, header_value, read_request
 from nearcast.server.config import Limits
+from nearcast.server.ingest.cloudevents_http import STRUCTURED, header_value, read_request
 from tests.server.conftest import Running, run, running, unit, until
 
 BATCHED = "application/cloudevents-batch+json"

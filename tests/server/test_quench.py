@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from nearcast.decision.evaluate import NOTHING, truth
-from nearcast.decision.registry import Registry
-from nearcast.decision.wanted import Interest
 from nearcast.errors import Mark
+from nearcast.filters.evaluate import NO_CONTEXT, truth
 from nearcast.language.cql2 import parse
 from nearcast.model.changes import SubscriptionChange
 from nearcast.model.event import Event
 from nearcast.model.filter import Filter
 from nearcast.model.subscription import Subscription
-from tests.decision.filters import events, filters
+from nearcast.state.registry import Registry
+from nearcast.suppression.interest_index import InterestIndex
+from tests.random_filters import events, filters
 
 
-def interest(filter: Filter) -> Interest:
+def interest(filter: Filter) -> InterestIndex:
     registry = Registry()
     registry.apply(SubscriptionChange(Subscription("s", ("a",), filter)))
-    return Interest(registry)
+    return InterestIndex(registry)
 
 
 @pytest.mark.parametrize(
@@ -45,5 +45,5 @@ def test_a_type_is_wanted_where_some_event_of_it_may_be_selected(text: str, unit
 @given(filters, events())
 def test_no_event_that_is_selected_has_a_type_that_nobody_wants(filter: Filter, event: Event) -> None:
     """Quenching loses nothing."""
-    if truth(filter, event, NOTHING):
+    if truth(filter, event, NO_CONTEXT):
         assert interest(filter).wants_type(event.type)

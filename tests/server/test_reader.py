@@ -13,13 +13,13 @@ import pytest
 
 from nearcast.errors import JournalError
 from nearcast.journal.memory import Abort, MemoryJournal
-from nearcast.language import control
+from nearcast.language import control_events
 from nearcast.model.changes import ClientChange
 from nearcast.model.columns import DELIVERIES, to_table
 from nearcast.model.event import Event
-from nearcast.model.sequence import position_of, sequence, written
-from nearcast.server.payloads import Payloads
-from nearcast.server.reader import News, Reader
+from nearcast.model.sequence import position_of, sequence, write_sequence
+from nearcast.server.sessions.journal_tailer import JournalTailer, TailedRows
+from nearcast.server.sessions.payloads import PayloadCache
 
 
 def journal_of(count: int) -> MemoryJournal:
@@ -41,11 +41,11 @@ def _events(count: int) -> Iterator[Event]:
         if one % 3:
             yield Event(id=str(one), type="t", source="s", subject=f"u{one}", payload=b"%d" % one)
         else:
-            yield control.to_event(ClientChange("a", role=str(one)), str(one), "s")
+            yield control_events.to_event(ClientChange("a", role=str(one)), str(one), "s")
 
 
-def read(journal: MemoryJournal, cache: int = 1_000_000) -> list[News]:
-    reader = Reader(journal, Payloads(journal, cache), lambda news: None)
+def read(journal: MemoryJournal, cache: int = 1_000_000) -> list[TailedRows]:
+    reader = JournalTailer(journal, PayloadCache(journal, cache), lambda news: None)
     found = []
     while news := reader.read():
         found.append(news)
@@ -82,11 +82,11 @@ def test_derived_events_are_read_from_their_own_log() -> None:
     for cache in (1_000_000, 1):
         [news] = read(journal, cache)
         assert [b"cause", b"1", b"2"] == [one.event and one.event.payload for one in news.decided]
-        assert [1, "1.1", "1.2"] == [written(one.sequence) for one in news.decided]
+        assert [1, "1.1", "1.2"] == [write_sequence(one.sequence) for one in news.decided]
 
 
 @contextmanager
-def limited(payloads: Payloads) -> Iterator[None]:
+def limited(payloads: PayloadCache) -> Iterator[None]:
     yield
     assert payloads._bytes <= payloads.limit or len(payloads._kept) == 1
 
@@ -94,7 +94,7 @@ def limited(payloads: Payloads) -> Iterator[None]:
 def test_the_memory_for_payloads_is_bounded() -> None:
     """The oldest go first."""
     journal = journal_of(300)
-    payloads = Payloads(journal, 10_000)
+    payloads = PayloadCache(journal, 10_000)
     with limited(payloads):
         payloads.keep(journal.read("events", 0, 300))
     assert payloads.kept(sequence(300, 0)) and not payloads.kept(sequence(1, 0))
@@ -106,7 +106,7 @@ def test_the_memory_for_payloads_is_bounded() -> None:
 def test_what_was_read_of_one_log_is_not_lost_when_the_other_cannot_be_read() -> None:
     """The journal fails once, after the events were read: the control events among them come with the next try."""
     journal = journal_of(6)
-    reader = Reader(journal, Payloads(journal, 1_000_000), lambda news: None)
+    reader = JournalTailer(journal, PayloadCache(journal, 1_000_000), lambda news: None)
     journal._faults.append(Abort("deliveries", 1, "read"))
     with pytest.raises(JournalError):
         reader.read()
@@ -119,7 +119,7 @@ def test_what_was_read_of_one_log_is_not_lost_when_the_other_cannot_be_read() ->
 def test_deliveries_whose_events_cannot_be_read_just_now_come_later() -> None:
     """Their payloads were not in memory, and the journal failed once."""
     journal = journal_of(6)
-    reader = Reader(journal, Payloads(journal, 0), lambda news: None)
+    reader = JournalTailer(journal, PayloadCache(journal, 0), lambda news: None)
     reader.events = 6
     journal._faults.append(Abort("events", 1, "read"))
     with pytest.raises(JournalError):
@@ -130,21 +130,21 @@ def test_deliveries_whose_events_cannot_be_read_just_now_come_later() -> None:
 
 def test_a_reader_goes_on_after_any_error_and_says_that_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that died would leave a server that looks healthy and delivers nothing."""
-    monkeypatch.setattr("nearcast.server.reader.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("nearcast.server.sessions.journal_tailer.RETRY_SECONDS", 0.01)
     journal = journal_of(6)
     failing: list[bool] = []
     taken = threading.Event()
 
-    def take(news: News) -> None:
+    def take(news: TailedRows) -> None:
         failing.append(reader.failing)
         reader.stop()
         taken.set()
 
-    reader = Reader(journal, Payloads(journal, 1_000_000), take)
+    reader = JournalTailer(journal, PayloadCache(journal, 1_000_000), take)
     answers = iter([ValueError("an error that nobody foresaw")])
     read = reader.read
 
-    def faulty() -> News | None:
+    def faulty() -> TailedRows | None:
         for error in answers:
             failing.append(reader.failing)
             raise error

@@ -26,10 +26,17 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import DELIVERIES
 from nearcast.model.sequence import position_of, sequence
 from nearcast.server import service
-from nearcast.server.notes import note
-from nearcast.server.outcomes import Mark, Outcome, Watermark, delivered, outcome_table, unsettled
-from nearcast.server.payloads import Payloads
-from nearcast.server.reader import Decided
+from nearcast.server.sessions.journal_tailer import DecidedDelivery
+from nearcast.server.sessions.outcomes import (
+    DeliveryOutcome,
+    SettledCheckpoint,
+    SettledMark,
+    delivered,
+    note,
+    outcome_table,
+    unsettled,
+)
+from nearcast.server.sessions.payloads import PayloadCache
 from tests.server.conftest import Running, received, run, running, unit, until
 from tests.server.fake_pipeline import FakePipeline
 
@@ -254,16 +261,16 @@ def test_a_client_library_forgets_what_is_settled_and_drops_what_comes_again() -
 
 def test_the_watermark_never_passes_what_is_not_settled(tmp_path: Path) -> None:
     """A pair is written only when every delivery before it is settled."""
-    watermark = Watermark(tmp_path / "settled", "j")
-    assert Mark() == watermark.read()
+    watermark = SettledCheckpoint(tmp_path / "settled", "j")
+    assert SettledMark() == watermark.read()
     watermark.advance(MemoryJournal(), through=10, outcomes_end=7, oldest=3)
     watermark.advance(MemoryJournal(), through=20, outcomes_end=9, oldest=4)
-    assert Mark() == watermark.read()
+    assert SettledMark() == watermark.read()
     watermark.advance(MemoryJournal(), through=30, outcomes_end=15, oldest=12)
-    assert Mark(10, 7) == Watermark(tmp_path / "settled", "j").read()
+    assert SettledMark(10, 7) == SettledCheckpoint(tmp_path / "settled", "j").read()
     watermark.advance(MemoryJournal(), through=40, outcomes_end=30, oldest=None)
-    assert Mark(30, 15) == watermark.read()
-    assert Mark() == Watermark(tmp_path / "settled", "another journal").read()
+    assert SettledMark(30, 15) == watermark.read()
+    assert SettledMark() == SettledCheckpoint(tmp_path / "settled", "another journal").read()
 
 
 def test_the_watermark_tells_of_no_outcome_of_what_is_still_being_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +278,7 @@ def test_the_watermark_tells_of_no_outcome_of_what_is_still_being_handed_over(mo
     monkeypatch.setattr(service, "AT_ONCE", 1)
     read, marks = threading.Event(), list[tuple[int, int]]()
 
-    class Noted(Watermark):
+    class Noted(SettledCheckpoint):
         def advance(self, journal: Journal, through: int, outcomes_end: int, oldest: int | None) -> None:
             marks.append((through, outcomes_end))
 
@@ -289,7 +296,7 @@ def test_the_watermark_tells_of_no_outcome_of_what_is_still_being_handed_over(mo
             desk, tasks = server.service.desk, list[asyncio.Task[None]]()
             deliver = desk.deliver
 
-            def acknowledging(decided: list[Decided]) -> None:
+            def acknowledging(decided: list[DecidedDelivery]) -> None:
                 """The first is acknowledged at once, while the others are handed over."""
                 deliver(decided)
                 if tasks:
@@ -297,7 +304,7 @@ def test_the_watermark_tells_of_no_outcome_of_what_is_still_being_handed_over(mo
                     return
                 session = desk.session("a")
                 settled = session.waiting.acknowledge([decided[0].sequence], 1.0)
-                journal.append("outcomes", outcome_table([Outcome("a", one) for one in settled]))
+                journal.append("outcomes", outcome_table([DeliveryOutcome("a", one) for one in settled]))
                 read.clear()
                 tasks.append(asyncio.create_task(server.service._advance(Noted(None, "j"))))
 
@@ -345,7 +352,7 @@ def test_positions_that_nothing_has_yet_are_not_looked_up() -> None:
 def test_a_damaged_watermark_costs_time_only(tmp_path: Path) -> None:
     """The logs are read from their beginnings."""
     (tmp_path / "settled").write_text("{")
-    assert Mark() == Watermark(tmp_path / "settled", "j").read()
+    assert SettledMark() == SettledCheckpoint(tmp_path / "settled", "j").read()
 
 
 def test_from_a_mark_on_the_same_is_unsettled_as_from_the_beginning() -> None:
@@ -358,9 +365,9 @@ def test_from_a_mark_on_the_same_is_unsettled_as_from_the_beginning() -> None:
             positions = await server.publish(*(unit(str(number)) for number in range(6)))
             await until(lambda: server.service.desk.outstanding() == 6)
             await server.http.post("/clients/a/acks", json={"ack": [*positions[:2], positions[4]]})
-        payloads = Payloads(journal, 1_000_000)
+        payloads = PayloadCache(journal, 1_000_000)
         end = journal.end("deliveries")
-        for mark in (Mark(), Mark(positions[1], 2)):
+        for mark in (SettledMark(), SettledMark(positions[1], 2)):
             pieces = unsettled(journal, payloads, mark, end)
             assert [positions[2], positions[3], positions[5]] == [
                 position_of(one.sequence) for piece in pieces for one in piece

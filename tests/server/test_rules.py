@@ -8,7 +8,7 @@ import pytest
 
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
-from tests.decision.relations import fail_on_bad
+from tests.relations.stories import fail_on_bad
 from tests.server.conftest import Running, run, running
 
 CLOSE = {"a": "type = 'car'", "b": "type = 'car'", "when": "distance(a, b) < 10"}

@@ -10,15 +10,15 @@ import pytest
 
 from nearcast.errors import JournalError
 from nearcast.journal.memory import Abort, MemoryJournal
-from nearcast.journal.trouble import Trouble
-from nearcast.server import blocks
+from nearcast.runtime.error_log import RateLimitedErrorLog
+from nearcast.server.ingest import group_commit
 from tests.server.conftest import run, running, unit, until
 
 
 def test_a_trouble_is_told_when_it_begins_once_a_minute_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     """However often and in however many parts; with how often it was, and how long."""
     moment = 1_000.0
-    trouble = Trouble("journal", lambda: moment)
+    trouble = RateLimitedErrorLog("journal", lambda: moment)
     with caplog.at_level(logging.INFO):
         for _ in range(150):
             trouble.failed("writing", JournalError("full"))
@@ -54,7 +54,7 @@ def test_a_server_finds_out_by_itself_that_its_journal_works_again() -> None:
 
     async def test() -> None:
         journal = Full([Abort("events", 1, "append")])
-        with patch.object(blocks, "PROBE_SECONDS", 0.01):
+        with patch.object(group_commit, "PROBE_SECONDS", 0.01):
             async with running(journal) as server:
                 headers = {"Content-Type": "application/cloudevents+json"}
                 answer = await server.http.post("/events", json=unit("1"), headers=headers)

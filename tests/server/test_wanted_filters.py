@@ -16,26 +16,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from nearcast.client.wanted import WantedFilters, selects
-from nearcast.decision.evaluate import NOTHING, truth
-from nearcast.decision.outward import outward
-from nearcast.decision.registry import Registry
-from nearcast.decision.wanted import Interest, Wish
+from nearcast.client.wanted_events import WantedFilters, selects
 from nearcast.errors import EventError, Mark
+from nearcast.filters.evaluate import NO_CONTEXT, truth
 from nearcast.journal.memory import MemoryJournal
 from nearcast.language.cloudevents import read_event, write_event
 from nearcast.language.cql2 import parse
 from nearcast.model.changes import Change, SubscriptionChange
-from nearcast.model.event import Event
+from nearcast.model.event import Event, Place
 from nearcast.model.filter import And, Atom, Distance, Filter, Operator, PlainNot, This
-from nearcast.model.place import Place
 from nearcast.model.subscription import Subscription
-from nearcast.server import forwarding
-from nearcast.server.forwarding import EVERYTHING, Forwarding
-from tests.decision import filters
-from tests.decision.test_wanted import changes, wishes
+from nearcast.server.ingest import wanted_filters
+from nearcast.server.ingest.wanted_filters import EVERYTHING, InterestTable
+from nearcast.state.registry import Registry
+from nearcast.suppression.interest_index import Demand, InterestIndex, outward
+from tests import random_filters
 from tests.server.conftest import Running, run, running, unit
 from tests.server.test_rules import ONTOLOGY
+from tests.suppression.test_interest_index import changes, wishes
 
 HERE = Mark("here")
 ENDS = {"a": {"entity": "u1"}, "b": {"entity": "u2"}, "when": "distance(a, b) < 10"}
@@ -44,15 +42,15 @@ ENDS = {"a": {"entity": "u1"}, "b": {"entity": "u2"}, "when": "distance(a, b) < 
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(changes, st.booleans()), max_size=12),
-    st.lists(filters.events(), min_size=1, max_size=6),
+    st.lists(random_filters.events(), min_size=1, max_size=6),
     st.sampled_from([0.0, 0.7, 1.0]),
 )
 def test_no_event_that_anybody_may_want_is_held_back(
     told: list[tuple[Change, bool]], events: list[Event], precision: float
 ) -> None:
     """Whatever is defined, replaced and removed; read from the text and held against the event as it is sent."""
-    registry, heard = Registry(), dict[str, Wish | None]()
-    interest, table = Interest(registry, guards=False), Forwarding(MemoryJournal(), precision)
+    registry, heard = Registry(), dict[str, Demand | None]()
+    interest, table = InterestIndex(registry, guards=False), InterestTable(MemoryJournal(), precision)
     interest.heard = heard.__setitem__
     for number, (change, look) in enumerate(told, 1):
         registry.apply(change)
@@ -83,23 +81,23 @@ class Around:
 
 
 @settings(deadline=None)
-@given(filters.filters, filters.events(), st.one_of(st.none(), filters.places))
+@given(random_filters.filters, random_filters.events(), st.one_of(st.none(), random_filters.places))
 def test_what_a_filter_rests_on_beside_the_event_may_be_so(filter: Filter, event: Event, place: Place | None) -> None:
     """Wherever users are, whatever the filter selects then is told to be wanted."""
     if truth(filter, event, Around(place)):
-        found = outward(Wish((filter,)))
-        assert found is None or any(truth(one, event, NOTHING) for one in found)
+        found = outward(Demand((filter,)))
+        assert found is None or any(truth(one, event, NO_CONTEXT) for one in found)
 
 
 @settings(deadline=None)
-@given(st.lists(wishes, max_size=6), filters.events())
+@given(st.lists(wishes, max_size=6), random_filters.events())
 def test_of_events_alone_nothing_else_is_told(wanted: list[Filter], event: Event) -> None:
     """With the precision 1 what nobody's filter selects is selected by none that is forwarded."""
-    table = Forwarding(MemoryJournal(), 1.0)
-    table.take({str(number): Wish((filter,)) for number, filter in enumerate(wanted)})
+    table = InterestTable(MemoryJournal(), 1.0)
+    table.take({str(number): Demand((filter,)) for number, filter in enumerate(wanted)})
     found = [parse(text, HERE) for text in table.texts()]
-    expected = any(truth(filter, event, NOTHING) for filter in wanted)
-    assert expected == any(truth(filter, event, NOTHING) for filter in found)
+    expected = any(truth(filter, event, NO_CONTEXT) for filter in wanted)
+    assert expected == any(truth(filter, event, NO_CONTEXT) for filter in found)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +115,7 @@ def test_of_events_alone_nothing_else_is_told(wanted: list[Filter], event: Event
 )
 def test_filters_are_told_as_far_as_they_rest_on_the_event(filter: str, expected: list[str] | None) -> None:
     """In their alternatives; None is any event."""
-    found = outward(Wish((parse(filter, HERE),)))
+    found = outward(Demand((parse(filter, HERE),)))
     assert (None if expected is None else [parse(text, HERE) for text in expected]) == (found and list(found))
 
 
@@ -234,10 +232,10 @@ def test_whoever_a_relation_names_is_wanted() -> None:
 
 def test_what_cql2_cannot_say_is_wanted() -> None:
     """The plain negation of the XML form also holds of what is unknown, so it may hold of anything."""
-    table = Forwarding(MemoryJournal(), 1.0)
+    table = InterestTable(MemoryJournal(), 1.0)
     negated, planar = PlainNot(parse("size > 3", HERE)), Atom(Distance(This(), Place("planar", 1, 2)), Operator.LT, 3)
     for filter in (negated, planar):
-        table.take({"one": Wish((And((parse("type = 'x'", HERE), filter)),))})
+        table.take({"one": Demand((And((parse("type = 'x'", HERE), filter)),))})
         assert ("type = 'x'",) == table.texts()
 
 
@@ -283,9 +281,9 @@ def test_control_events_are_never_held_back() -> None:
 def test_while_the_table_is_made_everything_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for it."""
     going = threading.Event()
-    put = Forwarding._put
+    put = InterestTable._put
 
-    def slow(self: Forwarding, key: str, filters: tuple[Filter, ...]) -> None:
+    def slow(self: InterestTable, key: str, filters: tuple[Filter, ...]) -> None:
         going.wait(60)
         put(self, key, filters)
 
@@ -298,7 +296,7 @@ def test_while_the_table_is_made_everything_is_wanted(monkeypatch: pytest.Monkey
             going.set()
             assert ["type = 'unit'"] == await told(server)
 
-    monkeypatch.setattr(Forwarding, "_put", slow)
+    monkeypatch.setattr(InterestTable, "_put", slow)
     run(test)
 
 
@@ -323,9 +321,9 @@ def test_a_server_ends_while_its_table_is_made() -> None:
 def test_a_table_that_fails_is_made_anew(monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
     """Meanwhile everything is wanted, and the failure is counted; also where nobody waited for it any more."""
     failing, going = [True], threading.Event()
-    put = Forwarding._put
+    put = InterestTable._put
 
-    def fail(self: Forwarding, key: str, filters: tuple[Filter, ...]) -> None:
+    def fail(self: InterestTable, key: str, filters: tuple[Filter, ...]) -> None:
         if failing:
             going.wait(60 if late else 0)
             raise RuntimeError(failing.pop())
@@ -340,15 +338,15 @@ def test_a_table_that_fails_is_made_anew(monkeypatch: pytest.MonkeyPatch, late: 
             assert ["type = 'chat' AND size > 3", "type = 'unit'"] == await told(server)
             assert 'nearcast_errors_total{part="routing"} 1.0' in (await server.http.get("/metrics")).text
 
-    monkeypatch.setattr(Forwarding, "_put", fail)
+    monkeypatch.setattr(InterestTable, "_put", fail)
     run(test)
 
 
 def test_precision_below_one_is_measured_on_what_came(monkeypatch: pytest.MonkeyPatch) -> None:
     """Filters merge imperfectly as far as the newest events bear it; enough new ones may show something else."""
-    monkeypatch.setattr(forwarding, "SAMPLE", 20)
-    monkeypatch.setattr(forwarding, "PAUSE", 0.0)
-    monkeypatch.setattr(forwarding, "REST", 0)
+    monkeypatch.setattr(wanted_filters, "SAMPLE", 20)
+    monkeypatch.setattr(wanted_filters, "PAUSE", 0.0)
+    monkeypatch.setattr(wanted_filters, "REST", 0)
 
     async def test() -> None:
         async with running(precision=0.6) as server:

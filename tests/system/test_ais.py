@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from nearcast.decision import history
-from nearcast.decision.known import Known
 from nearcast.experiments import ais
 from nearcast.experiments.documents import merged, write
 from nearcast.journal.memory import MemoryJournal
-from nearcast.language import definitions
-from nearcast.language.control import changes, to_event
-from nearcast.language.history import read_tables
+from nearcast.language.control_events import changes, to_event
+from nearcast.language.definitions import files
+from nearcast.language.event_files import read_tables
 from nearcast.model.columns import to_table
+from nearcast.stages import decide
+from nearcast.stages.fold import StateFold
 from tests.shared import shared
 
 pytestmark = pytest.mark.data
@@ -62,7 +62,7 @@ def test_one_process_local_spark_and_a_cluster_decide_the_same(folder: Path) -> 
 def test_batches_of_one_and_of_seven_decide_as_one_batch(folder: Path, stretch: int, reports: int) -> None:
     """Over a part of the day in which receivers move."""
     journal = MemoryJournal()
-    found = definitions.load([folder / "ais.yaml"])
+    found = files.load([folder / "ais.yaml"])
     control = (to_event(change, str(number), "test") for number, change in enumerate(found.changes()))
     journal.append("events", to_table(control))
     for table in read_tables([folder / "ais.jsonl"], found.settings.channels, pytest.fail):
@@ -73,7 +73,7 @@ def test_batches_of_one_and_of_seven_decide_as_one_batch(folder: Path, stretch: 
 
 def decided(journal: MemoryJournal, begin: int, count: int, stretch: int) -> pa.Table:
     """The deliveries of `count` positions from `begin` on, in stretches of so many."""
-    known = Known()
+    known = StateFold()
     list(known.advance(journal.read("events", 0, begin), changes))
     tables = (journal.read("events", begin + after, min(stretch, count - after)) for after in range(0, count, stretch))
-    return pa.concat_tables([deliveries for _, deliveries in history.replay(known, tables, changes)])
+    return pa.concat_tables([deliveries for _, deliveries in decide.replay(known, tables, changes)])

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from nearcast.cli.options import journal_path
-from nearcast.cli.supervise import Supervisor
+from nearcast.cli.supervisor import Supervisor
 from nearcast.cli.system import define, free_port, running, wait_until_ready
 from nearcast.client import Client, Publisher
-from nearcast.decision.derived import derived_of
-from nearcast.decision.known import Known
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language import definitions
-from nearcast.language.control import changes
+from nearcast.language.control_events import changes
+from nearcast.language.definitions import files
+from nearcast.stages.fold import StateFold
+from nearcast.state.derived import derived_of
 from tests.system.test_killing import look_after
 
 pytestmark = pytest.mark.faults
@@ -83,7 +83,7 @@ def test_derived_events_arrive_once_and_in_order_though_the_pipeline_is_killed(t
     """At the positions of their causes, and just as a replay of the journal derives them."""
     (tmp_path / "d.yaml").write_text(DEFINITIONS)
     journal = SqliteJournal(journal_path(tmp_path))
-    define(journal, definitions.load([tmp_path / "d.yaml"]))
+    define(journal, files.load([tmp_path / "d.yaml"]))
     port = free_port()
     with running(tmp_path, "127.0.0.1", port, "local[2]", None) as supervisor:
         url = f"http://127.0.0.1:{port}"
@@ -91,7 +91,7 @@ def test_derived_events_arrive_once_and_in_order_though_the_pipeline_is_killed(t
         arrived = asyncio.run(performed(url, supervisor))
     kinds = [(one.event["data"].get("detect"), one.event["data"].get("phase")) for one in arrived]
     assert [("enter", None), (None, "begin"), ("exit", None), (None, "end")] * ROUNDS == kinds
-    [batch] = Known().advance(journal.read("events", 0, journal.end("events")), changes)
+    [batch] = StateFold().advance(journal.read("events", 0, journal.end("events")), changes)
     derived = derived_of(batch.events)
     assert [one.event["id"] for one in arrived] == derived.column("id").to_pylist()
     assert derived.drop_columns("payload").equals(

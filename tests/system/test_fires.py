@@ -22,7 +22,7 @@ from nearcast.experiments.documents import client_change, moment
 from nearcast.experiments.links import traces
 from nearcast.experiments.performance import Performance, Receiver, steps_of
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language import definitions
+from nearcast.language.definitions import files
 from tests.shared import shared
 
 pytestmark = [pytest.mark.faults, pytest.mark.data]
@@ -63,7 +63,7 @@ def afternoon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Afternoon]:
     document = nsw_fires.receivers(changes, count=RECEIVERS)
     (data / "fires.yaml").write_text(yaml.safe_dump(document))
     journal = SqliteJournal(journal_path(data))
-    define(journal, definitions.load([data / "fires.yaml"]))
+    define(journal, files.load([data / "fires.yaml"]))
     port = free_port()
     performance = Performance(f"http://127.0.0.1:{port}")
     with running(data, "127.0.0.1", port, "local[2]", None) as supervisor:

@@ -16,15 +16,15 @@ import pytest
 import yaml
 
 from nearcast.cli.options import journal_path
-from nearcast.cli.supervise import Part, Supervisor
+from nearcast.cli.supervisor import Supervisor, SystemPart
 from nearcast.cli.system import define, fetch, free_port, running, wait_until_ready
 from nearcast.client import Client, Delivery, Publisher
-from nearcast.decision.history import replay
-from nearcast.decision.known import Known
 from nearcast.experiments.link import Link
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language import definitions
-from nearcast.language.control import changes
+from nearcast.language.control_events import changes
+from nearcast.language.definitions import files
+from nearcast.stages.decide import replay
+from nearcast.stages.fold import StateFold
 from tests.system import history
 
 pytestmark = pytest.mark.faults
@@ -63,7 +63,7 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     data = tmp_path_factory.mktemp("killing")
     journal = SqliteJournal(journal_path(data))
     (data / "definitions.yaml").write_text(yaml.safe_dump(history.definitions(CLIENTS)))
-    define(journal, definitions.load([data / "definitions.yaml"]))
+    define(journal, files.load([data / "definitions.yaml"]))
     port = free_port()
     with running(data, "127.0.0.1", port, "local[2]", None) as supervisor:
         for part in supervisor.parts:
@@ -176,7 +176,7 @@ async def kill(run: Run, name: str) -> None:
     run.killed.append(name)
 
 
-def running_now(part: Part) -> bool:
+def running_now(part: SystemPart) -> bool:
     return part.process is not None and part.process.poll() is None
 
 
@@ -204,7 +204,7 @@ def rows(journal: SqliteJournal, log: str) -> list[dict[str, Any]]:
 def decided_undisturbed(journal: SqliteJournal) -> pa.Table:
     """The deliveries of the same events, decided in one go by a process that nobody disturbs."""
     events = journal.read("events", 0, journal.end("events"))
-    tables = [deliveries for _, deliveries in replay(Known(), iter([events]), changes)]
+    tables = [deliveries for _, deliveries in replay(StateFold(), iter([events]), changes)]
     return pa.concat_tables(tables)
 
 

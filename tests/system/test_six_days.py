@@ -19,20 +19,20 @@ import pytest
 import yaml
 from pyproj import Geod
 
-from nearcast.decision.history import replay
-from nearcast.decision.known import Known
-from nearcast.decision.pace import Pace
-from nearcast.decision.replication import Delivery
+from nearcast.delivery.pacing import Pacing
+from nearcast.delivery.queue import DeliveryQueue, QueuedDelivery
 from nearcast.errors import Mark
 from nearcast.experiments import nsw_fires
 from nearcast.experiments.links import Trace, traces
-from nearcast.language import definitions
 from nearcast.language.cloudevents import read_event
-from nearcast.language.control import changes
+from nearcast.language.control_events import changes
+from nearcast.language.definitions import files
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
-from nearcast.model.subscription import Client, Settings
-from nearcast.server.sessions import Session, Waiting
+from nearcast.model.subscription import ClientProfile, Settings
+from nearcast.server.sessions.session import Session
+from nearcast.stages.decide import replay
+from nearcast.stages.fold import StateFold
 from tests.shared import shared
 
 pytestmark = pytest.mark.data
@@ -86,7 +86,7 @@ class SixDays:
     """What there was, what was decided, and how it was received."""
 
     documents: list[dict[str, Any]]
-    clients: dict[str, Client]
+    clients: dict[str, ClientProfile]
     radius: dict[str, float]
     receptions: dict[str, Reception]
 
@@ -111,7 +111,7 @@ def six_days(reports: Path, links: Path) -> SixDays:
     receptions = {}
     for number, (id, client) in enumerate(clients.items()):
         link = found[number % len(found)]
-        session = Session(client, Waiting())
+        session = Session(client, DeliveryQueue())
         reception = Reception(session, link, number * 97.0, number % 3 == 0)
         receptions[id] = reception
         receive(reception, settings, [(times[at - 1], delivery) for at, delivery in deliveries[id]])
@@ -119,31 +119,33 @@ def six_days(reports: Path, links: Path) -> SixDays:
     return SixDays(documents, clients, radius, receptions)
 
 
-def load(document: dict[str, Any]) -> definitions.Definitions:
+def load(document: dict[str, Any]) -> files.Definitions:
     with TemporaryDirectory() as folder:
         path = Path(folder, "fires.yaml")
         path.write_text(yaml.safe_dump(document))
-        return definitions.load([path])
+        return files.load([path])
 
 
-def decided(loaded: definitions.Definitions, events: list[Event]) -> dict[str, list[tuple[int, Delivery]]]:
+def decided(loaded: files.Definitions, events: list[Event]) -> dict[str, list[tuple[int, QueuedDelivery]]]:
     """By client the deliveries of all events, whose positions count from 1."""
-    known = Known()
+    known = StateFold()
     for change in loaded.changes():
         known.registry.apply(change)
-    known = Known(known.registry)
+    known = StateFold(known.registry)
     table = to_table(events)
     numbered = table.set_column(0, "position", [list(range(1, len(events) + 1))])
-    found: dict[str, list[tuple[int, Delivery]]] = defaultdict(list)
+    found: dict[str, list[tuple[int, QueuedDelivery]]] = defaultdict(list)
     for _, deliveries in replay(known, iter([numbered]), changes):
         for row in deliveries.to_pylist():
             event = events[row["position"] - 1]
-            one = Delivery(row["position"], row["subscription"], event.entity, row["level"], size=len(event.payload))
+            one = QueuedDelivery(
+                row["position"], row["subscription"], event.entity, row["level"], size=len(event.payload)
+            )
             found[row["client"]].append((row["position"], one))
     return found
 
 
-def receive(reception: Reception, settings: Settings, owed: list[tuple[float, Delivery]]) -> None:
+def receive(reception: Reception, settings: Settings, owed: list[tuple[float, QueuedDelivery]]) -> None:
     """Queues each delivery when its event was seen, and sends as the server's pump does, until all is received."""
     session, waiting = reception.session, reception.session.waiting
     reception.owed = {delivery.sequence: delivery.level for _, delivery in owed}
@@ -174,7 +176,7 @@ def receive(reception: Reception, settings: Settings, owed: list[tuple[float, De
         else:
             dead_since = None
             if not connected:
-                connected, session.pace, free = True, Pace(), now
+                connected, session.pace, free = True, Pacing(), now
             _told(reception, settings, rate / SHARE)
             wait = _send(reception, arriving, max(free, now), rate, now)
             free = max((at for at, _ in arriving), default=now)
@@ -189,12 +191,12 @@ def _told(reception: Reception, settings: Settings, bandwidth: float) -> None:
     """The client tells its bandwidth; where the context is another now, what waits is reordered."""
     session = reception.session
     before = session.outlook(settings)
-    session.client = Client(**{**_fields(session.client), "readings": {"bandwidth": bandwidth}})
+    session.client = ClientProfile(**{**_fields(session.client), "readings": {"bandwidth": bandwidth}})
     if session.outlook(settings) != before:
         session.waiting.reorder(session.priority_of(settings))
 
 
-def _fields(client: Client) -> dict[str, Any]:
+def _fields(client: ClientProfile) -> dict[str, Any]:
     return {name: getattr(client, name) for name in ("id", "role", "task", "readings", "place", "matrix")}
 
 

@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from nearcast.cli.options import journal_path, state_path
-from nearcast.cli.supervise import Part, Supervisor
+from nearcast.cli.supervisor import Supervisor, SystemPart
 from nearcast.cli.system import free_port
 from nearcast.client import Client, Delivery, Publisher
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.pipeline.state import ready_file
+from nearcast.pipeline.snapshots import ready_file
 
 pytestmark = pytest.mark.spark
 
@@ -39,10 +39,10 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     ports = {"north": free_port(), "south": free_port()}
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     parts = [
-        Part(name, ["server", "--data", str(data), "--port", str(port), "--node", name], environment)
+        SystemPart(name, ["server", "--data", str(data), "--port", str(port), "--node", name], environment)
         for name, port in ports.items()
     ]
-    parts.append(Part("pipeline", ["pipeline", "--data", str(data), "--master", "local[1]"], environment))
+    parts.append(SystemPart("pipeline", ["pipeline", "--data", str(data), "--master", "local[1]"], environment))
     supervisor, urls = Supervisor(parts), {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
     try:
         supervisor.start()

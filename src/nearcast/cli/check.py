@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from nearcast.cli.options import node_option
-from nearcast.cli.output import complain, counted, print_json
+from nearcast.cli.output import pluralize, print_json, warn
 from nearcast.errors import Fault
-from nearcast.language.check import check
+from nearcast.language.file_check import check
 
 
 @click.command("check")
@@ -29,9 +29,9 @@ def command(files: tuple[Path, ...], node: str, as_json: bool) -> None:
     report = check(files, node, datetime.now(UTC))
     for kind, found in (("error", report.faults), ("warning", report.warnings)):
         for fault in found:
-            print_json(_data(kind, fault)) if as_json else complain(kind, fault)
+            print_json(_data(kind, fault)) if as_json else warn(kind, fault)
     if not as_json:
-        click.echo(f"{counted(len(report.faults), 'fault')}, {counted(len(report.warnings), 'warning')}")
+        click.echo(f"{pluralize(len(report.faults), 'fault')}, {pluralize(len(report.warnings), 'warning')}")
     sys.exit(0 if report.good else 1)
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from nearcast.cli.output import complain, print_json
-from nearcast.decision.algebra.advertised import advertised
-from nearcast.decision.algebra.demands import Assumed
-from nearcast.decision.algebra.questions import Comparison, Relation, compare, find
-from nearcast.decision.algebra.search import USUAL
-from nearcast.decision.algebra.witness import Witness
+from nearcast.algebra.comparison import FilterComparison, FilterRelation, compare, find
+from nearcast.algebra.constraints import Premises
+from nearcast.algebra.merging import advertised
+from nearcast.algebra.search import USUAL, WitnessEvent
+from nearcast.cli.output import print_json, warn
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2 import parse
 from nearcast.model.filter import Filter
@@ -45,15 +44,15 @@ def command(first: str, second: str, repeated: bool, integers: bool, advertiseme
     filters = _parsed(first, second)
     if advertisements:
         filters = advertised(*filters)
-    assumed = Assumed(not repeated, integers)
+    assumed = Premises(not repeated, integers)
     found = compare(*filters, assumed)
-    any_event = found if repeated else compare(*filters, Assumed(False, integers))
+    any_event = found if repeated else compare(*filters, Premises(False, integers))
     if as_json:
         print_json(_data(found, any_event))
     else:
         _show(found)
         _notes(filters, assumed, found, any_event)
-    sys.exit(1 if found.relation is Relation.UNKNOWN else 0)
+    sys.exit(1 if found.relation is FilterRelation.UNKNOWN else 0)
 
 
 def _parsed(first: str, second: str) -> tuple[Filter, Filter]:
@@ -70,7 +69,7 @@ def _parsed(first: str, second: str) -> tuple[Filter, Filter]:
     return found[0], found[1]
 
 
-def _show(found: Comparison) -> None:
+def _show(found: FilterComparison) -> None:
     click.echo(found.relation)
     for name, meaning in MEANING.items():
         witness = getattr(found, name)
@@ -78,18 +77,20 @@ def _show(found: Comparison) -> None:
             click.echo(f"{meaning}: {_text(witness)}")
 
 
-def _notes(filters: tuple[Filter, Filter], assumed: Assumed, found: Comparison, any_event: Comparison) -> None:
+def _notes(
+    filters: tuple[Filter, Filter], assumed: Premises, found: FilterComparison, any_event: FilterComparison
+) -> None:
     # Where both accept an event, neither accepts none.
     for filter, name in () if found.meet else zip(filters, ("FIRST", "SECOND"), strict=True):
         if find(filter, assumed).possible is False:
-            complain("note", f"{name} accepts no event at all")
-    if None in (found.within, found.covers) and found.relation in (Relation.SUBSET, Relation.SUPERSET):
-        complain("note", "they may be EQUAL: that was not decided")
+            warn("note", f"{name} accepts no event at all")
+    if None in (found.within, found.covers) and found.relation in (FilterRelation.SUBSET, FilterRelation.SUPERSET):
+        warn("note", "they may be EQUAL: that was not decided")
     if any_event.relation is not found.relation:
-        complain("note", f"{any_event.relation} where an attribute may have several values (--repeated)")
+        warn("note", f"{any_event.relation} where an attribute may have several values (--repeated)")
 
 
-def _data(found: Comparison, any_event: Comparison) -> dict[str, Any]:
+def _data(found: FilterComparison, any_event: FilterComparison) -> dict[str, Any]:
     return {
         "relation": found.relation,
         "second_covers_first": found.within,
@@ -100,7 +101,7 @@ def _data(found: Comparison, any_event: Comparison) -> dict[str, Any]:
     }
 
 
-def _event(witness: Witness) -> dict[str, Any]:
+def _event(witness: WitnessEvent) -> dict[str, Any]:
     """An event as JSON: what it must have, and of several values of a name a list."""
     event, data = witness.event, dict[str, Any]()
     for name, value in (("id", event.id), ("type", event.type), ("source", event.source), *event.attributes):
@@ -114,7 +115,7 @@ def _event(witness: Witness) -> dict[str, Any]:
     return data
 
 
-def _text(witness: Witness) -> str:
+def _text(witness: WitnessEvent) -> str:
     """What matters of an event: all but what any event has."""
     event = witness.event
     own = (("id", event.id), ("type", event.type), ("source", event.source))

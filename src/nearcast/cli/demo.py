@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,116 @@ from typing import Any
 import click
 import orjson
 import yaml
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from nearcast.cli.demo_table import picture, summary, told
 from nearcast.cli.options import journal_path
-from nearcast.cli.output import complain, print_json
+from nearcast.cli.output import print_json, warn
 from nearcast.cli.system import define, fetch, free_port, running, wait_until_ready
 from nearcast.experiments.bushfire import Scenario, Step
-from nearcast.experiments.performance import Performance, steps_of
+from nearcast.experiments.performance import Performance, Receiver, steps_of
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language import definitions
+from nearcast.language.definitions import files
+
+MOST_ROWS = 30
+PRIORITIES = (0, 1, 2)
+STYLES = {0: "bold red", 1: "yellow", 2: "cyan"}
+
+
+def picture(performance: Performance) -> RenderableType:
+    """The receivers as a table: role and task, link, arrivals by priority, the last event and how long it waited."""
+    table = Table(box=None, pad_edge=False, title=f"{performance.clock:5.1f} s of the story", title_justify="left")
+    # On a narrow terminal columns that may wrap give way: words are cut, counts and times never.
+    for heading in ("receiver", "role, task"):
+        table.add_column(heading)
+    table.add_column("kbit/s", no_wrap=True, justify="right")
+    for priority in PRIORITIES:
+        table.add_column(f"p{priority}", no_wrap=True, justify="right", style=STYLES[priority])
+    table.add_column("last")
+    table.add_column("waited", no_wrap=True, justify="right")
+    for receiver in list(performance.receivers.values())[:MOST_ROWS]:
+        counts = receiver.by_priority()
+        duty = ", ".join(part for part in (receiver.role, receiver.task) if part)
+        arrived = (f"{counts[each]:,}" for each in PRIORITIES)
+        table.add_row(_cut(receiver.id), _cut(duty), _link(receiver), *arrived, *_last(receiver))
+    more = len(performance.receivers) - MOST_ROWS
+    return Group(table, Text(f"and {more} more receivers")) if more > 0 else table
+
+
+def _cut(text: str, style: str = "") -> Text:
+    """A text that stays on one line, cut where the column is narrower."""
+    return Text(text, style, no_wrap=True, overflow="ellipsis")
+
+
+def _link(receiver: Receiver) -> Text:
+    bandwidth = receiver.link.bandwidth
+    if bandwidth <= 0:
+        return Text("dead", "bold red")
+    return Text(f"{bandwidth:,.0f}", "yellow" if bandwidth < 100 else "")
+
+
+def _last(receiver: Receiver) -> tuple[Text, str]:
+    if not receiver.arrivals:
+        return Text("–"), ""
+    arrival = receiver.arrivals[-1]
+    event = arrival.delivery.event
+    waited = "" if arrival.waited is None else f"{arrival.waited:.1f} s"
+    words = f"{event['type']} {event.get('subject', '')}"
+    return _cut(words, STYLES.get(arrival.delivery.priority, "")), waited
+
+
+def summary(performance: Performance, status: Mapping[str, Any], restarts: Mapping[str, int]) -> dict[str, Any]:
+    """The whole performance in figures. `balance` must be 0: queued deliveries that nobody can account for."""
+    arrived = sum((receiver.by_priority() for receiver in performance.receivers.values()), Counter[int]())
+    broadcast = len(performance.published) * len(performance.receivers)
+    dropped = {name: count for name, count in status["outcomes"].items() if count and name != "acknowledged"}
+    return {
+        "events": len(performance.published),
+        "refused": performance.refused,
+        "receivers": len(performance.receivers),
+        "deliveries": {str(priority): count for priority, count in sorted(arrived.items())},
+        "saved_of_broadcast": 1 - status["queued"] / broadcast if broadcast else 0.0,
+        "seconds": {
+            str(priority): {"median": _share(waits, 0.5), "p99": _share(waits, 0.99), "longest": waits[-1]}
+            for priority, waits in performance.waits().items()
+        },
+        "duplicates_removed": sum(receiver.client.duplicates for receiver in performance.receivers.values()),
+        "connections": sum(receiver.client.connections for receiver in performance.receivers.values()),
+        "waiting": dict(status["waiting"]),
+        "in_flight": status["in_flight"],
+        "dropped": dropped,
+        "balance": status["balance"],
+        "restarts": dict(restarts),
+    }
+
+
+def _share(ordered: list[float], share: float) -> float:
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
+def told(result: Mapping[str, Any]) -> RenderableType:
+    """The summary for a person."""
+    heading = Text("\nWhat arrived, and how long after it was published", "bold")
+    table = Table(box=None, pad_edge=False)
+    for name in ("priority", "deliveries", "median", "p99", "longest"):
+        table.add_column(name, justify="right")
+    for priority, count in result["deliveries"].items():
+        waits = result["seconds"].get(priority)
+        cells = [f"{waits[name]:,.2f} s" for name in ("median", "p99", "longest")] if waits else ["–"] * 3
+        table.add_row(priority, f"{count:,}", *cells, style=STYLES.get(int(priority), ""))
+    waiting = sum(result["waiting"].values())
+    withheld = result["waiting"].get("-1", 0)
+    dropped = ", ".join(f"{name} {count:,}" for name, count in result["dropped"].items()) or "none"
+    lines = [
+        f"{result['events']:,} events for {result['receivers']} receivers; "
+        f"{result['saved_of_broadcast']:.0%} fewer messages than a broadcast to everybody",
+        f"waiting {waiting:,} (withheld {withheld:,}), in flight {result['in_flight']:,}; dropped: {dropped}",
+        f"balance {result['balance']}: what was queued, less what was acknowledged or dropped, waits or is in flight",
+    ]
+    return Group(heading, table, *(Text(line) for line in lines))
+
 
 REFRESH = 0.5
 
@@ -107,15 +207,15 @@ def _perform(story: Story, data: Path, speed: float, as_json: bool) -> dict[str,
     # With --json standard output belongs to the one object.
     console = Console(stderr=as_json)
     journal = SqliteJournal(journal_path(data))
-    define(journal, definitions.load(story.definitions))
+    define(journal, files.load(story.definitions))
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    complain("note", "starting the access server and Spark, which takes some 15 seconds")
+    warn("note", "starting the access server and Spark, which takes some 15 seconds")
     # The system is this machine's own: tokens that were meant for another would lock its receivers out.
     os.environ.pop("NEARCAST_TOKENS", None)
     with running(data, "127.0.0.1", port, None, None) as supervisor:
         wait_until_ready(supervisor, url, data)
-        complain("note", f"performing {story.title}")
+        warn("note", f"performing {story.title}")
         performance = Performance(url)
         asyncio.run(_shown(performance, story, speed, console))
         supervisor.look()
@@ -139,5 +239,5 @@ async def _shown(performance: Performance, story: Story, speed: float, console: 
         while not performing.done():
             await asyncio.wait({performing}, timeout=10)
             arrived = sum(len(receiver.arrivals) for receiver in performance.receivers.values())
-            complain("note", f"{performance.clock:4.0f} s of the story, {arrived:,} deliveries arrived")
+            warn("note", f"{performance.clock:4.0f} s of the story, {arrived:,} deliveries arrived")
     await performing

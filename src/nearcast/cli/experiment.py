@@ -15,7 +15,7 @@ from rich.table import Table
 
 from nearcast.cli.experiment_foraging import foraging
 from nearcast.cli.experiment_fulcrum import fulcrum
-from nearcast.cli.output import complain, print_json, progress
+from nearcast.cli.output import print_json, progress, warn
 from nearcast.experiments.merging import OPERATORS, PUBLISHED, Setting, Summary, run, summarized
 from nearcast.experiments.merging_plot import plot
 
@@ -146,4 +146,4 @@ def _write(folder: Path, setting: Setting, summaries: Sequence[Summary]) -> None
     options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
     (folder / "merging.json").write_bytes(orjson.dumps(document, option=options))
     (folder / "merging.svg").write_text(plot(setting, summaries), encoding="utf-8")
-    complain("note", f"merging.json and merging.svg in {folder}")
+    warn("note", f"merging.json and merging.svg in {folder}")

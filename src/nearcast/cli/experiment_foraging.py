@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from nearcast.cli.output import complain, print_json, progress
+from nearcast.cli.output import print_json, progress, warn
 from nearcast.experiments.foraging.claims import Claim, asdr, asdr_own, claims, messages
 from nearcast.experiments.foraging.figures import figures
 from nearcast.experiments.foraging.page import page
@@ -137,4 +137,4 @@ def _write(folder: Path, plan: Plan, found: Sequence[Point]) -> None:
     (folder / "foraging.html").write_text(page(found, plan), encoding="utf-8")
     for figure in figures(found):
         (folder / f"{figure.name}.svg").write_text(figure.svg, encoding="utf-8")
-    complain("note", f"foraging.html, foraging.json and figures in {folder}")
+    warn("note", f"foraging.html, foraging.json and figures in {folder}")

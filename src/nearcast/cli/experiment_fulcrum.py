@@ -12,7 +12,7 @@ import orjson
 from rich.console import Console
 
 from nearcast.cli.experiment_fulcrum_tables import tables
-from nearcast.cli.output import complain, print_json, progress
+from nearcast.cli.output import print_json, progress, warn
 from nearcast.experiments.fulcrum.count import Count, count
 from nearcast.experiments.fulcrum.late import late
 from nearcast.experiments.fulcrum.laws import laws
@@ -120,4 +120,4 @@ def _write(folder: Path, sweep: Sweep, rows: dict[str, list[Any]], counts: Seque
     document |= {kind: [_row(one) for one in found] for kind, found in rows.items()}
     (folder / "fulcrum.json").write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
     (folder / "fulcrum.svg").write_text(plot(sweep, counts), encoding="utf-8")
-    complain("note", f"fulcrum.json and fulcrum.svg in {folder}")
+    warn("note", f"fulcrum.json and fulcrum.svg in {folder}")

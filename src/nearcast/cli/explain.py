@@ -11,29 +11,28 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.cli.explain_situation import rule_data, rule_lines, told_situation
-from nearcast.cli.explain_text import as_data, as_text
+from nearcast.cli.explain_text import as_data, as_text, rule_data, rule_lines, told_situation
 from nearcast.cli.options import data_option, journal_path
-from nearcast.cli.output import DeadLetters, fitted, plain, print_json, progress
-from nearcast.decision.derived import derived_of
-from nearcast.decision.explain import explain
-from nearcast.decision.fate import Fate, fates, undelivered
-from nearcast.decision.infer.finding import RuleFinding
-from nearcast.decision.infer.stage import Inferring
-from nearcast.decision.known import Known
-from nearcast.decision.past import Past, past
-from nearcast.decision.registry import Registry
-from nearcast.decision.why_not import why_not
+from nearcast.cli.output import DeadLetters, plain, print_json, progress, wrapped
 from nearcast.errors import Fault, SetupError
+from nearcast.explain.delivery_status import DeliveryStatus, delivery_statuses, undelivered
+from nearcast.explain.explanation import explain
+from nearcast.explain.state_at import PastState, state_at
+from nearcast.explain.why_not import why_not
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language import definitions
-from nearcast.language.control import changes
-from nearcast.language.cql2 import write
-from nearcast.language.history import read_tables
+from nearcast.language.control_events import changes
+from nearcast.language.cql2_text import write
+from nearcast.language.definitions import files
+from nearcast.language.event_files import read_tables
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
+from nearcast.situations.diagnosis import RuleFinding
+from nearcast.situations.stage import SituationStage
+from nearcast.stages.fold import StateFold
+from nearcast.state.derived import derived_of
+from nearcast.state.registry import Registry
 
 STRETCH = 100_000
 """Positions that are read at once."""
@@ -74,7 +73,7 @@ def command(
         position, derived = _meant(history, event_id, source)
         if rule is not None:
             found_rule = _rule(history, rule, position)
-            print_json(rule_data(found_rule)) if as_json else click.echo(fitted(map(plain, rule_lines(found_rule))))
+            print_json(rule_data(found_rule)) if as_json else click.echo(wrapped(map(plain, rule_lines(found_rule))))
             return
         around = _around(history, position, derived)
         told = told_situation(around.scene.event)
@@ -103,7 +102,7 @@ class _History:
         if self.decided:
             yield from _stretches(self.journal, "derived", self.journal.end("derived"))
             return
-        known = Known(self.registry.copy())
+        known = StateFold(self.registry.copy())
         for table in _stretches(self.journal, "events", self.journal.end("events")):
             yield from (derived_of(batch.events) for batch in known.advance(table, changes))
 
@@ -126,7 +125,7 @@ def _from_journal(path: Path) -> _History:
 
 def _from_files(definition_files: tuple[Path, ...], event_files: tuple[Path, ...]) -> _History:
     registry, journal, letters = Registry(), MemoryJournal(), DeadLetters()
-    for change in definitions.load(definition_files).changes():
+    for change in files.load(definition_files).changes():
         registry.apply(change)
     with progress("reading") as advance:
         for table in read_tables(event_files, registry.settings.channels, letters):
@@ -162,21 +161,21 @@ def _position(journal: Journal, id: str, source: str | None) -> int:
     raise Fault(f"the id of one of the {journal.end('events'):,} events there are", f"{id!r}{of}", advice=advice)
 
 
-def _around(history: _History, position: int, derived: Event | None) -> Past:
+def _around(history: _History, position: int, derived: Event | None) -> PastState:
     end = history.journal.end("events")
     with progress("reading", end) as advance:
         tables = _stretches(history.journal, "events", end, advance)
-        return past(tables, position, changes, history.registry, derived)
+        return state_at(tables, position, changes, history.registry, derived)
 
 
 def _rule(history: _History, rule: str, position: int) -> RuleFinding:
     """What a situation rule found around the event at a position: everything up to there is folded once more."""
-    known = Known(history.registry.copy())
+    known = StateFold(history.registry.copy())
     with progress("reading", position) as advance:
         for events in _stretches(history.journal, "events", position, advance):
             for _ in known.advance(events, changes):
                 pass
-    stage = next(stage for stage in known.stages if isinstance(stage, Inferring))
+    stage = next(stage for stage in known.stages if isinstance(stage, SituationStage))
     return stage.find(rule, to_events(history.journal.read("events", position - 1, 1))[0])
 
 
@@ -192,10 +191,10 @@ def _stretches(
 class _Fates:
     """The fate of the event for every client."""
 
-    delivered: dict[str, Fate]
-    other: Fate
+    delivered: dict[str, DeliveryStatus]
+    other: DeliveryStatus
 
-    def of(self, name: str) -> Fate:
+    def of(self, name: str) -> DeliveryStatus:
         return self.delivered.get(name, self.other)
 
 
@@ -203,10 +202,10 @@ def _fates(journal: Journal, event: Event) -> _Fates:
     decided = journal.end("deliveries")
     outcomes = _stretches(journal, "outcomes", journal.end("outcomes"))
     rows = journal.read("deliveries", event.position - 1, 1)
-    return _Fates(fates(event, rows, outcomes, decided), undelivered(event, decided))
+    return _Fates(delivery_statuses(event, rows, outcomes, decided), undelivered(event, decided))
 
 
-def _everyone(around: Past) -> list[str]:
+def _everyone(around: PastState) -> list[str]:
     """The clients known then and those that a subscription names, then or later, in the order of their names."""
     there = around.scene.registry
     named = [name for subscription in there.subscriptions.values() for name in subscription.clients]

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import yaml
 
-from nearcast.cli.output import complain
+from nearcast.cli.output import warn
 from nearcast.experiments import ais, links, nsw_fires
 from nearcast.experiments.documents import Document, merged, time_of, write
 from nearcast.experiments.importers import IMPORTERS
@@ -50,12 +50,12 @@ def command(
     if definitions:
         document, movement = _receivers(name, source, seed, receivers)
         definitions.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
-        complain("note", f"{receivers:,} receivers in {definitions}")
+        warn("note", f"{receivers:,} receivers in {definitions}")
         streams.append(movement)
         if traces:
             streams.append(_links(name, source, traces, [client["id"] for client in document["clients"]], seed))
     count = write(out, merged(*streams, _events(name, source)))
-    complain("note", f"{count:,} events in {out}")
+    warn("note", f"{count:,} events in {out}")
 
 
 def _events(name: str, source: Path) -> Iterator[Document]:

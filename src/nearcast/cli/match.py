@@ -9,16 +9,16 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
-from nearcast.cli.output import DeadLetters, complain, print_json, progress
-from nearcast.decision.match.index import Index
+from nearcast.cli.output import DeadLetters, print_json, progress, warn
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2 import parse
 from nearcast.language.cql2_geometry import within_degrees
 from nearcast.language.cql2_text import expression
-from nearcast.language.history import FEATURES, read_tables
+from nearcast.language.event_files import FEATURES, read_tables
+from nearcast.matching.matcher import FilterMatcher
+from nearcast.model.event import Place
 from nearcast.model.expression import Box, Call, Shape, parts, remembered, users
 from nearcast.model.filter import Atom, Filter, This, atoms
-from nearcast.model.place import Place
 
 
 @click.command("match")
@@ -94,14 +94,14 @@ def matching(engine: str) -> Engine:
     """The function that gives the matching rows of tables, in their order."""
     if engine == "local":
         return _locally
-    from nearcast.pipeline.select import select  # Spark is imported only by those who ask for it
+    from nearcast.pipeline.spread import select  # Spark is imported only by those who ask for it
 
-    complain("note", "starting Spark, which takes some seconds")
+    warn("note", "starting Spark, which takes some seconds")
     return select
 
 
 def _locally(filter: Filter, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    index = Index((), [filter])
+    index = FilterMatcher((), [filter])
     for table in tables:
         yield table.filter(pa.array(index.selected(table)[0]))
 

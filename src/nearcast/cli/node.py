@@ -12,16 +12,15 @@ from typing import Any
 
 import click
 
-from nearcast.cli.output import complain, counted, print_json
-from nearcast.decision.foraging.node import Node
-from nearcast.decision.foraging.requestor import Situation
+from nearcast.cli.output import pluralize, print_json, warn
 from nearcast.errors import NearcastError
+from nearcast.foraging.forager import ForagingNode
+from nearcast.foraging.requestor import NodeSituation
 from nearcast.node.bridge import Bridge
 from nearcast.node.definition import NodeDefinition, load_node
+from nearcast.node.event_loop import NodeEventLoop
 from nearcast.node.multicast import MulticastTransport
-from nearcast.node.runtime import Runtime
-from nearcast.node.transport import Transport
-from nearcast.node.weather import WeatheredTransport
+from nearcast.node.transport import FaultyTransport, Transport
 from nearcast.node.wire import placed
 
 
@@ -37,8 +36,8 @@ def command(definition: Path, seconds: float | None, only_check: bool) -> None:
     """
     found = load_node(definition)
     if only_check:
-        parts = (counted(len(found.sensors), "sensor"), counted(len(found.known.rules), "rule"))
-        complain("note", f"{definition}: node {found.id}, {', '.join(parts)}")
+        parts = (pluralize(len(found.sensors), "sensor"), pluralize(len(found.known.rules), "rule"))
+        warn("note", f"{definition}: node {found.id}, {', '.join(parts)}")
         return
     runtime = runtime_of(found)
     # What tasks raise comes in groups; what a person is to read is the first reason of it.
@@ -51,18 +50,18 @@ def command(definition: Path, seconds: float | None, only_check: bool) -> None:
         print_json({"node": found.id, **runtime.counts, **{str(k): n for k, n in runtime.node.door.counts.items()}})
 
 
-def runtime_of(found: NodeDefinition) -> Runtime:
+def runtime_of(found: NodeDefinition) -> NodeEventLoop:
     """A node as it is defined, ready to run."""
     # Numbers of messages go on after a restart: others remember those from before.
     first = time.time_ns() // 1_000_000
     serves = found.bridge.classes if found.bridge else ()
     known = found.known
     situations = known.situations()
-    node = Node(found.id, known.rules, found.measured, found.manner, known.above, first, serves, situations)
+    node = ForagingNode(found.id, known.rules, found.measured, found.manner, known.above, first, serves, situations)
     transport: Transport = MulticastTransport(found.group)
     if found.weather:
-        transport = WeatheredTransport(transport, found.weather, seed=first)
-    return Runtime(node, transport, found.place, found.sensors, _told, ranges=known.ranges())
+        transport = FaultyTransport(transport, found.weather, seed=first)
+    return NodeEventLoop(node, transport, found.place, found.sensors, _told, ranges=known.ranges())
 
 
 def _first(errors: BaseExceptionGroup[NearcastError]) -> NearcastError:
@@ -70,7 +69,7 @@ def _first(errors: BaseExceptionGroup[NearcastError]) -> NearcastError:
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
-async def _run(runtime: Runtime, found: NodeDefinition, seconds: float | None) -> None:
+async def _run(runtime: NodeEventLoop, found: NodeDefinition, seconds: float | None) -> None:
     """Runs a node until its time is over, or it is told to end: then too it takes leave of the server it bridges to."""
     running = asyncio.ensure_future(_bridged(runtime, found))
     # Not everywhere can a loop hear of signals; there the process just ends.
@@ -81,7 +80,7 @@ async def _run(runtime: Runtime, found: NodeDefinition, seconds: float | None) -
             await running
 
 
-async def _bridged(runtime: Runtime, found: NodeDefinition) -> None:
+async def _bridged(runtime: NodeEventLoop, found: NodeDefinition) -> None:
     async with AsyncExitStack() as stack:
         if found.bridge:
             bridge = await stack.enter_async_context(Bridge(found.bridge, runtime))
@@ -89,12 +88,12 @@ async def _bridged(runtime: Runtime, found: NodeDefinition) -> None:
         await runtime.run()
 
 
-def _told(change: Situation) -> None:
+def _told(change: NodeSituation) -> None:
     print_json(situation_shown(change))
     sys.stdout.flush()
 
 
-def situation_shown(change: Situation) -> dict[str, Any]:
+def situation_shown(change: NodeSituation) -> dict[str, Any]:
     """A change of a situation as JSON: with the readings it follows from, whose they are, and how old (seconds)."""
     readings = [
         {

@@ -31,12 +31,12 @@ def print_json(value: Any) -> None:
     sys.stdout.write(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE).decode())
 
 
-def counted(count: int, what: str, several: str | None = None) -> str:
+def pluralize(count: int, what: str, several: str | None = None) -> str:
     """A number with its noun: `1 event`, `2 events`, `1,000 deliveries`."""
     return f"{count:,} {what if count == 1 else several or what + 's'}"
 
 
-def complain(kind: str, fault: Fault | str) -> None:
+def warn(kind: str, fault: Fault | str) -> None:
     """A line on standard error: `error: …`, `warning: …`, `note: …`."""
     click.echo(plain(f"{kind}: {fault}", kept="\n\t"), err=True)
 
@@ -50,7 +50,7 @@ def plain(text: str, kept: str = "") -> str:
     return text if text.isprintable() else "".join(shown)
 
 
-def fitted(lines: Iterable[str]) -> str:
+def wrapped(lines: Iterable[str]) -> str:
     """Lines as one text; on a terminal they are broken between words, and what follows is indented further."""
     if not sys.stdout.isatty():
         return "\n".join(lines)
@@ -73,12 +73,12 @@ class DeadLetters:
         """Takes one; the first are shown."""
         self.count += 1
         if self.count <= SHOWN:
-            complain("dead letter", letter.fault)
+            warn("dead letter", letter.fault)
 
     def summary(self) -> None:
         """Says how many were not shown."""
         if self.count > SHOWN:
-            complain("dead letter", f"and {self.count - SHOWN:,} more like these")
+            warn("dead letter", f"and {self.count - SHOWN:,} more like these")
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from nearcast.cli.options import data_option, journal_path, state_path
-from nearcast.cli.supervise import end_with_supervisor
-from nearcast.pipeline.live import Config, run
+from nearcast.cli.supervisor import end_with_supervisor
+from nearcast.pipeline.live import PipelineConfig, run
 
 
 @click.command("pipeline")
@@ -22,4 +22,4 @@ def command(data: Path, master: str | None, metrics_port: int | None) -> None:
     # What a batch raises is raised again by `run`; Spark's bridge would print it a second time, and a stop as an error.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     data.mkdir(parents=True, exist_ok=True)
-    run(Config(journal_path(data), state_path(data), master, metrics_port))
+    run(PipelineConfig(journal_path(data), state_path(data), master, metrics_port))

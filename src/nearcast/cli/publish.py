@@ -13,7 +13,7 @@ import click
 import orjson
 
 from nearcast.cli.options import server_options
-from nearcast.cli.output import DeadLetters, complain, counted, print_json, progress
+from nearcast.cli.output import DeadLetters, pluralize, print_json, progress, warn
 from nearcast.cli.system import fetch
 from nearcast.client import Publisher
 from nearcast.errors import EventError, Fault, Mark
@@ -42,7 +42,7 @@ def command(files: tuple[Path, ...], url: str, token: str | None, as_json: bool)
         print_json({"published": taken, "known": known, "refused": letters.count})
     else:
         repeated = f"{known:,} known already, " if known else ""
-        complain("note", f"{counted(taken, 'event')} published, {repeated}{letters.count:,} refused")
+        warn("note", f"{pluralize(taken, 'event')} published, {repeated}{letters.count:,} refused")
     sys.exit(1 if letters.count else 0)
 
 

@@ -16,26 +16,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.cli.options import node_option
-from nearcast.cli.output import DeadLetters, complain, counted, progress
-from nearcast.decision import history
-from nearcast.decision.derived import derived_of
-from nearcast.decision.known import Batch, Known
-from nearcast.decision.registry import Registry
-from nearcast.decision.stages import priorities
+from nearcast.cli.output import DeadLetters, pluralize, progress, warn
 from nearcast.errors import Fault
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language import definitions
-from nearcast.language.control import changes
-from nearcast.language.history import Marks, read_tables
-from nearcast.language.reading import listed
-from nearcast.language.relation_warnings import warnings_of_nodes
+from nearcast.language.control_events import changes
+from nearcast.language.definitions import files
+from nearcast.language.definitions.relation_documents import warnings_of_nodes
+from nearcast.language.event_files import Marks, read_tables
+from nearcast.language.nodes import listed
 from nearcast.model.columns import are_control, entering
 from nearcast.model.relation import Relation
 from nearcast.model.subscription import Settings
+from nearcast.stages import decide
+from nearcast.stages.decide import priorities
+from nearcast.stages.fold import FoldedBatch, StateFold
+from nearcast.state.derived import derived_of
+from nearcast.state.registry import Registry
 
-Decided = Iterator[tuple[Batch, pa.Table]]
+Decided = Iterator[tuple[FoldedBatch, pa.Table]]
 
 SPARK_FROM = 50_000
 """Events from which `auto` takes Spark: below, its start alone takes longer than deciding."""
@@ -85,9 +85,9 @@ def command(
     Goes through the same stages as live events. Writes a JSON line for each event and client, in the order of the
     events: event, client, subscription, level, the priority as of the event's position (-1: withheld), position.
     """
-    found = definitions.load(definition_files)
+    found = files.load(definition_files)
     for warning in (*found.warnings, *warnings_of_nodes(found.relations, node)):
-        complain("warning", warning)
+        warn("warning", warning)
     registry = Registry()
     for change in found.changes(node):
         registry.apply(change)
@@ -95,8 +95,8 @@ def command(
     with tempfile.TemporaryDirectory(prefix="nearcast-replay-") as folder:
         journal, chosen = _journal(event_files, registry.settings, letters, marks, node, engine, Path(folder))
         for warning in _without_times(journal, found.relations):
-            complain("warning", warning)
-        known = Known(registry)
+            warn("warning", warning)
+        known = StateFold(registry)
         decided = _locally(journal, known) if chosen == "local" else _on_spark(journal, known, Path(folder), master)
         with ExitStack() as stack:
             file = stack.enter_context(out.open("wb")) if out else sys.stdout.buffer
@@ -107,10 +107,10 @@ def command(
     for refusal in known.refusals:
         event = refusal.event
         fault = replace(refusal.error.fault, where=marks.get((event.source, event.id)))
-        complain("dead letter", f"{fault} (event {event.id} at position {event.position})")
+        warn("dead letter", f"{fault} (event {event.id} at position {event.position})")
     dead = letters.count + len(known.refusals)
-    events, letters_of = counted(journal.end("events"), "event"), counted(dead, "dead letter")
-    complain("note", f"{events}, {counted(lines, 'delivery', 'deliveries')}, {letters_of} ({chosen})")
+    events, letters_of = pluralize(journal.end("events"), "event"), pluralize(dead, "dead letter")
+    warn("note", f"{events}, {pluralize(lines, 'delivery', 'deliveries')}, {letters_of} ({chosen})")
 
 
 def _journal(
@@ -133,7 +133,7 @@ def _journal(
             repeated += end + len(table) - journal.end("events")
             advance(len(table))
     if repeated:
-        complain("note", f"events left out because their source and id came before: {repeated:,}")
+        warn("note", f"events left out because their source and id came before: {repeated:,}")
     many = journal.end("events") >= SPARK_FROM
     return journal, "spark" if engine == "spark" or (engine == "auto" and many) else "local"
 
@@ -149,19 +149,21 @@ def _without_times(journal: Journal, relations: Sequence[Relation]) -> Iterator[
         count += world.column("time").null_count
     if count:
         expected = f"events with a time, for the relations that wait for it to pass: {listed(waiting)}"
-        yield Fault(expected, f"{counted(count, 'event')} without", None, "such events let no time pass, as for dwell")
+        yield Fault(
+            expected, f"{pluralize(count, 'event')} without", None, "such events let no time pass, as for dwell"
+        )
 
 
-def _locally(journal: Journal, known: Known) -> Decided:
-    return history.replay(known, journal.stretches("events", 0, journal.end("events"), STRETCH), changes)
+def _locally(journal: Journal, known: StateFold) -> Decided:
+    return decide.replay(known, journal.stretches("events", 0, journal.end("events"), STRETCH), changes)
 
 
-def _on_spark(journal: Journal, known: Known, folder: Path, master: str | None) -> Decided:
-    from nearcast.pipeline.history import replay  # Spark is imported only by those who ask for it
-    from nearcast.pipeline.session import session
+def _on_spark(journal: Journal, known: StateFold, folder: Path, master: str | None) -> Decided:
+    from nearcast.pipeline.batch_replay import replay  # Spark is imported only by those who ask for it
+    from nearcast.pipeline.spark_session import session
 
     assert isinstance(journal, SqliteJournal)
-    complain("note", "starting Spark, which takes some seconds")
+    warn("note", "starting Spark, which takes some seconds")
     return replay(session(master), journal, known, folder)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from nearcast.cli.options import data_option, journal_path, node_option, precision_option, url_of
-from nearcast.cli.supervise import end_with_supervisor
+from nearcast.cli.supervisor import end_with_supervisor
 from nearcast.server.access import tokens_from
 from nearcast.server.app import serve
 from nearcast.server.config import ServerConfig

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from nearcast.cli.options import server_options
-from nearcast.cli.output import counted, print_json
+from nearcast.cli.output import pluralize, print_json
 from nearcast.cli.system import fetch
 
 COUNTS = ("position", "waiting", "events_total", "deliveries_total", "batches_total", "refused_total", "failures_total")
@@ -48,9 +48,9 @@ def show(status: dict[str, Any], console: Console) -> None:
     """The status as a few lines and a table."""
     sessions, known, read = status["sessions"], status["known"], status["read"]
     console.print(
-        f"{counted(known['clients'], 'client')}, {sessions['connected']:,} connected;"
-        f" {counted(known['subscriptions'], 'subscription')};"
-        f" {counted(read['events'], 'event')}, decided through {read['deliveries']:,}; up {status['seconds']:,.0f} s"
+        f"{pluralize(known['clients'], 'client')}, {sessions['connected']:,} connected;"
+        f" {pluralize(known['subscriptions'], 'subscription')};"
+        f" {pluralize(read['events'], 'event')}, decided through {read['deliveries']:,}; up {status['seconds']:,.0f} s"
     )
     console.print(_told(status.get("pipeline")))
     console.print(latency_table(status))
@@ -86,7 +86,7 @@ def _told(pipeline: dict[str, float] | None) -> str:
     batches = sum(value for name, value in pipeline.items() if name.startswith("batches_total"))
     seconds = sum(value for name, value in pipeline.items() if name.startswith("stage_seconds_sum"))
     each = f", {1000 * seconds / batches:,.0f} ms each" if batches else ""
-    done = counted(int(batches), "batch", "batches")
+    done = pluralize(int(batches), "batch", "batches")
     return (
         f"pipeline: {pipeline.get('waiting', 0):,.0f} events wait to be decided; {done}{each}; "
         f"refused {pipeline.get('refused_total', 0):,.0f}, failed {pipeline.get('failures_total', 0):,.0f}"

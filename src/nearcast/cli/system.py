@@ -17,18 +17,18 @@ from typing import IO, Any
 import httpx
 
 from nearcast.cli.options import journal_path, state_path, url_of
-from nearcast.cli.supervise import STOP_SECONDS, Part, Supervisor
-from nearcast.decision.registry import Registry
-from nearcast.decision.trial import tried
+from nearcast.cli.supervisor import STOP_SECONDS, Supervisor, SystemPart
 from nearcast.errors import DefinitionError, EventError, SetupError
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language.control import changes, to_event
-from nearcast.language.definitions import Definitions
+from nearcast.language.control_events import changes, to_event
+from nearcast.language.definitions.files import Definitions
 from nearcast.model.changes import Change, ClientChange
-from nearcast.model.columns import are_control, entered, to_events
+from nearcast.model.columns import are_control, entered_events, to_events
 from nearcast.model.event import MAIN, Event
-from nearcast.pipeline.state import ready_file
+from nearcast.pipeline.snapshots import ready_file
+from nearcast.stages.validation import faults_of
+from nearcast.state.registry import Registry
 
 SOURCE = "definitions"
 """The source of the control events that definition files become."""
@@ -51,7 +51,7 @@ def define(journal: Journal, definitions: Definitions, node: str = MAIN) -> int:
             _apply(stated, event)
     asked = (_restated(registry, stated, change) for change in definitions.changes(node))
     needed = [change for change in asked if not _there(registry, change)]
-    faults = tried(needed, registry.settings)
+    faults = faults_of(needed, registry.settings)
     if faults:
         raise DefinitionError(faults)
     now = datetime.now(UTC)
@@ -59,7 +59,7 @@ def define(journal: Journal, definitions: Definitions, node: str = MAIN) -> int:
     if events:
         # What a server that was killed kept enters first: whatever is defined begins with where everything is.
         journal.release(node)
-        journal.append("events", entered(events, node))
+        journal.append("events", entered_events(events, node))
     return len(events)
 
 
@@ -147,7 +147,10 @@ def running(
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         # The parts hold the folder too: if this process is killed, it is free only when they have ended.
         held = (lock.fileno(),)
-        parts = [Part("server", server, environment, held=held), Part("pipeline", pipeline, environment, held=held)]
+        parts = [
+            SystemPart("server", server, environment, held=held),
+            SystemPart("pipeline", pipeline, environment, held=held),
+        ]
         supervisor = Supervisor(parts)
         try:
             supervisor.start()

@@ -14,7 +14,7 @@ import httpx
 from rich.console import Console
 
 from nearcast.cli.options import server_options
-from nearcast.cli.output import complain, plain, print_json
+from nearcast.cli.output import plain, print_json, warn
 from nearcast.cli.system import document_of, fetch
 from nearcast.client import Client, Delivery
 from nearcast.errors import Fault, Mark, SetupError
@@ -80,7 +80,7 @@ async def _tail(
             await receiving.say(readings=readings)
         # A client that is not known is told before anybody waits.
         await receiving.connected()
-        complain("note", f"listening as {name} at {url}; end with Ctrl-C")
+        warn("note", f"listening as {name} at {url}; end with Ctrl-C")
         watching = asyncio.create_task(_watch(receiving))
         try:
             await _show_all(receiving, count, as_json)
@@ -108,7 +108,7 @@ async def _watch(receiving: Client) -> None:
         await asyncio.sleep(AWAY_SECONDS)
         if receiving.online == lost:
             lost = not receiving.online
-            complain("note", "no connection to the server; trying again" if lost else "connected again")
+            warn("note", "no connection to the server; trying again" if lost else "connected again")
 
 
 @asynccontextmanager

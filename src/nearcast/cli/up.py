@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 
 from nearcast.cli.options import data_option, journal_path, node_option, precision_option, url_of
-from nearcast.cli.output import complain, counted
+from nearcast.cli.output import pluralize, warn
 from nearcast.cli.system import READY_SECONDS, define, running, wait_until_ready
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language import definitions
+from nearcast.language.definitions import files as files_module
 
 
 @click.command("up")
@@ -57,9 +57,9 @@ def command(
     the files stays. Where a client is, its readings, role and task are as the files say until something else is said;
     starting again with the same files does not take that back.
     """
-    found = definitions.load(files) if files else None
+    found = files_module.load(files) if files else None
     for warning in found.warnings if found else ():
-        complain("warning", warning)
+        warn("warning", warning)
     data.mkdir(parents=True, exist_ok=True)
     asked: list[int] = []
     # Before the parts are there: a signal has to end them too, and in an orderly way.
@@ -73,6 +73,6 @@ def command(
         supervisor.watch(lambda: bool(asked))
 
 
-def _begin(data: Path, found: definitions.Definitions, node: str) -> None:
+def _begin(data: Path, found: files_module.Definitions, node: str) -> None:
     with closing(SqliteJournal(journal_path(data))) as journal:
-        complain("note", f"{counted(define(journal, found, node), 'definition')} changed")
+        warn("note", f"{pluralize(define(journal, found, node), 'definition')} changed")

@@ -18,12 +18,12 @@ from typing import Literal
 
 import numpy as np
 
-from nearcast.decision.routing import Merging, Table
-from nearcast.decision.traffic import Traffic
-from nearcast.language.cql2 import write
+from nearcast.language.cql2_text import write
 from nearcast.model.event import Event
 from nearcast.model.filter import And, Atom, Filter, Operator
 from nearcast.model.values import Value
+from nearcast.routing.table import MergingPolicy, RoutingTable
+from nearcast.routing.traffic import TrafficSample
 
 Kind = Literal["integer", "double", "boolean", "string"]
 KINDS: tuple[Kind, ...] = ("integer", "double", "boolean", "string")
@@ -58,7 +58,7 @@ class Setting:
     @property
     def variants(self) -> tuple[Variant, ...]:
         """The ways of keeping a table, from the most precise to the smallest."""
-        kept = (Variant(f"kept {share * 100:g} %", Merging.IMPERFECT, share) for share in self.precisions)
+        kept = (Variant(f"kept {share * 100:g} %", MergingPolicy.IMPERFECT, share) for share in self.precisions)
         return (*PRECISE, *kept, BLIND)
 
     @property
@@ -72,16 +72,16 @@ class Variant:
     """A way of keeping a table: how it merges, and the precision it keeps; at 0 it does not look."""
 
     name: str
-    merging: Merging
+    merging: MergingPolicy
     precision: float = 1.0
 
 
 PRECISE = (
-    Variant("unmerged", Merging.NONE),
-    Variant("covered", Merging.COVERING),
-    Variant("perfect", Merging.PERFECT),
+    Variant("unmerged", MergingPolicy.NONE),
+    Variant("covered", MergingPolicy.COVERING),
+    Variant("perfect", MergingPolicy.PERFECT),
 )
-BLIND = Variant("imperfect", Merging.IMPERFECT, 0.0)
+BLIND = Variant("imperfect", MergingPolicy.IMPERFECT, 0.0)
 """The paper's: whatever has the same structure becomes one."""
 
 
@@ -122,7 +122,7 @@ def _replicate(
     filters = [_subscription(source.choice(schemas), operators, words, source) for _ in range(setting.subscriptions)]
     # Merging decides on one sample and is measured on another: precision is not what it was fitted to.
     expected, measured = (
-        Traffic([event for schema in schemas for event in _events(schema, setting.events, words, source)])
+        TrafficSample([event for schema in schemas for event in _events(schema, setting.events, words, source)])
         for _ in range(2)
     )
     for variant in setting.variants:
@@ -163,13 +163,13 @@ def _outcome(
     attributes: int,
     variant: Variant,
     filters: Sequence[Filter],
-    expected: Traffic,
-    measured: Traffic,
+    expected: TrafficSample,
+    measured: TrafficSample,
 ) -> Outcome:
-    looks = variant.merging is Merging.IMPERFECT and variant.precision > 0
+    looks = variant.merging is MergingPolicy.IMPERFECT and variant.precision > 0
     # Each table learns for itself what its filters select: the time would else be that of the first.
-    traffic = Traffic(expected.events) if looks else None
-    table = Table(variant.merging, traffic, variant.precision)
+    traffic = TrafficSample(expected.events) if looks else None
+    table = RoutingTable(variant.merging, traffic, variant.precision)
     began = time.perf_counter()
     for number, filter in enumerate(filters):
         table.add(str(number), filter)
@@ -187,7 +187,7 @@ def _outcome(
     )
 
 
-def precision_of(forwarded: Sequence[Filter], filters: Sequence[Filter], traffic: Traffic) -> float:
+def precision_of(forwarded: Sequence[Filter], filters: Sequence[Filter], traffic: TrafficSample) -> float:
     """The share of forwarded events that some filter selects; 1 if none is forwarded."""
     sent, wanted = (np.logical_or.reduce([traffic.selects(filter) for filter in some]) for some in (forwarded, filters))
     return float(np.count_nonzero(sent & wanted) / np.count_nonzero(sent)) if np.any(sent) else 1.0

@@ -13,7 +13,7 @@ from typing import Literal
 import pyarrow as pa
 
 from nearcast.errors import JournalError
-from nearcast.journal.kept import Kept, by_acceptance, refuse_beside
+from nearcast.journal.held_back import Kept, by_acceptance, refuse_beside
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, schema_of, within
 from nearcast.journal.seam import Journal
 from nearcast.model.columns import LOGS

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from nearcast.journal.kept import Kept
+from nearcast.journal.held_back import Kept
 from nearcast.model.columns import to_table
 from nearcast.model.event import MAIN, Event
 

@@ -24,10 +24,9 @@ from typing import IO, Any
 import orjson
 
 from nearcast.errors import EventError, Fault, Mark
+from nearcast.language.definitions.client_documents import GEOMETRY_NAMES, is_geometry, place_of
 from nearcast.language.json_text import loads
-from nearcast.language.places import GEOMETRY_NAMES, is_geometry, place_of
-from nearcast.model.event import CONTROL_PREFIX, Event, cloud_event
-from nearcast.model.place import Place
+from nearcast.model.event import CONTROL_PREFIX, Event, Place, cloud_event
 from nearcast.model.subscription import Channel
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, lacking, time_of, time_text
 

@@ -18,7 +18,7 @@ from nearcast.language.cql2_plain import read_plain
 from nearcast.language.cql2_reading import read_text
 from nearcast.language.cql2_text import write
 from nearcast.language.marks import Locate, starting_at
-from nearcast.language.nodes import Node
+from nearcast.language.nodes import DocumentNode
 from nearcast.language.syntax import Syntax
 from nearcast.model.filter import Filter
 
@@ -37,7 +37,7 @@ def parse(text: str, where: Mark, locate: Locate | None = None) -> Filter:
     return read_plain(text, locate) or _meant(lambda at_once: read_text(text, locate, at_once))
 
 
-def parse_node(node: Node) -> Filter:
+def parse_node(node: DocumentNode) -> Filter:
     """The filter that CQL2 JSON within a document means. Raises `DefinitionError` with one fault."""
     return _meant(lambda at_once: read_node(node, at_once=at_once))
 
@@ -55,7 +55,7 @@ def _meant(read: Callable[[bool], Syntax]) -> Filter:
         raise DefinitionError(fault) from None
 
 
-def names_alone(node: Node) -> Iterator[Syntax]:
+def names_alone(node: DocumentNode) -> Iterator[Syntax]:
     """The names in a filter, text or JSON, that stand where a condition is expected, as in `a AND size > 10` the `a`.
 
     Raises `Fault` for what `parse` refuses as no CQL2.

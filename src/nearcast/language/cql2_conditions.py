@@ -9,9 +9,9 @@ from nearcast.language.cql2_expressions import Expressions, fault
 from nearcast.language.cql2_types import EXAMPLES, SCALARS, Type, type_of
 from nearcast.language.syntax import Syntax
 from nearcast.language.trees import all_of, any_of
+from nearcast.model.event import Place
 from nearcast.model.expression import COMPARISONS, GEOMETRY, TOLD_GEOMETRY, Call, Constant, Expression, Property
 from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Located, Not, Operator, This, User
-from nearcast.model.place import Place
 from nearcast.model.values import Value
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}

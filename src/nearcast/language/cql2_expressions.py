@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nearcast.decision.instants import Interval, as_interval
 from nearcast.errors import Fault
+from nearcast.filters.instants import Interval, as_interval
 from nearcast.language import cql2_geometry
 from nearcast.language.cql2_types import EXAMPLES, FUNCTIONS, OTHERS, Type, type_of
-from nearcast.language.reading import closest
+from nearcast.language.nodes import closest
 from nearcast.language.syntax import Syntax
-from nearcast.model.arithmetic import calculate
 from nearcast.model.expression import (
     ARITHMETIC,
     COMPARISONS,
@@ -24,7 +23,7 @@ from nearcast.model.expression import (
     Shape,
     day_of,
 )
-from nearcast.model.values import has_zone, lacking, narrowed, time_of
+from nearcast.model.values import calculate, has_zone, lacking, narrowed, time_of
 
 SUPPORTED = f"there are {', '.join(sorted((*FUNCTIONS, *OTHERS)))}"
 CONDITIONS = frozenset({*COMPARISONS, "IN", "BETWEEN", "LIKE", "IS NULL", "AND", "OR", "NOT"})

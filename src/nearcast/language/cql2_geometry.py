@@ -8,7 +8,7 @@ from typing import Any
 
 import shapely
 
-from nearcast.language.places import ROUNDING
+from nearcast.language.definitions.client_documents import ROUNDING
 from nearcast.model.expression import MENDED, Box, Shape
 
 GEOMETRIES = {

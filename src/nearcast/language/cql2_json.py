@@ -12,8 +12,9 @@ import shapely
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2_values import Literal
 from nearcast.language.marks import Locate
-from nearcast.language.nodes import Node, from_data, from_yaml
+from nearcast.language.nodes import DocumentNode, from_data, from_yaml
 from nearcast.language.syntax import MAX_HEIGHT, Syntax
+from nearcast.model.event import Place
 from nearcast.model.expression import Array, Box, Call, Constant, Expression, Property, Shape
 from nearcast.model.filter import (
     And,
@@ -29,7 +30,6 @@ from nearcast.model.filter import (
     PlainNot,
     User,
 )
-from nearcast.model.place import Place
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, narrowed, time_text
 
 _READ = {"isNull": "IS NULL"}
@@ -62,7 +62,7 @@ def read_json(text: str, where: Mark, locate: Locate, at_once: bool = False) -> 
             raise other.faults[0] from None
 
 
-def read_node(node: Node, height: int = 1, at_once: bool = False) -> Syntax:
+def read_node(node: DocumentNode, height: int = 1, at_once: bool = False) -> Syntax:
     """The syntax of a node of CQL2 JSON; with `at_once` a list of literals behind `in` is one node. Raises `Fault`."""
     value = node.value
     if height > 2 * MAX_HEIGHT:
@@ -81,7 +81,7 @@ def read_node(node: Node, height: int = 1, at_once: bool = False) -> Syntax:
     return Syntax("number", _exact(value, node), node.where, str(value)[:80])
 
 
-def _exact(value: int | float, node: Node) -> int | float:
+def _exact(value: int | float, node: DocumentNode) -> int | float:
     # As in text: 150.0 and 150 are one atom.
     value = narrowed(value)
     if value != value or value in (float("inf"), float("-inf")):
@@ -92,7 +92,7 @@ def _exact(value: int | float, node: Node) -> int | float:
     return value
 
 
-def _object(node: Node, value: dict[str, Node], height: int, at_once: bool) -> Syntax:
+def _object(node: DocumentNode, value: dict[str, DocumentNode], height: int, at_once: bool) -> Syntax:
     if "op" in value:
         return _call(node, value, height, at_once)
     if "property" in value:
@@ -114,7 +114,7 @@ def _object(node: Node, value: dict[str, Node], height: int, at_once: bool) -> S
     raise Fault(f"CQL2 JSON: {_KEYS}", ", ".join(value)[:80] or "an empty object", node.where)
 
 
-def _call(node: Node, value: dict[str, Node], height: int, at_once: bool) -> Syntax:
+def _call(node: DocumentNode, value: dict[str, DocumentNode], height: int, at_once: bool) -> Syntax:
     written = _text(value["op"], "op, the name of an operator or function")
     if "args" not in value:
         raise Fault("args, a list", "none", node.where)
@@ -138,7 +138,7 @@ def _call(node: Node, value: dict[str, Node], height: int, at_once: bool) -> Syn
     return Syntax("call", name, node.where, f"{named} {written}", parts)
 
 
-def _literals(values: list[Node]) -> tuple[Literal, ...] | None:
+def _literals(values: list[DocumentNode]) -> tuple[Literal, ...] | None:
     """The values of an `in` if all are texts and plain numbers."""
     found: list[Literal] = []
     for node in values:
@@ -163,13 +163,13 @@ _SIZES = {
 """How many arguments operators have at least and at most, an IN's value and list taken as one."""
 
 
-def _text(node: Node, expected: str) -> str:
+def _text(node: DocumentNode, expected: str) -> str:
     if not isinstance(node.value, str) or not node.value:
         raise Fault(expected, str(node), node.where)
     return node.value
 
 
-def _items(node: Node, what: str) -> list[Node]:
+def _items(node: DocumentNode, what: str) -> list[DocumentNode]:
     if not isinstance(node.value, list):
         raise Fault(f"{what}, a list", str(node), node.where)
     return node.value

@@ -9,6 +9,7 @@ from nearcast.errors import DefinitionError, Fault
 from nearcast.language.cql2_geometry import GEOMETRIES
 from nearcast.language.cql2_literals import pattern_literal, text_literal
 from nearcast.language.tokens import KEYWORDS, NAME
+from nearcast.model.event import Place
 from nearcast.model.expression import COMPARISONS, Array, Box, Call, Constant, Expression, Property, Shape
 from nearcast.model.filter import (
     And,
@@ -24,7 +25,6 @@ from nearcast.model.filter import (
     PlainNot,
     User,
 )
-from nearcast.model.place import Place
 from nearcast.model.values import Value, time_text
 
 

@@ -78,7 +78,7 @@ def _keys_of(value: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
+class RepeatedKey:
     """Stands for an object in which a key comes twice; `last` has the last value of each."""
 
     key: str
@@ -90,18 +90,18 @@ def marked(text: bytes) -> Any:
     return json.loads(text, object_pairs_hook=_object)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | Repeated:
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | RepeatedKey:
     last = dict(pairs)
     if len(last) == len(pairs):
         return last
     seen: set[str] = set()
     # `add` gives None, so a key is noted where it was not there.
-    return Repeated(next(key for key, _ in pairs if key in seen or seen.add(key)), last)  # type: ignore[func-returns-value]
+    return RepeatedKey(next(key for key, _ in pairs if key in seen or seen.add(key)), last)  # type: ignore[func-returns-value]
 
 
 def without_marks(value: Any) -> bytes:
     """A value that `marked` gave as JSON, of each key that comes twice the last value."""
-    return orjson.dumps(value, default=lambda one: one.last if isinstance(one, Repeated) else str(one))
+    return orjson.dumps(value, default=lambda one: one.last if isinstance(one, RepeatedKey) else str(one))
 
 
 def repeated_key(value: Any) -> str | None:
@@ -109,7 +109,7 @@ def repeated_key(value: Any) -> str | None:
     waiting = [value]
     while waiting:
         one = waiting.pop()
-        if isinstance(one, Repeated):
+        if isinstance(one, RepeatedKey):
             return one.key
         waiting.extend(one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
     return None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import yaml
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.marks import Lines, Locate, starting_at
+from nearcast.model.values import INTEGER_MAXIMUM
 
 MAX_NESTING = 200
 
@@ -20,10 +23,10 @@ LONG = 100
 MAX_ALIASED = 20_000
 """How many values aliases may add: without them a text has fewer values than characters."""
 
-Scalar = None | bool | int | float | str
+ScalarValue = None | bool | int | float | str
 _SCALARS = frozenset({type(None), bool, int, float, str})
 
-_WORDS: dict[str, Scalar] = {
+_WORDS: dict[str, ScalarValue] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -34,10 +37,10 @@ _SPECIAL = {".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("-inf"),
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DocumentNode:
     """A value of a document: a scalar, a mapping or a list of nodes; where it stands, and how it is reached."""
 
-    value: Scalar | dict[str, Node] | list[Node]
+    value: ScalarValue | dict[str, DocumentNode] | list[DocumentNode]
     where: Mark
     path: str = ""
     keys: Mapping[str, Mark] | None = None
@@ -62,12 +65,12 @@ class Node:
         return [node.plain() for node in self.value] if isinstance(self.value, list) else self.value
 
 
-def from_data(data: Any, where: Mark) -> Node:
+def from_data(data: Any, where: Mark) -> DocumentNode:
     """The nodes of plain data (dicts, lists, scalars), all at one place. Raises `DefinitionError`."""
     return _Plain(where).node(data, "", 0)
 
 
-def from_yaml(text: str, file: str) -> Node:
+def from_yaml(text: str, file: str) -> DocumentNode:
     """The root node of a YAML text. Plain scalars are those of YAML 1.2's core: only true and false are booleans.
 
     Raises `DefinitionError` for text that is not YAML, keys that come twice or are no text, and nesting or size
@@ -83,7 +86,7 @@ def from_yaml(text: str, file: str) -> Node:
     except yaml.YAMLError as error:
         raise DefinitionError(Fault("YAML", " ".join(str(error).split()), Mark(file, 1, 1))) from None
     if root is None:
-        return Node({}, Mark(file, 1, 1))
+        return DocumentNode({}, Mark(file, 1, 1))
     reading = _Yaml(text, file)
     node = reading.node(root, "", 0)
     if reading.faults:
@@ -95,25 +98,29 @@ class _Plain:
     def __init__(self, where: Mark) -> None:
         self._where = where
 
-    def node(self, data: Any, path: str, depth: int) -> Node:
+    def node(self, data: Any, path: str, depth: int) -> DocumentNode:
         """The node of plain data."""
         _check_depth(depth, self._where)
         # First, and by exact type: most values are scalars, and a mapping is found out slowly.
         if type(data) in _SCALARS:
-            return Node(data, self._where, path, None, self._locator(data, path) if type(data) is str else None)
+            return DocumentNode(data, self._where, path, None, self._locator(data, path) if type(data) is str else None)
         if isinstance(data, Mapping):
-            return Node({str(k): self.node(v, _join(path, k), depth + 1) for k, v in data.items()}, self._where, path)
+            return DocumentNode(
+                {str(k): self.node(v, _join(path, k), depth + 1) for k, v in data.items()}, self._where, path
+            )
         if isinstance(data, (list, tuple)):
             if len(data) > LONG and _SCALARS.issuperset(map(type, data)):
                 # Literals or ids, maybe a hundred thousand; no text of them is a filter that needs places within.
-                return Node(
-                    [Node(item, self._where, f"{path}[{index}]") for index, item in enumerate(data)], self._where, path
+                return DocumentNode(
+                    [DocumentNode(item, self._where, f"{path}[{index}]") for index, item in enumerate(data)],
+                    self._where,
+                    path,
                 )
             items = [self.node(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(data)]
-            return Node(items, self._where, path)
+            return DocumentNode(items, self._where, path)
         if data is not None and not isinstance(data, (bool, int, float, str)):
             raise DefinitionError(Fault("a JSON value", type(data).__name__, self._where))
-        return Node(data, self._where, path)
+        return DocumentNode(data, self._where, path)
 
     def _locator(self, text: str, path: str) -> Locate | None:
         """Finds the characters of a text by itself, which is named by its path; of a file's line no more is known."""
@@ -131,7 +138,7 @@ class _Yaml:
         self._lines = Lines(text)
         self._count = 0
 
-    def node(self, raw: yaml.Node, path: str, depth: int) -> Node:
+    def node(self, raw: yaml.Node, path: str, depth: int) -> DocumentNode:
         """The node of a composed one."""
         self._count += 1
         where = self._mark(raw.start_mark)
@@ -143,14 +150,14 @@ class _Yaml:
             return self._mapping(raw, where, path, depth)
         if isinstance(raw, yaml.SequenceNode):
             items = [self.node(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(raw.value)]
-            return Node(items, where, path)
+            return DocumentNode(items, where, path)
         assert isinstance(raw, yaml.ScalarNode), "YAML has three kinds of nodes"
         # A style means quotes or a block: what is quoted is text.
         value = raw.value if raw.style else _plain_scalar(raw.value)
-        return Node(value, where, path, None, self._locator(raw) if isinstance(value, str) else None)
+        return DocumentNode(value, where, path, None, self._locator(raw) if isinstance(value, str) else None)
 
-    def _mapping(self, raw: yaml.MappingNode, where: Mark, path: str, depth: int) -> Node:
-        children: dict[str, Node] = {}
+    def _mapping(self, raw: yaml.MappingNode, where: Mark, path: str, depth: int) -> DocumentNode:
+        children: dict[str, DocumentNode] = {}
         keys: dict[str, Mark] = {}
         for key, value in raw.value:
             mark = self._mark(key.start_mark)
@@ -164,7 +171,7 @@ class _Yaml:
                 )
             keys[name] = mark
             children[name] = self.node(value, _join(path, name), depth + 1)
-        return Node(children, where, path, keys)
+        return DocumentNode(children, where, path, keys)
 
     def _mark(self, mark: Any) -> Mark:
         return Mark(self._file, mark.line + 1, mark.column + 1)
@@ -218,7 +225,7 @@ def _check_depth(depth: int, where: Mark) -> None:
         raise DefinitionError(Fault(f"a document at most {MAX_NESTING} deep", "deeper nesting", where))
 
 
-def _plain_scalar(text: str) -> Scalar:
+def _plain_scalar(text: str) -> ScalarValue:
     if text in _WORDS:
         return _WORDS[text]
     # Python refuses to read longer integers; as text they are a fault wherever a number is expected.
@@ -231,3 +238,132 @@ def _plain_scalar(text: str) -> Scalar:
 
 def _join(path: str, name: object) -> str:
     return f"{path}.{name}" if path else str(name)
+
+
+_NO_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffd]")
+"""Control characters, ends of lines, and what stands for bytes that are no text."""
+
+_BEGUN = re.compile(r"\s*\d+(\.\d+)?")
+
+
+class DocumentReader:
+    """Collects faults; each method gives the value of a node, or None after noting why it has none."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def fault(self, expected: str, node: DocumentNode, advice: str = "", came: str | None = None) -> None:
+        """Notes a fault of a node; its path tells a reader of JSON, who has no lines, where to look."""
+        path = f"{node.path}: " if node.path and node.where.line is None else ""
+        self.faults.append(Fault(f"{path}{expected}", str(node) if came is None else came, node.where, advice))
+
+    def take(self, error: Fault | DefinitionError) -> None:
+        """Notes faults that were raised."""
+        self.faults.extend(error.faults if isinstance(error, DefinitionError) else [error])
+
+    def stop(self) -> None:
+        """Raises `DefinitionError` if there was any fault."""
+        if self.faults:
+            raise DefinitionError(self.faults)
+
+    def fields(
+        self, node: DocumentNode, required: Iterable[str], optional: Iterable[str], what: str
+    ) -> dict[str, DocumentNode]:
+        """The fields of a mapping, without those that are null; faults for missing and for unknown ones."""
+        if not isinstance(node.value, dict):
+            self.fault(f"{what}: a mapping", node)
+            return {}
+        required, known = tuple(required), (*required, *optional)
+        for name in node.value:
+            if name not in known:
+                advice = closest(name, known) or f"known are {', '.join(known)}"
+                self.faults.append(Fault(f"a field of {what}", name[:80], node.key(name), advice))
+        for name in required:
+            if name not in node.value or node.value[name].value is None:
+                self.fault(f"{name} in {what}", node, came="none")
+        return {name: child for name, child in node.value.items() if child.value is not None and name in known}
+
+    def named(self, node: DocumentNode, what: str) -> Iterator[tuple[str, DocumentNode]]:
+        """The (name, node) pairs of a mapping whose keys are free."""
+        if isinstance(node.value, dict):
+            yield from node.value.items()
+        else:
+            self.fault(f"{what}: a mapping", node)
+
+    def items(self, node: DocumentNode, what: str) -> list[DocumentNode]:
+        """The nodes of a list."""
+        if isinstance(node.value, list):
+            return node.value
+        self.fault(f"{what}: a list", node)
+        return []
+
+    def text(self, node: DocumentNode, what: str) -> str | None:
+        """A text that is not empty."""
+        if isinstance(node.value, str) and node.value:
+            return node.value
+        advice = "put it in quotes" if isinstance(node.value, (int, float)) else ""
+        self.fault(f"{what}: a text", node, advice)
+        return None
+
+    def name(self, node: DocumentNode, what: str) -> str | None:
+        """A text that can name something: not blank, on one line, without control characters."""
+        name = self.text(node, what)
+        if name is None or (not name.isspace() and not _NO_NAME.search(name)):
+            return name
+        advice = "any script will do, spaces and slashes too"
+        if name.isspace():
+            self.fault(f"{what}: more than blanks", node, advice)
+        elif "\ufffd" in name:
+            self.fault(f"{what}: text in UTF-8", node, advice, came="bytes that are none")
+        else:
+            self.fault(f"{what}: text without control characters", node, advice, came=ascii(name)[:80])
+        return None
+
+    def number(self, node: DocumentNode, what: str, low: float = -math.inf, above: float = -math.inf) -> float | None:
+        """A finite number, at least `low` and greater than `above`."""
+        value = node.value
+        if _is_finite(value) and value >= low and value > above:
+            return value
+        bound = f", {low:g} or more" if low > -math.inf else f" above {above:g}" if above > -math.inf else ""
+        unit = "metres" if "in metres" in what else "seconds" if "in seconds" in what else ""
+        begun = _BEGUN.match(value) if isinstance(value, str) else None
+        advice = f"it is a number{f' of {unit}' if unit else ''}, as in {begun[0].strip()}" if begun else ""
+        self.fault(f"{what}: a finite number{bound}", node, advice)
+        return None
+
+    def integer(self, node: DocumentNode, what: str, low: int, high: int) -> int | None:
+        """An integer in a range."""
+        value = node.value
+        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+            return value
+        self.fault(f"{what}: an integer from {low} to {high}", node)
+        return None
+
+    def flag(self, node: DocumentNode, what: str) -> bool:
+        """A boolean."""
+        if not isinstance(node.value, bool):
+            self.fault(f"{what}: true or false", node)
+        return node.value is True
+
+
+def _is_finite(value: object) -> TypeGuard[int | float]:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= INTEGER_MAXIMUM
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The advice "did you mean …", empty if nothing known is like the name."""
+    matches = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean {matches[0]}?" if matches else ""
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """Names for an advice, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def at(file: str) -> Mark:
+    """The beginning of a file."""
+    return Mark(file, 1, 1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nearcast.model.context import Matrix
-from nearcast.model.place import Place
+from nearcast.model.event import Place
 from nearcast.model.relation import Relation
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import Settings, Subscription

@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.model.event import CONTROL_PREFIX, MAIN, Event
-from nearcast.model.place import Place
+from nearcast.model.event import CONTROL_PREFIX, MAIN, Event, Place
 from nearcast.model.values import Value, time_of
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -155,7 +154,7 @@ def without_payloads(events: pa.Table) -> pa.Table:
     return events.set_column(at, EVENTS.field(at), pa.nulls(len(events), EVENTS.types[at]))
 
 
-def entered(events: Iterable[Event], node: str) -> pa.Table:
+def entered_events(events: Iterable[Event], node: str) -> pa.Table:
     """Events as a table of `EVENTS`, all of them entering at one node."""
     return entering(to_table(events), node)
 

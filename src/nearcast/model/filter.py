@@ -10,8 +10,8 @@ from sys import intern
 from typing import Any
 
 from nearcast.errors import Mark
+from nearcast.model.event import Place
 from nearcast.model.expression import Call
-from nearcast.model.place import Place
 from nearcast.model.values import Kind, Value, kinds_of
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nearcast.model.event import Place
 from nearcast.model.filter import Atom, Operator
-from nearcast.model.place import Place
 from nearcast.model.values import Value
 
 REQUESTED = (Operator.LT, Operator.LE, Operator.EQ, Operator.GE, Operator.GT)

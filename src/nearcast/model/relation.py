@@ -78,7 +78,7 @@ class Gathering:
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
+class StrategyChoice:
     """How a relation is evaluated, by name, and what parameters its strategy takes; the outcome is always the same."""
 
     name: str
@@ -102,7 +102,7 @@ class Relation:
     lasting: float | None = None
     time_to_live: float | None = None
     node: str | None = None
-    strategy: Strategy | None = None
+    strategy: StrategyChoice | None = None
 
     def at(self, node: str) -> Relation:
         """The relation as it is defined at an entry node."""

@@ -36,13 +36,13 @@ def part_of(sequence: int) -> int:
     return sequence & MOST_PARTS
 
 
-def written(sequence: int) -> int | str:
+def write_sequence(sequence: int) -> int | str:
     """How clients are told it: the position, or "position.part" for a derived event."""
     part = part_of(sequence)
     return f"{position_of(sequence)}.{part}" if part else position_of(sequence)
 
 
-def read(given: Any) -> int:
+def read_sequence(given: Any) -> int:
     """The sequence of what `written` gives. Raises `ValueError` for anything else."""
     if type(given) is int and 0 <= given < MOST_POSITIONS:
         return sequence(given, 0)

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nearcast.model.context import ContextSpace, Matrix
+from nearcast.model.event import Coordinates, Place
 from nearcast.model.filter import Filter
 from nearcast.model.ontology import Ontology
-from nearcast.model.place import Coordinates, Place
 
 ANY_SUBSCRIPTION = "*"
 """The key under which a RELEVANCE file, which names no subscription, keeps its vectors."""
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientProfile:
     """A receiver as far as it is known: who, in which role and task, in which context, where; lists of entities."""
 
     id: str

@@ -18,17 +18,16 @@ from urllib.parse import quote
 import httpx
 
 from nearcast.client import Client, Delivery, Publisher
-from nearcast.decision.foraging.index import RequestIndex
 from nearcast.errors import AccessError, DefinitionError, Fault, Mark, NearcastError, SessionError, SetupError
-from nearcast.language.cql2 import write
-from nearcast.language.places import place_of
+from nearcast.foraging.request_index import RequestIndex
+from nearcast.language.cql2_text import write
+from nearcast.language.definitions.client_documents import place_of
+from nearcast.model.event import Place
 from nearcast.model.filter import And, Atom, Distance, Filter, Not, Operator, Or, This
 from nearcast.model.foraging import Message, Request, Response
-from nearcast.model.place import Place
-from nearcast.node.asked import requested
 from nearcast.node.definition import BridgeDefinition
-from nearcast.node.runtime import Runtime
-from nearcast.node.wire import placed
+from nearcast.node.event_loop import NodeEventLoop
+from nearcast.node.wire import placed, requested
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +44,7 @@ class Bridge:
     request.
     """
 
-    def __init__(self, definition: BridgeDefinition, runtime: Runtime) -> None:
+    def __init__(self, definition: BridgeDefinition, runtime: NodeEventLoop) -> None:
         self._definition, self._runtime = definition, runtime
         headers = {"Authorization": f"Bearer {definition.token}"} if definition.token else {}
         self._http = httpx.AsyncClient(base_url=definition.url, headers=headers, timeout=10.0)

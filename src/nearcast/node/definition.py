@@ -3,27 +3,142 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from nearcast.decision.foraging.door import Bounds
-from nearcast.decision.foraging.limits import Rates
-from nearcast.decision.foraging.neighbours import Adapting
-from nearcast.decision.foraging.node import Manner
 from nearcast.errors import DefinitionError, Fault, SetupError
-from nearcast.language.client_document import read_place
-from nearcast.language.definitions import read_text
-from nearcast.language.durations import read_duration
-from nearcast.language.nodes import Node, from_yaml
-from nearcast.language.reading import Reader, at
-from nearcast.model.event import OWN
-from nearcast.model.place import Place
+from nearcast.foraging.forager import ForagingSettings
+from nearcast.foraging.foraging_rules import ForagingRule, remote
+from nearcast.foraging.message_filter import MessageBounds, MessageRates
+from nearcast.foraging.requestor import AdaptiveInterval
+from nearcast.language.definitions.client_documents import read_place
+from nearcast.language.definitions.files import read_text
+from nearcast.language.definitions.ontology_documents import read_ontology_file
+from nearcast.language.definitions.situation_documents import read_rules
+from nearcast.language.definitions.subscription_documents import read_filter
+from nearcast.language.nodes import DocumentNode, DocumentReader, at, closest, from_yaml
+from nearcast.language.quantities import read_duration
+from nearcast.model.event import OWN, Place
+from nearcast.model.ontology import ContextClass, Ontology, SituationClass, upwards
+from nearcast.model.situation import Situation
+from nearcast.model.subscription import Settings
 from nearcast.node.mqtt import MqttSensor
 from nearcast.node.multicast import Group
-from nearcast.node.rules import Known, read_known
 from nearcast.node.sensors import FileSensor, Sensor, SimulatedSensor
-from nearcast.node.weather import Weather
+from nearcast.node.transport import ChannelFaults
+from nearcast.situations.rule_plan import in_order, names_of, range_of, reach, standing_on
+
+LEVELS = 3
+"""Of priorities: a filter is read with some, and a node has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRules:
+    """What a node knows of the world: rules, each after those it stands on, and the classes they are about."""
+
+    rules: tuple[ForagingRule, ...] = ()
+    ontology: Ontology = field(default_factory=Ontology)
+
+    def above(self, name: str) -> tuple[str, ...]:
+        """A class and those above it, whose requests it serves."""
+        return tuple(upwards(self.ontology.serving(), name))
+
+    def situations(self) -> tuple[str, ...]:
+        """What is a situation, not a class."""
+        return tuple(one.name for one in self.ontology.situations)
+
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """Of classes that have one, the values between which readings lie."""
+        found = {one.name: range_of(self.ontology, one.name) for one in self.ontology.classes}
+        return {
+            name: (-float("inf") if low is None else low, float("inf") if high is None else high)
+            for name, (low, high) in found.items()
+            if low is not None or high is not None
+        }
+
+
+def read_known(
+    ontology: DocumentNode | None,
+    situations: Sequence[DocumentNode],
+    measured: Mapping[str, DocumentNode],
+    folder: Path,
+    reader: DocumentReader,
+) -> NodeRules:
+    """What a node's file says that it knows; `measured`: where each class that it measures is named."""
+    found = _ontology(ontology, folder, reader) if ontology else _implied(situations, measured)
+    known = [one.name for one in found.classes]
+    for name, where in measured.items():
+        if name not in known:
+            reader.fault("a class of the ontology", where, closest(name, known) or "add it to the ontology", name)
+    plain, _ = read_rules([_without(node, "threshold") for node in situations], [], Settings(ontology=found), reader)
+    nodes = {_id(node): node for node in situations}
+    whole = {rule.id: rule for rule in plain}
+    concluded = {above for rule in plain for above in upwards(found.serving(), rule.concludes)}
+    seen = {above for name in measured for above in upwards(found.serving(), name)} | concluded
+    # With a fault among the rules they may stand in a circle: then there is no order, and nothing runs.
+    order = in_order(standing_on(plain, found)) if not reader.faults else list(whole)
+    rules = [_rule(whole[id], nodes[id], found, seen, reader) for id in order]
+    return NodeRules(tuple(rule for rule in rules if rule), found)
+
+
+def _ontology(node: DocumentNode, folder: Path, reader: DocumentReader) -> Ontology:
+    path = folder / str(node.value).strip()
+    try:
+        return read_ontology_file(read_text(path, node.where), path, reader)
+    except (Fault, DefinitionError) as error:
+        reader.take(error)
+        return Ontology()
+
+
+def _implied(situations: Sequence[DocumentNode], measured: Iterable[str]) -> Ontology:
+    """An ontology in which every name is by itself: what rules conclude are situations, the rest are classes."""
+    concluded, named = dict[str, None](), dict.fromkeys(measured)
+    for node in situations:
+        given = node.value if isinstance(node.value, dict) else {}
+        if "class" in given and isinstance(given["class"].value, str) and given["class"].value:
+            concluded[given["class"].value] = None
+        # Its faults are told when the rule itself is read.
+        weighted = read_filter(given["when"], LEVELS, DocumentReader()) if "when" in given else None
+        named.update(dict.fromkeys(names_of(weighted.filter) if weighted else ()))
+    classes = tuple(ContextClass(name) for name in named if name not in concluded)
+    return Ontology(classes, tuple(map(SituationClass, concluded)))
+
+
+def _without(node: DocumentNode, name: str) -> DocumentNode:
+    if not isinstance(node.value, dict):
+        return node
+    return replace(node, value={key: child for key, child in node.value.items() if key != name})
+
+
+def _id(node: DocumentNode) -> str:
+    given = node.value if isinstance(node.value, dict) else {}
+    return str(given["id"].value) if "id" in given else ""
+
+
+def _rule(
+    rule: Situation, node: DocumentNode, ontology: Ontology, seen: Iterable[str], reader: DocumentReader
+) -> ForagingRule | None:
+    """The rule as a node follows it; None after a fault."""
+    before = len(reader.faults)
+    given = node.value if isinstance(node.value, dict) else {}
+    threshold = reader.number(given["threshold"], "threshold, a trigger level", low=0) if "threshold" in given else 0.0
+    if threshold is not None and threshold > 1:
+        reader.fault("threshold, a trigger level: from 0 to 1", given["threshold"])
+    if not rule.valid:
+        reader.fault("valid of a node's rule: more than 0 seconds", given.get("valid", node))
+    if rule.area is not None or not rule.sufficient or rule.lateness:
+        reader.fault("id, class, when, within, valid, threshold in a node's rule", node, "nodes know no other fields")
+    within = rule.within
+    if within is None:
+        within = max((metres for name in names_of(rule.when) if (metres := reach(ontology, name))), default=0.0)
+    found = ForagingRule(rule.id, rule.concludes, rule.when, within, rule.valid or 0.0, threshold or 0.0)
+    try:
+        remote(found, frozenset(seen))
+    except Fault as fault:
+        reader.take(fault)
+    return found if len(reader.faults) == before else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +157,13 @@ class NodeDefinition:
 
     id: str
     place: Place
-    known: Known = field(default_factory=Known)
+    known: NodeRules = field(default_factory=NodeRules)
     measured: tuple[str, ...] = ()
     sensors: tuple[Sensor, ...] = ()
     group: Group = field(default_factory=Group)
-    manner: Manner = field(default_factory=Manner)
+    manner: ForagingSettings = field(default_factory=ForagingSettings)
     bridge: BridgeDefinition | None = None
-    weather: Weather | None = None
+    weather: ChannelFaults | None = None
 
 
 FRESH_SECONDS = 5.0
@@ -57,7 +172,7 @@ OPTIONAL = ("ontology", "sensors", "situations", "multicast", "manner", "bridge"
 
 def load_node(path: Path) -> NodeDefinition:
     """The node that a file defines. Raises `DefinitionError` with every fault."""
-    reader = Reader()
+    reader = DocumentReader()
     try:
         root = from_yaml(read_text(path, at(str(path))), str(path))
     except Fault as fault:
@@ -68,7 +183,7 @@ def load_node(path: Path) -> NodeDefinition:
     return found
 
 
-def _node(root: Node, folder: Path, reader: Reader) -> NodeDefinition | None:
+def _node(root: DocumentNode, folder: Path, reader: DocumentReader) -> NodeDefinition | None:
     given = reader.fields(root, ("node", "place"), OPTIONAL, "a node")
     id = reader.text(given["node"], "the node's id") if "node" in given else None
     place = read_place(given["place"], reader) if "place" in given else None
@@ -84,9 +199,11 @@ def _node(root: Node, folder: Path, reader: Reader) -> NodeDefinition | None:
     return NodeDefinition(id, place, known, tuple(measured), sensors, group, manner, bridge, weather)
 
 
-def _sensors(node: Node | None, folder: Path, reader: Reader) -> tuple[tuple[Sensor, ...], dict[str, Node]]:
+def _sensors(
+    node: DocumentNode | None, folder: Path, reader: DocumentReader
+) -> tuple[tuple[Sensor, ...], dict[str, DocumentNode]]:
     """The sensors, and the classes that they read with the places where they are named."""
-    sensors, measured = [], dict[str, Node]()
+    sensors, measured = [], dict[str, DocumentNode]()
     for item in reader.items(node, "sensors") if node else ():
         given = reader.fields(item, (), ("class", "classes", "simulated", "file", "mqtt", "every"), "a sensor")
         names = _classes(item, given, reader)
@@ -100,7 +217,7 @@ def _sensors(node: Node | None, folder: Path, reader: Reader) -> tuple[tuple[Sen
     return tuple(sensors), measured
 
 
-def _classes(item: Node, given: dict[str, Node], reader: Reader) -> list[str]:
+def _classes(item: DocumentNode, given: dict[str, DocumentNode], reader: DocumentReader) -> list[str]:
     """The classes that a sensor reads."""
     nodes = reader.items(given["classes"], "classes") if "classes" in given else []
     nodes += [given["class"]] if "class" in given else []
@@ -114,7 +231,12 @@ def _classes(item: Node, given: dict[str, Node], reader: Reader) -> list[str]:
 
 
 def _sensor(
-    item: Node, given: dict[str, Node], names: list[str], every: float, folder: Path, reader: Reader
+    item: DocumentNode,
+    given: dict[str, DocumentNode],
+    names: list[str],
+    every: float,
+    folder: Path,
+    reader: DocumentReader,
 ) -> Sensor | None:
     kinds = [name for name in ("simulated", "file", "mqtt") if name in given]
     if len(kinds) != 1:
@@ -136,7 +258,7 @@ def _sensor(
     return SimulatedSensor(names[0], **known, every=every, seed=seed)
 
 
-def _mqtt(node: Node, names: list[str], reader: Reader) -> Sensor | None:
+def _mqtt(node: DocumentNode, names: list[str], reader: DocumentReader) -> Sensor | None:
     given = reader.fields(node, ("host", "topic"), ("port", "user", "password"), "mqtt")
     host, topic, user = (
         reader.text(given[name], name) if name in given else None for name in ("host", "topic", "user")
@@ -148,7 +270,7 @@ def _mqtt(node: Node, names: list[str], reader: Reader) -> Sensor | None:
     return MqttSensor(host, topic, port, names[0] if len(names) == 1 else None, user, password)
 
 
-def _secret(node: Node, what: str, reader: Reader) -> str | None:
+def _secret(node: DocumentNode, what: str, reader: DocumentReader) -> str | None:
     """What an environment variable holds: files are no place for secrets."""
     name = reader.text(node, f"{what}, the name of an environment variable")
     if name is not None and name not in os.environ:
@@ -157,7 +279,7 @@ def _secret(node: Node, what: str, reader: Reader) -> str | None:
     return os.environ.get(name) if name is not None else None
 
 
-def _group(node: Node, reader: Reader) -> Group | None:
+def _group(node: DocumentNode, reader: DocumentReader) -> Group | None:
     given = reader.fields(node, (), ("address", "port", "interface"), "multicast")
     texts = {name: reader.text(given[name], name) for name in ("address", "interface") if name in given}
     port = reader.integer(given["port"], "port", 1, 65_535) if "port" in given else Group().port
@@ -170,19 +292,19 @@ def _group(node: Node, reader: Reader) -> Group | None:
         return None
 
 
-def _weather(node: Node, reader: Reader) -> Weather:
+def _weather(node: DocumentNode, reader: DocumentReader) -> ChannelFaults:
     given = reader.fields(node, (), ("loss", "twice", "late"), "weather")
     late = read_duration(given["late"], "late", reader) if "late" in given else None
     shares = [reader.number(given[name], name, low=0) if name in given else None for name in ("loss", "twice")]
-    return Weather(shares[0] or 0.0, shares[1] or 0.0, late or 0.0)
+    return ChannelFaults(shares[0] or 0.0, shares[1] or 0.0, late or 0.0)
 
 
-def _usual() -> Manner:
+def _usual() -> ForagingSettings:
     """How a node works that does not say: nobody may flood it, and new requests are answered at once."""
-    return Manner(FRESH_SECONDS, at_once=True, bounds=Bounds(rates=Rates()))
+    return ForagingSettings(FRESH_SECONDS, at_once=True, bounds=MessageBounds(rates=MessageRates()))
 
 
-def _manner(node: Node, reader: Reader) -> Manner:
+def _manner(node: DocumentNode, reader: DocumentReader) -> ForagingSettings:
     given = reader.fields(node, (), ("fresh", "keeps", "adapting", "clocks", "farthest", "longest", "rates"), "manner")
     usual = _usual()
     fresh, keeps, clocks, longest = (
@@ -190,27 +312,29 @@ def _manner(node: Node, reader: Reader) -> Manner:
         for name in ("fresh", "keeps", "clocks", "longest")
     )
     farthest = reader.number(given["farthest"], "farthest, in metres", low=0) if "farthest" in given else None
-    bounds = Bounds(
+    bounds = MessageBounds(
         farthest=usual.bounds.farthest if farthest is None else farthest,
         longest=longest or usual.bounds.longest,
         clocks=usual.bounds.clocks if clocks is None else clocks,
-        rates=_values(given["rates"], Rates, "rates", reader) if "rates" in given else Rates(),
+        rates=_values(given["rates"], MessageRates, "rates", reader) if "rates" in given else MessageRates(),
     )
     adapting = given.get("adapting")
     followed = None
     if adapting is not None and adapting.value is not False:
-        followed = Adapting() if adapting.value is True else _values(adapting, Adapting, "adapting", reader)
-    return Manner(fresh or FRESH_SECONDS, at_once=True, keeps=keeps or 0.0, adapting=followed, bounds=bounds)
+        followed = (
+            AdaptiveInterval() if adapting.value is True else _values(adapting, AdaptiveInterval, "adapting", reader)
+        )
+    return ForagingSettings(fresh or FRESH_SECONDS, at_once=True, keeps=keeps or 0.0, adapting=followed, bounds=bounds)
 
 
-def _values(node: Node, kind: Any, what: str, reader: Reader) -> Any:
+def _values(node: DocumentNode, kind: Any, what: str, reader: DocumentReader) -> Any:
     """A value all of whose fields are numbers above 0, those that are not given as usual."""
     given = reader.fields(node, (), tuple(one.name for one in fields(kind)), what)
     numbers = {name: reader.number(value, name, above=0) for name, value in given.items()}
     return kind(**{name: value for name, value in numbers.items() if value is not None})
 
 
-def _bridge(node: Node, reader: Reader) -> BridgeDefinition | None:
+def _bridge(node: DocumentNode, reader: DocumentReader) -> BridgeDefinition | None:
     given = reader.fields(node, ("url", "client"), ("classes", "token"), "bridge")
     url, client = (reader.text(given[name], name) if name in given else None for name in ("url", "client"))
     token = _secret(given["token"], "token", reader) if "token" in given else os.environ.get("NEARCAST_TOKEN")

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from nearcast.errors import Fault, Mark, SetupError
-from nearcast.node.sensors import Measured, Sensor, of_data, taken
+from nearcast.node.sensors import Sensor, SensorReading, of_data, taken
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds before connecting to a broker again; doubled in between."""
@@ -30,7 +30,7 @@ class MqttSensor(Sensor):
     user: str | None = None
     password: str | None = None
 
-    async def measured(self) -> AsyncIterator[Measured | Fault]:
+    async def measured(self) -> AsyncIterator[SensorReading | Fault]:
         """The messages as they come; connects again when the connection is lost. Raises `SetupError`."""
         client = _library()
         pause = FIRST_PAUSE
@@ -54,7 +54,7 @@ def _library() -> Any:
         raise SetupError("expected the package aiomqtt, got none; install nearcast[mqtt]") from None
 
 
-def read_message(topic: str, payload: bytes, name: str | None = None) -> Measured | Fault:
+def read_message(topic: str, payload: bytes, name: str | None = None) -> SensorReading | Fault:
     """A message as readings; what is wrong with it as a fault."""
     where = Mark(topic)
     if payload.lstrip()[:1] == b"{":

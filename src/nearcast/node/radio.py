@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nearcast.decision.location import distance
-from nearcast.model.place import Place
-from nearcast.node.transport import Transport
-from nearcast.node.weather import CLEAR, Air, Weather
+from nearcast.geo.distance import distance
+from nearcast.model.event import Place
+from nearcast.node.transport import CLEAR, ChannelFaults, FaultyChannel, Transport
 
 Where = Callable[[], Place]
 
@@ -15,8 +14,8 @@ Where = Callable[[], Place]
 class Radio:
     """The air between nodes that hear each other within `reach` metres."""
 
-    def __init__(self, reach: float, weather: Weather = CLEAR, seed: int = 1) -> None:
-        self._reach, self._air = reach, Air(weather, seed)
+    def __init__(self, reach: float, weather: ChannelFaults = CLEAR, seed: int = 1) -> None:
+        self._reach, self._air = reach, FaultyChannel(weather, seed)
         self._sets: list[RadioTransport] = []
 
     def transport(self, name: str, where: Where) -> RadioTransport:

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from nearcast.errors import Fault, Mark, SetupError
-from nearcast.language.places import place_of
-from nearcast.model.place import Place
+from nearcast.language.definitions.client_documents import place_of
+from nearcast.model.event import Place
 from nearcast.model.values import Value
 
 PLACES = ("x", "y", "z", "lon", "lat", "alt")
@@ -22,7 +22,7 @@ PLACES = ("x", "y", "z", "lon", "lat", "alt")
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class SensorReading:
     """What sensors read at one time, and where the node is if they tell."""
 
     values: tuple[tuple[str, Value], ...]
@@ -33,7 +33,7 @@ class Sensor(ABC):
     """Something that measures; a reading that is none is a `Fault`, and the next one comes all the same."""
 
     @abstractmethod
-    def measured(self) -> AsyncIterator[Measured | Fault]:
+    def measured(self) -> AsyncIterator[SensorReading | Fault]:
         """The readings as they come, perhaps without end."""
 
 
@@ -48,12 +48,12 @@ class SimulatedSensor(Sensor):
     every: float = 1.0
     seed: int | None = None
 
-    async def measured(self) -> AsyncIterator[Measured | Fault]:
+    async def measured(self) -> AsyncIterator[SensorReading | Fault]:
         """A reading every `every` seconds."""
         chance = random.Random(self.seed)
         value = chance.uniform(self.low, self.high)
         while True:
-            yield Measured(((self.name, round(value, 3)),))
+            yield SensorReading(((self.name, round(value, 3)),))
             value = min(max(value + chance.gauss(0, self.step), self.low), self.high)
             await asyncio.sleep(self.every)
 
@@ -66,7 +66,7 @@ class FileSensor(Sensor):
     every: float = 1.0
     repeats: bool = True
 
-    async def measured(self) -> AsyncIterator[Measured | Fault]:
+    async def measured(self) -> AsyncIterator[SensorReading | Fault]:
         """A line every `every` seconds. Raises `SetupError` if the file cannot be read."""
         while True:
             for number, line in enumerate(self._lines(), 1):
@@ -85,7 +85,7 @@ class FileSensor(Sensor):
             raise SetupError(f"expected a file of readings, got {self.path}: {error.strerror}") from None
 
 
-def taken(text: bytes, where: Mark) -> Measured | Fault:
+def taken(text: bytes, where: Mark) -> SensorReading | Fault:
     """A JSON object of classes and values as readings; what is wrong with it as a fault."""
     try:
         data = orjson.loads(text)
@@ -98,7 +98,7 @@ def taken(text: bytes, where: Mark) -> Measured | Fault:
         return fault
 
 
-def of_data(data: Mapping[str, Any], where: Mark) -> Measured:
+def of_data(data: Mapping[str, Any], where: Mark) -> SensorReading:
     """Classes and values, and the place among them. Raises `Fault` for values that are no readings."""
     values = []
     for name, value in data.items():
@@ -107,4 +107,4 @@ def of_data(data: Mapping[str, Any], where: Mark) -> Measured:
         if not isinstance(value, (bool, int, float, str)) or (isinstance(value, str) and len(value) > 200):
             raise Fault(f"{name}: a number, a short text, true or false", repr(value)[:60], where)
         values.append((name, value))
-    return Measured(tuple(values), place_of(data, where))
+    return SensorReading(tuple(values), place_of(data, where))

@@ -7,17 +7,20 @@ knows from the transport.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 import orjson
 
 from nearcast.errors import Fault, Mark
-from nearcast.language.places import place_of
+from nearcast.foraging.forager import ForagingNode
+from nearcast.foraging.foraging_rules import ForagingRule, remote
+from nearcast.language.cql2 import parse
+from nearcast.language.definitions.client_documents import number, place_of
+from nearcast.model.event import Place
 from nearcast.model.filter import Atom, Operator
 from nearcast.model.foraging import REQUESTED, Message, MessageId, Request, Response
-from nearcast.model.place import Place
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, time_of, time_text
 
 VERSION = 1
@@ -159,3 +162,19 @@ def _first(text: str) -> Iterator[str]:
     yield text[:60]
     if len(text) > 60:
         yield "…"
+
+
+def requested(data: Mapping[str, Any], where: Mark, node: ForagingNode, place: Place, now: float) -> Request:
+    """The request of an event with `when` (CQL2), `within` (metres) and `valid` (seconds); at the node's place unless
+    it names one. Raises `Fault` or `DefinitionError`.
+    """
+    when = data.get("when")
+    if not isinstance(when, str):
+        raise Fault("when, a filter as text", repr(when)[:60], where)
+    within, valid = (number(data.get(name), name, where) for name in ("within", "valid"))
+    bounds = node.manner.bounds
+    if not (0 <= within <= bounds.farthest and 0 < valid <= bounds.longest):
+        expected = f"within up to {bounds.farthest:g} metres and valid up to {bounds.longest:g} seconds"
+        raise Fault(expected, f"{within:g} and {valid:g}", where)
+    conditions = remote(ForagingRule("asked", "asked", parse(when, where), within, valid), frozenset())
+    return Request(node.next_id(), place_of(data, where) or place, within, now, valid, conditions)

@@ -23,25 +23,23 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from nearcast.decision.collecting import SELDOM
-from nearcast.decision.derived import derived_of
-from nearcast.decision.known import Batch
-from nearcast.decision.relate.scopes import Scope
-from nearcast.decision.relate.shard import SHARDS
-from nearcast.decision.relate.standing import Standings
-from nearcast.journal.hold import held
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS
-from nearcast.pipeline.known import Follower
-from nearcast.pipeline.match import SPREAD, begun
-from nearcast.pipeline.metrics import Metrics
-from nearcast.pipeline.patient import PatientJournal
-from nearcast.pipeline.pieces import CHANGES, pieces
-from nearcast.pipeline.query import start
-from nearcast.pipeline.session import LOG_FILE, session
-from nearcast.pipeline.situations import Watch
+from nearcast.pipeline.follower import Follower
+from nearcast.pipeline.monitoring import PipelineMetrics, SituationMonitor
+from nearcast.pipeline.query import CHANGES, chunk_batch, start
+from nearcast.pipeline.retrying_journal import RetryingJournal
+from nearcast.pipeline.snapshots import ready_file
 from nearcast.pipeline.source import collect, ranges
-from nearcast.pipeline.state import ready_file
+from nearcast.pipeline.spark_session import LOG_FILE, session
+from nearcast.pipeline.spread import SPREAD, submit_batch
+from nearcast.relations.shards import SHARDS
+from nearcast.relations.stage import Scope
+from nearcast.runtime.file_lock import file_lock
+from nearcast.runtime.gc_settings import GC_THRESHOLDS
+from nearcast.stages.fold import FoldedBatch
+from nearcast.state.derived import derived_of
+from nearcast.suppression.guarded import GuardedStates
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -57,7 +55,7 @@ every batch for ever (its entry in the map of watermarks is removed by synchrono
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class PipelineConfig:
     """How the pipeline runs: its journal, a folder for state that executors see, Spark's master, a port for metrics;
     from how many events on a batch is spread over the executors, in how many shards related pairs are kept, how many
     control events are taken at once.
@@ -76,15 +74,17 @@ class Config:
     renewed_after: int = RENEWED_AFTER
 
 
-class Decider:
+class BatchDecider:
     """Takes the batches of the query in turn and writes their deliveries into the journal."""
 
-    def __init__(self, spark: SparkSession, journal: SqliteJournal, config: Config, metrics: Metrics) -> None:
+    def __init__(
+        self, spark: SparkSession, journal: SqliteJournal, config: PipelineConfig, metrics: PipelineMetrics
+    ) -> None:
         self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"), config.shards)
         self._journal, self._config, self._metrics = journal, config, metrics
         self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
-        self._standings: defaultdict[Scope, Standings] = defaultdict(Standings)
-        self._situations = Watch(metrics)
+        self._standings: defaultdict[Scope, GuardedStates] = defaultdict(GuardedStates)
+        self._situations = SituationMonitor(metrics)
         self.batches = 0
         # Before the first batch is done, which after a long pause takes long: what waits is seen meanwhile.
         self._show(self.follower.known.position)
@@ -106,7 +106,7 @@ class Decider:
         if table is None:
             table = self._journal.read("events", after, found.through - after)
         self._metrics.seconds.labels("collect").observe(time.perf_counter() - began)
-        for piece, through in pieces(table, found.through, self._config.changes):
+        for piece, through in chunk_batch(table, found.through, self._config.changes):
             self._decide_piece(piece, after, through)
             after = through
 
@@ -120,7 +120,7 @@ class Decider:
         for batch in self.follower.advance(events, through):
             # Batch by batch: settings may change within what Spark gives, and each part is decided under its own.
             self._keep_derived(batch)
-            tables.append(begun(batch, blocks, path, folder, spread=spread)())
+            tables.append(submit_batch(batch, blocks, path, folder, spread=spread)())
             where = "driver" if len(batch.events) < spread else "executors"
             self._metrics.batches.labels(where).inc()
         # Once for all: guards made of a standing in between would be out of date when they are heard.
@@ -135,7 +135,7 @@ class Decider:
         self._metrics.seconds.labels("decide").observe(judged - began)
         self._metrics.seconds.labels("write").observe(time.perf_counter() - judged)
 
-    def _keep_derived(self, batch: Batch) -> None:
+    def _keep_derived(self, batch: FoldedBatch) -> None:
         """Writes what was derived, before the deliveries that tell of it; where it is there already nothing changes."""
         derived = derived_of(batch.events)
         if len(derived):
@@ -165,7 +165,7 @@ class Decider:
         self._metrics.waiting.set(self._journal.end("events") - position)
 
 
-def run(config: Config) -> None:
+def run(config: PipelineConfig) -> None:
     """Runs the pipeline until SIGTERM or SIGINT, or until a batch fails: then what it raised is raised.
 
     Raises SetupError where another process is the pipeline of that folder.
@@ -173,22 +173,24 @@ def run(config: Config) -> None:
     config.folder.mkdir(parents=True, exist_ok=True)
     # Two would remove each other's snapshots and batches.
     expected = f"no other pipeline in {config.folder}"
-    with held(config.folder / "running", expected, "one that runs", "end that one, or name another folder with --data"):
+    with file_lock(
+        config.folder / "running", expected, "one that runs", "end that one, or name another folder with --data"
+    ):
         _run(config)
 
 
-def _run(config: Config) -> None:
-    gc.set_threshold(*SELDOM)
-    metrics = Metrics()
+def _run(config: PipelineConfig) -> None:
+    gc.set_threshold(*GC_THRESHOLDS)
+    metrics = PipelineMetrics()
     if config.metrics_port is not None:
         metrics.serve(config.metrics_port)
     ready_file(config.folder).unlink(missing_ok=True)
     # Before Spark's Java starts, which inherits the environment.
     os.environ.setdefault(LOG_FILE, str(config.folder.absolute() / "spark.log"))
     asked: list[int] = []
-    journal = PatientJournal(config.journal, lambda: bool(asked))
+    journal = RetryingJournal(config.journal, lambda: bool(asked))
     spark = session(config.master, **JAVA)
-    decider = Decider(spark, journal, config, metrics)
+    decider = BatchDecider(spark, journal, config, metrics)
     # After the start of Spark, which sets a handler of its own for SIGINT.
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
@@ -201,7 +203,7 @@ def _run(config: Config) -> None:
     spark.stop()
 
 
-def _query(spark: SparkSession, decider: Decider, config: Config, asked: Sequence[int]) -> None:
+def _query(spark: SparkSession, decider: BatchDecider, config: PipelineConfig, asked: Sequence[int]) -> None:
     """Runs one query behind what is decided, until somebody asks for the end or it has run through many batches."""
     # The log of deliveries says where to go on. Spark keeps a checkpoint too, but a new one with every start.
     after = decider.follower.known.position

@@ -77,21 +77,21 @@ class JournalSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads the events after `after`, up to `through` or the present end."""
-        return Reader(self.options)
+        return PartitionedReader(self.options)
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
         """Reads on from `after` or the checkpoint, in the driver's machine."""
-        return StreamReader(self.options)
+        return JournalStreamReader(self.options)
 
 
-class Range(InputPartition):
+class PositionRange(InputPartition):
     """What one task reads: `after` < position ≤ `through`."""
 
     def __init__(self, after: int, through: int) -> None:
         self.after, self.through = after, through
 
 
-class Reader(DataSourceReader):
+class PartitionedReader(DataSourceReader):
     """Reads a stretch of the log in parallel, a range of positions per task."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -103,15 +103,15 @@ class Reader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One range per task; at least one, which may be empty."""
         ranges = _ranges(self.after, self.through, max(1, self.step))
-        return [Range(*each) for each in ranges] or [Range(self.after, self.after)]
+        return [PositionRange(*each) for each in ranges] or [PositionRange(self.after, self.after)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of a range."""
-        assert isinstance(partition, Range)
+        assert isinstance(partition, PositionRange)
         return _batches(self.journal, partition.after, partition.through)
 
 
-class StreamReader(SimpleDataSourceStreamReader):
+class JournalStreamReader(SimpleDataSourceStreamReader):
     """Reads on and on. Spark keeps what `read` gave until the batch is done, and asks again after a restart."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -157,7 +157,7 @@ class StreamReader(SimpleDataSourceStreamReader):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class JournalBatch:
     """A batch in the driver: `after` < position ≤ `through`, and its events, or None where it carried none."""
 
     after: int
@@ -165,14 +165,14 @@ class Batch:
     events: pa.Table | None
 
 
-def collect(batch: DataFrame) -> Batch | None:
+def collect(batch: DataFrame) -> JournalBatch | None:
     """A batch of blocks, brought to the driver by one action; None of nothing: so Spark begins where all was read."""
     rows = batch.toArrow().to_pylist()
     if not rows:
         return None
     blocks = [row["block"] for row in rows]
     parts = [_events_of(block) for block in blocks if block is not None]
-    return Batch(
+    return JournalBatch(
         after=min(row["after"] for row in rows),
         through=max(row["through"] for row in rows),
         events=joined("events", parts) if len(parts) == len(blocks) else None,

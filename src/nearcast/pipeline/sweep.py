@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from pyspark import SparkContext
 
-from nearcast.pipeline.session import session
+from nearcast.pipeline.spark_session import session
 
 Parameter = TypeVar("Parameter")
 Outcome = TypeVar("Outcome")

@@ -18,7 +18,7 @@ RIGHTS = ("publish", "receive", "manage")
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class AccessToken:
     """A secret, the name it is known by in logs, and what it allows; `clients` empty: as any client."""
 
     name: str
@@ -33,12 +33,12 @@ class Token:
         return right != "receive" or client is None or not self.clients or client in self.clients
 
 
-def tokens_from(text: str) -> tuple[Token, ...]:
+def tokens_from(text: str) -> tuple[AccessToken, ...]:
     """The tokens that the value of NEARCAST_TOKENS names; raises SetupError without telling a secret."""
     return tuple(_token(word, number) for number, word in enumerate(text.split(), 1))
 
 
-def _token(word: str, number: int) -> Token:
+def _token(word: str, number: int) -> AccessToken:
     name, _, rest = word.partition(":")
     # From the right: a secret may have colons in it, rights have none.
     secret, _, rights = rest.rpartition(":")
@@ -50,10 +50,12 @@ def _token(word: str, number: int) -> Token:
             f" something else as word {number}; write for example dashboard:SECRET:receive,manage"
         )
     clients = frozenset(part.partition("=")[2] for part in given if part.startswith("receive="))
-    return Token(name, secret, kinds, frozenset() if "receive" in given else clients)
+    return AccessToken(name, secret, kinds, frozenset() if "receive" in given else clients)
 
 
-def allow(tokens: Iterable[Token], presented: str | None, right: Right, client: str | None = None) -> Token | None:
+def allow(
+    tokens: Iterable[AccessToken], presented: str | None, right: Right, client: str | None = None
+) -> AccessToken | None:
     """The token that allows it; None where there are no tokens at all. Raises AccessError, or RightError.
 
     Every token is compared, whichever fits, so that time tells nothing.

@@ -16,15 +16,18 @@ from fastapi import FastAPI
 from fastapi.responses import RedirectResponse
 from fastapi_offline import FastAPIOffline
 
-from nearcast.decision.collecting import SELDOM
 from nearcast.errors import SetupError
-from nearcast.journal.hold import held
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.server import answers, lend, manage, publish, rules, stream, watch
+from nearcast.runtime.file_lock import file_lock
+from nearcast.runtime.gc_settings import GC_THRESHOLDS
+from nearcast.server import error_responses, ops
+from nearcast.server.admin import management
 from nearcast.server.config import ServerConfig
-from nearcast.server.names import Names
-from nearcast.server.service import Service
+from nearcast.server.ingest import lease_socket, publishing
+from nearcast.server.path_names import PathNames
+from nearcast.server.service import AccessServer
+from nearcast.server.sessions import stream
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +51,7 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
         opened = journal or SqliteJournal(config.journal)
         # A journal that was given may be one in memory, which a file beside it would outlive.
         settled = None if journal else config.journal.with_name(config.journal.name + "-settled")
-        app.state.service = service = Service(config, opened, settled)
+        app.state.service = service = AccessServer(config, opened, settled)
         await service.start()
         yield
         await service.stop()
@@ -62,11 +65,11 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lifespan,
         redoc_url=None,
-        responses=answers.REFUSED,
+        responses=error_responses.REFUSED,
     )
-    app.add_middleware(Names)
-    answers.install(app)
-    for module in (publish, lend, manage, rules, stream, watch):
+    app.add_middleware(PathNames)
+    error_responses.install(app)
+    for module in (publishing, lease_socket, management, management, stream, ops):
         app.include_router(module.router)
     app.add_api_route("/", _home, include_in_schema=False)
     return app
@@ -90,7 +93,7 @@ def serve(config: ServerConfig, ready: Callable[[int], None] | None = None) -> N
 def _alone(config: ServerConfig) -> AbstractContextManager[None]:
     """Holds the server's name: two of one name would have the same mark of what is settled, and the same sessions."""
     journal, name = config.journal, quote(config.node, safe="")
-    return held(
+    return file_lock(
         journal.with_name(f"{journal.name}-server-{name}"),
         f"no other access server {config.node!r} on {journal}",
         "one that runs",
@@ -100,7 +103,7 @@ def _alone(config: ServerConfig) -> AbstractContextManager[None]:
 
 def _serve(config: ServerConfig, ready: Callable[[int], None] | None) -> None:
     # Each look at all that is known stops every client for as long as it takes.
-    gc.set_threshold(*SELDOM)
+    gc.set_threshold(*GC_THRESHOLDS)
     listening = listen(config)
     port = listening.getsockname()[1]
     server = server_of(config)
@@ -117,7 +120,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Closes the clients' connections with a code, then everything else."""
-        service: Service | None = getattr(self.config.app.state, "service", None)  # type: ignore[union-attr]
+        service: AccessServer | None = getattr(self.config.app.state, "service", None)  # type: ignore[union-attr]
         # There is none where the start failed.
         if service:
             await service.close_connections()

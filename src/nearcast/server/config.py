@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nearcast.errors import SetupError
 from nearcast.model.event import MAIN
-from nearcast.server.access import Token
+from nearcast.server.access import AccessToken
 
 MEBIBYTE = 1 << 20
 
@@ -51,7 +51,7 @@ class ServerConfig:
     journal: Path
     host: str = "127.0.0.1"
     port: int = 8640
-    tokens: tuple[Token, ...] = ()
+    tokens: tuple[AccessToken, ...] = ()
     measure: bool = True
     """Whether a measured bandwidth becomes the client's reading `bandwidth`."""
     node: str = MAIN

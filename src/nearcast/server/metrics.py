@@ -13,7 +13,7 @@ RECENT = 2_000
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.7, 1, 2, 5, 10, 30, 60, 300, 1800)
 
 
-class Of(NamedTuple):
+class PriorityMetrics(NamedTuple):
     """The metrics of one priority."""
 
     deliveries: Counter
@@ -22,7 +22,7 @@ class Of(NamedTuple):
     to_acknowledge: Histogram
 
 
-class Metrics:
+class ServerMetrics:
     """The metrics of one server. Priorities are labels; withheld deliveries have −1."""
 
     def __init__(self) -> None:
@@ -63,16 +63,16 @@ class Metrics:
         self.to_send = self._histogram("nearcast_send_seconds", "From acceptance of an event to its sending")
         self.to_acknowledge = self._histogram("nearcast_acknowledge_seconds", "From acceptance to acknowledgement")
         self.recent: dict[tuple[str, int], deque[float]] = defaultdict(lambda: deque(maxlen=RECENT))
-        self._of: dict[int, Of] = {}
+        self._of: dict[int, PriorityMetrics] = {}
 
     def _histogram(self, name: str, text: str) -> Histogram:
         return Histogram(name, text, ["priority"], buckets=BUCKETS, registry=self.registry)
 
-    def of(self, priority: int) -> Of:
+    def of(self, priority: int) -> PriorityMetrics:
         """The metrics of one priority, looked up once: they are touched with every delivery."""
         found = self._of.get(priority)
         if found is None:
-            found = self._of[priority] = Of(
+            found = self._of[priority] = PriorityMetrics(
                 self.deliveries.labels(priority),
                 self.sent.labels(priority),
                 self.to_send.labels(priority),

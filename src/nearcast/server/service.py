@@ -11,31 +11,39 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from nearcast.decision.registry import Registry
-from nearcast.decision.wanted import Interest
 from nearcast.errors import DefinitionError, JournalError
 from nearcast.journal.seam import Journal
-from nearcast.journal.trouble import Trouble
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange
-from nearcast.model.columns import entered
+from nearcast.model.columns import entered_events
 from nearcast.model.event import MAIN, Event
 from nearcast.model.subscription import Settings
+from nearcast.runtime.error_log import RateLimitedErrorLog
 from nearcast.server import clock
-from nearcast.server.actions import Actions
-from nearcast.server.blocks import Blocks, Full
-from nearcast.server.bodies import Bodies
+from nearcast.server.action_runner import ActionRunner
+from nearcast.server.admin.documents import MEASURED, checked_changes
 from nearcast.server.config import ServerConfig
-from nearcast.server.contexts import Contexts
-from nearcast.server.controls import MEASURED, checked_changes
-from nearcast.server.desk import Desk
-from nearcast.server.entrance import Entrance
-from nearcast.server.metrics import Metrics
-from nearcast.server.outcomes import Outcome, Refused, Watermark, dead_letter_table, identity, outcome_table, unsettled
-from nearcast.server.payloads import Payloads
-from nearcast.server.reader import Decided, News, Reader, controls_of
-from nearcast.server.reading import Reading
-from nearcast.server.routing import Routing
-from nearcast.server.sessions import GOING_AWAY
+from nearcast.server.ingest.definition_offload import DefinitionOffload
+from nearcast.server.ingest.entry import EventEntry
+from nearcast.server.ingest.group_commit import GroupCommit, QueueFull
+from nearcast.server.ingest.wanted_filters import ForwardedFilters
+from nearcast.server.metrics import ServerMetrics
+from nearcast.server.request_bodies import RequestBodies
+from nearcast.server.sessions.client_updates import ClientUpdates
+from nearcast.server.sessions.journal_tailer import DecidedDelivery, JournalTailer, TailedRows, controls_of
+from nearcast.server.sessions.manager import SessionManager
+from nearcast.server.sessions.outcomes import (
+    DeliveryOutcome,
+    RefusedInput,
+    SettledCheckpoint,
+    dead_letter_table,
+    identity,
+    outcome_table,
+    unsettled,
+)
+from nearcast.server.sessions.payloads import PayloadCache
+from nearcast.server.sessions.session import GOING_AWAY
+from nearcast.state.registry import Registry
+from nearcast.suppression.interest_index import InterestIndex
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +61,7 @@ NO_BOUND = 1 << 62
 STOP_SECONDS = 5.0
 
 
-class Service:
+class AccessServer:
     """Everything one access server holds. Made within its event loop; `start` reads the journal, `stop` ends it.
 
     `settled` is the file of the watermark, None to keep none.
@@ -62,37 +70,37 @@ class Service:
     def __init__(self, config: ServerConfig, journal: Journal, settled: Path | None = None) -> None:
         limits = config.limits
         self.config, self.journal = config, journal
-        self.metrics = Metrics()
+        self.metrics = ServerMetrics()
         self.executor = ThreadPoolExecutor(4, "nearcast-journal")
-        self.trouble = Trouble("journal")
-        blocks = partial(Blocks, journal, executor=self.executor, trouble=self.trouble)
-        self.events: Blocks[Event] = blocks(
+        self.trouble = RateLimitedErrorLog("journal")
+        blocks = partial(GroupCommit, journal, executor=self.executor, trouble=self.trouble)
+        self.events: GroupCommit[Event] = blocks(
             "events",
-            partial(entered, node=config.node),
+            partial(entered_events, node=config.node),
             seconds=limits.block_seconds,
             rows=limits.block_events,
             room=limits.intake_events,
             node=config.node,
         )
-        self.entrance = Entrance(self.events, self.metrics, config.suppress, config.node, limits.lease_seconds)
-        self.outcomes: Blocks[Outcome] = blocks(
+        self.entrance = EventEntry(self.events, self.metrics, config.suppress, config.node, limits.lease_seconds)
+        self.outcomes: GroupCommit[DeliveryOutcome] = blocks(
             "outcomes", outcome_table, seconds=limits.outcome_seconds, rows=10_000, room=NO_BOUND, persistent=True
         )
-        self.dead_letters: Blocks[Refused] = blocks(
+        self.dead_letters: GroupCommit[RefusedInput] = blocks(
             "dead letters", dead_letter_table, seconds=0.05, rows=100, room=1_000
         )
-        self.reading = Reading()
-        self.bodies = Bodies(limits.bodies_bytes, limits.stall_seconds)
-        self.payloads = Payloads(journal, limits.cache_bytes)
-        self.interest = Interest(Registry(), guards=False, node=config.node)
-        self.desk = Desk(self.outcomes, self.metrics, limits.waiting)
-        self.routing = Routing(self.interest, journal, self.metrics, config.precision, self.desk.instance)
-        self.contexts = Contexts(self.desk, self.events.put, limits)
+        self.reading = DefinitionOffload()
+        self.bodies = RequestBodies(limits.bodies_bytes, limits.stall_seconds)
+        self.payloads = PayloadCache(journal, limits.cache_bytes)
+        self.interest = InterestIndex(Registry(), guards=False, node=config.node)
+        self.desk = SessionManager(self.outcomes, self.metrics, limits.waiting)
+        self.routing = ForwardedFilters(self.interest, journal, self.metrics, config.precision, self.desk.instance)
+        self.contexts = ClientUpdates(self.desk, self.events.put, limits)
         self._settled = settled
         # Each server is done with its own sessions only; so beside others each has a mark of its own.
         own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"
         self._mark = None if settled is None else settled.with_name(settled.name + own)
-        self.reader = Reader(journal, self.payloads, self._take, self.trouble)
+        self.reader = JournalTailer(journal, self.payloads, self._take, self.trouble)
         self.stopping = False
         self.started = clock.now()
         self._loop = asyncio.get_running_loop()
@@ -110,7 +118,7 @@ class Service:
         # Before the events are read: then those that they were decided from are in the fold.
         deliveries = await asyncio.to_thread(self.journal.end, "deliveries")
         events = await asyncio.to_thread(self._fold, desk.registry)
-        watermark = Watermark(self._mark, await asyncio.to_thread(identity, self.journal))
+        watermark = SettledCheckpoint(self._mark, await asyncio.to_thread(identity, self.journal))
         mark = await asyncio.to_thread(watermark.read)
         pieces = unsettled(self.journal, self.payloads, mark, deliveries)
         while piece := await asyncio.to_thread(next, pieces, None):
@@ -119,7 +127,7 @@ class Service:
         self.entrance.define(desk.registry, events)
         self.entrance.advance(events)
         mark_path = None if self._settled is None else self._settled.with_name(self._settled.name + "-actions")
-        actions = Actions(self.journal, desk.registry, self._bury, self.metrics, mark_path, trouble=self.trouble)
+        actions = ActionRunner(self.journal, desk.registry, self._bury, self.metrics, mark_path, trouble=self.trouble)
         self._tasks = [
             self._begin(self._housekeeping()),
             self._begin(self._keep_watermark()),
@@ -168,7 +176,7 @@ class Service:
             # Who is declared anew under this name is not held to what the other one stated.
             self.desk.forget_bandwidth(change.client)
 
-    def _take(self, news: News) -> None:
+    def _take(self, news: TailedRows) -> None:
         """Hands over what the reader read, in the reader's thread; holds it back until it is taken."""
         # Here, where a large definition keeps nobody waiting.
         changes = self._read(news.controls)
@@ -196,7 +204,7 @@ class Service:
             log.warning("control event skipped position=%d error=%r", event.position, str(error))
             return []
 
-    async def _taken(self, news: News, changes: list[list[Change]]) -> None:
+    async def _taken(self, news: TailedRows, changes: list[list[Change]]) -> None:
         async with self._handing_over:
             # Each by itself: one that cannot be taken must not take those behind it along.
             controls = zip(news.controls, changes, strict=True)
@@ -212,7 +220,7 @@ class Service:
         while self.outcomes.pending > PENDING_OUTCOMES and not self.stopping:
             await asyncio.sleep(0.05)
 
-    def _deliver(self, decided: list[Decided]) -> None:
+    def _deliver(self, decided: list[DecidedDelivery]) -> None:
         """Queues them together, and where that fails one by one: what is queued already is not queued again."""
         try:
             self.desk.deliver(decided)
@@ -261,21 +269,21 @@ class Service:
                 self.metrics.errors.labels("housekeeping").inc()
                 log.exception("housekeeping failed")
 
-    def _bury(self, letter: Refused) -> None:
+    def _bury(self, letter: RefusedInput) -> None:
         """Puts what was given up into the dead letters, as far as there is room."""
         try:
             self.dead_letters.put([letter]).add_done_callback(lambda written: written.exception())
-        except Full:
+        except QueueFull:
             self.metrics.errors.labels("dead letters").inc()
             log.warning("dead letters full dropped=1")
 
     async def _keep_watermark(self) -> None:
-        watermark = Watermark(None, "")
+        watermark = SettledCheckpoint(None, "")
         while True:
             await asyncio.sleep(WATERMARK_SECONDS)
             try:
                 if not watermark.journal:
-                    watermark = Watermark(self._mark, await asyncio.to_thread(identity, self.journal))
+                    watermark = SettledCheckpoint(self._mark, await asyncio.to_thread(identity, self.journal))
                 await self._advance(watermark)
                 self.trouble.works("watermark")
             except (JournalError, OSError) as error:
@@ -285,7 +293,7 @@ class Service:
                 self.metrics.errors.labels("watermark").inc()
                 log.exception("watermark not kept")
 
-    async def _advance(self, watermark: Watermark) -> None:
+    async def _advance(self, watermark: SettledCheckpoint) -> None:
         """The end of the outcomes is read first: those of later deliveries than are read then come after it."""
         async with self._handing_over:
             end = await asyncio.to_thread(self.journal.end, "outcomes")

@@ -10,19 +10,21 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from nearcast.decision.foraging.node import Manner, Node
-from nearcast.decision.foraging.rules import Rule
 from nearcast.experiments.foraging.kernel import Simulated
 from nearcast.experiments.foraging.setting import CLASSES, CONDITIONS, RULES, SMOKING, Setting, rules_of
 from nearcast.experiments.foraging.world import Floats, sensors
+from nearcast.foraging.forager import ForagingNode, ForagingSettings
+from nearcast.foraging.foraging_rules import ForagingRule
+from nearcast.model.event import Place
 from nearcast.model.foraging import Message, MessageId, Request
-from nearcast.model.place import Place
 from nearcast.model.values import Value
 
 
-def simulate_plainly(setting: Setting, places: Floats, values: Floats, manner: Manner | None = None) -> Simulated:
+def simulate_plainly(
+    setting: Setting, places: Floats, values: Floats, manner: ForagingSettings | None = None
+) -> Simulated:
     """One run over given places and values, as `kernel.simulate`; `manner`: how nodes work, else as the scheme does."""
-    nodes = nodes_of(setting, manner or Manner(polled=setting.scheme.polled))
+    nodes = nodes_of(setting, manner or ForagingSettings(polled=setting.scheme.polled))
     sent = [0, 0]
     fired = np.zeros((setting.duration, setting.requestors, 2), dtype=np.bool_)
     for now in range(setting.duration):
@@ -43,20 +45,20 @@ def simulate_plainly(setting: Setting, places: Floats, values: Floats, manner: M
     return Simulated(sent[0], sent[1], fired)
 
 
-def nodes_of(setting: Setting, manner: Manner) -> list[Node]:
+def nodes_of(setting: Setting, manner: ForagingSettings) -> list[ForagingNode]:
     """The nodes of a setting, each with its sensors and rules."""
     return [
-        Node(f"n{number}", _rules(setting, number), measured, manner)
+        ForagingNode(f"n{number}", _rules(setting, number), measured, manner)
         for number, measured in enumerate(sensors(setting))
     ]
 
 
-def _rules(setting: Setting, number: int) -> Sequence[Rule]:
+def _rules(setting: Setting, number: int) -> Sequence[ForagingRule]:
     if number >= setting.requestors:
         return []
     names = rules_of(setting.part, number, setting.requestors)
     scheme = setting.scheme
-    return [Rule(name, name, RULES[name], setting.within, scheme.valid, scheme.threshold) for name in names]
+    return [ForagingRule(name, name, RULES[name], setting.within, scheme.valid, scheme.threshold) for name in names]
 
 
 def _flood(setting: Setting, place: Place, now: int) -> Iterator[Message]:
@@ -84,7 +86,7 @@ def _read(values: Floats) -> list[tuple[str, Value]]:
 
 def _spread(
     begun: Sequence[tuple[int, Message]],
-    nodes: Sequence[Node],
+    nodes: Sequence[ForagingNode],
     here: Sequence[Place],
     hearers: Sequence[Sequence[int]],
     now: int,

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.decision.foraging.node import Manner
 from nearcast.experiments.foraging.kernel import Simulated, observe, simulate
 from nearcast.experiments.foraging.plain import simulate_plainly
 from nearcast.experiments.foraging.recorded import recorded
 from nearcast.experiments.foraging.setting import CFOR5, Setting
 from nearcast.experiments.foraging.world import Floats, places, readings
+from nearcast.foraging.forager import ForagingSettings
 
 Flags = npt.NDArray[np.bool_]
 
@@ -32,7 +32,7 @@ class Run:
     x: float
     setting: Setting
     seed: int
-    manner: Manner | None = None
+    manner: ForagingSettings | None = None
     source: str | None = None
     planted: bool = False
 

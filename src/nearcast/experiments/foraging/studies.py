@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nearcast.decision.foraging.door import Bounds
-from nearcast.decision.foraging.limits import Rates
-from nearcast.decision.foraging.neighbours import Adapting
-from nearcast.decision.foraging.node import Manner
 from nearcast.experiments.foraging.run import Run
 from nearcast.experiments.foraging.setting import (
     CFOR5,
@@ -21,16 +17,19 @@ from nearcast.experiments.foraging.setting import (
     Values,
     settings_of,
 )
+from nearcast.foraging.forager import ForagingSettings
+from nearcast.foraging.message_filter import MessageBounds, MessageRates
+from nearcast.foraging.requestor import AdaptiveInterval
 
 SIZES = (100, 300, 1_000, 3_000, 10_000)
 CROWDS = (100, 200, 400, 700, 1_000)
 THRESHOLDS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 CHANGING: tuple[Values, ...] = ("noise", "walk", "inertia")
 MANNERS = {
-    "as the paper": Manner(),
-    "relays keep responses": Manner(keeps=2.0),
-    "requests follow the neighbourhood": Manner(adapting=Adapting(least=0.4, most=2.0, window=2.0)),
-    "rates are limited": Manner(bounds=Bounds(rates=Rates(150.0, 300.0, 3.0, 12.0))),
+    "as the paper": ForagingSettings(),
+    "relays keep responses": ForagingSettings(keeps=2.0),
+    "requests follow the neighbourhood": ForagingSettings(adapting=AdaptiveInterval(least=0.4, most=2.0, window=2.0)),
+    "rates are limited": ForagingSettings(bounds=MessageBounds(rates=MessageRates(150.0, 300.0, 3.0, 12.0))),
 }
 
 FLOOD = 30
@@ -68,7 +67,13 @@ def _paper(plan: Plan, experiments: Sequence[str]) -> Iterator[Run]:
 
 
 def _seeds(
-    plan: Plan, study: str, line: str, x: float, setting: Setting, manner: Manner | None = None, most: int | None = None
+    plan: Plan,
+    study: str,
+    line: str,
+    x: float,
+    setting: Setting,
+    manner: ForagingSettings | None = None,
+    most: int | None = None,
 ) -> Iterator[Run]:
     for seed in plan.chosen[:most]:
         yield Run(study, line, x, replace(setting, duration=plan.duration), seed, manner)

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nearcast.decision.strategies.choice import chosen
-from nearcast.decision.strategies.dimensions import DIMENSIONS
-from nearcast.decision.strategies.seam import Bound, Strategy
 from nearcast.experiments.fulcrum.campus import Setting
 from nearcast.experiments.fulcrum.engine import changes, flow
 from nearcast.experiments.fulcrum.hops import Sent, alone, joined
 from nearcast.experiments.fulcrum.together import Together
 from nearcast.experiments.fulcrum.world import World
+from nearcast.suppression.strategies.choice import chosen
+from nearcast.suppression.strategies.dimensions import DIMENSIONS
+from nearcast.suppression.strategies.seam import Strategy, ThresholdPredicate
 
 STRATEGIES: dict[str, dict[str, float]] = {
     "subscriber": {},
@@ -105,7 +105,7 @@ class Count:
 def count(task: Task) -> Count:
     """Runs one task: a function of its argument, but for the seconds it takes."""
     began = time.process_time()
-    world, bound = World(task.setting, task.rate), Bound(DIMENSIONS["planar"], task.metres)
+    world, bound = World(task.setting, task.rate), ThresholdPredicate(DIMENSIONS["planar"], task.metres)
     strategy = chosen(task.strategy, STRATEGIES[task.strategy], bound)
     wanted = {pair: changes(bound, world.tracks[pair[0]], world.tracks[pair[1]]) for pair in world.pairs}
     entered = {pair: sum(holds for _, holds in turns) for pair, turns in wanted.items()}
@@ -129,7 +129,7 @@ def count(task: Task) -> Count:
     )
 
 
-def _sent(strategy: Strategy, bound: Bound, world: World) -> Sent:
+def _sent(strategy: Strategy, bound: ThresholdPredicate, world: World) -> Sent:
     """What the strategy publishes; nothing where reports travel instead."""
     if strategy.evaluated != "entry":
         return Sent()

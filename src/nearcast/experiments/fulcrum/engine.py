@@ -14,12 +14,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.decision.location import geodesic, planar
-from nearcast.decision.strategies.dimensions import ROUNDING, Geodesic, Planar
-from nearcast.decision.strategies.guards import Anywhere, Guard, Line, Nowhere, Report, Ring
-from nearcast.decision.strategies.seam import OPERATORS, Bound, Known, SideName, Strategy, guards
-from nearcast.decision.strategies.side import learnt
-from nearcast.model.place import Coordinates, Place
+from nearcast.geo.distance import geodesic, planar
+from nearcast.model.event import Coordinates, Place
+from nearcast.suppression.strategies.dimensions import ROUNDING, Geodesic, Planar
+from nearcast.suppression.strategies.guards import Anywhere, Guard, Line, Nowhere, Ring, TakenReport
+from nearcast.suppression.strategies.seam import (
+    OPERATORS,
+    PairKnowledge,
+    SideName,
+    Strategy,
+    ThresholdPredicate,
+    guards,
+)
+from nearcast.suppression.strategies.side import learnt
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -42,10 +49,10 @@ class Track:
     def __len__(self) -> int:
         return len(self.orders)
 
-    def report(self, index: int) -> Report:
+    def report(self, index: int) -> TakenReport:
         """One of them as a value."""
         place = Place(self.coordinates, float(self.x[index]), float(self.y[index]))
-        return Report(int(self.orders[index]), place, float(self.times[index]))
+        return TakenReport(int(self.orders[index]), place, float(self.times[index]))
 
     def newest(self, order: int) -> int:
         """The index of the newest report up to a place of the order; -1 before the first."""
@@ -65,10 +72,10 @@ class Flow:
         return sum(map(len, self.published.values()))
 
 
-def flow(strategy: Strategy, bound: Bound, a: Track, b: Track) -> Flow:
+def flow(strategy: Strategy, bound: ThresholdPredicate, a: Track, b: Track) -> Flow:
     """What a strategy publishes of two tracks, each change as its place in the order and whether the relation began."""
     tracks: dict[SideName, Track] = {"a": a, "b": b}
-    found, known = Flow(), Known()
+    found, known = Flow(), PairKnowledge()
     following: dict[SideName, int | None] = {side: 0 if len(track) else None for side, track in tracks.items()}
     while due := [(int(tracks[side].orders[at]), side, at) for side, at in following.items() if at is not None]:
         order, side, at = min(due)
@@ -88,14 +95,21 @@ def flow(strategy: Strategy, bound: Bound, a: Track, b: Track) -> Flow:
     return found
 
 
-def _stepped(bound: Bound, known: Known, side: SideName, report: Report) -> Known:
+def _stepped(bound: ThresholdPredicate, known: PairKnowledge, side: SideName, report: TakenReport) -> PairKnowledge:
     """What is known once a report is published."""
     known = learnt(known, side, report)
     holds = bound.holds(known.a and known.a.value, known.b and known.b.value, known.holds)
-    return known if holds == known.holds else Known(known.a, known.b, holds)
+    return known if holds == known.holds else PairKnowledge(known.a, known.b, holds)
 
 
-def _must_tell(strategy: Strategy, bound: Bound, before: Known, known: Known, side: SideName, current: Report) -> bool:
+def _must_tell(
+    strategy: Strategy,
+    bound: ThresholdPredicate,
+    before: PairKnowledge,
+    known: PairKnowledge,
+    side: SideName,
+    current: TakenReport,
+) -> bool:
     """Whether a side's newest report lies outside what it gets to know, or a change needs it."""
     if not guards(strategy, known, bound)[side == "b"].permits(current):
         return True
@@ -158,7 +172,7 @@ def _moved(guard: Ring, centre: Place, x: Floats, y: Floats) -> Floats:
     return planar(x - centre.x, y - centre.y, np.zeros(len(x)))
 
 
-def changes(bound: Bound, a: Track, b: Track) -> list[tuple[int, bool]]:
+def changes(bound: ThresholdPredicate, a: Track, b: Track) -> list[tuple[int, bool]]:
     """What evaluating every report of two tracks gives."""
     orders = np.sort(np.concatenate([a.orders, b.orders]))
     at_a, at_b = (np.searchsorted(track.orders, orders, side="right") - 1 for track in (a, b))

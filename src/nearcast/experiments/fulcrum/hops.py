@@ -11,9 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nearcast.decision.strategies.seam import Strategy
 from nearcast.experiments.fulcrum.together import Pair
 from nearcast.experiments.fulcrum.world import World
+from nearcast.suppression.strategies.seam import Strategy
 
 Hops = dict[str, int]
 

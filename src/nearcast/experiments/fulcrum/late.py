@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
 
-from nearcast.decision.strategies.dimensions import DIMENSIONS
-from nearcast.decision.strategies.guards import Report
-from nearcast.decision.strategies.node import every_report
-from nearcast.decision.strategies.rings import RangeRing
-from nearcast.decision.strategies.seam import Bound, SideName
-from nearcast.decision.strategies.trial import Trace, run
 from nearcast.experiments.fulcrum.campus import Setting
 from nearcast.experiments.fulcrum.engine import Track
 from nearcast.experiments.fulcrum.together import Pair
 from nearcast.experiments.fulcrum.world import World
+from nearcast.suppression.strategies.builtin import RangeRing
+from nearcast.suppression.strategies.dimensions import DIMENSIONS
+from nearcast.suppression.strategies.guards import TakenReport
+from nearcast.suppression.strategies.node import every_report
+from nearcast.suppression.strategies.seam import SideName, ThresholdPredicate
+from nearcast.suppression.strategies.trial import Trace, run
 
 KEEP = 300
 """Reports that an entry node keeps for a pair before it asks the other how far it is."""
@@ -54,7 +54,7 @@ class LateTask:
 
 def late(task: LateTask) -> Late:
     """Runs the protocol itself over the pairs that report most."""
-    world, bound = World(task.setting, task.rate), Bound(DIMENSIONS["planar"], task.metres)
+    world, bound = World(task.setting, task.rate), ThresholdPredicate(DIMENSIONS["planar"], task.metres)
     sums = [0] * 5
     most, equal = 0, True
     for pair in _busiest(world)[: task.pairs]:
@@ -75,10 +75,10 @@ def _busiest(world: World) -> list[Pair]:
     return sorted(remote, key=lambda pair: (-min(len(world.tracks[user]) for user in pair), pair))
 
 
-def _trace(a: Track, b: Track) -> Iterator[tuple[SideName, Report]]:
+def _trace(a: Track, b: Track) -> Iterator[tuple[SideName, TakenReport]]:
     """The reports of two tracks, their order being their time."""
     found: Trace = [
-        (side, Report(int(report.time * 1_000) * 2 + (side == "b"), report.value, report.time))
+        (side, TakenReport(int(report.time * 1_000) * 2 + (side == "b"), report.value, report.time))
         for side, track in _sides(a, b)
         for report in map(track.report, range(len(track)))
     ]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearcast.decision.strategies.dimensions import DIMENSIONS
-from nearcast.decision.strategies.rings import RangeRing
-from nearcast.decision.strategies.seam import Bound
 from nearcast.experiments.fulcrum.engine import Floats, Track, flow
+from nearcast.suppression.strategies.builtin import RangeRing
+from nearcast.suppression.strategies.dimensions import DIMENSIONS
+from nearcast.suppression.strategies.seam import ThresholdPredicate
 
 METRES = 10.0
 """D of the laws' walkers."""
@@ -43,7 +43,7 @@ def head_on(apart: float, per_metre: float) -> Law:
     steps = np.arange(0, (apart - METRES) * per_metre + 2) / per_metre
     walker = _track(steps, np.zeros(len(steps)), first=1, stride=1)
     stander = _track(np.array([apart]), np.zeros(1), first=0, stride=1)
-    found = flow(RangeRing(), Bound(DIMENSIONS["planar"], METRES), stander, walker)
+    found = flow(RangeRing(), ThresholdPredicate(DIMENSIONS["planar"], METRES), stander, walker)
     # Each has to say once where it is before there are rings; that both are near is another event.
     return Law("head-on", apart, per_metre, math.log2(2 * (apart - METRES)), found.facts - 2 - len(found.changes))
 
@@ -52,7 +52,7 @@ def side_by_side(apart: float, per_metre: float, metres: float = 20_000.0) -> La
     """Both walk abreast: 2V / (S - D) ring events a second, here for each metre that they walk."""
     steps = np.arange(0, metres * per_metre) / per_metre
     one, other = (_track(steps, np.full(len(steps), y), first, stride=2) for first, y in ((0, 0.0), (1, apart)))
-    found = flow(RangeRing(), Bound(DIMENSIONS["planar"], METRES), one, other)
+    found = flow(RangeRing(), ThresholdPredicate(DIMENSIONS["planar"], METRES), one, other)
     return Law("side by side", apart, per_metre, 2 / (apart - METRES), found.facts / metres)
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from nearcast.decision.strategies.choice import chosen
-from nearcast.decision.strategies.dimensions import DIMENSIONS
-from nearcast.decision.strategies.seam import Bound
 from nearcast.experiments import ais
 from nearcast.experiments.fulcrum.engine import Track, changes, flow
 from nearcast.experiments.fulcrum.together import Pair, Together
+from nearcast.suppression.strategies.choice import chosen
+from nearcast.suppression.strategies.dimensions import DIMENSIONS
+from nearcast.suppression.strategies.seam import ThresholdPredicate
 
 METRES = 500.0
 CELL = 0.1
@@ -71,7 +71,7 @@ def sea(path: Path, seed: int = 1, pairs: int = PAIRS) -> Iterator[Sea]:
 
 
 def _run(name: str, strategy: str, parameters: dict[str, float], ships: dict[int, Track], pairs: list[Pair]) -> Sea:
-    bound = Bound(DIMENSIONS["geodesic"], METRES, "<=")
+    bound = ThresholdPredicate(DIMENSIONS["geodesic"], METRES, "<=")
     made = chosen(strategy, parameters, bound)
     wanted = {pair: changes(bound, ships[pair[0]], ships[pair[1]]) for pair in pairs}
     if made.shared:

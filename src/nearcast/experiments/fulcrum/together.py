@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from nearcast.decision.strategies.guards import Anywhere, Guard, Report, Ring
-from nearcast.decision.strategies.seam import Bound, Known, SideName, Strategy, guards
-from nearcast.decision.strategies.side import learnt
 from nearcast.experiments.fulcrum.engine import Track, outside
+from nearcast.suppression.strategies.guards import Anywhere, Guard, Ring, TakenReport
+from nearcast.suppression.strategies.seam import PairKnowledge, SideName, Strategy, ThresholdPredicate, guards
+from nearcast.suppression.strategies.side import learnt
 
 Pair = tuple[int, int]
 """Two subjects by number, the smaller one, which is side a, first."""
@@ -27,10 +27,12 @@ class Shared:
 class Together:
     """The run of a strategy that shares rings over the tracks of all subjects."""
 
-    def __init__(self, strategy: Strategy, bound: Bound, tracks: dict[int, Track], pairs: Iterable[Pair]) -> None:
+    def __init__(
+        self, strategy: Strategy, bound: ThresholdPredicate, tracks: dict[int, Track], pairs: Iterable[Pair]
+    ) -> None:
         self._strategy, self._bound, self._tracks = strategy, bound, tracks
-        self._known: dict[Pair, Known] = {pair: Known() for pair in pairs}
-        self._guards: dict[Pair, tuple[Known, tuple[Guard, Guard]]] = {}
+        self._known: dict[Pair, PairKnowledge] = {pair: PairKnowledge() for pair in pairs}
+        self._guards: dict[Pair, tuple[PairKnowledge, tuple[Guard, Guard]]] = {}
         self._partners: dict[int, list[int]] = defaultdict(list)
         for a, b in self._known:
             self._partners[a].append(b)
@@ -86,16 +88,16 @@ class Together:
         for one in publishing.union(*(self._partners[one] for one in publishing)):
             self._schedule(one, self._tracks[one].newest(order) + 1)
 
-    def _publish(self, subject: int, at: int, report: Report) -> None:
+    def _publish(self, subject: int, at: int, report: TakenReport) -> None:
         self._newest[subject] = at
         self._found.published[subject] += 1
         for pair in self._pairs(subject):
             self._known[pair] = learnt(self._known[pair], _side(subject, pair), report)
 
-    def _evaluated(self, before: Known, known: Known) -> Known:
+    def _evaluated(self, before: PairKnowledge, known: PairKnowledge) -> PairKnowledge:
         a, b = known.a and known.a.value, known.b and known.b.value
         holds = self._bound.holds(a, b, before.holds)
-        return known if holds == known.holds else Known(known.a, known.b, holds)
+        return known if holds == known.holds else PairKnowledge(known.a, known.b, holds)
 
     def _tells(self, subject: int, pair: Pair, order: int, changed: bool) -> bool:
         """Whether a subject's newest report lies outside the ring of a pair, or a change of it needs it."""

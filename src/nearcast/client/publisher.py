@@ -1,0 +1,278 @@
+"""Publishing events, again where it is not sure that they arrived: a server takes an event, by source and id, once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import httpx
+import orjson
+
+from nearcast.client.lease_suppression import HeldReports, LeaseSuppression
+from nearcast.client.wanted_events import WantedFilters
+from nearcast.errors import AccessError, Fault, Mark, RightError, SessionError
+
+log = logging.getLogger(__name__)
+
+BATCH_EVENTS, BATCH_BYTES = 500, 4 << 20
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+MOST_BEFORE = 100
+"""So many kept events go in one request with those that are published behind them."""
+BATCHED = "application/cloudevents-batch+json"
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of events: the position of each, None for one without; the faults of refused ones by index.
+
+    `suppressed` are the indices of those that were taken and did not enter the journal, for they change nothing;
+    `quenched` of those that were not sent, for nobody wants them; `held` of those that were not sent, for they
+    change nothing: the newest of each subject is kept by the publisher until it is called for. `known` are those that
+    the journal had before, by source and id.
+    """
+
+    positions: list[int | None] = field(default_factory=list)
+    faults: dict[int, Fault] = field(default_factory=dict)
+    suppressed: frozenset[int] = frozenset()
+    quenched: frozenset[int] = frozenset()
+    held: frozenset[int] = frozenset()
+    known: frozenset[int] = frozenset()
+
+
+class Publisher:
+    """Publishes CloudEvents, as JSON-able mappings, to the access server at `url`.
+
+    `patience`: seconds for which it tries again while the server cannot be reached or has no room. With `quench`,
+    events that nobody wants are not sent: who begins to want some gets what is published from a second later.
+    With `suppress`, events that change no relation and that nobody else wants are not sent, where the server holds back
+    too: the newest of each subject is kept until the server calls for it. `requests` counts what was posted.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        patience: float = 60.0,
+        quench: bool = False,
+        suppress: bool = False,
+    ) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.patience, self.quench = patience, quench
+        self._http = httpx.AsyncClient(base_url=url, headers=headers, timeout=30.0)
+        self._wanted = WantedFilters(self._http)
+        self._suppression = LeaseSuppression(url, headers, self._send_kept) if suppress else None
+        self._owed: list[Event] = []
+        self.requests = 0
+
+    async def publish(self, events: Sequence[Event]) -> Published:
+        """Publishes events in their order, in batches; returns when all of them are durable or refused.
+
+        Raises AccessError, RightError; SessionError when patience ends, and then a part may have been published:
+        publish the same events again.
+        """
+        if self._suppression is not None:
+            return await self._publish_outside(events, self._suppression)
+        return await (self._publish_wanted(events) if self.quench else self._publish(events))
+
+    async def _publish_outside(self, events: Sequence[Event], suppression: LeaseSuppression) -> Published:
+        """Publishes what cannot be held back; what comes before an event that is kept is sent before it is kept."""
+        suppression.begin()
+        found = Published([None] * len(events))
+        held: set[int] = set()
+        run: list[int] = []
+        subjects: list[str] = []
+        for index, event in enumerate(events):
+            read = suppression.read(event)
+            if run and suppression.permits(read):
+                found = _joined(found, await self._publish_run(events, run, subjects, suppression))
+                run, subjects = [], []
+            if suppression.hold(read, event):
+                held.add(index)
+                continue
+            run.append(index)
+            subjects += [] if read is None else [read.entity]
+        if run:
+            found = _joined(found, await self._publish_run(events, run, subjects, suppression))
+        return replace(found, held=frozenset(held))
+
+    async def _publish_run(
+        self, events: Sequence[Event], indices: Sequence[int], subjects: Sequence[str], suppression: LeaseSuppression
+    ) -> Published:
+        """Publishes some of the events, behind what was kept of their subjects."""
+        suppression.sending(subjects)
+        kept = suppression.give_back(subjects)
+        try:
+            if self.quench or len(kept.events) > MOST_BEFORE:
+                await self._send_kept(kept)
+                kept = HeldReports([], [])
+            sent = [events[index] for index in indices]
+            told = await (self._publish_wanted(sent) if self.quench else self._publish(sent, kept))
+        except BaseException:
+            self._owed += kept.events
+            raise
+        finally:
+            await suppression.sent(subjects)
+        return _placed(told, indices, len(events))
+
+    async def _send_kept(self, kept: HeldReports) -> None:
+        """Sends what was kept by itself; what does not arrive is sent before what is published next."""
+        try:
+            # Once in any case: what did not arrive before goes too.
+            for start in range(0, max(len(kept.leases), len(kept.events), 1), MOST_BEFORE):
+                stop = start + MOST_BEFORE
+                await self._publish([], HeldReports(kept.events[start:stop], kept.leases[start:stop]))
+        except Exception as error:
+            self._owed += kept.events
+            log.warning("kept events not sent events=%d error=%r", len(kept.events), error)
+
+    async def _publish(self, events: Sequence[Event], kept: HeldReports | None = None) -> Published:
+        kept = kept or HeldReports([], [])
+        owed, self._owed = self._owed, []
+        try:
+            return await self._publish_behind([*owed, *kept.events], events, kept.leases)
+        except BaseException:
+            # Also those that arrived: a server takes an event once.
+            self._owed = [*owed, *self._owed]
+            raise
+
+    async def _publish_behind(
+        self, before: Sequence[Event], events: Sequence[Event], leases: Sequence[int]
+    ) -> Published:
+        """Publishes events behind others, of which nobody wants to hear; with the first batch leases end."""
+        positions: list[int | None] = []
+        faults: dict[int, Fault] = {}
+        suppressed: set[int] = set()
+        known: set[int] = set()
+        for batch in _batches([*before, *events]) if before or events or not leases else [b"[]"]:
+            answer = await self._post(batch, leases)
+            leases = ()
+            faults.update((len(positions) + found["index"], _fault(found)) for found in answer["faults"])
+            suppressed.update(len(positions) + index for index in answer.get("suppressed", ()))
+            known.update(len(positions) + index for index in answer.get("known", ()))
+            positions += answer["positions"]
+        first = len(before)
+        return Published(
+            positions[first:],
+            {index - first: fault for index, fault in faults.items() if index >= first},
+            frozenset(index - first for index in suppressed if index >= first),
+            known=frozenset(index - first for index in known if index >= first),
+        )
+
+    async def _publish_wanted(self, events: Sequence[Event]) -> Published:
+        """Publishes what somebody may want; of the others it says which they are."""
+        sent = [index for index, wanted in enumerate(await self._wanted.wants(events)) if wanted]
+        found = await self._publish([events[index] for index in sent])
+        return replace(_placed(found, sent, len(events)), quenched=frozenset(range(len(events))) - frozenset(sent))
+
+    async def _post(self, batch: bytes, leases: Sequence[int] = ()) -> dict[str, Any]:
+        headers = {"Content-Type": BATCHED}
+        if self._suppression is not None and self._suppression.publisher is not None:
+            headers["Nearcast-Publisher"] = self._suppression.publisher
+        if leases:
+            headers["Nearcast-Returned"] = ",".join(map(str, leases))
+        self.requests += 1
+        loop = asyncio.get_running_loop()
+        until, pause = loop.time() + self.patience, FIRST_PAUSE
+        while True:
+            try:
+                response = await self._http.post("/events", content=batch, headers=headers)
+                # These say that it may work in a moment: of the server, or of a proxy before it.
+                if response.status_code not in (500, 502, 503, 504):
+                    return _answer(response)
+                reason = f"status {response.status_code}"
+            except httpx.TransportError as error:
+                reason = repr(error)
+            if loop.time() + pause > until:
+                raise SessionError(
+                    f"expected to publish within {self.patience} seconds, got {reason}; is the server up?"
+                )
+            log.info("publishing again reason=%s pause=%.2f", reason, pause)
+            # By chance, so that many publishers do not come back at the same moment.
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def close(self) -> None:
+        """Sends what is kept, and closes the connections."""
+        if self._suppression is not None:
+            await self._suppression.close()
+        if self._owed:
+            await self._send_kept(HeldReports([], []))
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Publisher:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+
+def _placed(found: Published, indices: Sequence[int], count: int) -> Published:
+    """What became of some events, as of all of them."""
+    positions: list[int | None] = [None] * count
+    for index, position in zip(indices, found.positions, strict=True):
+        positions[index] = position
+    return Published(
+        positions,
+        {indices[index]: fault for index, fault in found.faults.items()},
+        frozenset(indices[index] for index in found.suppressed),
+        frozenset(indices[index] for index in found.quenched),
+        known=frozenset(indices[index] for index in found.known),
+    )
+
+
+def _joined(one: Published, other: Published) -> Published:
+    """What became of the same events, of which each has told some."""
+    return Published(
+        [a if b is None else b for a, b in zip(one.positions, other.positions, strict=True)],
+        {**one.faults, **other.faults},
+        one.suppressed | other.suppressed,
+        one.quenched | other.quenched,
+        known=one.known | other.known,
+    )
+
+
+def _answer(response: httpx.Response) -> dict[str, Any]:
+    """What the server answered for each event. Raises AccessError, RightError, or the Fault of the whole request.
+
+    Raises SessionError where what answers is no access server.
+    """
+    try:
+        answer: Any = response.json()
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict) or not ("positions" in answer or "expected" in answer):
+        raise SessionError(
+            f"expected an access server at {response.request.url.copy_with(path='')}, got status"
+            f" {response.status_code}: {response.text[:100]!r}; is the address right?"
+        )
+    if response.status_code in (401, 403):
+        raise (AccessError if response.status_code == 401 else RightError)(answer["came"])
+    if "positions" not in answer:
+        raise _fault(answer)
+    return answer
+
+
+def _fault(found: Mapping[str, Any]) -> Fault:
+    return Fault(found["expected"], found["came"], Mark(found["where"] or "request"), found["advice"] or "")
+
+
+def _batches(events: Sequence[Event]) -> Iterator[bytes]:
+    """JSON arrays of the events, each within the bounds of a batch."""
+    batch: list[bytes] = []
+    size = 0
+    for event in events:
+        written = orjson.dumps(event)
+        if batch and (len(batch) == BATCH_EVENTS or size + len(written) > BATCH_BYTES):
+            yield b"[" + b",".join(batch) + b"]"
+            batch, size = [], 0
+        batch.append(written)
+        size += len(written) + 1
+    if batch:
+        yield b"[" + b",".join(batch) + b"]"

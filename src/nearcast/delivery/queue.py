@@ -1,0 +1,289 @@
+"""What waits for one client: N queues, most urgent first, first-in first-out within one (Agent §4.4; SEMANTICS §5).
+
+A delivery is queued once and ends in exactly one outcome, so at any moment
+
+    queued = acknowledged + expired + conflated + overflowed + unsubscribed + waiting + in flight
+
+Memory is bounded by `Waiting.limit` deliveries. Only what decides is kept of each; payloads stay in the journal and are
+loaded at sending. Beyond the limit the least urgent queue gives up its oldest (withheld ones first): what is oldest
+there is the most outdated. It ends as "overflowed".
+
+A conflating newer event takes the turn of the one it replaces, where nothing else of its entity is outstanding:
+otherwise the entity that changes fastest would never come to its turn behind slower ones.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nearcast.model.context import WITHHELD
+from nearcast.model.subscription import ClientProfile, Roles
+
+RoleLevels = Mapping[tuple[str, str], int]
+"""The level of an event under each (role, task) that selects it; "" where a role or task is not stated."""
+
+LIMIT = 100_000
+"""Deliveries kept for a client; about 300 bytes each."""
+
+
+@dataclass(slots=True)
+class QueuedDelivery:
+    """One delivery that is outstanding: an event by its sequence, for one client.
+
+    `others` are the client's other subscriptions that selected the event, and their levels, most urgent first. `size`
+    is in bytes; `accepted` (of the event), `queued`, `expires` and `sent` are seconds since 1970. `turn` orders
+    within a priority: the sequence, or that of the event whose turn it took. `Waiting` keeps the last four.
+    """
+
+    sequence: int
+    subscription: str
+    entity: str
+    level: int
+    by_role: RoleLevels | None = None
+    others: tuple[tuple[str, int], ...] = ()
+    size: int = 0
+    accepted: float = 0.0
+    queued: float = 0.0
+    expires: float | None = None
+    conflate: bool = False
+    turn: int = 0
+    priority: int = WITHHELD
+    attempts: int = 0
+    sent: float | None = None
+
+    def __post_init__(self) -> None:
+        self.turn = self.turn or self.sequence
+
+
+@dataclass(frozen=True, slots=True)
+class SettledDelivery:
+    """A delivery and how it ended, one of `OUTCOME_NAMES`, at `time` (seconds since 1970)."""
+
+    delivery: QueuedDelivery
+    outcome: str
+    time: float
+
+
+def present_level(level: int, by_role: RoleLevels | None, client: ClientProfile, roles: Roles) -> int:
+    """The level under the client's present role and task, or the roles' default; −1 where these do not select it.
+
+    For a role and task that no vector is for, the level is that of ("", "").
+    """
+    if by_role is None:
+        return level
+    key = (client.role or "", client.task or "")
+    if key == ("", "") and roles.default:
+        key = roles.default
+    return by_role.get(key if key in roles.vectors else ("", ""), WITHHELD)
+
+
+PriorityOf = Callable[[QueuedDelivery], int]
+"""The present priority of a delivery: its present level, looked up in the client's matrix; −1 withholds it."""
+
+TakeOver = Callable[[QueuedDelivery], int | None]
+"""Gives a delivery, whose subscription has ended, to another that selected its event: subscription, level and time to
+live change. Its new priority; None, and nothing changed, if there is no other."""
+
+
+def _nobody(delivery: QueuedDelivery) -> None:
+    return None
+
+
+SPARE = 64
+"""Heap entries of deliveries that are gone are tolerated up to the number of those that are there plus this."""
+
+
+@dataclass(slots=True)
+class DeliveryQueue:
+    """The deliveries of one client that are not settled: waiting in queues, withheld, or in flight.
+
+    Deliveries are inserted in the order of their sequences. Methods that end deliveries return them as `Settled`.
+    """
+
+    limit: int = LIMIT
+    queued: int = 0
+    settled: Counter[str] = field(default_factory=Counter)
+    waiting: dict[int, QueuedDelivery] = field(default_factory=dict)
+    in_flight: dict[int, QueuedDelivery] = field(default_factory=dict)
+    last: int = 0
+    _counts: Counter[int] = field(default_factory=Counter)
+    _queues: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    _expiries: list[tuple[float, int]] = field(default_factory=list)
+    _conflatable: dict[tuple[str, str], int] = field(default_factory=dict)
+    _newest: dict[str, int] = field(default_factory=dict)
+
+    def insert(self, delivery: QueuedDelivery, priority: int, now: float) -> list[SettledDelivery]:
+        """Queues a new delivery; returns what it replaces (conflated) and what has no room (overflowed).
+
+        One at or before the last inserted came already and changes nothing.
+        """
+        if delivery.sequence <= self.last:
+            return []
+        self.last = delivery.sequence
+        self.queued += 1
+        ended = self._conflate(delivery, now) if delivery.conflate else []
+        self._newest[delivery.entity] = delivery.sequence
+        self._enqueue(delivery, priority)
+        ended += self._overflow(now)
+        self._compact()
+        return ended
+
+    def _conflate(self, delivery: QueuedDelivery, now: float) -> list[SettledDelivery]:
+        """Ends the older waiting, unsent event of the same entity; the newer takes its turn if that keeps the order."""
+        key = (delivery.subscription, delivery.entity)
+        older = self.waiting.get(self._conflatable.get(key, 0))
+        self._conflatable[key] = delivery.sequence
+        if older is None or older.attempts:
+            return []
+        if self._newest.get(older.entity) == older.sequence:
+            delivery.turn = older.turn
+        ended = self._settle(older, "conflated", now)
+        self._conflatable[key] = delivery.sequence
+        return [ended]
+
+    def _enqueue(self, delivery: QueuedDelivery, priority: int) -> None:
+        delivery.priority = priority
+        self.waiting[delivery.sequence] = delivery
+        self._counts[priority] += 1
+        heapq.heappush(self._queues.setdefault(priority, []), (delivery.turn, delivery.sequence))
+        if delivery.expires is not None:
+            heapq.heappush(self._expiries, (delivery.expires, delivery.sequence))
+
+    def _overflow(self, now: float) -> list[SettledDelivery]:
+        ended = []
+        while len(self.waiting) > self.limit:
+            withheld_first = sorted(self._queues, key=lambda priority: (priority != WITHHELD, -priority))
+            oldest = next(found for priority in withheld_first if (found := self._head(priority)))
+            ended.append(self._settle(oldest, "overflowed", now))
+        return ended
+
+    def next(self) -> QueuedDelivery | None:
+        """The delivery whose turn it is: the most urgent queue's first; None if nothing but withheld ones waits."""
+        for priority in sorted(self._queues):
+            head = self._head(priority) if priority != WITHHELD else None
+            if head:
+                return head
+        return None
+
+    def first(self, count: int) -> list[int]:
+        """Sequences that may be among the next to be sent, about the first `count`; not exact, but cheap."""
+        for priority in sorted(self._queues):
+            if priority != WITHHELD and self._head(priority):
+                return [sequence for _, sequence in self._queues[priority][:count] if sequence in self.waiting]
+        return []
+
+    def _head(self, priority: int) -> QueuedDelivery | None:
+        queue = self._queues[priority]
+        while queue:
+            delivery = self.waiting.get(queue[0][1])
+            if delivery and delivery.priority == priority:
+                return delivery
+            heapq.heappop(queue)
+        return None
+
+    def send(self, delivery: QueuedDelivery, now: float) -> None:
+        """Moves a waiting delivery into flight."""
+        self._take_out(delivery)
+        delivery.attempts += 1
+        delivery.sent = now
+        self.in_flight[delivery.sequence] = delivery
+
+    def acknowledge(self, sequences: Iterable[int], now: float) -> list[SettledDelivery]:
+        """Ends what the client has; also what an earlier server, or over an earlier connection, was sent."""
+        found = (self.in_flight.get(one) or self.waiting.get(one) for one in dict.fromkeys(sequences))
+        return [self._settle(delivery, "acknowledged", now) for delivery in found if delivery]
+
+    def take_back(self, priority_of: PriorityOf, now: float) -> list[SettledDelivery]:
+        """After a disconnection what is in flight waits again, before what is newer; it may have expired meanwhile."""
+        for delivery in sorted(self.in_flight.values(), key=lambda delivery: delivery.sequence):
+            self._enqueue(delivery, priority_of(delivery))
+        self.in_flight.clear()
+        ended = self.expire(now) + self._overflow(now)
+        # Who comes and goes all the time, and is sent the same each time, would fill the heaps.
+        self._compact()
+        return ended
+
+    def expire(self, now: float) -> list[SettledDelivery]:
+        """Ends what has waited its time to live."""
+        ended = []
+        while self._expiries and self._expiries[0][0] <= now:
+            delivery = self.waiting.get(heapq.heappop(self._expiries)[1])
+            # One that another subscription has taken over may live longer than it was to.
+            if delivery and delivery.expires is not None and delivery.expires <= now:
+                ended.append(self._settle(delivery, "expired", now))
+        return ended
+
+    def next_expiry(self) -> float | None:
+        """When something may expire next, seconds since 1970; None if nothing will."""
+        return self._expiries[0][0] if self._expiries else None
+
+    def reorder(self, priority_of: PriorityOf) -> None:
+        """Moves what waits to the queues of its present priority: exactly as if inserted anew, one look-up each."""
+        for delivery in self.waiting.values():
+            delivery.priority = priority_of(delivery)
+        self._counts = Counter(delivery.priority for delivery in self.waiting.values())
+        self._rebuild()
+
+    def unsubscribe(self, subscription: str, now: float, take_over: TakeOver = _nobody) -> list[SettledDelivery]:
+        """Ends what waits for a subscription that is no more; what is in flight may still be acknowledged.
+
+        A delivery that `take_over` gives to another subscription waits on, in the queue of its priority there.
+        """
+        gone = [delivery for delivery in self.waiting.values() if delivery.subscription == subscription]
+        return [settled for delivery in gone for settled in self._hand_over(delivery, now, take_over)]
+
+    def _hand_over(self, delivery: QueuedDelivery, now: float, take_over: TakeOver) -> list[SettledDelivery]:
+        key = (delivery.subscription, delivery.entity)
+        priority = take_over(delivery)
+        if priority is None:
+            return [self._settle(delivery, "unsubscribed", now)]
+        if self._conflatable.get(key) == delivery.sequence:
+            del self._conflatable[key]
+        self._take_out(delivery)
+        self._enqueue(delivery, priority)
+        return []
+
+    def clear(self, now: float) -> list[SettledDelivery]:
+        """Ends everything, when the client itself is removed."""
+        gone = [*self.in_flight.values(), *self.waiting.values()]
+        return [self._settle(delivery, "unsubscribed", now) for delivery in gone]
+
+    def _settle(self, delivery: QueuedDelivery, outcome: str, now: float) -> SettledDelivery:
+        self._take_out(delivery)
+        self.in_flight.pop(delivery.sequence, None)
+        if self._newest.get(delivery.entity) == delivery.sequence:
+            del self._newest[delivery.entity]
+        key = (delivery.subscription, delivery.entity)
+        if self._conflatable.get(key) == delivery.sequence:
+            del self._conflatable[key]
+        self.settled[outcome] += 1
+        return SettledDelivery(delivery, outcome, now)
+
+    def _take_out(self, delivery: QueuedDelivery) -> None:
+        if self.waiting.pop(delivery.sequence, None):
+            self._counts[delivery.priority] -= 1
+
+    def _compact(self) -> None:
+        """Keeps the heaps in proportion to what is there: entries of what is gone are dropped lazily otherwise."""
+        entries = sum(len(queue) for queue in self._queues.values()) + len(self._expiries)
+        if entries > 4 * len(self.waiting) + SPARE:
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._queues = {}
+        for delivery in self.waiting.values():
+            self._queues.setdefault(delivery.priority, []).append((delivery.turn, delivery.sequence))
+        for queue in self._queues.values():
+            queue.sort()
+        self._expiries = sorted((d.expires, d.sequence) for d in self.waiting.values() if d.expires is not None)
+
+    def by_priority(self) -> dict[int, int]:
+        """How many wait per priority; −1: withheld."""
+        return {priority: count for priority, count in self._counts.items() if count}
+
+    def balance(self) -> int:
+        """What has been queued and is neither settled nor outstanding: always 0."""
+        return self.queued - sum(self.settled.values()) - len(self.waiting) - len(self.in_flight)

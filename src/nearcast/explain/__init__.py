@@ -1,0 +1,1 @@
+"""Why a client got an event, or did not; why a situation holds, or does not."""

@@ -1,0 +1,1 @@
+"""What filters mean: three truths, operators, expressions, the plain evaluator, the normal form."""

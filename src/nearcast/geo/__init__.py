@@ -1,0 +1,1 @@
+"""Where things are: distances, shapes, and what is near."""

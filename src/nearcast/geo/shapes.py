@@ -1,0 +1,283 @@
+"""Geometries: from the texts that hold them, and the relations of CQL2 between two of them (OGC 21-065r2, 7.6, 7.7).
+
+Relations are those of simple features on the coordinates as they are, planar, without heights. A geometry that is not
+valid, a polygon that crosses itself, is mended before it is compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import shapely
+import shapely.affinity
+
+from nearcast.geo.distance import LONGEST, SHORTEST, Floats, geodesic, unit_vectors
+from nearcast.model.event import Place
+from nearcast.model.expression import MENDED, Box, Shape
+
+TOLERANCE = 0.005
+"""Metres: pieces with smaller radii are as good as points. Points themselves have radius 0."""
+
+BEAM = 4_096
+"""Pairs of pieces that are followed: where more lie at nearly the same distance, the nearest of them stand for all."""
+
+ANYWHERE = 4e7
+"""Metres: no two points of the globe are so far apart, and squares of what is more may be too large."""
+
+BLOCK = 2_000_000
+"""Pairs of pieces that are looked at together at first."""
+
+COARSE = 1e-12
+"""Room for rounding in squares of chords that are got from products: some metres as a distance."""
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Pieces of lines as arrays: both ends in degrees. A point is a piece of two equal ends."""
+
+    x1: Floats
+    y1: Floats
+    x2: Floats
+    y2: Floats
+
+    def middle(self) -> tuple[Floats, Floats]:
+        """The point of each piece halfway between its ends."""
+        return (self.x1 + self.x2) / 2, (self.y1 + self.y2) / 2
+
+    def radius(self) -> Floats:
+        """Metres that no point of a piece exceeds from its middle: half the length, taken where it is longest."""
+        low = np.minimum(np.abs(self.y1), np.abs(self.y2))
+        widest = np.where(self.y1 * self.y2 < 0, 1.0, np.cos(np.radians(low)))
+        across = np.radians(self.x2 - self.x1) * widest
+        return LONGEST * np.hypot(across, np.radians(self.y2 - self.y1)) / 2
+
+    def take(self, which: Numbers) -> Pieces:
+        """The pieces of these numbers."""
+        return Pieces(self.x1[which], self.y1[which], self.x2[which], self.y2[which])
+
+    def halves(self) -> Pieces:
+        """Every piece's first half, then every piece's second."""
+        x, y = self.middle()
+        return Pieces(
+            np.concatenate([self.x1, x]),
+            np.concatenate([self.y1, y]),
+            np.concatenate([x, self.x2]),
+            np.concatenate([y, self.y2]),
+        )
+
+
+def within(a: shapely.Geometry, b: shapely.Geometry, metres: float) -> bool:
+    """Whether some point of `a` is at most so many metres from some point of `b`, both in degrees."""
+    if metres < 0 or shapely.is_empty(a) or shapely.is_empty(b):
+        return False
+    return _meet(a, b) or _near(_pieces(a), _pieces(b), min(metres, ANYWHERE))
+
+
+def _meet(a: shapely.Geometry, b: shapely.Geometry) -> bool:
+    """Whether two geometries share a point, also where one counts its degrees on beyond 180."""
+    if shapely.intersects(a, b):
+        return True
+    bounds = np.abs(shapely.bounds([a, b]))[:, [0, 2]]
+    return bool(bounds.max() > 180) and any(
+        shapely.intersects(shapely.affinity.translate(a, turn), b) for turn in (-360.0, 360.0)
+    )
+
+
+def _pieces(geometry: shapely.Geometry) -> Pieces:
+    """The edges and points of a geometry: where two geometries do not meet, their boundaries are nearest."""
+    ends = [np.stack(pair) for pair in _edges(geometry)]
+    together = np.concatenate([np.concatenate(pair, axis=1) for pair in ends])
+    return Pieces(*together.T.copy())
+
+
+def _edges(geometry: shapely.Geometry) -> Iterator[tuple[Floats, Floats]]:
+    """For each line, ring and point the first and the last ends of its edges, shape (n, 2) each."""
+    for part in shapely.get_parts(geometry):
+        if shapely.get_type_id(part) > 3:
+            yield from _edges(part)
+            continue
+        for line in shapely.get_rings(part) if shapely.get_dimensions(part) == 2 else [part]:
+            corners = shapely.get_coordinates(line)
+            yield (corners, corners) if len(corners) == 1 else (corners[:-1], corners[1:])
+
+
+def _near(a: Pieces, b: Pieces, metres: float) -> bool:
+    """Whether some pair of pieces is near, by halving the pairs that are not decided."""
+    left, right = _candidates(a, b, metres)
+    while len(left.x1):
+        # The middles are points of both geometries, so one such pair proves it.
+        distances = geodesic(*left.middle(), *right.middle())
+        if (distances <= metres).any():
+            return True
+        reach = left.radius() + right.radius()
+        # By the triangle inequality no point of a pair is nearer than this.
+        open_ = np.flatnonzero((distances - reach <= metres) & (reach > TOLERANCE))
+        chosen = open_[_nearest(distances[open_])]
+        left, right = _halved(left.take(chosen), right.take(chosen))
+    return False
+
+
+def _candidates(a: Pieces, b: Pieces, metres: float) -> tuple[Pieces, Pieces]:
+    """The pairs that may be near, by chords of the unit sphere, which are never longer than the arcs above them."""
+    mine, theirs = unit_vectors(*a.middle()), unit_vectors(*b.middle()).T
+    own, other = a.radius(), b.radius()
+    # Large geometries meet block by block, so that memory stays bounded.
+    rows = max(1, BLOCK // len(other))
+    found: list[tuple[Floats, Numbers, Numbers]] = []
+    for first in range(0, len(own), rows):
+        squares = 2 - 2 * (mine[first : first + rows] @ theirs)
+        limits = (metres + own[first : first + rows, None] + other) / SHORTEST
+        row, column = np.nonzero(squares <= limits * limits + COARSE)
+        chosen = _nearest(squares[row, column])
+        found.append((squares[row, column][chosen], row[chosen] + first, column[chosen]))
+    squares, row, column = (np.concatenate(each) for each in zip(*found, strict=True))
+    chosen = _nearest(squares)
+    return a.take(row[chosen]), b.take(column[chosen])
+
+
+def _nearest(distances: Floats) -> Numbers:
+    """The numbers of the least distances, as many as are followed."""
+    if len(distances) <= BEAM:
+        return np.arange(len(distances))
+    return np.argpartition(distances, BEAM)[:BEAM]
+
+
+def _halved(a: Pieces, b: Pieces) -> tuple[Pieces, Pieces]:
+    """The pairs with the longer piece of each in halves."""
+    # Halving the shorter one would hardly make the reach of the pair less.
+    longer = a.radius() >= b.radius()
+    mine, theirs = np.flatnonzero(longer), np.flatnonzero(~longer)
+    return (
+        _joined(a.take(mine).halves(), _twice(a.take(theirs))),
+        _joined(_twice(b.take(mine)), b.take(theirs).halves()),
+    )
+
+
+def _twice(pieces: Pieces) -> Pieces:
+    return _joined(pieces, pieces)
+
+
+def _joined(a: Pieces, b: Pieces) -> Pieces:
+    return Pieces(*(np.concatenate([getattr(a, name), getattr(b, name)]) for name in Pieces.__slots__))
+
+
+KEPT = 512
+"""Geometries kept parsed: filters name few, and the events of one batch often share theirs."""
+
+SMALL = 16 * 1024
+"""Characters of a text that counts as small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """A geometry, and whether its coordinates are metres; None: it is written in the filter, and takes the other's."""
+
+    shape: shapely.Geometry
+    planar: bool | None = None
+
+
+@lru_cache(maxsize=KEPT)
+def written(expression: Shape | Box) -> Geometry:
+    """The geometry of a literal, prepared, for it meets many others."""
+    shape = _mended(shapely.from_wkt(expression.text)) if isinstance(expression, Shape) else _box(expression.bounds)
+    shapely.prepare(shape)
+    return Geometry(shape)
+
+
+def _box(bounds: tuple[float, ...]) -> shapely.Geometry:
+    west, south, east, north = bounds if len(bounds) == 4 else (bounds[0], bounds[1], bounds[3], bounds[4])
+    # GeoJSON and CQL2 alike write a box across the antimeridian so; planar relations need it in two parts.
+    if west <= east:
+        return _mended(shapely.box(west, south, east, north))
+    return _mended(shapely.MultiPolygon([shapely.box(west, south, 180, north), shapely.box(-180, south, east, north)]))
+
+
+def told(text: str) -> Geometry | None:
+    """The geometry that an attribute's text holds as GeoJSON; None if it holds none."""
+    if not text.startswith("{"):
+        return None
+    # Senders choose how large their geometries are: many small ones are kept, and few large ones.
+    return _small(text) if len(text) <= SMALL else _large(text)
+
+
+def _parsed(text: str) -> Geometry | None:
+    shape = shapely.from_geojson(text, on_invalid="ignore")
+    if shape is None or (shapely.get_num_coordinates(shape) > MENDED and not shapely.is_valid(shape)):
+        return None
+    return Geometry(_mended(shape), False)
+
+
+_small = lru_cache(maxsize=KEPT)(_parsed)
+_large = lru_cache(maxsize=8)(_parsed)
+
+
+def at(place: Place) -> Geometry:
+    """The point where something is."""
+    return Geometry(shapely.Point(place.x, place.y), place.coordinates == "planar")
+
+
+def around(shape: shapely.Geometry) -> tuple[tuple[float, float] | None, float]:
+    """A point in degrees, and the metres from it that no point of a geometry exceeds; None for one that has none.
+
+    A geometry may lie on both sides of the antimeridian: then half the globe is no more than it may take.
+    """
+    if shapely.is_empty(shape):
+        return None, 0.0
+    west, south, east, north = shapely.bounds(shape).tolist()
+    middle = (west + east) / 2, (south + north) / 2
+    return middle, LONGEST * math.hypot(math.radians(east - west) / 2, math.radians(north - south) / 2)
+
+
+def _mended(shape: shapely.Geometry) -> shapely.Geometry:
+    if shapely.is_valid(shape):
+        return shape
+    # Not by linework, the default: a hundred crossing edges take it half a second, and the cube of more.
+    return shapely.make_valid(shape, method="structure", keep_collapsed=True)
+
+
+Relation = Callable[..., Any]
+
+SPATIAL: dict[str, Relation] = {
+    "S_INTERSECTS": shapely.intersects,
+    "S_EQUALS": shapely.equals,
+    "S_DISJOINT": shapely.disjoint,
+    "S_TOUCHES": shapely.touches,
+    "S_WITHIN": shapely.within,
+    "S_OVERLAPS": shapely.overlaps,
+    "S_CROSSES": shapely.crosses,
+    "S_CONTAINS": shapely.contains,
+}
+
+CONVERSE = {"S_WITHIN": "S_CONTAINS", "S_CONTAINS": "S_WITHIN"}
+"""The relations with the sides changed; all others are the same both ways."""
+
+
+def related(function: str, a: Geometry, b: Geometry) -> bool | None:
+    """Whether two geometries are so related; None for the few pairs that cannot be compared."""
+    if a.planar is not None and b.planar is not None and a.planar != b.planar:
+        return None
+    try:
+        # Only a prepared left side is fast.
+        if shapely.is_prepared(b.shape) and not shapely.is_prepared(a.shape):
+            return bool(SPATIAL[CONVERSE.get(function, function)](b.shape, a.shape))
+        return bool(SPATIAL[function](a.shape, b.shape))
+    # A few pairs have no relation that GEOS can compute; one event's must not end the batch.
+    except shapely.GEOSException:
+        return None
+
+
+def near(a: Geometry, b: Geometry, metres: float) -> bool | None:
+    """Whether two geometries are within so many metres; None between metres and degrees."""
+    if a.planar is not None and b.planar is not None and a.planar != b.planar:
+        return None
+    if a.planar or b.planar:
+        return metres >= 0 and bool(shapely.distance(a.shape, b.shape) <= metres)
+    return within(a.shape, b.shape, metres)

@@ -1,0 +1,167 @@
+"""Control events: what changes clients, subscriptions, relations and settings travels in the journal like any event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+import orjson
+
+from nearcast.errors import DefinitionError, EventError, Fault, Mark
+from nearcast.language.cloudevents import CONTROL_TYPES
+from nearcast.language.definitions.client_documents import client_data, read_client
+from nearcast.language.definitions.relation_documents import read_relation, relation_data
+from nearcast.language.definitions.settings_documents import FIELDS, read_settings, settings_data
+from nearcast.language.definitions.situation_documents import action_data, read_action, read_situation, situation_data
+from nearcast.language.definitions.subscription_documents import read_subscription, subscription_data
+from nearcast.language.nodes import DocumentNode, DocumentReader, from_data
+from nearcast.model.changes import (
+    ActionChange,
+    ActionRemoval,
+    Change,
+    ClientChange,
+    ClientRemoval,
+    RelationChange,
+    RelationRemoval,
+    SettingsChange,
+    SituationChange,
+    SituationRemoval,
+    SubscriptionChange,
+    SubscriptionRemoval,
+)
+from nearcast.model.event import MAIN, Event, cloud_event
+from nearcast.model.subscription import Settings
+
+CLIENT, CLIENT_REMOVED, SUBSCRIPTION, SUBSCRIPTION_REMOVED, SETTINGS, *_DERIVING = CONTROL_TYPES
+RELATION, RELATION_REMOVED, SITUATION, SITUATION_REMOVED, ACTION, ACTION_REMOVED = _DERIVING
+
+T = TypeVar("T")
+Read = Callable[[DocumentNode, Settings, DocumentReader], Change | None]
+"""Reads the data of a control event; None after a fault."""
+
+
+def changes(event: Event, settings: Settings, where: Mark | None = None) -> list[Change]:
+    """What a control event changes, under the settings that hold at its position; nothing for any other event.
+
+    A client that is not known yet is added by its first change. Raises `EventError` for an unknown type, a field that
+    is missing, unknown or of a wrong kind, and a role, task or place that the settings do not allow. Faults are told at
+    `where`, without it in the event.
+    """
+    if not event.control:
+        return []
+    where = where or Mark(f"event {event.id}")
+    read = _READERS.get(event.type)
+    if read is None:
+        raise EventError(Fault(f"one of {', '.join(CONTROL_TYPES)}", event.type, where))
+    reader = DocumentReader()
+    try:
+        change = read(from_data(_data(event, where), where), settings, reader)
+        reader.stop()
+    except Fault as fault:
+        raise EventError(fault) from None
+    except DefinitionError as error:
+        raise EventError(error.faults[0]) from None
+    if isinstance(change, RelationChange):
+        # The definition is of the node at which it entered, so that what it means does not rest on who reads it.
+        change = RelationChange(change.relation.at(event.node or MAIN))
+    return [] if change is None else [change]
+
+
+def to_event(change: Change, id: str, source: str, time: datetime | None = None) -> Event:
+    """The control event that brings a change about: `changes` gives the same change again."""
+    type_, subject, data = _document(change)
+    document = {**cloud_event(id, type_, source, subject, time), "data": data}
+    return Event(
+        id=id,
+        type=type_,
+        source=source,
+        subject=subject,
+        time=time,
+        attributes=(("specversion", "1.0"),),
+        payload=orjson.dumps(document),
+    )
+
+
+def _data(event: Event, where: Mark) -> Any:
+    try:
+        return orjson.loads(event.payload).get("data")
+    except (orjson.JSONDecodeError, AttributeError):
+        raise Fault("a CloudEvent as payload", "other bytes", where) from None
+
+
+def _document(change: Change) -> tuple[str, str | None, dict[str, Any]]:
+    """Type, subject and data of a change."""
+    # A client's id alone as subject would be the name of an entity that may be somebody else's.
+    match change:
+        case ClientChange():
+            return CLIENT, f"nearcast/clients/{change.client}", client_data(change)
+        case ClientRemoval():
+            return CLIENT_REMOVED, f"nearcast/clients/{change.client}", {"client": change.client}
+        case SubscriptionChange():
+            return (
+                SUBSCRIPTION,
+                f"nearcast/subscriptions/{change.subscription.id}",
+                subscription_data(change.subscription),
+            )
+        case SubscriptionRemoval():
+            subject = f"nearcast/subscriptions/{change.subscription}"
+            return SUBSCRIPTION_REMOVED, subject, {"subscription": change.subscription}
+        case RelationChange(relation):
+            return RELATION, f"nearcast/relations/{relation.id}", relation_data(relation)
+        case RelationRemoval(id):
+            return RELATION_REMOVED, f"nearcast/relations/{id}", {"relation": id}
+        case SettingsChange():
+            return SETTINGS, None, settings_data(change.settings)
+        case SituationChange(rule):
+            return SITUATION, f"nearcast/situations/{rule.id}", situation_data(rule)
+        case SituationRemoval(id):
+            return SITUATION_REMOVED, f"nearcast/situations/{id}", {"situation": id}
+        case ActionChange(action):
+            return ACTION, f"nearcast/actions/{action.id}", action_data(action)
+        case ActionRemoval(id):
+            return ACTION_REMOVED, f"nearcast/actions/{id}", {"action": id}
+
+
+def _settings(node: DocumentNode, settings: Settings, reader: DocumentReader) -> Change | None:
+    return SettingsChange(read_settings(reader.fields(node, (), FIELDS, "settings"), reader))
+
+
+def _defined(read: Callable[[DocumentNode, Settings, DocumentReader], T | None], make: Callable[[T], Change]) -> Read:
+    """Reads what is added or replaced."""
+
+    def change(node: DocumentNode, settings: Settings, reader: DocumentReader) -> Change | None:
+        found = read(node, settings, reader)
+        return None if found is None else make(found)
+
+    return change
+
+
+def _removed(name: str, make: Callable[[str], Change]) -> Read:
+    """Reads whose end it is: the one field that has its name."""
+
+    def change(node: DocumentNode, settings: Settings, reader: DocumentReader) -> Change | None:
+        id = _named(node, name, reader)
+        return None if id is None else make(id)
+
+    return change
+
+
+def _named(node: DocumentNode, name: str, reader: DocumentReader) -> str | None:
+    fields = reader.fields(node, (name,), (), "data")
+    return reader.text(fields[name], f"a {name}'s id") if name in fields else None
+
+
+_READERS: dict[str, Read] = {
+    CLIENT: read_client,
+    CLIENT_REMOVED: _removed("client", ClientRemoval),
+    SUBSCRIPTION: _defined(read_subscription, SubscriptionChange),
+    SUBSCRIPTION_REMOVED: _removed("subscription", SubscriptionRemoval),
+    SETTINGS: _settings,
+    RELATION: _defined(lambda node, settings, reader: read_relation(node, reader), RelationChange),
+    RELATION_REMOVED: _removed("relation", RelationRemoval),
+    SITUATION: _defined(read_situation, SituationChange),
+    SITUATION_REMOVED: _removed("situation", SituationRemoval),
+    ACTION: _defined(read_action, ActionChange),
+    ACTION_REMOVED: _removed("action", ActionRemoval),
+}

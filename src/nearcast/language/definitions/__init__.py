@@ -1,0 +1,1 @@
+"""Definitions as documents: clients, subscriptions, settings, relations, situations, ontologies."""

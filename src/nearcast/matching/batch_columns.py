@@ -1,0 +1,333 @@
+"""The truth of atoms over a chunk of events, as rows of bits: bit i of a row is lane i of the chunk.
+
+Of one column only so many rows differ as the chunk has distinct values: of each value the lanes that have it, below
+each value the lanes that have a lesser one, and so on. An atom then is a look-up of its row. A repeated name needs
+nothing more: its lanes are in several rows, and a row means "some value of the lane".
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.geo.distance import Floats
+from nearcast.model.columns import entries_of
+from nearcast.model.event import OWN, Place
+from nearcast.model.values import EXACT, Kind, Value
+
+Codes = npt.NDArray[np.int64]
+_FIELDS: dict[Kind, tuple[str, ...]] = {
+    "number": ("integer", "double"),
+    "text": ("text",),
+    "boolean": ("boolean",),
+    "time": ("time",),
+}
+
+
+Part = tuple[str, Codes, Any]
+"""A field of ATTRIBUTE, and an Arrow array of its values for these lanes, null where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The values of one attribute of one kind: `codes[i]` is the rank of a value of lane `lanes[i]`, lanes ascending.
+
+    `values` are the distinct values in order, an array or, for text and for integers beyond 2^53, a list; a NaN has the
+    code `len(values)`.
+    """
+
+    lanes: Codes
+    codes: Codes
+    values: Sequence[Any] | npt.NDArray[Any]
+
+    def bounds(self, literals: Sequence[Value]) -> tuple[Codes, Codes]:
+        """For each literal: how many distinct values are below it, and how many are at most it."""
+        if isinstance(self.values, list):
+            known = [plain(literal) for literal in literals]
+            below = [bisect_left(self.values, literal) for literal in known]
+            upto = [bisect_right(self.values, literal, lo=low) for literal, low in zip(known, below, strict=True)]
+            return np.array(below, np.int64), np.array(upto, np.int64)
+        return _array_bounds(np.asarray(self.values), literals)
+
+
+def encode(table: pa.Table, wanted: Iterable[tuple[str, Kind]]) -> dict[tuple[str, Kind], Column]:
+    """The columns of a table of EVENTS that are wanted and occur, by attribute name and kind."""
+    keys = set(wanted)
+    parts: dict[tuple[str, Kind], list[Part]] = {}
+    for name in OWN:
+        kind: Kind = "time" if name == "time" else "text"
+        if (name, kind) in keys:
+            parts[name, kind] = [(kind, np.arange(len(table)), table.column(name))]
+    for key, part in _attribute_parts(table, keys):
+        parts.setdefault(key, []).append(part)
+    columns = {key: _column(key[1], found) for key, found in parts.items()}
+    return {key: column for key, column in columns.items() if len(column.lanes)}
+
+
+def _attribute_parts(table: pa.Table, keys: set[tuple[str, Kind]]) -> Iterator[tuple[tuple[str, Kind], Part]]:
+    """What the attributes give for columns. A name of the event's own is among them where the event has it not."""
+    names = sorted({name for name, _ in keys})
+    entries, lanes = entries_of(table)
+    coded = pc.index_in(entries.field("name"), value_set=pa.array(names, pa.string()))
+    which = coded.fill_null(-1).to_numpy(zero_copy_only=False)
+    # NumPy sorts numbers of 16 bits digit by digit, several times as fast as wider ones.
+    which = which.astype(np.int16) if len(names) < 2**15 else which
+    order = np.argsort(which, kind="stable")
+    starts = np.searchsorted(which[order], np.arange(len(names) + 1))
+    for index, name in enumerate(names):
+        rows = order[starts[index] : starts[index + 1]]
+        if not len(rows):
+            continue
+        chosen = entries.take(pa.array(rows))
+        for kind in [kind for kind in _FIELDS if (name, kind) in keys]:
+            for field in _FIELDS[kind]:
+                yield (name, kind), (field, lanes[rows], chosen.field(field))
+
+
+def _column(kind: Kind, parts: Sequence[Part]) -> Column:
+    """One column from its parts."""
+    pieces, found = [], []
+    for field, lanes, array in parts:
+        here = np.asarray(array.is_valid())
+        if here.any():
+            found.append(lanes[here])
+            pieces.append(_numpy(field, array.drop_null()))
+    if not pieces:
+        return Column(np.array([], np.int64), np.array([], np.int64), [])
+    values, codes = _distinct(kind, pieces)
+    where = np.concatenate(found)
+    order = np.argsort(where, kind="stable")
+    return Column(where[order], codes[order], values)
+
+
+def _numpy(field: str, array: Any) -> Any:
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+        array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+    if field == "time":
+        return array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return array if field == "text" else array.to_numpy(zero_copy_only=False)
+
+
+def _distinct(kind: Kind, pieces: list[Any]) -> tuple[Any, Codes]:
+    if kind == "text":
+        return _distinct_texts(pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces))
+    if kind == "number" and any(piece.dtype == np.int64 and _beyond(piece) for piece in pieces):
+        return _distinct_exactly(pieces)
+    together = np.concatenate([piece.astype(np.int64 if kind == "time" else np.float64) for piece in pieces])
+    values, codes = np.unique(together, return_inverse=True)
+    # NaNs are sorted last, and are one value to `unique`.
+    if len(values) and kind == "number" and np.isnan(values[-1]):
+        values = values[:-1]
+    return values, codes
+
+
+def _beyond(integers: npt.NDArray[np.int64]) -> bool:
+    return bool((integers > EXACT).any() or (integers < -EXACT).any())
+
+
+def _distinct_texts(array: pa.StringArray) -> tuple[list[str], Codes]:
+    coded = array.dictionary_encode()
+    texts = coded.dictionary.to_pylist()
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    rank = np.empty(len(texts), np.int64)
+    rank[order] = np.arange(len(texts))
+    return [texts[index] for index in order], rank[coded.indices.to_numpy()]
+
+
+def _distinct_exactly(pieces: list[Any]) -> tuple[list[int | float], Codes]:
+    """Integers that doubles cannot hold, beside doubles: Python's own comparison is exact."""
+    together: list[int | float] = [value for piece in pieces for value in piece.tolist()]
+    values = sorted({value for value in together if value == value})
+    rank = {value: index for index, value in enumerate(values)}
+    return values, np.array([rank.get(value, len(values)) for value in together], np.int64)
+
+
+def _array_bounds(values: npt.NDArray[Any], literals: Sequence[Value]) -> tuple[Codes, Codes]:
+    known = [plain(literal) for literal in literals]
+    if values.dtype == np.int64:
+        exact = np.array(known, np.int64)
+        return np.searchsorted(values, exact, "left"), np.searchsorted(values, exact, "right")
+    near = np.array([float(literal) for literal in known])
+    below, upto = np.searchsorted(values, near, "left"), np.searchsorted(values, near, "right")
+    for index, literal in enumerate(known):
+        # An integer between two doubles: nothing equals it, and its nearest double is on one side of it.
+        if isinstance(literal, int) and abs(literal) > EXACT and int(near[index]) != literal:
+            below[index] = upto[index] = below[index] if int(near[index]) > literal else upto[index]
+    return below, upto
+
+
+def plain(literal: Value) -> Any:
+    """A literal in the terms of a column's values: a time is its microseconds since 1970."""
+    if hasattr(literal, "timestamp"):
+        return microseconds(literal)
+    return int(literal) if isinstance(literal, bool) else literal
+
+
+def microseconds(time: Any) -> int:
+    """A moment as whole microseconds since 1970, as Arrow counts them."""
+    return int(pa.scalar(time, pa.timestamp("us", tz="UTC")).value)
+
+
+Rows = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.intp]
+
+LANES = 1024
+"""Lanes of a chunk: a column's rows (8 bytes per 64 lanes and distinct value) then stay in the second-level cache."""
+
+ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+def words(lanes: int) -> int:
+    """How many 64-bit words hold one bit per lane."""
+    return (lanes + 63) // 64
+
+
+def bits(lanes: Numbers, width: int) -> Rows:
+    """One row with the bits of these lanes set."""
+    flags = np.zeros(width * 64, np.bool_)
+    flags[lanes] = True
+    return np.packbits(flags, bitorder="little").view(np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkColumn:
+    """The rows of one column in one chunk, by rank r among the chunk's m distinct codes.
+
+    `equal[r]`: lanes that have value r. `nan`: a NaN. `present`: any value, a NaN too. `single`: no lane has two.
+    """
+
+    codes: Codes
+    equal: Rows
+    nan: Rows
+    present: Rows
+    single: bool
+
+    def rank(self, bounds: Codes) -> Numbers:
+        """Ranks in the chunk of bounds among the batch's distinct values."""
+        return np.searchsorted(self.codes, bounds, "left")
+
+    def below(self) -> Rows:
+        """For each r up to m the lanes that have a value before r; r = m: any."""
+        rows = np.zeros((len(self.equal) + 1, self.equal.shape[1]), np.uint64)
+        np.bitwise_or.accumulate(self.equal, axis=0, out=rows[1:])
+        return rows
+
+    def above(self) -> Rows:
+        """For each r up to m the lanes that have value r or a later one; r = m: none."""
+        rows = np.zeros((len(self.equal) + 1, self.equal.shape[1]), np.uint64)
+        np.bitwise_or.accumulate(self.equal[::-1], axis=0, out=rows[-2::-1])
+        return rows
+
+
+def chunk_column(column: Column, first: int, lanes: int) -> ChunkColumn:
+    """The rows of a column for the lanes `first` … `first + lanes − 1` of its batch."""
+    width = words(lanes)
+    begin, end = np.searchsorted(column.lanes, (first, first + lanes))
+    here, codes = column.lanes[begin:end] - first, column.codes[begin:end]
+    single = bool((here[1:] > here[:-1]).all())
+    order = _order(codes, len(column.values))
+    distinct, rows = _one_hot(codes[order], here[order], width)
+    count = len(distinct) - int(len(distinct) > 0 and distinct[-1] == len(column.values))
+    nan = rows[count] if count < len(distinct) else np.zeros(width, np.uint64)
+    return ChunkColumn(distinct[:count], rows[:count], nan, np.bitwise_or.reduce(rows, axis=0), single)
+
+
+def _order(codes: Codes, most: int) -> Numbers:
+    """The stable order of codes up to `most`."""
+    # NumPy sorts numbers of 16 bits digit by digit, several times as fast as wider ones.
+    return np.argsort(codes.astype(np.uint16) if most < 2**16 else codes, kind="stable")
+
+
+def _one_hot(codes: Codes, lanes: Codes, width: int) -> tuple[Codes, Rows]:
+    """The distinct ones among ascending codes, and for each the row of its lanes, which ascend."""
+    if not len(codes):
+        return codes, np.zeros((0, width), np.uint64)
+    new = np.concatenate([[True], codes[1:] != codes[:-1]])
+    where = (np.cumsum(new) - 1) * width + (lanes >> 6)
+    flags = np.left_shift(np.uint64(1), (lanes & 63).astype(np.uint64))
+    starts = np.flatnonzero(np.concatenate([[True], where[1:] != where[:-1]]))
+    distinct = codes[new]
+    rows = np.zeros((len(distinct), width), np.uint64)
+    rows.reshape(-1)[where[starts]] = np.bitwise_or.reduceat(flags, starts)
+    return distinct, rows
+
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceArrays:
+    """Places as arrays of one shape: whether known, whether geographic, x, y, and z (0 and not `high` if unknown)."""
+
+    known: Flags
+    geographic: Flags
+    x: Floats
+    y: Floats
+    z: Floats
+    high: Flags
+
+    def take(self, index: npt.NDArray[np.intp] | Flags) -> PlaceArrays:
+        """The points at these indices, or where these flags are set."""
+        return PlaceArrays(*(getattr(self, name)[index] for name in PlaceArrays.__slots__))
+
+    def joined(self, others: PlaceArrays) -> PlaceArrays:
+        """These points, and others behind them."""
+        return PlaceArrays(
+            *(np.concatenate([getattr(self, name), getattr(others, name)]) for name in PlaceArrays.__slots__)
+        )
+
+    def replaced(self, index: npt.NDArray[np.intp], others: PlaceArrays) -> PlaceArrays:
+        """The points with others in these places."""
+        found = PlaceArrays(*(getattr(self, name).copy() for name in PlaceArrays.__slots__))
+        for name in PlaceArrays.__slots__:
+            getattr(found, name)[index] = getattr(others, name)
+        return found
+
+    def lanes(self, first: int, last: int) -> PlaceArrays:
+        """The points from `first` up to but not including `last`."""
+        return PlaceArrays(*(getattr(self, name)[first:last] for name in PlaceArrays.__slots__))
+
+    def upright(self) -> PlaceArrays:
+        """The points as a column, to be met with a row of others."""
+        return PlaceArrays(*(getattr(self, name)[:, None] for name in PlaceArrays.__slots__))
+
+
+def points_of(places: Sequence[Place | None]) -> PlaceArrays:
+    """Places as arrays; None is unknown."""
+    there = [place if place else Place("planar", 0.0, 0.0) for place in places]
+    return PlaceArrays(
+        np.array([place is not None for place in places], np.bool_),
+        np.array([place.coordinates == "geographic" for place in there], np.bool_),
+        np.array([place.x for place in there], np.float64),
+        np.array([place.y for place in there], np.float64),
+        np.array([place.z or 0.0 for place in there], np.float64),
+        np.array([place.z is not None for place in there], np.bool_),
+    )
+
+
+def event_points(table: pa.Table) -> PlaceArrays:
+    """The places of the events of a table of EVENTS."""
+    coordinates, z = table.column("coordinates"), table.column("z")
+    return PlaceArrays(
+        np.asarray(coordinates.is_valid()),
+        np.asarray(pc.equal(coordinates, "geographic").fill_null(False)),
+        table.column("x").fill_null(0.0).to_numpy(),
+        table.column("y").fill_null(0.0).to_numpy(),
+        z.fill_null(0.0).to_numpy(),
+        np.asarray(z.is_valid()),
+    )
+
+
+def pack(flags: Flags, width: int) -> Rows:
+    """Flags of shape (n, lanes) as rows of bits, shape (n, words)."""
+    padded = np.zeros((flags.shape[0], width * 64), np.bool_)
+    padded[:, : flags.shape[1]] = flags
+    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)

@@ -1,0 +1,338 @@
+"""The rows of computed atoms in a chunk: whole columns at once where that is easy, else by the plain evaluator.
+
+What an expression reads of an event — a few attributes, its place, its predecessor's attributes — is its key: equal
+keys have equal truth, so every distinct key of a chunk is decided once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import shapely
+
+from nearcast.filters.expressions import truth_of
+from nearcast.filters.truth import COMPARE
+from nearcast.geo import shapes
+from nearcast.geo.distance import Floats, geodesic, surely_beyond, unit_vectors
+from nearcast.matching.batch_columns import Flags, Rows, pack, words
+from nearcast.model.columns import places_of
+from nearcast.model.event import Place
+from nearcast.model.expression import (
+    COMPARISONS,
+    GEOMETRY,
+    TOLD_GEOMETRY,
+    Box,
+    Call,
+    Constant,
+    Expression,
+    Property,
+    Shape,
+    attributes,
+    remembered,
+    users,
+)
+from nearcast.model.filter import Atom
+from nearcast.model.values import EXACT, Value, is_exact
+from nearcast.state.previous_values import Rows as ValueRows
+from nearcast.state.previous_values import values_of
+from nearcast.state.repository import entities
+from nearcast.state.timeline import Environment
+
+Truths = npt.NDArray[np.int8]
+"""Of each lane 1 TRUE, 0 FALSE, −1 UNKNOWN, or `OPEN`: not decided."""
+
+OPEN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A number of each lane; `known`: it has one; `sure`: that, and whether it has one, is what exact work gives."""
+
+    values: Floats
+    known: Flags
+    sure: Flags
+
+
+class ColumnVectors:
+    """The columns of a chunk, made when they are first asked for and shared by all predicates."""
+
+    def __init__(self, own: Mapping[str, ValueRows], places: Sequence[Place | None], size: int) -> None:
+        self.size = size
+        self._own = own
+        self._places = places
+        self._numbers: dict[str, Numbers] = {}
+        self._points: LanePlaces | None = None
+
+    def numbers(self, name: str) -> Numbers:
+        """The lanes' numbers under a name, sure where there is just one and a double holds it."""
+        if name not in self._numbers:
+            sure = np.array([len(row) == 1 and _exact(row[0]) for row in self._own[name]], np.bool_)
+            found = [row[0] if one else 0.0 for row, one in zip(self._own[name], sure.tolist(), strict=True)]
+            self._numbers[name] = Numbers(np.array(found, np.float64), sure, sure)
+        return self._numbers[name]
+
+    def points(self) -> LanePlaces:
+        """The lanes' own geometries, where these are points."""
+        if self._points is None:
+            shaped = np.zeros(self.size, np.bool_)
+            for name in sorted(GEOMETRY & self._own.keys()):
+                shaped |= [bool(row) for row in self._own[name]]
+            there = [place or Place("planar", 0.0, 0.0) for place in self._places]
+            self._points = LanePlaces(
+                np.array([place.x for place in there], np.float64),
+                np.array([place.y for place in there], np.float64),
+                np.array([place is not None for place in self._places], np.bool_),
+                np.array([place.coordinates == "geographic" for place in there], np.bool_),
+                shaped,
+            )
+        return self._points
+
+
+@dataclass(frozen=True, slots=True)
+class LanePlaces:
+    """Places of lanes: whether there is one, whether in degrees; `shaped` lanes tell a geometry beside it."""
+
+    x: Floats
+    y: Floats
+    known: Flags
+    geographic: Flags
+    shaped: Flags
+
+
+def truths_of(call: Call, vectors: ColumnVectors) -> Truths:
+    """The truth of a predicate in each lane, `OPEN` where it has to be decided alone."""
+    found = None
+    if call.function in COMPARISONS:
+        found = _compared(call, vectors)
+    elif call.function == "BETWEEN":
+        found = _between(call, vectors)
+    elif call.function in shapes.SPATIAL:
+        found = _related(call, vectors)
+    elif call.function == "S_DWITHIN":
+        found = _near(call, vectors)
+    return np.full(vectors.size, OPEN, np.int8) if found is None else found
+
+
+def _exact(value: Value) -> bool:
+    """Whether a value is a number that a double holds; a NaN is no number to compute with."""
+    return is_exact(value) and value == value
+
+
+def _decided(holds: Flags, known: Flags, sure: Flags) -> Truths:
+    return np.where(sure, np.where(known, holds, -1), OPEN).astype(np.int8)
+
+
+def _compared(call: Call, vectors: ColumnVectors) -> Truths | None:
+    a, b = (_numbers(argument, vectors) for argument in call.arguments)
+    if a is None or b is None:
+        return None
+    return _decided(COMPARE[call.function](a.values, b.values), a.known & b.known, a.sure & b.sure)
+
+
+def _between(call: Call, vectors: ColumnVectors) -> Truths | None:
+    sides = [_numbers(argument, vectors) for argument in call.arguments]
+    there = [side for side in sides if side is not None]
+    if len(there) < len(sides):
+        return None
+    value, low, high = there
+    holds = (value.values >= low.values) & (value.values <= high.values)
+    return _decided(holds, value.known & low.known & high.known, value.sure & low.sure & high.sure)
+
+
+_ARITHMETIC: dict[str, Callable[[Floats, Floats], Any]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "%": np.fmod,
+}
+# Not `DIV` and `^`: whether their operands are integers decides how they round.
+
+
+def _numbers(expression: Expression, vectors: ColumnVectors) -> Numbers | None:
+    """A numeric expression in every lane; None for one of another kind."""
+    if isinstance(expression, Property):
+        return vectors.numbers(expression.name)
+    if isinstance(expression, Constant) and isinstance(expression.value, (int, float)) and _exact(expression.value):
+        always = np.ones(vectors.size, np.bool_)
+        return Numbers(np.full(vectors.size, float(expression.value)), always, always)
+    if not isinstance(expression, Call) or expression.function not in _ARITHMETIC:
+        return None
+    a, b = (_numbers(argument, vectors) for argument in expression.arguments)
+    if a is None or b is None:
+        return None
+    with np.errstate(all="ignore"):
+        values = _ARITHMETIC[expression.function](a.values, b.values)
+    finite = np.isfinite(values)
+    # A result beyond may be of integers, which stay exact where doubles do not.
+    return Numbers(values, a.known & b.known & finite, a.sure & b.sure & (~finite | (np.abs(values) <= EXACT)))
+
+
+def _written(call: Call) -> tuple[Shape | Box, bool] | None:
+    """The literal beside the event's own geometry, and whether it stands left; None for other arguments."""
+    a, b = call.arguments[:2]
+    for literal, other, left in ((a, b, True), (b, a, False)):
+        own = isinstance(other, Property) and other.name.lower() in GEOMETRY
+        if own and isinstance(literal, (Shape, Box)):
+            return literal, left
+    return None
+
+
+def _related(call: Call, vectors: ColumnVectors) -> Truths | None:
+    found = _written(call)
+    if found is None:
+        return None
+    literal, left = found
+    function = call.function if left else shapes.CONVERSE.get(call.function, call.function)
+    points = vectors.points()
+    try:
+        # The literal is prepared, and only a prepared left side is fast.
+        holds = shapes.SPATIAL[function](shapes.written(literal).shape, shapely.points(points.x, points.y))
+    except shapely.GEOSException:
+        return None
+    return _decided(holds, points.known, ~points.shaped)
+
+
+def _near(call: Call, vectors: ColumnVectors) -> Truths | None:
+    """Far points by their chords, the others of a written point by geodesics; near ones of lines stay open."""
+    found = _written(call)
+    limit = call.arguments[2]
+    metres = limit.value if isinstance(limit, Constant) else None
+    if found is None or isinstance(metres, bool) or not isinstance(metres, (int, float)):
+        return None
+    shape, points = shapes.written(found[0]).shape, vectors.points()
+    middle, radius = shapes.around(shape)
+    if middle is None:
+        return None
+    chords = unit_vectors(points.x, points.y) - unit_vectors(*(np.array([end]) for end in middle))
+    near = (chords * chords).sum(axis=1) <= surely_beyond(metres + radius)
+    holds = np.zeros(vectors.size, np.bool_)
+    single = shapely.get_type_id(shape) == 0
+    lanes = np.flatnonzero(near & points.known & points.geographic) if single else np.array([], np.intp)
+    x, y = (np.full(len(lanes), end) for end in middle)
+    # A point is within 0 m of itself, but no nearer.
+    holds[lanes] = (geodesic(points.x[lanes], points.y[lanes], x, y) <= metres) & (metres >= 0)
+    planar = points.known & ~points.geographic
+    return _decided(holds, points.known, ~points.shaped & ~planar & (single | ~near))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """What one expression reads of an event."""
+
+    attributes: tuple[str, ...]
+    remembered: tuple[str, ...]
+    users: tuple[str, ...]
+    place: bool
+
+
+class ComputedAtoms:
+    """Computed atoms compiled: what each of them reads."""
+
+    def __init__(self, atoms: Sequence[Atom]) -> None:
+        self.atoms = list(atoms)
+        self._calls = [atom.name for atom in self.atoms if isinstance(atom.name, Call)]
+        self._reads = [_reads(call) for call in self._calls]
+
+    def rows(self, events: pa.Table, around: Environment) -> tuple[Rows, Rows]:
+        """Truth and comparable rows, shape (atoms, words) each, of a chunk of a table of EVENTS."""
+        truths = np.empty((len(self.atoms), len(events)), np.int8)
+        chunk = self._chunk(events, around)
+        vectors = ColumnVectors(chunk.own, chunk.places, len(events))
+        for number, (call, reads) in enumerate(zip(self._calls, self._reads, strict=True)):
+            truths[number] = truths_of(call, vectors)
+            _decide(call, reads, chunk, truths[number])
+        width = words(len(events))
+        return pack(truths == 1, width), pack(truths >= 0, width)
+
+    def _chunk(self, events: pa.Table, around: Environment) -> _Chunk:
+        """The chunk's events, as far as the atoms read them."""
+        positions = events.column("position").to_pylist()
+        asked = {name for reads in self._reads for name in reads.remembered}
+        about = entities(events).to_pylist() if asked else []
+        clients = {name for reads in self._reads for name in reads.users}
+        return _Chunk(
+            values_of(events, [name for reads in self._reads for name in reads.attributes]),
+            {name: _before(around, name, about, positions) for name in asked},
+            {name: [around.users.at(name, position) for position in positions] for name in clients},
+            places_of(events) if any(reads.place for reads in self._reads) else [],
+        )
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """The events of a chunk as expressions read them: the facts of one of them at a time, that of `lane`."""
+
+    own: Mapping[str, ValueRows]
+    before: Mapping[str, Sequence[tuple[Value, ...] | None]]
+    clients: Mapping[str, Sequence[Place | None]]
+    places: Sequence[Place | None]
+    lane: int = 0
+    _typed: dict[str, list[Hashable]] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Place | None:
+        """Where the event is."""
+        return self.places[self.lane]
+
+    def values(self, name: str) -> Sequence[Value]:
+        """Every value of an attribute of the event."""
+        return self.own[name][self.lane]
+
+    def previous(self, name: str) -> Sequence[Value] | None:
+        """The same of the entity's previous event; None if there was none."""
+        return self.before[name][self.lane]
+
+    def user(self, name: str) -> Place | None:
+        """Where that client was last known to be."""
+        return self.clients[name][self.lane]
+
+    def keys(self, reads: _Reads) -> Iterable[Hashable]:
+        """For each event all that a truth depends on."""
+        sides: list[Sequence[Hashable]] = [self._keys(name, self.own[name]) for name in reads.attributes]
+        sides += [self._keys(f"previous {name}", self.before[name]) for name in reads.remembered]
+        sides += [self.clients[name] for name in reads.users]
+        sides += [self.places] if reads.place else []
+        # An expression of literals alone is decided once.
+        return zip(*sides, strict=True) if sides else iter(())
+
+    def _keys(self, name: str, rows: Sequence[tuple[Value, ...] | None]) -> list[Hashable]:
+        """Values with their types, for Python holds 1 and True to be equal."""
+        if name not in self._typed:
+            self._typed[name] = [None if row is None else (row, tuple(map(type, row))) for row in rows]
+        return self._typed[name]
+
+
+def _decide(call: Call, reads: _Reads, chunk: _Chunk, truths: Truths) -> None:
+    """Fills in what is open, event by event, each distinct key once."""
+    lanes = np.flatnonzero(truths == OPEN).tolist()
+    if not lanes:
+        return
+    keys = list(chunk.keys(reads)) or [()] * len(truths)
+    known: dict[Hashable, int] = {}
+    for lane in lanes:
+        key = keys[lane]
+        if key not in known:
+            chunk.lane = lane
+            truth = truth_of(call, chunk)
+            known[key] = -1 if truth is None else int(truth)
+        truths[lane] = known[key]
+
+
+def _before(
+    around: Environment, name: str, about: Sequence[str], positions: Sequence[int]
+) -> list[tuple[Value, ...] | None]:
+    track = around.previous.get(name)
+    return [track.at(*pair) if track else None for pair in zip(about, positions, strict=True)]
+
+
+def _reads(call: Call) -> _Reads:
+    names = attributes(call)
+    own = any(name.lower() in GEOMETRY for name in names)
+    read = (*names, *TOLD_GEOMETRY) if own else names
+    return _Reads(tuple(dict.fromkeys(read)), remembered(call), users(call), own)

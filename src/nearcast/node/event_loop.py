@@ -1,0 +1,190 @@
+"""The event loop around a foraging node: what it hears and measures goes in, what it says goes out.
+
+The node decides; here are the clock, the sockets and the sensors. Whatever is wrong with a datagram or a reading is
+counted by its cause and harms nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from math import inf
+from types import MappingProxyType
+
+from nearcast.errors import Fault
+from nearcast.foraging.forager import ForagingNode
+from nearcast.foraging.provider import Readings
+from nearcast.foraging.requestor import NodeSituation
+from nearcast.model.event import Place
+from nearcast.model.foraging import Message, Response
+from nearcast.model.values import Value
+from nearcast.node.sensors import Sensor, SensorReading
+from nearcast.node.transport import Datagram, Transport
+from nearcast.node.wire import decode, encode
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 0.2
+"""How often a node looks whether a request is due and whether a situation has ended."""
+
+SET_BACK_SECONDS = 1.0
+"""Less is how clocks are corrected that run well."""
+
+IN_VAIN = 3
+"""So many requests for a class without an answer are reported: perhaps nobody provides it."""
+
+OnSituation = Callable[[NodeSituation], None]
+Taken = Callable[[Message], None]
+
+
+def _nobody(_: object) -> None:
+    """Whoever is not interested."""
+
+
+class NodeEventLoop:
+    """A node with its transport and sensors, at a place.
+
+    `ranges` are the values between which readings of some classes lie; others are dropped. `told` is called for each
+    change of a situation, `taken` for each message that the node takes and for its own requests; `clock` gives the
+    seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        node: ForagingNode,
+        transport: Transport,
+        place: Place,
+        sensors: Sequence[Sensor] = (),
+        told: OnSituation = _nobody,
+        taken: Taken = _nobody,
+        clock: Callable[[], float] = time.time,
+        ranges: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+    ) -> None:
+        self.node, self.transport, self.place = node, transport, place
+        self.counts: Counter[str] = Counter()
+        self.taken, self._clock, self._last = taken, clock, -inf
+        self._sensors, self._told, self._ranges = tuple(sensors), told, ranges
+        self._unanswered: Counter[str] = Counter()
+
+    def clock(self) -> float:
+        """The seconds since the epoch. Where this device's clock was set back the node begins anew: what it knew, and
+        when it would have asked again, were of a time that is yet to come.
+        """
+        now = self._clock()
+        if now < self._last - SET_BACK_SECONDS:
+            self.counts["clock set back"] += 1
+            log.warning("the clock was set back seconds=%.1f: the node begins anew", self._last - now)
+            self.node.begin_anew()
+        self._last = now
+        return now
+
+    async def run(self) -> None:
+        """Runs until it is cancelled."""
+        async with self.transport, asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._listen())
+            tasks.create_task(self._tick())
+            for sensor in self._sensors:
+                tasks.create_task(self._follow(sensor))
+
+    async def _listen(self) -> None:
+        while heard := await self.transport.receive():
+            self.hear(heard)
+
+    def hear(self, heard: Datagram) -> None:
+        """Takes a datagram; counts it if it is none, or none of this node's business."""
+        try:
+            message, via = decode(heard.data)
+        except Fault as fault:
+            self.counts["malformed"] += 1
+            # The first of them are told: many are one cause, and a log may not grow as somebody else likes.
+            if self.counts["malformed"] <= 10:
+                log.warning("datagram dropped sender=%s fault=%r", heard.sender, str(fault))
+            return
+        # Multicast brings one's own words back; another node that takes this name harms nobody but itself.
+        if via == self.node.id:
+            self.counts["own voice"] += 1
+            return
+        # Passed on neither: who measures so should not be believed elsewhere.
+        if isinstance(message, Response) and not all(self._in_range(*pair) for pair in message.values):
+            self.counts["out of range"] += 1
+            return
+        before = self.node.door.taken
+        self.say(self.node.hear(message, heard.sender, self.place, self.clock()))
+        if self.node.door.taken > before:
+            self._note(message)
+            self.taken(message)
+            self.look()
+
+    def _note(self, message: Message) -> None:
+        """Forgets in how many requests a class was asked for in vain."""
+        for name, _ in message.values if isinstance(message, Response) else ():
+            for wide in self.node.above(name):
+                self._unanswered.pop(wide, None)
+
+    def _in_range(self, name: str, value: Value) -> bool:
+        """Whether a reading is one, by the ontology's ranges."""
+        low, high = self._ranges.get(name, (-inf, inf))
+        return isinstance(value, (bool, str, datetime)) or low <= value <= high
+
+    def say(self, messages: Sequence[Message]) -> None:
+        """Broadcasts messages."""
+        for message in messages:
+            try:
+                self.transport.send(encode(message, self.node.id))
+                self.counts["said"] += 1
+            except Fault as fault:
+                self.counts["unsendable"] += 1
+                log.warning("message not sent id=%s fault=%r", message.id, str(fault))
+
+    async def _tick(self) -> None:
+        while True:
+            now = self.clock()
+            self._ask(now)
+            self.look()
+            self.node.door.forget(now)
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _ask(self, now: float) -> None:
+        """Sends the requests that are due; reports a class that is asked for again and again in vain."""
+        for request in self.node.ask(self.place, now):
+            self.say([request])
+            self.taken(request)
+            for name in {str(condition.name) for condition in request.conditions}:
+                self._unanswered[name] += 1
+                if self._unanswered[name] == IN_VAIN:
+                    self.counts[f"unanswered {name}"] += 1
+                    log.warning("nobody has answered class=%s requests=%d", name, IN_VAIN)
+
+    def look(self) -> None:
+        """Tells of situations that have changed, here and whoever asked for them."""
+        now = self.clock()
+        for change in self.node.changes(self.place, now):
+            self.counts[f"situation {change.phase}"] += 1
+            self._told(change)
+        self.say(self.node.conclude(self.place, now))
+
+    async def _follow(self, sensor: Sensor) -> None:
+        async for measured in sensor.measured():
+            if isinstance(measured, Fault):
+                self.counts["bad readings"] += 1
+                if self.counts["bad readings"] <= 10:
+                    log.warning("reading dropped fault=%r", str(measured))
+            else:
+                self.measure(measured)
+
+    def measure(self, measured: SensorReading) -> None:
+        """Takes what a sensor read, and where if it says so; tells whoever asked for it."""
+        self.place = measured.place or self.place
+        own = [(name, value) for name, value in measured.values if name in self.node.measured]
+        readings: Readings = [pair for pair in own if self._in_range(*pair)]
+        self.counts["readings"] += len(readings)
+        self.counts["unknown classes"] += len(measured.values) - len(own)
+        self.counts["out of range"] += len(own) - len(readings)
+        now = self.clock()
+        self.node.measure(readings, self.place, now)
+        self.say(self.node.respond(self.place, now, readings))
+        self.look()

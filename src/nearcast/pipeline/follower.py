@@ -1,0 +1,131 @@
+"""The stage known in the pipeline: what is known follows the journal, however the stream is cut or repeated."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from math import inf
+from pathlib import Path
+from time import monotonic
+
+import pyarrow as pa
+
+from nearcast.journal.seam import Journal
+from nearcast.language.control_events import changes
+from nearcast.model.columns import DEAD_LETTERS
+from nearcast.pipeline.snapshots import StateSnapshot, drop_beyond, load, named, save
+from nearcast.relations.shards import SHARDS
+from nearcast.stages.fold import FoldedBatch, RejectedChange
+
+log = logging.getLogger("nearcast.pipeline")
+
+STRETCH = 100_000
+"""Positions that are folded at once while catching up."""
+
+SNAPSHOT_EVERY = 20_000
+"""Positions between two snapshots: what a restart has to fold again, well under a second's work."""
+
+SNAPSHOT_SHARE = 0.05
+"""Of the time so much goes into snapshots at most: the first one beside a hundred thousand definitions takes
+seconds, in which more than twenty thousand reports may come. A restart then folds more."""
+
+SNAPSHOT_AGAIN = 60.0
+"""Seconds until a snapshot is tried again that could not be written, the disk being full for example."""
+
+LETTERS = 100
+"""Dead letters that are read at once: each may have 64 KiB."""
+
+CLOCKS = timedelta(minutes=10)
+"""By how much the clocks of server and pipeline may differ."""
+
+
+class Follower:
+    """Keeps what is known in step with the journal, and a snapshot of it on disk; related pairs in so many shards."""
+
+    def __init__(self, journal: Journal, folder: Path, at: int, shards: int = SHARDS) -> None:
+        drop_beyond(folder, at)
+        self.known = load(folder, at, shards)
+        self._journal, self._folder = journal, folder
+        self._saved, self._rests = self.known.position, -inf
+        self._last = StateSnapshot(named(folder, self._saved), self.known.registry.copy()) if self._saved else None
+        self.refused = 0
+        self._there: set[str] | None = None
+        self.catch_up(at)
+
+    def catch_up(self, position: int) -> None:
+        """Folds what lies between, without deciding it."""
+        for events in self._journal.stretches("events", self.known.position, position, STRETCH):
+            for _ in self.known.advance(events, changes):
+                pass
+            # They were reported when this stretch was decided.
+            self.known.refusals.clear()
+
+    def advance(self, events: pa.Table, through: int) -> Iterator[FoldedBatch]:
+        """The batches of these events, without what is known already; control events refused become dead letters."""
+        after = self.known.position
+        # A batch that came again, as after a restart it may.
+        if through <= after:
+            return
+        if len(events):
+            first = int(events.column("position")[0].as_py())
+            self.catch_up(first - 1)
+            # Positions of events have no gaps, so what is known already is so many rows.
+            events = events.slice(max(0, after - first + 1))
+        yield from self.known.advance(events, changes)
+        self.known.position = max(self.known.position, through)
+        # Before the deliveries are written: then it is reported, and by whom follows it is not reported again.
+        self._report()
+        if self.known.position - self._saved >= SNAPSHOT_EVERY and monotonic() >= self._rests:
+            self.save()
+
+    def save(self) -> None:
+        """Writes a snapshot of what is known now; where that fails it says so, and tries again later."""
+        began = monotonic()
+        try:
+            self._last = save(self.known, self._folder, self._last)
+        except OSError as error:
+            # It would only have saved time, and a batch that failed for it would fail again and again.
+            log.error("snapshot not written folder=%s error=%r; a restart reads more", self._folder, error)
+            self._rests = monotonic() + SNAPSHOT_AGAIN
+            return
+        ended = monotonic()
+        self._saved, self._rests = self.known.position, ended + (ended - began) / SNAPSHOT_SHARE
+
+    def _report(self) -> None:
+        # In the order of the journal, whichever stage refused them.
+        refusals, self.known.refusals = sorted(self.known.refusals, key=lambda one: one.event.position), []
+        letters = [_letter(each) for each in refusals]
+        if letters and self._there is None:
+            # The one before this may have died between writing these and the deliveries, in batches cut otherwise.
+            self._there = _written_since(self._journal, refusals[0])
+        letters = [letter for letter in letters if letter["where"] not in (self._there or ())]
+        if letters:
+            self._journal.append("dead letters", pa.Table.from_pylist(letters, DEAD_LETTERS))
+        self.refused += len(refusals)
+        for refusal in refusals:
+            log.warning("refused a control event position=%d reason=%s", refusal.event.position, refusal.error)
+
+
+def _written_since(journal: Journal, refusal: RejectedChange) -> set[str]:
+    """Where the dead letters are from that were written after an event was accepted, at the end of the log."""
+    accepted, end, found = refusal.event.accepted, journal.end("dead letters"), set[str]()
+    since = None if accepted is None else accepted - CLOCKS
+    while end > 0:
+        rows = journal.read("dead letters", max(0, end - LETTERS), LETTERS)
+        end = max(0, end - LETTERS)
+        found.update(rows.column("where").to_pylist())
+        if since is not None and min(rows.column("time").to_pylist(), default=since) < since:
+            break
+    return found
+
+
+def _letter(refusal: RejectedChange) -> dict[str, object]:
+    where = f"journal position {refusal.event.position}, event {refusal.event.id}"
+    return {
+        "position": 0,
+        "time": datetime.now(UTC),
+        "where": where,
+        "reason": str(refusal.error),
+        "content": refusal.event.payload[: 64 * 1024],
+    }

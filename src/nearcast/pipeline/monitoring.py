@@ -1,0 +1,95 @@
+"""What the pipeline counts, for Prometheus."""
+
+from __future__ import annotations
+
+import collections
+import logging
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from nearcast.errors import SetupError
+from nearcast.situations.stage import SituationStage
+from nearcast.state.derived import DerivingStage
+
+SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+
+
+class PipelineMetrics:
+    """The pipeline's own registry and what is in it."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.events = self._counter("events", "Positions of the journal that were decided")
+        self.deliveries = self._counter("deliveries", "Deliveries that were decided, one per event and client")
+        self.derived = self._counter("derived", "Events that were derived from others")
+        self.batches = self._counter("batches", "Batches, by where they were decided", ["where"])
+        self.refused = self._counter("refused", "Control events that changed nothing, see the dead letters")
+        self.failures = self._counter("failures", "Batches that failed; each is decided again after a restart")
+        self.unusable = self._counter("unusable", "Readings that are none, and rules not taken", ["name", "reason"])
+        self.unprovided = Gauge(
+            "nearcast_pipeline_unprovided",
+            "Situation rules that name a class of which no reading has come",
+            registry=self.registry,
+        )
+        self.position = Gauge(
+            "nearcast_pipeline_position", "The last position that was decided", registry=self.registry
+        )
+        self.waiting = Gauge(
+            "nearcast_pipeline_waiting", "Positions of the journal that wait to be decided", registry=self.registry
+        )
+        self.seconds = Histogram(
+            "nearcast_pipeline_stage_seconds",
+            "Time of a batch, by stage",
+            ["stage"],
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+
+    def _counter(self, name: str, text: str, labels: list[str] | None = None) -> Counter:
+        return Counter(f"nearcast_pipeline_{name}", text, labels or [], registry=self.registry)
+
+    def serve(self, port: int) -> None:
+        """Answers `/metrics` on the loopback from a thread of its own. Raises SetupError for a taken port."""
+        try:
+            start_http_server(port, addr="127.0.0.1", registry=self.registry)
+        except OSError as error:
+            raise SetupError(
+                f"expected to answer /metrics on 127.0.0.1:{port}, got {error.strerror or error}; another program may"
+                " use the port: end it or choose another with --metrics-port"
+            ) from error
+
+
+log = logging.getLogger("nearcast.pipeline")
+
+
+class SituationMonitor:
+    """Counts what the stage infer could not use, and says once which rules wait for what nobody provides."""
+
+    def __init__(self, metrics: PipelineMetrics) -> None:
+        self._metrics = metrics
+        self._refused: collections.Counter[tuple[str, str]] = collections.Counter()
+        self._known: tuple[int, int] = (0, 0)
+        self._waiting: dict[str, tuple[str, ...]] = {}
+
+    def look(self, stages: Iterable[DerivingStage]) -> None:
+        """After a batch."""
+        for stage in stages:
+            if isinstance(stage, SituationStage):
+                for (name, reason), count in (stage.refused - self._refused).items():
+                    self._metrics.unusable.labels(name, reason).inc(count)
+                self._refused = stage.refused.copy()
+                self._rules(stage)
+
+    def _rules(self, stage: SituationStage) -> None:
+        # It takes a look at every rule: only where one, or a class of readings, is new.
+        known = (stage.version, len(stage.provided))
+        if known == self._known:
+            return
+        self._known = known
+        waiting = stage.unprovided()
+        for rule, names in waiting.items():
+            if self._waiting.get(rule) != names:
+                log.info("situation rule waits rule=%s for=%s: no reading so far", rule, ",".join(names))
+        self._waiting = waiting
+        self._metrics.unprovided.set(len(waiting))

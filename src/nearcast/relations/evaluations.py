@@ -1,0 +1,317 @@
+"""Pairs held against their rules: every report of either entity is one evaluation, all of a stretch at once.
+
+Which reports were made does not depend on what holds, so all evaluations of a stretch can be listed and computed in
+columns. Only then follows, pair by pair, what they changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from nearcast.filters.truth import Truth
+from nearcast.geo.distance import geodesic, planar
+from nearcast.model.columns import to_events, without_payloads
+from nearcast.model.event import Event
+from nearcast.model.integers import distinct
+from nearcast.model.relation import Named, Side
+from nearcast.relations.near_pairs import grid_points, near_pairs
+from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
+from nearcast.relations.predicate import RelationPredicate
+from nearcast.relations.reports import (
+    FOREVER,
+    GEOGRAPHIC,
+    NEVER,
+    PLACE,
+    PLANAR,
+    Column,
+    Flags,
+    Growing,
+    Integers,
+    ReportTable,
+)
+
+FALSE, TRUE, UNKNOWN = 0, 1, -1
+
+Truths = npt.NDArray[np.int8]
+
+BEGINS, FAILS, LEAVES, FALLS_SILENT = 1, -1, -2, -3
+"""What a step does to a pair: it holds from now on; or no longer, for one of three reasons."""
+
+Judge = Callable[[Integers, Integers, Integers], tuple[Truths, Truths]]
+"""For numbers of rules, points of side a and points of side b: the truths of entering and of staying."""
+
+Members = Mapping[int, Flags]
+"""For each filter's number: which points satisfy it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What changes pairs, ascending by pair, then row, then what lapsed before what the row itself did.
+
+    `deadline` is the time through which a pair was not silent, where it fell so.
+    """
+
+    pair: Integers
+    row: Integers
+    effect: Integers
+    deadline: Integers
+
+    def take(self, which: npt.NDArray[np.intp]) -> Steps:
+        """Some of the steps."""
+        return Steps(self.pair[which], self.row[which], self.effect[which], self.deadline[which])
+
+
+def steps_of(
+    pairs: Growing, which: Integers, rules: PairRules, reports: ReportTable, members: Members, judge: Judge
+) -> Steps:
+    """The steps of some pairs; `pair` is the index into `which`."""
+    rule, a, b = pairs["rule"][which].astype(np.int64), pairs["a"][which], pairs["b"][which]
+    found = [_reported(rule, a, b, rules, reports, members, judge)]
+    mortal = np.flatnonzero(rules.columns["time_to_live"][rule] != FOREVER)
+    if len(mortal):
+        found += [_silent(mortal, side[mortal], rule[mortal], rules, reports) for side in (a, b)]
+    steps = Steps(
+        *(np.concatenate(parts) for parts in zip(*((s.pair, s.row, s.effect, s.deadline) for s in found), strict=True))
+    )
+    # Whatever never begins cannot end.
+    begins = np.zeros(len(which), np.bool_)
+    begins[steps.pair[steps.effect == BEGINS]] = True
+    steps = steps.take(np.flatnonzero((pairs["held"][which] | begins)[steps.pair]))
+    lapsed = steps.effect == FALLS_SILENT
+    return steps.take(np.lexsort((steps.deadline, ~lapsed, steps.row, steps.pair)))
+
+
+def _reported(
+    rule: Integers, a: Integers, b: Integers, rules: PairRules, reports: ReportTable, members: Members, judge: Judge
+) -> Steps:
+    """What reports do: those of either side, held against the other side as it was known then."""
+    from_a, report_a = reports.of_entities(a)
+    from_b, report_b = reports.of_entities(b)
+    pair = np.concatenate([from_a, from_b])
+    row = reports.row[np.concatenate([report_a, report_b])]
+    here = reports.known + np.concatenate([report_a, report_b])
+    there = reports.as_of(np.concatenate([b[from_a], a[from_b]]), row)
+    mine = np.arange(len(pair)) < len(from_a)
+    point_a, point_b = np.where(mine, here, there), np.where(mine, there, here)
+    own = rule[pair]
+    known = reports.seen(there) & _alive(there, row, own, rules, reports)
+    inside = (
+        known & _members(own, point_a, "filter_a", rules, members) & _members(own, point_b, "filter_b", rules, members)
+    )
+    effect = np.where(known, LEAVES, 0)
+    at = np.flatnonzero(inside)
+    enter, stay = judge(own[at], point_a[at], point_b[at])
+    effect[at] = np.where(enter == TRUE, BEGINS, np.where(stay == FALSE, FAILS, 0))
+    some = np.flatnonzero(effect)
+    return Steps(pair[some], row[some], effect[some], np.full(len(some), FOREVER))
+
+
+def _alive(points: Integers, row: Integers, rule: Integers, rules: PairRules, reports: ReportTable) -> Flags:
+    """Whether the entity of a point has been heard within the rule's time to live."""
+    return reports.now[row] <= _deadlines(points, rule, rules, reports)
+
+
+def _deadlines(points: Integers, rule: Integers, rules: PairRules, reports: ReportTable) -> Integers:
+    """The time through which each point counts."""
+    time_to_live, heard = rules.columns["time_to_live"][rule], reports.take("heard", points)
+    mortal = (time_to_live != FOREVER) & (heard != NEVER)
+    return np.where(mortal, np.where(mortal, heard, 0) + np.where(mortal, time_to_live, 0), FOREVER)
+
+
+def _members(rule: Integers, points: Integers, side: str, rules: PairRules, members: Members) -> Flags:
+    """Which points satisfy the filters of their sides."""
+    filter = rules.columns[side][rule]
+    inside = filter == NOBODY
+    for number in np.flatnonzero(np.bincount(filter[~inside])).tolist():
+        own = filter == number
+        inside[own] = members[number][points[own]]
+    return inside
+
+
+def _silent(index: Integers, entity: Integers, rule: Integers, rules: PairRules, reports: ReportTable) -> Steps:
+    """Where an entity of each pair falls silent: at the first row beyond its deadline, unless a report comes before."""
+    which, report = reports.of_entities(entity)
+    points = np.concatenate([entity, reports.known + report])
+    pair = np.concatenate([np.arange(len(entity)), which])
+    deadline = _deadlines(points, rule[pair], rules, reports)
+    row = np.searchsorted(reports.now, deadline, "right")
+    # At the row of a report the silence before it lapses first, so that row counts.
+    begin = np.concatenate([np.full(len(entity), -1), reports.row[report]])
+    order = np.lexsort((begin, pair))
+    until = np.full(len(pair), reports.length)
+    same = pair[order][1:] == pair[order][:-1]
+    until[order[:-1][same]] = begin[order[1:][same]]
+    falls = np.flatnonzero((row <= until) & (row < reports.length))
+    pairs = index[pair[falls]]
+    return Steps(pairs, row[falls], np.full(len(falls), FALLS_SILENT), deadline[falls])
+
+
+def near_or_far(
+    rules: PairRules, reports: ReportTable, rule: Integers, a: Integers, b: Integers
+) -> tuple[Truths, Truths]:
+    """The truths of entering and of staying, for rules that are plain bounds of a distance."""
+    columns = {name: (reports.take(name, a), reports.take(name, b)) for name in ("kind", "x", "y", "z", "u", "v", "w")}
+    kind, other = columns["kind"]
+    enter, stay = (np.full(len(rule), UNKNOWN, np.int8) for _ in range(2))
+    flat = np.flatnonzero((kind == PLANAR) & (other == PLANAR))
+    if len(flat):
+        dx, dy, dz = (columns[name][0][flat] - columns[name][1][flat] for name in ("x", "y", "z"))
+        # Not a number: one of both has no height, so heights do not count.
+        metres = planar(dx, dy, np.where(np.isnan(dz), 0.0, dz))
+        enter[flat], stay[flat] = _compared(rules, rule[flat], metres)
+    globe = np.flatnonzero((kind == GEOGRAPHIC) & (other == GEOGRAPHIC))
+    if len(globe):
+        chords = sum((columns[name][0][globe] - columns[name][1][globe]) ** 2 for name in ("u", "v", "w"))
+        enter[globe], stay[globe] = _by_chords(rules, rule[globe], np.asarray(chords), columns, globe)
+    return enter, stay
+
+
+def _by_chords(
+    rules: PairRules,
+    rule: Integers,
+    chords: Column,
+    columns: Mapping[str, tuple[Column, Column]],
+    at: npt.NDArray[np.intp],
+) -> tuple[Truths, Truths]:
+    """Most pairs are surely within or beyond a bound by their chord; only the rest needs the geodesic."""
+    own = rules.columns
+    sure = {name: (chords <= own[f"{name}_in"][rule], chords > own[f"{name}_out"][rule]) for name in ("near", "stay")}
+    enter, stay = (np.where(sure[name][0], TRUE, FALSE).astype(np.int8) for name in ("near", "stay"))
+    open_ = np.flatnonzero(~((sure["near"][0] | sure["near"][1]) & (sure["stay"][0] | sure["stay"][1])))
+    if len(open_):
+        corners = [columns[name][side][at[open_]] for side in (0, 1) for name in ("x", "y")]
+        enter[open_], stay[open_] = _compared(rules, rule[open_], geodesic(*corners))
+    return enter, stay
+
+
+def _compared(rules: PairRules, rule: Integers, metres: Column) -> tuple[Truths, Truths]:
+    inclusive = rules.columns["inclusive"][rule]
+    found = []
+    for name in ("near", "stay"):
+        bound = rules.columns[name][rule]
+        found.append((metres < bound) | (inclusive & (metres == bound)))
+    return found[0].astype(np.int8), found[1].astype(np.int8)
+
+
+_CODES: dict[Truth, int] = {True: TRUE, False: FALSE, None: UNKNOWN}
+
+
+class Judging:
+    """Gives the truths of a stretch's evaluations; `newest` has each entity's newest event where rules ask for it."""
+
+    def __init__(self, rules: PairRules, reports: ReportTable, newest: Mapping[int, Event]) -> None:
+        self._rules = rules
+        self._reports = reports
+        self._newest = newest
+        self._read: dict[int, Event] = {}
+
+    def __call__(self, rule: Integers, a: Integers, b: Integers) -> tuple[Truths, Truths]:
+        """The truths of entering and of staying, of evaluations of some rules at points of both sides."""
+        enter, stay = (np.full(len(rule), UNKNOWN, np.int8) for _ in range(2))
+        bounded = self._rules.columns["bounded"][rule]
+        plain = np.flatnonzero(bounded)
+        with np.errstate(over="ignore", invalid="ignore"):
+            enter[plain], stay[plain] = near_or_far(self._rules, self._reports, rule[plain], a[plain], b[plain])
+        others = np.flatnonzero(~bounded)
+        if len(others):
+            self._read_events(np.concatenate([a[others], b[others]]))
+        for at in others.tolist():
+            found = self._rules.all[rule[at]]
+            assert found and found.enter and found.stay, "a rule without a bound has its predicates"
+            enter[at], stay[at] = (self._truth(one, int(a[at]), int(b[at])) for one in (found.enter, found.stay))
+        return enter, stay
+
+    def _truth(self, predicate: RelationPredicate, a: int, b: int) -> int:
+        return _CODES[predicate.truth(self._event(a), self._event(b))]
+
+    def _event(self, point: int) -> Event:
+        return self._newest[point] if point < self._reports.known else self._read[point]
+
+    def _read_events(self, points: Integers) -> None:
+        """The events of the points that are reports, each read once."""
+        wanted = np.unique(points[points >= self._reports.known])
+        rows = self._reports.row[wanted - self._reports.known]
+        self._read = dict(zip(wanted.tolist(), read(self._reports.table, rows), strict=True))
+
+
+def read(table: pa.Table, rows: Integers) -> list[Event]:
+    """Some events of a table, without their payloads."""
+    return to_events(without_payloads(table.take(pa.array(rows))))
+
+
+Pairs = tuple[Integers, Integers]
+"""Numbers of the entities on side a, and on side b."""
+
+
+def candidates(
+    rule: PairRule,
+    filters: tuple[int, int],
+    reports: ReportTable,
+    members: Members,
+    numbers: dict[str, int],
+    all_: bool = False,
+) -> Pairs:
+    """Pairs of entities that reports may bring within the rule's reach, each once, perhaps with some others.
+
+    They ascend; of an unordered pair the lesser number is first. `filters` are the numbers of the sides' filters.
+    `all_`: also those that no report is of.
+    """
+    first = 0 if all_ else reports.known
+    sides = [
+        _points(side, filter, reports, members, numbers)
+        for side, filter in zip((rule.pair.a, rule.pair.b), filters, strict=True)
+    ]
+    found = list(_near(sides, first, reports, rule) if math.isfinite(rule.metres) else _all(sides, first, reports))
+    if not found:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    a, b = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    if rule.unordered:
+        a, b = np.minimum(a, b), np.maximum(a, b)
+    key = distinct((a << 32 | b)[a != b])
+    return key >> 32, key & 0xFFFFFFFF
+
+
+def _points(side: Side, filter: int, reports: ReportTable, members: Members, numbers: dict[str, int]) -> Integers:
+    """The points of a side."""
+    if isinstance(side, Named):
+        number = np.array([numbers[side.entity]])
+        return np.concatenate([number, reports.known + reports.of_entities(number)[1]])
+    return np.flatnonzero(members[filter])
+
+
+def _near(sides: Sequence[Integers], first: int, reports: ReportTable, rule: PairRule) -> Iterator[Pairs]:
+    points = np.unique(np.concatenate(sides))
+    columns = {name: np.zeros(reports.known + len(reports.row), reports.base[name].dtype) for name in PLACE}
+    for name in PLACE:
+        columns[name][points] = reports.take(name, points)
+    for kind in (PLANAR, GEOGRAPHIC):
+        a, b = (side[columns["kind"][side] == kind] for side in sides)
+        if len(a) and len(b):
+            placed = grid_points(kind, columns)
+            for left, right in near_pairs(kind, placed, a[a >= first], b, rule.metres):
+                yield _entities(left, reports), _entities(right, reports)
+            # Of an ordered pair either side may be the one that reported.
+            if not rule.unordered:
+                for left, right in near_pairs(kind, placed, b[b >= first], a, rule.metres):
+                    yield _entities(right, reports), _entities(left, reports)
+
+
+def _all(sides: Sequence[Integers], first: int, reports: ReportTable) -> Iterator[Pairs]:
+    """Every pair of which one has reported: of a predicate that reaches everywhere nobody can be left out."""
+    a, b = (np.unique(_entities(side, reports)) for side in sides)
+    new_a, new_b = (np.unique(_entities(side[side >= first], reports)) for side in sides)
+    yield np.repeat(new_a, len(b)), np.tile(b, len(new_a))
+    yield np.tile(a, len(new_b)), np.repeat(new_b, len(a))
+
+
+def _entities(points: Integers, reports: ReportTable) -> Integers:
+    found = points.copy()
+    inside = points >= reports.known
+    found[inside] = reports.entity[points[inside] - reports.known]
+    return found

@@ -1,0 +1,155 @@
+"""Relations between pairs as columns: one row a relation, with all that deciding a pair of it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from nearcast.geo.distance import surely_beyond, surely_within
+from nearcast.model.filter import Filter
+from nearcast.model.relation import Detection, Named, Pair, Relation
+from nearcast.relations.predicate import RelationPredicate, bound_of, is_symmetric, reach, widened
+from nearcast.relations.reports import FOREVER, Flags, Growing
+
+NOBODY = -1
+"""In place of a filter's number: a side that is one named entity."""
+
+TELLS: dict[Detection, int] = {"enter": 1, "dwell": 2, "exit": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class PairRule:
+    """One relation between pairs: its number among the rules, and the order of its definition.
+
+    `metres` is how far its predicate for entering reaches. `unordered`: a pair is one pair, whoever is side a.
+    """
+
+    number: int
+    sequence: int
+    relation: Relation
+    pair: Pair
+    unordered: bool
+    metres: float
+    enter: RelationPredicate | None
+    stay: RelationPredicate | None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether both sides are named, so that there is one pair."""
+        return isinstance(self.pair.a, Named) and isinstance(self.pair.b, Named)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # All else follows from these; pickled, the parts of a hundred thousand take seconds.
+        return _rule, (self.number, self.sequence, self.relation)
+
+
+class PairRules:
+    """All relations between pairs, by number; what ends leaves an empty place.
+
+    `open` are those with a side that is not named, `general` those with a predicate that is no plain bound.
+
+    Of each: the bound of a plain distance, for entering (`near`) and for staying (`stay`), with the squares of chords
+    that are surely within and surely beyond; times in microseconds; what is told, as bits of `TELLS`.
+    """
+
+    def __init__(self) -> None:
+        self.all: list[PairRule | None] = []
+        self.by_id: dict[str, PairRule] = {}
+        self.open: dict[str, PairRule] = {}
+        self.general: dict[str, PairRule] = {}
+        self.filters: dict[Filter, int] = {}
+        self._numbers = count()
+        self.columns = Growing(
+            {
+                "bounded": np.False_,
+                "inclusive": np.False_,
+                "near": np.float64(0),
+                "near_in": np.float64(-1),
+                "near_out": np.float64(-1),
+                "stay": np.float64(0),
+                "stay_in": np.float64(-1),
+                "stay_out": np.float64(-1),
+                "lasting": np.int64(0),
+                "time_to_live": np.int64(FOREVER),
+                "tells": np.int8(0),
+                "filter_a": np.int32(NOBODY),
+                "filter_b": np.int32(NOBODY),
+            }
+        )
+
+    @property
+    def named(self) -> Flags:
+        """Of each rule whether both of its sides are named."""
+        return (self.columns["filter_a"] == NOBODY) & (self.columns["filter_b"] == NOBODY)
+
+    def add(self, relation: Relation, sequence: int) -> PairRule:
+        """Takes a relation between pairs."""
+        rule = _rule(len(self.all), sequence, relation)
+        pair, bound = rule.pair, bound_of(rule.pair.when)
+        self.all.append(rule)
+        self._file(rule)
+        values: dict[str, Any] = {f"filter_{side}": self._filter(one) for side, one in (("a", pair.a), ("b", pair.b))}
+        if bound is not None:
+            stay = bound_of(widened(pair.when, relation.margin))
+            assert stay is not None, "a margin leaves a bound a bound"
+            values |= {"bounded": True, "inclusive": bound.inclusive}
+            values |= {
+                "near": bound.metres,
+                "near_in": surely_within(bound.metres),
+                "near_out": surely_beyond(bound.metres),
+            }
+            values |= {
+                "stay": stay.metres,
+                "stay_in": surely_within(stay.metres),
+                "stay_out": surely_beyond(stay.metres),
+            }
+        if relation.lasting is not None:
+            values["lasting"] = micros(relation.lasting)
+        if relation.time_to_live is not None:
+            values["time_to_live"] = micros(relation.time_to_live)
+        self.columns.append(tells=sum(TELLS[one] for one in relation.detect), **values)
+        return rule
+
+    def _filter(self, side: object) -> int:
+        filter = getattr(side, "filter", None)
+        return NOBODY if filter is None else self.filters.setdefault(filter, next(self._numbers))
+
+    def end(self, rule: PairRule) -> None:
+        """Forgets a relation; its number is not used again."""
+        for filed in (self.by_id, self.open, self.general):
+            filed.pop(rule.relation.id, None)
+        self.all[rule.number] = None
+
+    def _file(self, rule: PairRule) -> None:
+        id = rule.relation.id
+        self.by_id[id] = rule
+        if not rule.is_named:
+            self.open[id] = rule
+        if rule.enter is not None:
+            self.general[id] = rule
+
+
+def _rule(number: int, sequence: int, relation: Relation) -> PairRule:
+    """What a relation between pairs is among the rules."""
+    pair = relation.about
+    assert isinstance(pair, Pair), "gatherings are no pairs"
+    plain = bound_of(pair.when) is not None
+    return PairRule(
+        number,
+        sequence,
+        relation,
+        pair,
+        unordered=pair.a == pair.b and is_symmetric(pair.when),
+        metres=reach(pair.when),
+        enter=None if plain else RelationPredicate(pair.when),
+        stay=None if plain else RelationPredicate(widened(pair.when, relation.margin)),
+    )
+
+
+def micros(seconds: float) -> int:
+    """Seconds in microseconds, as `timedelta` rounds them."""
+    return timedelta(seconds=seconds) // timedelta(microseconds=1)

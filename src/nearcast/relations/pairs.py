@@ -1,0 +1,287 @@
+"""Relations between pairs, evaluated in columns over stretches of the journal.
+
+A stretch is evaluated in four steps: which pairs it may change, every report of them held against the other side, what
+that changed pair by pair, and what is told of it. What all pairs need is found once, the rest by each shard for its own
+pairs. The outcome is that of the reference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.matching.matcher import FilterMatcher
+from nearcast.model.event import Event
+from nearcast.model.relation import Matching, Named, Pair, Relation
+from nearcast.model.sequence import MOST_PARTS
+from nearcast.relations.evaluations import Judging, Members, Pairs, candidates, read
+from nearcast.relations.pair_rules import NOBODY, TELLS, PairRule, PairRules
+from nearcast.relations.reports import (
+    FOREVER,
+    NEVER,
+    EntityTable,
+    Flags,
+    Growing,
+    Integers,
+    ReportTable,
+    micros_of,
+    moment_of,
+)
+from nearcast.relations.shards import SHARDS, AtRow, Shard, Sight, by_name, shards_of, shared, subjects_of, told_of
+from nearcast.relations.transitions import CAUSED, Subject, Told
+from nearcast.state.derived import Cause
+
+Newest = Callable[[], pa.Table]
+"""Gives the newest event of every entity, where it is asked for."""
+
+
+class Pairing:
+    """All relations between pairs, and what holds in them, in so many shards."""
+
+    def __init__(self, known: EntityTable, shards: int = SHARDS) -> None:
+        self.rules = PairRules()
+        self.known = known
+        self.shards = [Shard() for _ in range(shards)]
+        self._members: dict[int, Growing] = {}
+        self._newest: dict[int, Event] = {}
+        self._index: FilterMatcher | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the pairs' state, without what is known of entities."""
+        return sum(shard.pairs.size for shard in self.shards) + self.rules.columns.size
+
+    @property
+    def reaches_all(self) -> bool:
+        """Whether some relation has no distance beyond which it cannot hold, and no named side."""
+        sides = ((rule, (rule.pair.a, rule.pair.b)) for rule in self.rules.open.values() if math.isinf(rule.metres))
+        return any(not any(isinstance(side, Named) for side in both) for _, both in sides)
+
+    def standing(self) -> tuple[Integers, Integers]:
+        """Of pairs with two named sides, in the order of their definitions: their rules; shape (3, n): the positions
+        of both reports, and if they hold.
+
+        A position is negative where nothing was reported yet.
+        """
+        found = [self._standing(shard.pairs) for shard in self.shards]
+        rules, states = (np.concatenate(parts, axis=-1) for parts in zip(*found, strict=True))
+        order = np.argsort(rules, kind="stable")
+        return rules[order], states[:, order]
+
+    def _standing(self, pairs: Growing) -> tuple[Integers, Integers]:
+        named = np.flatnonzero(self.rules.named[pairs["rule"]])
+        position = self.known.columns["position"]
+        rows = [position[pairs[side][named]] for side in ("a", "b")]
+        return pairs["rule"][named].astype(np.int64), np.stack([*rows, pairs["held"][named]])
+
+    def advance(self, reports: ReportTable) -> Iterator[AtRow]:
+        """What a stretch tells; entities are not updated yet."""
+        if not self.rules.by_id:
+            return
+        members = self._members_over(reports)
+        sight = Sight(self.rules, self.known, reports, members, self._newest)
+        near = self._near(reports, members)
+        yield from chain.from_iterable(
+            [shard.advance(sight, own) for shard, own in zip(self.shards, near, strict=True)]
+        )
+        self._remember(reports, members)
+
+    def _members_over(self, reports: ReportTable) -> Members:
+        """For each filter in use which points satisfy it."""
+        if not self.rules.filters:
+            return {}
+        # Compiled once for all filters in use; a new or ended relation lets it go.
+        if self._index is None:
+            self._index = FilterMatcher((), list(self.rules.filters))
+        found = self._index.selected(reports.table)
+        return {
+            number: np.concatenate([self._base(number), flags[reports.row]])
+            for number, flags in zip(self.rules.filters.values(), found, strict=True)
+        }
+
+    def _base(self, filter: int) -> Flags:
+        """Which entities satisfy a filter as the stretch begins."""
+        column = self._members[filter]
+        if column.length < len(self.known):
+            column.append(len(self.known) - column.length)
+        return column["inside"]
+
+    def _filters(self, rule: PairRule) -> tuple[int, int]:
+        columns = self.rules.columns
+        return int(columns["filter_a"][rule.number]), int(columns["filter_b"][rule.number])
+
+    def _near(self, reports: ReportTable, members: Members) -> list[list[tuple[PairRule, Pairs]]]:
+        """For each shard its pairs of open relations that the stretch may bring together."""
+        found: list[list[tuple[PairRule, Pairs]]] = [[] for _ in self.shards]
+        for rule in self.rules.open.values() if len(reports.row) else ():
+            pairs = candidates(rule, self._filters(rule), reports, members, self.known.numbers)
+            for own, share in zip(found, shared(self.known, *pairs, len(self.shards)), strict=True):
+                a, b = (side[share] for side in pairs)
+                if len(a):
+                    own.append((rule, (a, b)))
+        return found
+
+    def share(self, pairs: Growing, shards: int) -> None:
+        """Takes these rows for its pairs, in so many shards."""
+        self.shards = [Shard(pairs.chosen(own)) for own in shared(self.known, pairs["a"], pairs["b"], shards)]
+
+    def _remember(self, reports: ReportTable, members: Members) -> None:
+        """What was known of a filter's members, and of events, as the next stretch begins with it."""
+        last = reports.last_of_each()
+        for number, flags in members.items():
+            self._base(number)[reports.entity[last]] = flags[reports.known + last]
+        if self.rules.general:
+            events = read(reports.table, reports.row[last])
+            self._newest.update(zip(reports.entity[last].tolist(), events, strict=True))
+
+    def define(self, relation: Relation, sequence: int, newest: Newest, now: int, cause: Cause) -> list[Told]:
+        """Adds a relation; what it tells of the present.
+
+        `newest` gives the newest event of every entity, where the relation needs to know more of it than its place.
+        """
+        return self._present(self._take(relation, sequence, newest), now, cause)
+
+    def begins(self, relation: Relation, newest: Newest, now: int) -> int:
+        """How many pairs a new relation would tell of; 0 where they are surely no more than one event may cause."""
+        pair = relation.about
+        named = isinstance(pair, Pair) and (isinstance(pair.a, Named) or isinstance(pair.b, Named))
+        if named or not isinstance(pair, Pair) or "enter" not in relation.detect or len(self.known) ** 2 <= MOST_PARTS:
+            return 0
+        # What is refused must change nothing, so it is counted beside what there is.
+        beside = Pairing(self.known, 1)
+        rule = beside._take(relation, 0, newest)
+        return int(beside._holding(rule, *beside._pairs_of(rule), now).sum())
+
+    def ends(self, id: str) -> int:
+        """How many pairs the end of a relation would tell of; 0 where they are surely no more than that."""
+        rule = self.rules.by_id.get(id)
+        if rule is None or sum(shard.pairs.length for shard in self.shards) <= MOST_PARTS:
+            return 0
+        own = ((shard.pairs["rule"] == rule.number) & shard.pairs["held"] for shard in self.shards)
+        return sum(int(held.sum()) for held in own) if "exit" in rule.relation.detect else 0
+
+    def _take(self, relation: Relation, sequence: int, newest: Newest) -> PairRule:
+        """Adds a relation, and what is known now of what it asks for."""
+        # Events are remembered only while some predicate needs more of them than places.
+        general = bool(self.rules.general)
+        rule = self.rules.add(relation, sequence)
+        for side in (rule.pair.a, rule.pair.b):
+            if isinstance(side, Named):
+                self.known.number(side.entity)
+        new = [(filter, number) for filter, number in self.rules.filters.items() if number not in self._members]
+        table = newest() if new or (rule.enter and not general) else None
+        for filter, number in new:
+            self._index = None
+            # As of the definition; from the next stretch on `_remember` carries it on.
+            self._members[number] = Growing({"inside": np.False_})
+            if table is not None:
+                self._base(number)[self.known.numbered(table)] = FilterMatcher((), [filter]).selected(table)[0]
+        if rule.enter and not general and table is not None:
+            events = read(table, np.arange(len(table)))
+            self._newest = dict(zip(self.known.numbered(table).tolist(), events, strict=True))
+        return rule
+
+    def _present(self, rule: PairRule, now: int, cause: Cause) -> list[Told]:
+        """What holds when a relation is defined; its pairs have rows then."""
+        a, b = self._pairs_of(rule)
+        held = self._holding(rule, a, b, now)
+        # Most named pairs do not hold when they are defined, and there may be very many.
+        if not held.any():
+            if rule.is_named:
+                self._place(rule, a, b)
+            return []
+        a, b = a[held], b[held]
+        lasting = int(self.rules.columns["lasting"][rule.number])
+        due = now + lasting if lasting and now != NEVER else FOREVER
+        self._place(rule, a, b, held=True, since=micros_of(cause.moment), due=due)
+        if "enter" not in rule.relation.detect:
+            return []
+        return [told_of(rule, CAUSED, "enter", both, cause.moment, None, True) for both in self._both(a, b)]
+
+    def _place(self, rule: PairRule, a: Integers, b: Integers, **state: int) -> None:
+        """Adds rows for new pairs of a relation, each to its shard, all in this state."""
+        number = shards_of(self.known, a, b, len(self.shards))
+        # One shard at most for a named pair: nobody looks for it in the others.
+        for one in np.flatnonzero(np.bincount(number)).tolist() if len(number) > 1 else number.tolist():
+            own = number == one
+            self.shards[one].pairs.append(int(own.sum()), rule=rule.number, a=a[own], b=b[own], **state)
+
+    def _pairs_of(self, rule: PairRule) -> Pairs:
+        """The pairs that a new relation may hold of now; of two named entities, their one."""
+        if rule.is_named:
+            sides = (rule.pair.a, rule.pair.b)
+            a, b = (np.array([self.known.numbers[side.entity]]) for side in sides if isinstance(side, Named))
+            return a, b
+        reports = ReportTable.nothing(self.known)
+        members = {number: self._base(number) for number in self._members}
+        a, b = candidates(rule, self._filters(rule), reports, members, self.known.numbers, True)
+        return by_name(a, b, self.known.names) if rule.unordered else (a, b)
+
+    def _holding(self, rule: PairRule, a: Integers, b: Integers, now: int) -> Flags:
+        """Of which pairs a relation holds by what is known now."""
+        there = self._there(rule, a, b, now)
+        held = np.zeros(len(a), np.bool_)
+        # Of many pairs that are defined before anything is reported, none costs a look at all entities.
+        if there.any():
+            judge = Judging(self.rules, ReportTable.nothing(self.known), self._newest)
+            held[there] = judge(np.full(int(there.sum()), rule.number), a[there], b[there])[0] == 1
+        return held
+
+    def _there(self, rule: PairRule, a: Integers, b: Integers, now: int) -> Flags:
+        """Of which pairs both entities are of their sides, and not silent."""
+        columns, time_to_live = self.known.columns, int(self.rules.columns["time_to_live"][rule.number])
+        found: Flags = columns["seen"][a] & columns["seen"][b]
+        for side, number in zip((a, b), self._filters(rule), strict=True):
+            if number != NOBODY:
+                found &= self._base(number)[side]
+            if time_to_live != FOREVER:
+                heard = columns["heard"][side]
+                found &= (heard == NEVER) | (now - time_to_live <= heard)
+        return found
+
+    def end(self, id: str) -> list[Told]:
+        """Removes a relation; the ends of what held in it."""
+        rule = self.rules.by_id.get(id)
+        if rule is None:
+            return []
+        told = [one for shard in self.shards for one in self._ended(rule, shard.end(rule))]
+        self.rules.end(rule)
+        if not self.rules.general:
+            self._newest = {}
+        if not rule.is_named:
+            self._forget_filters()
+        return told
+
+    def _ended(self, rule: PairRule, held: Growing) -> list[Told]:
+        """What is told of pairs that held in a relation when it goes."""
+        tells = int(self.rules.columns["tells"][rule.number])
+        if not tells & TELLS["exit"]:
+            return []
+        if not tells & TELLS["enter"] and tells & TELLS["dwell"]:
+            held = held.chosen(np.flatnonzero(held["dwelt"]))
+        begun = map(moment_of, held["since"].tolist())
+        both = self._both(held["a"], held["b"])
+        return [told_of(rule, CAUSED, "exit", one, when, "removed") for one, when in zip(both, begun, strict=True)]
+
+    def _both(self, a: Integers, b: Integers) -> Iterator[tuple[Subject, Subject]]:
+        """Both entities of pairs, where they are now."""
+        if not len(a):
+            return iter(())
+        reports = ReportTable.nothing(self.known)
+        return zip(*(subjects_of(self.known, reports, side, side) for side in (a, b)), strict=True)
+
+    def _forget_filters(self) -> None:
+        """Drops filters that no relation uses any more."""
+        used = {
+            side.filter
+            for rule in self.rules.open.values()
+            for side in (rule.pair.a, rule.pair.b)
+            if isinstance(side, Matching)
+        }
+        for filter in [filter for filter in self.rules.filters if filter not in used]:
+            del self._members[self.rules.filters.pop(filter)]
+            self._index = None

@@ -1,0 +1,104 @@
+"""The plain reference: every report is held against everybody (SEMANTICS §7). Every strategy must tell the same.
+
+Truth is in the order of the journal. Of each entity its newest report counts; one whose own time is older than that of
+the newest known came late and changes nothing. What is UNKNOWN changes nothing either. The time of the stream is the
+greatest time of acceptance so far: what is to last, or to lapse, does so when an event brings that time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from nearcast.model.changes import Change, ClientChange, ClientRemoval, RelationChange, RelationRemoval
+from nearcast.model.columns import to_events
+from nearcast.model.event import MAIN, Event
+from nearcast.model.relation import (
+    Relation,
+)
+from nearcast.relations.plain import Plain
+from nearcast.relations.transitions import Told
+from nearcast.state.derived import Cause, StageInput
+
+
+class Reference:
+    """Relations over a stream, all of them plainly, for each scope apart; a local one hears nothing of other nodes."""
+
+    def __init__(self) -> None:
+        self._scopes: dict[str | None, Plain] = {None: Plain()}
+        self._heard: list[Event] | None = None
+        self._sequence = 0
+
+    def advance(self, stretch: StageInput) -> list[Event]:
+        """What a stretch of the journal causes, ascending by position and part."""
+        if self._heard is None:
+            self._heard = _reported(stretch.repository.newest())
+        events = _reported(stretch.events)
+        steps: list[tuple[int, Change | Event]] = [*stretch.changes, *((event.position, event) for event in events)]
+        told: list[Event] = []
+        for position, step in sorted(steps, key=lambda one: one[0]):
+            if isinstance(step, Event):
+                told += self._report(Cause(position, step.time, step.accepted), step)
+            else:
+                moment = stretch.times.get(position)
+                told += self._change(Cause(position, moment, moment), step)
+        return told
+
+    def _ordered(self, first: str | None = None) -> list[str | None]:
+        """All scopes, the global one before the others; in front of all the one that is named."""
+        return sorted(self._scopes, key=lambda scope: (scope != first, scope is not None, scope or ""))
+
+    def _report(self, cause: Cause, event: Event) -> list[Event]:
+        assert self._heard is not None, "it is there with the first stretch"
+        self._heard.append(event)
+        scopes = [scope for scope in self._ordered() if scope in (None, event.node or MAIN)]
+        return [one for scope in scopes if len(self._scopes[scope]) for one in self._told(scope, cause, event)]
+
+    def _told(self, scope: str | None, cause: Cause, event: Event) -> list[Event]:
+        plain = self._scopes[scope]
+        return _at(scope, plain.told(plain.report(event), cause))
+
+    def _change(self, cause: Cause, change: Change) -> list[Event]:
+        for plain in self._scopes.values():
+            plain.note_lists(change)
+        found: dict[str | None, list[Told]] = {}
+        before: str | None = None
+        match change:
+            case RelationChange(relation):
+                before = next((scope for scope, plain in self._scopes.items() if plain.relation(relation.id)), None)
+                self._define(relation, cause, found)
+            case RelationRemoval(id):
+                found = {scope: plain.end(id) for scope, plain in self._scopes.items()}
+            case ClientChange() | ClientRemoval():
+                found = {scope: plain.relisted(change.client, cause) for scope, plain in self._scopes.items()}
+        # What ends where the relation was is told before it begins anew.
+        return [
+            event
+            for scope in self._ordered(before)
+            if found.get(scope)
+            for event in _at(scope, self._scopes[scope].told(found[scope], cause))
+        ]
+
+    def _define(self, relation: Relation, cause: Cause, found: dict[str | None, list[Told]]) -> None:
+        plain = self._scopes.get(relation.node)
+        if plain is not None and plain.relation(relation.id) == relation:
+            return
+        for scope, other in self._scopes.items():
+            found[scope] = other.end(relation.id)
+        if plain is None:
+            plain = self._scopes[relation.node] = Plain()
+            plain.lists = dict(self._scopes[None].lists)
+        if not len(plain):
+            heard = [one for one in self._heard or () if relation.node in (None, one.node or MAIN)]
+            plain.begin({event.entity: event for event in heard}.values())
+        self._sequence += 1
+        found.setdefault(relation.node, []).extend(plain.define(relation, self._sequence, cause))
+
+
+def _reported(events: pa.Table) -> list[Event]:
+    return [event for event in to_events(events) if not event.part]
+
+
+def _at(scope: str | None, events: list[Event]) -> list[Event]:
+    return [replace(event, node=scope) for event in events]

@@ -1,0 +1,326 @@
+"""Where entities are, as columns: what was known of each when a stretch of the journal begins, and its reports in it.
+
+A *point* is one thing that was known of an entity: point e is entity number e as the stretch begins, point N + i what
+the i-th report of the stretch says that counted, where there are N entities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.geo.distance import unit_vectors
+from nearcast.model.columns import EVENTS
+from nearcast.model.event import Coordinates, Place
+from nearcast.model.integers import runs
+from nearcast.state.repository import entities
+
+Column = npt.NDArray[Any]
+
+ROOM = 64
+"""Rows for which there is room at first."""
+
+
+class Growing:
+    """Columns of one length, by name; `fill` has the type of each and the value of what is not given."""
+
+    def __init__(self, fill: Mapping[str, Any]) -> None:
+        self._fill = dict(fill)
+        self._columns: dict[str, Column] = {name: np.full(ROOM, value) for name, value in fill.items()}
+        self.length = 0
+
+    def __getitem__(self, name: str) -> Column:
+        """A column, without its room: what is written into it stays."""
+        return self._columns[name][: self.length]
+
+    def append(self, count: int = 1, **values: Any) -> int:
+        """Adds rows; gives the number of the first of them."""
+        first, self.length = self.length, self.length + count
+        if self.length > len(self._columns[next(iter(self._fill))]):
+            self._resize(2 * self.length)
+        for name, value in self._fill.items():
+            self._columns[name][first : self.length] = values.get(name, value)
+        return first
+
+    def _resize(self, size: int) -> None:
+        for name, column in self._columns.items():
+            larger = np.full(size, self._fill[name], column.dtype)
+            kept = min(len(column), size, self.length)
+            larger[:kept] = column[:kept]
+            self._columns[name] = larger
+
+    def keep(self, which: npt.NDArray[np.bool_]) -> None:
+        """Drops the rows that are not wanted; the others move up."""
+        count = int(which.sum())
+        for name in self._fill:
+            self._columns[name][:count] = self[name][which]
+        self.length = count
+
+    def chosen(self, rows: npt.NDArray[np.intp]) -> Growing:
+        """Some rows, as a table of their own."""
+        found = Growing(self._fill)
+        found.append(len(rows), **{name: self[name][rows] for name in self._fill})
+        return found
+
+    @property
+    def size(self) -> int:
+        """Bytes that the rows take."""
+        return sum(self[name].nbytes for name in self._fill)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Without the room: state is stored.
+        columns = {name: self[name].copy() for name in self._fill}
+        return {"_fill": self._fill, "_columns": columns, "length": self.length}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+NEVER = np.iinfo(np.int64).min
+FOREVER = np.iinfo(np.int64).max
+"""Times are microseconds since 1970; these stand for one that is not known, and one that never comes."""
+
+NOWHERE, PLANAR, GEOGRAPHIC = 0, 1, 2
+
+PLACE = ("kind", "x", "y", "z", "u", "v", "w")
+"""What is known of a place; u, v, w are a geographic one's unit vector, z is NaN where there is no height."""
+
+_KINDS: dict[str | None, int] = {None: NOWHERE, "planar": PLANAR, "geographic": GEOGRAPHIC}
+_COORDINATES: dict[int, Coordinates] = {PLANAR: "planar", GEOGRAPHIC: "geographic"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class EntityTable:
+    """Everything that was heard of, numbered: where it is, the time of its newest report and when that was heard."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.numbers: dict[str, int] = {}
+        self.columns = Growing(
+            {"kind": np.int8(NOWHERE)}
+            | dict.fromkeys(PLACE[1:], np.float64(0))
+            | {"key": np.int64(NEVER), "heard": np.int64(NEVER), "position": np.int64(-1), "seen": np.False_}
+            | {"code": np.uint32(0)}
+        )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def number(self, name: str) -> int:
+        """The number of an entity, also of one that has not been heard of yet."""
+        found = self.numbers.get(name)
+        if found is None:
+            found = self.numbers[name] = len(self.names)
+            self.names.append(name)
+            self.columns.append(code=crc32(name.encode()))
+        return found
+
+    def numbered(self, table: pa.Table) -> Integers:
+        """The number of each event's entity."""
+        coded = entities(table).combine_chunks().dictionary_encode()
+        if isinstance(coded, pa.ChunkedArray):
+            coded = coded.combine_chunks()
+        names = coded.dictionary.to_pylist()
+        found = [self.numbers.get(name, -1) for name in names]
+        own = np.array(
+            [self.number(name) if one < 0 else one for one, name in zip(found, names, strict=True)], np.int64
+        )
+        return own[coded.indices.to_numpy()] if len(own) else np.zeros(0, np.int64)
+
+    def begin(self, newest: pa.Table) -> int:
+        """Takes the newest event of every entity; gives the stream's time that they tell."""
+        times = _Times(newest)
+        self._set(self.numbered(newest), _placed(newest), newest, times.key, times.stamp)
+        return int(times.stamp.max(initial=NEVER))
+
+    def update(self, reports: ReportTable) -> None:
+        """Goes on to the end of a stretch."""
+        last = reports.last_of_each()
+        number, row = reports.entity[last], reports.row[last]
+        columns = {name: column[last] for name, column in reports.columns.items()}
+        self._set(number, columns, reports.table.take(pa.array(row)), reports.key[last], reports.now[row])
+
+    def _set(
+        self, number: Integers, placed: dict[str, Column], table: pa.Table, key: Integers, heard: Integers
+    ) -> None:
+        for name, column in placed.items():
+            self.columns[name][number] = column
+        self.columns["key"][number] = key
+        self.columns["heard"][number] = heard
+        self.columns["position"][number] = table.column("position").to_numpy()
+        self.columns["seen"][number] = True
+
+
+class _Times:
+    """Times of events: `key` says which report of an entity is newer, `stamp` brings the stream's time."""
+
+    def __init__(self, table: pa.Table) -> None:
+        time, accepted = _micros(table.column("time")), _micros(table.column("accepted"))
+        self.key = np.where(time == NEVER, accepted, time)
+        self.stamp = np.where(accepted == NEVER, time, accepted)
+
+
+def _micros(column: pa.ChunkedArray) -> Integers:
+    return pc.fill_null(pc.cast(column, pa.int64()), NEVER).to_numpy().astype(np.int64)
+
+
+def _placed(table: pa.Table) -> dict[str, Column]:
+    """The places of events as columns."""
+    coded = table.column("coordinates").combine_chunks()
+    kinds = np.array([_KINDS[one] for one in coded.to_pylist()], np.int8)
+    x, y = (pc.fill_null(table.column(name), 0.0).to_numpy() for name in ("x", "y"))
+    z = table.column("z").to_numpy()
+    vectors = np.zeros((len(kinds), 3))
+    there = kinds == GEOGRAPHIC
+    vectors[there] = unit_vectors(x[there], y[there])
+    return {"kind": kinds, "x": x, "y": y, "z": z, "u": vectors[:, 0], "v": vectors[:, 1], "w": vectors[:, 2]}
+
+
+@dataclass(slots=True)
+class ReportTable:
+    """A stretch of the journal: all its rows bring time, and those that count move their entities.
+
+    Of rows: `now`, the stream's time, and `moment`, the event's own. Of the reports that count, ascending: `row`,
+    `entity`, `key`, and the `columns` of places. `late` has the numbers of the entities whose last report came late.
+    """
+
+    table: pa.Table
+    base: Growing
+    now: Integers
+    moment: Integers
+    row: Integers
+    entity: Integers
+    key: Integers
+    columns: dict[str, Column]
+    late: Integers
+    _order: Integers
+    _keys: Integers
+    _first: Integers
+
+    @staticmethod
+    def of(table: pa.Table, known: EntityTable, now: int) -> ReportTable:
+        """The reports of a table of EVENTS, ascending by position; `now` is the stream's time before it."""
+        number, times = known.numbered(table), _Times(table)
+        counts = _counting(number, times.key, known.columns["key"])
+        row = np.flatnonzero(counts)
+        entity = number[row]
+        order = np.argsort(entity, kind="stable")
+        first = np.concatenate([[0], np.cumsum(np.bincount(entity, minlength=len(known)))])
+        last = np.full(len(known), -1)
+        # Of numbers that come several times NumPy keeps what is assigned last.
+        last[number] = np.arange(len(number))
+        late = np.flatnonzero((last >= 0) & ~np.append(counts, True)[last])
+        return ReportTable(
+            table=table,
+            base=known.columns,
+            now=np.maximum(np.maximum.accumulate(times.stamp), now) if len(number) else times.stamp,
+            moment=times.key,
+            row=row,
+            entity=entity,
+            key=times.key[row],
+            columns={name: column[row] for name, column in _placed(table).items()},
+            late=late,
+            _order=order,
+            _keys=entity[order] * len(number) + row[order],
+            _first=first,
+        )
+
+    @staticmethod
+    def nothing(known: EntityTable) -> ReportTable:
+        """A stretch in which nothing is reported."""
+        return ReportTable.of(EVENTS.empty_table(), known, NEVER)
+
+    @property
+    def length(self) -> int:
+        """How many rows there are."""
+        return len(self.now)
+
+    @property
+    def known(self) -> int:
+        """How many entities there are."""
+        return self.base.length
+
+    @property
+    def counts(self) -> Integers:
+        """How many reports count of each entity."""
+        return np.diff(self._first)
+
+    def last_of_each(self) -> Integers:
+        """Of each entity with reports the number of its last one."""
+        return self._order[self._first[1:][self.counts > 0] - 1]
+
+    def of_entities(self, number: Integers) -> tuple[Integers, Integers]:
+        """All reports of each of some entities: (index into `number`, report), by index, then by row."""
+        counts = self.counts[number]
+        which = np.repeat(np.arange(len(number)), counts)
+        return which, self._order[runs(self._first[number], counts)] if len(which) else which
+
+    def as_of(self, number: Integers, row: Integers) -> Integers:
+        """The point at which each entity was once the event of that row had come; row −1 is before the first."""
+        # Row −1 of an entity is the key of the last row of the one before, which the next line rules out.
+        found = np.searchsorted(self._keys, number * self.length + row, "right") - 1
+        inside = found >= self._first[number]
+        return (
+            np.where(inside, self.known + self._order[np.where(inside, found, 0)], number) if len(self.row) else number
+        )
+
+    def take(self, name: str, points: Integers) -> Column:
+        """A column of what is known at some points: of `PLACE`, or `heard`."""
+        base = self.base[name]
+        reported = self.now[self.row] if name == "heard" else self.columns[name]
+        # Points of reports lie beyond this column: whatever is read for them is replaced.
+        found = base[np.minimum(points, self.known - 1)]
+        inside = points >= self.known
+        found[inside] = reported[points[inside] - self.known]
+        return found
+
+    def seen(self, points: Integers) -> Flags:
+        """Whether something is known at a point: of an entity that is only named, nothing is."""
+        return (points >= self.known) | self.base["seen"][np.minimum(points, self.known - 1)]
+
+    def places(self, points: Integers) -> list[Place | None]:
+        """Where some points are."""
+        columns = [self.take(name, points).tolist() for name in PLACE[:4]]
+        return [
+            None if kind == NOWHERE else Place(_COORDINATES[kind], x, y, None if z != z else z)
+            for kind, x, y, z in zip(*columns, strict=True)
+        ]
+
+
+def _counting(number: Integers, key: Integers, known: Column) -> Flags:
+    """Which reports count: not those that are older than the newest one of their entity."""
+    order = np.argsort(number, kind="stable")
+    entity, time = number[order], key[order]
+    first = np.append(True, entity[1:] != entity[:-1])[: len(entity)]
+    before = np.where(first, known[entity], np.append(NEVER, time[:-1])[: len(time)])
+    counts = np.ones(len(number), np.bool_)
+    # Seldom is any out of order: only entities with such reports are gone through one by one.
+    doubtful = np.unique(entity[(time < before) & (time != NEVER)])
+    newest = {one: int(known[one]) for one in doubtful.tolist()}
+    for index in np.flatnonzero(np.isin(number, doubtful)).tolist():
+        one, own = int(number[index]), int(key[index])
+        counts[index] = own == NEVER or own >= newest[one]
+        if counts[index]:
+            newest[one] = own
+    return counts
+
+
+def moment_of(micros: int) -> datetime | None:
+    """A time from its microseconds."""
+    return None if micros == NEVER else _EPOCH + timedelta(microseconds=micros)
+
+
+def micros_of(moment: datetime | None) -> int:
+    """A time in microseconds."""
+    return NEVER if moment is None else (moment - _EPOCH) // timedelta(microseconds=1)

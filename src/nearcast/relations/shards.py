@@ -1,0 +1,194 @@
+"""Shards: the pairs of all relations, shared by a hash of the two names, each share with its own columns of state.
+
+A shard has a row for each of its pairs whose sides are both named, and for each other one that holds. What it tells of
+a stretch rests on its own rows and on what all shards see alike; so shards may be evaluated one after the other or at
+once, and how many there are changes nothing of the outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from nearcast.geo.distance import distance
+from nearcast.model.event import Event
+from nearcast.model.relation import Detection
+from nearcast.relations.evaluations import Judging, Members, Pairs, steps_of
+from nearcast.relations.pair_rules import PairRule, PairRules
+from nearcast.relations.reports import FOREVER, NEVER, EntityTable, Flags, Growing, Integers, ReportTable, moment_of
+from nearcast.relations.transitions import LAPSED, REASONS, Reason, Subject, Told, TransitionColumns, settled
+
+AtRow = tuple[int, Told]
+"""A thing to tell, and the row of the stretch that causes it."""
+
+SHARDS = 2
+"""How many shards there are unless asked otherwise. A shard's columns fit better into the processor's caches; but each
+costs a little of its own, whatever it holds."""
+
+_MIXED = np.uint64(0x9E3779B97F4A7C15)
+
+
+def shards_of(known: EntityTable, a: Integers, b: Integers, count: int) -> Integers:
+    """Which of so many shards each pair belongs to, whichever of the two is side a."""
+    code = known.columns["code"]
+    # The product's upper half depends on all bits of the sum.
+    mixed = (code[a].astype(np.uint64) + code[b]) * _MIXED >> np.uint64(32)
+    return (mixed % np.uint64(count)).astype(np.int64)
+
+
+def shared(known: EntityTable, a: Integers, b: Integers, count: int) -> list[Integers]:
+    """For each of so many shards which of some pairs are its own."""
+    if count == 1:
+        return [np.arange(len(a))]
+    shard = shards_of(known, a, b, count)
+    return [np.flatnonzero(shard == number) for number in range(count)]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What all shards see alike of a stretch; `newest` has each entity's newest event where rules ask for it."""
+
+    rules: PairRules
+    known: EntityTable
+    reports: ReportTable
+    members: Members
+    newest: Mapping[int, Event]
+
+
+def pair_rows() -> Growing:
+    """A table for the state of pairs: relation and entities by number; whether a pair holds, since when, and if it was
+    told that this lasts, which is due at a time of the stream.
+    """
+    return Growing(
+        {"rule": np.int32(0), "a": np.int64(0), "b": np.int64(0), "held": np.False_, "dwelt": np.False_}
+        | {"since": np.int64(NEVER), "due": np.int64(FOREVER)}
+    )
+
+
+class Shard:
+    """Some of the pairs, and what holds of them."""
+
+    def __init__(self, pairs: Growing | None = None) -> None:
+        # No row for pairs that neither hold nor are named: of n entities there would be n².
+        self.pairs = pair_rows() if pairs is None else pairs
+
+    def advance(self, sight: Sight, near: Sequence[tuple[PairRule, Pairs]]) -> list[AtRow]:
+        """What a stretch tells of the shard's pairs; `near` are those of open relations that it may bring together."""
+        for rule, pairs in near:
+            self._add(rule, pairs, sight.known.names)
+        found: list[AtRow] = []
+        which = np.flatnonzero(self._concerned(sight))
+        if len(which):
+            judge = Judging(sight.rules, sight.reports, sight.newest)
+            steps = steps_of(self.pairs, which, sight.rules, sight.reports, sight.members, judge)
+            for outcome in settled(self.pairs, which, steps, sight.rules, sight.reports):
+                found += _told(outcome, self.pairs, which[outcome.pair], sight)
+        # Only now: while the stretch is told, outcomes name pairs by their rows.
+        self._drop(sight.rules)
+        return found
+
+    def _add(self, rule: PairRule, near: Pairs, names: Sequence[str]) -> None:
+        """Adds rows for the pairs that have none."""
+        a, b = near
+        own = np.flatnonzero(self.pairs["rule"] == rule.number)
+        kept = _keys(rule, self.pairs["a"][own], self.pairs["b"][own])
+        # Ordered, both are walked through side by side; by chance, every look-up would miss the processor's caches.
+        kept.sort()
+        keys = a << 32 | b
+        new = np.ones(len(keys), np.bool_)
+        at = np.searchsorted(keys, kept)
+        there = at < len(keys)
+        at = at[there]
+        new[at[keys[at] == kept[there]]] = False
+        if new.any():
+            a, b = a[new], b[new]
+            if rule.unordered:
+                a, b = by_name(a, b, names)
+            self.pairs.append(len(a), rule=rule.number, a=a, b=b)
+
+    def _concerned(self, sight: Sight) -> Flags:
+        """Which pairs a stretch can change: those of which one has reported, and those of which something lapses."""
+        pairs, reports = self.pairs, sight.reports
+        reported = reports.counts > 0
+        found: Flags = reported[pairs["a"]] | reported[pairs["b"]]
+        now = reports.now[-1] if reports.length else NEVER
+        # Time alone changes only what holds.
+        found |= pairs["held"] & (pairs["due"] <= now)
+        time_to_live = sight.rules.columns["time_to_live"]
+        if (time_to_live != FOREVER).any():
+            own, heard = time_to_live[pairs["rule"]], reports.base["heard"]
+            # A pair falls silent with the first of its two.
+            earlier = np.minimum(heard[pairs["a"]], heard[pairs["b"]])
+            mortal = pairs["held"] & (own != FOREVER) & (now != NEVER)
+            found[mortal] |= now - own[mortal] > earlier[mortal]
+        return found
+
+    def _drop(self, rules: PairRules) -> None:
+        """Forgets pairs that do not hold, unless they are named."""
+        kept = self.pairs["held"] | rules.named[self.pairs["rule"]]
+        if not kept.all():
+            self.pairs.keep(kept)
+
+    def end(self, rule: PairRule) -> Growing:
+        """Removes the pairs of a relation; gives those that held."""
+        own = self.pairs["rule"] == rule.number
+        ended = self.pairs.chosen(np.flatnonzero(own & self.pairs["held"]))
+        if own.any():
+            self.pairs.keep(~own)
+        return ended
+
+
+def _keys(rule: PairRule, a: Integers, b: Integers) -> Integers:
+    """Both numbers in one integer, as candidates have them: of an unordered pair the lesser number first."""
+    # There are fewer than 2³¹ entities.
+    return np.minimum(a, b) << 32 | np.maximum(a, b) if rule.unordered else a << 32 | b
+
+
+def by_name(a: Integers, b: Integers, names: Sequence[str]) -> Pairs:
+    """Pairs with the lesser name first."""
+    turned: Flags = np.fromiter(
+        (names[x] > names[y] for x, y in zip(a.tolist(), b.tolist(), strict=True)), np.bool_, len(a)
+    )
+    return np.where(turned, b, a), np.where(turned, a, b)
+
+
+def _told(outcome: TransitionColumns, pairs: Growing, rows: Integers, sight: Sight) -> Iterator[AtRow]:
+    """What an outcome tells, of these rows of the pairs."""
+    # What lapses does so before the event that brings the time: entities are told where they were until then.
+    before = np.where(outcome.phase == LAPSED, 1, 0)
+    points = [sight.reports.as_of(pairs[side][rows], outcome.row - before) for side in ("a", "b")]
+    sides = (pairs[side][rows] for side in "ab")
+    subjects = zip(
+        *(subjects_of(sight.known, sight.reports, *each) for each in zip(sides, points, strict=True)), strict=True
+    )
+    columns = (pairs["rule"][rows], outcome.row, outcome.phase, outcome.since, outcome.effect)
+    every = zip(*(column.tolist() for column in columns), subjects, strict=True)
+    for number, row, phase, since, effect, both in every:
+        rule = sight.rules.all[number]
+        assert rule, "what is told is of a relation that there is"
+        reason = REASONS[effect] if outcome.detect == "exit" else None
+        yield row, told_of(rule, phase, outcome.detect, both, moment_of(since), reason)
+
+
+def subjects_of(known: EntityTable, reports: ReportTable, entities: Integers, points: Integers) -> list[Subject]:
+    """Some entities, where they are at some points."""
+    names = [known.names[number] for number in entities.tolist()]
+    return [Subject(name, place) for name, place in zip(names, reports.places(points), strict=True)]
+
+
+def told_of(
+    rule: PairRule,
+    phase: int,
+    detect: Detection,
+    subjects: Sequence[Subject],
+    since: datetime | None,
+    reason: Reason | None,
+    present: bool = False,
+) -> Told:
+    """Something that is told of a pair."""
+    a, b = subjects
+    metres = distance(a.place, b.place) if a.place and b.place else None
+    return Told(phase, rule.sequence, rule.relation.id, detect, a, (b,), metres, since, reason, present)

@@ -1,0 +1,362 @@
+"""The second stage, relate, in one scope: what happens between entities, as events of its own (SEMANTICS §7).
+
+Relations between pairs are evaluated in columns, over stretches in which no definition changes; gatherings report by
+report, and relations about what relations tell event by event.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.errors import Fault
+from nearcast.model.changes import Change, ClientChange, ClientRemoval, RelationChange, RelationRemoval
+from nearcast.model.columns import nodes_of, to_events
+from nearcast.model.event import Event
+from nearcast.model.relation import Gathering, Relation
+from nearcast.model.sequence import MOST_PARTS
+from nearcast.relations.gatherings import Crowds
+from nearcast.relations.pairs import Pairing
+from nearcast.relations.plain import NewestReport, Plain
+from nearcast.relations.reports import NEVER, EntityTable, ReportTable, moment_of
+from nearcast.relations.shards import SHARDS
+from nearcast.relations.sides import sees_derived
+from nearcast.relations.transitions import Told, events_of
+from nearcast.state.derived import At, Cause, StageInput, derived_of
+from nearcast.state.repository import Repository, entities, last_of_each
+
+Newest = Callable[[], pa.Table]
+"""Gives the newest event that counts of every entity, where it is asked for."""
+
+STRETCH = 8_192
+"""Rows that are evaluated together at most: enough for columns to pay, few enough for little memory."""
+
+MOST_PAIRS = 1_000_000
+"""Pairs that a stretch may make of a relation whose predicate has no distance to bound it."""
+
+
+class Relating:
+    """Relations over the batches of a journal, all of which see the same reports; see `Scopes`.
+
+    It is given every batch, in order, also while there are no relations: it then looks at the changes only. The whole
+    object may be pickled; its state is as of the last batch's end. How the journal is cut does not change what is told.
+    """
+
+    def __init__(self, shards: int = SHARDS) -> None:
+        self._now = NEVER
+        self._sequence = 0
+        self._lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
+        self._relations: dict[str, Relation] = {}
+        self._known = EntityTable()
+        self._overtaken: dict[int, pa.Table] = {}
+        self._pairing = Pairing(self._known, shards)
+        self._crowds = Crowds(self._known)
+        self._plain = Plain()
+
+    def beside(self) -> Relating:
+        """One without relations that knows the same lists."""
+        other = Relating(len(self._pairing.shards))
+        other._lists = dict(self._lists)
+        return other
+
+    @property
+    def defined(self) -> bool:
+        """Whether there are relations."""
+        return bool(self._relations)
+
+    @property
+    def pairing(self) -> Pairing:
+        """The relations between pairs."""
+        return self._pairing
+
+    def advance(self, stretch: StageInput) -> list[Event]:
+        """What a stretch of the journal causes, ascending by position and part.
+
+        Of the changes those of relations and clients count; of the events, those that are not derived themselves. The
+        repository is read when a relation is defined. The present state of a new relation is told to be of its time.
+        """
+        events = stretch.events
+        if self._relations and len(derived_of(events)):
+            events = events.filter(pc.equal(events.column("part"), 0))
+        told: list[Event] = []
+        done, positions = 0, events.column("position").to_numpy()
+        for position, change in stretch.changes:
+            if not self._concerns(change):
+                self._note_lists(change)
+                continue
+            until = int(np.searchsorted(positions, position))
+            told += self._stretches(events, done, until, stretch.repository)
+            done = until
+            moment = stretch.times.get(position)
+            cause = Cause(position, moment, moment)
+            try:
+                found = self._change(change, cause, partial(self._newest, stretch.repository, events, done))
+                told += self._plain.told(found, cause)
+            except Fault as fault:
+                stretch.refusals.append((position, fault))
+            if not self._relations:
+                self._reset()
+        return told + self._stretches(events, done, len(events), stretch.repository)
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is kept of pairs: their state, and their relations as columns."""
+        return self._pairing.size
+
+    def _concerns(self, change: Change) -> bool:
+        """Whether a change does anything to relations; lists are noted also where nobody asks for them."""
+        match change:
+            case RelationChange(relation):
+                return self._relations.get(relation.id) != relation
+            case RelationRemoval(id):
+                return id in self._relations
+            case ClientChange(lists=lists):
+                return lists is not None and len(self._crowds.by_id) > 0
+            case ClientRemoval():
+                return len(self._crowds.by_id) > 0
+        return False
+
+    def _change(self, change: Change, cause: Cause, newest: Newest) -> list[Told]:
+        match change:
+            case RelationChange(relation):
+                if not self._relations:
+                    self._now = self._known.begin(newest())
+                self._check_room(relation.id, self._pairing.begins(relation, newest, self._now))
+                return [*self._end(relation.id), *self._define(relation, cause, newest)]
+            case RelationRemoval(id):
+                self._check_room(id, 0)
+                return self._end(id)
+            case ClientChange() | ClientRemoval():
+                self._note_lists(change)
+                return self._crowds.relisted(change.client, self._lists, self._now, cause)
+        return []
+
+    def _check_room(self, id: str, begins: int) -> None:
+        """Raises `Fault` where the end of a relation, and what begins, would be more than one event may cause.
+
+        Before anything is changed: what is refused changes nothing.
+        """
+        count = self._pairing.ends(id) + begins
+        if count > MOST_PARTS:
+            advice = "ask for fewer pairs: by its filters, by its distance, or by what it detects"
+            raise Fault(f"a relation that tells of {MOST_PARTS:,} pairs at once at most", f"{count:,}", None, advice)
+
+    def _note_lists(self, change: Change) -> None:
+        match change:
+            case ClientChange(client, lists=lists) if lists is not None:
+                self._lists[client] = {**self._lists.get(client, {}), **lists}
+            case ClientRemoval(client):
+                self._lists.pop(client, None)
+
+    def _define(self, relation: Relation, cause: Cause, newest: Newest) -> list[Told]:
+        self._sequence += 1
+        self._relations[relation.id] = relation
+        if isinstance(relation.about, Gathering) and not sees_derived(relation):
+            return self._crowds.define(relation, self._sequence, newest, self._lists, self._now, cause)
+        if not sees_derived(relation):
+            return self._pairing.define(relation, self._sequence, newest, self._now, cause)
+        if not len(self._plain):
+            self._begin_plain(newest())
+        return self._plain.define(relation, self._sequence, cause)
+
+    def _begin_plain(self, newest: pa.Table) -> None:
+        heard = self._known.columns["heard"]
+        self._plain.now = moment_of(self._now)
+        self._plain.known = {
+            event.entity: NewestReport(event, moment_of(int(heard[self._known.number(event.entity)])))
+            for event in to_events(newest)
+        }
+
+    def _end(self, id: str) -> list[Told]:
+        if self._relations.pop(id, None) is None:
+            return []
+        found = [*self._pairing.end(id), *self._crowds.end(id), *self._plain.end(id)]
+        if not len(self._plain):
+            self._plain.known = {}
+        return found
+
+    def _reset(self) -> None:
+        """Without relations nothing is kept; the first new one begins with what the repository has."""
+        self._now, self._known, self._overtaken = NEVER, EntityTable(), {}
+        self._pairing, self._crowds = Pairing(self._known, len(self._pairing.shards)), Crowds(self._known)
+
+    def _newest(self, repository: Repository, events: pa.Table, done: int) -> pa.Table:
+        """The newest event that counts of every entity, so many events of a batch being passed; the repository has the
+        last one, also if it came late.
+        """
+        tables = [repository.newest(), events.slice(0, done), *self._overtaken.values()]
+        together = pa.concat_tables(tables)
+        # What was derived is there too, and no entity of the world.
+        together = together.filter(pc.equal(together.column("part"), 0))
+        return together.take(pa.array(last_of_each(entities(together))))
+
+    def _stretches(self, events: pa.Table, start: int, stop: int, repository: Repository) -> list[Event]:
+        """What happens from one row of a batch to another."""
+        told: list[Event] = []
+        if not self._relations or start == stop:
+            return told
+        step = STRETCH
+        if self._pairing.reaches_all:
+            # Each report meets everybody: few at a time, or their pairs would fill the memory.
+            step = min(step, max(1, MOST_PAIRS // (len(self._known) + 1)))
+        for first in range(start, stop, step):
+            table = events.slice(first, min(step, stop - first))
+            reports = ReportTable.of(table, self._known, self._now)
+            told += self._stretch(reports)
+            self._keep_overtaken(reports, partial(self._newest, repository, events, first))
+            self._known.update(reports)
+            self._now = int(reports.now[-1])
+        return told
+
+    def _stretch(self, reports: ReportTable) -> list[Event]:
+        found: dict[int, list[Told]] = {}
+        for row, one in chain(self._pairing.advance(reports), self._crowds.advance(reports)):
+            found.setdefault(row, []).append(one)
+        told: list[Event] = []
+        if len(self._plain):
+            for row, event in enumerate(to_events(reports.table)):
+                cause = Cause(event.position, event.time, event.accepted)
+                told += self._plain.told([*found.get(row, ()), *self._plain.report(event)], cause)
+            return told
+        rows = sorted(found)
+        for row, cause in zip(rows, _causes(reports.table, rows), strict=True):
+            told += events_of(found[row], cause, 1)
+        return told
+
+    def _keep_overtaken(self, reports: ReportTable, newest: Newest) -> None:
+        """Keeps what counts of entities whose last report came late: the repository will have that report instead."""
+        if not self._overtaken and not len(reports.late):
+            return
+        last = reports.last_of_each()
+        for number in reports.entity[last].tolist():
+            self._overtaken.pop(number, None)
+        own = dict(zip(reports.entity[last].tolist(), reports.row[last].tolist(), strict=True))
+        before: list[int] = []
+        for number in reports.late.tolist():
+            if number in own:
+                self._overtaken[number] = reports.table.take(pa.array([own[number]]))
+            elif number not in self._overtaken:
+                before.append(number)
+        if before:
+            # All at once, for each look goes through everything that is known.
+            positions = pa.array(self._known.columns["position"][before])
+            known = newest()
+            known = known.filter(pc.is_in(known.column("position"), value_set=positions))
+            number_of = dict(zip(positions.to_pylist(), before, strict=True))
+            for row, position in enumerate(known.column("position").to_pylist()):
+                self._overtaken[number_of[position]] = known.slice(row, 1)
+
+
+def _causes(table: pa.Table, rows: list[int]) -> list[Cause]:
+    """Some rows as causes."""
+    chosen = table.select(["position", "time", "accepted"]).take(pa.array(rows, pa.int64()))
+    return [Cause(*row) for row in zip(*(column.to_pylist() for column in chosen.columns), strict=True)]
+
+
+Scope = str | None
+"""An entry node; None is all of them together."""
+
+
+class Scopes:
+    """Relations over the batches of a journal, each in its scope; a `Deriving` stage. See `Relating`."""
+
+    def __init__(self, shards: int = SHARDS) -> None:
+        self._scopes: dict[Scope, Relating] = {None: Relating(shards)}
+        self._where: dict[str, Scope] = {}
+        self._heard: _Heard | None = None
+
+    @property
+    def pairings(self) -> Mapping[Scope, Pairing]:
+        """The relations between pairs, by scope."""
+        return {scope: relating.pairing for scope, relating in self._scopes.items()}
+
+    def advance(self, stretch: StageInput) -> list[Event]:
+        """What a stretch of the journal causes, ascending by position."""
+        if self._heard is None:
+            self._heard = _Heard(stretch.repository)
+        left: dict[int, set[Scope]] = {}
+        shared = self._shared(stretch.changes, left)
+        told = [(event, scope) for scope in self._ordered() for event in self._told(scope, shared[scope], stretch)]
+        self._heard.add(stretch)
+        for scope in self._ordered():
+            if scope is not None and not self._scopes[scope].defined:
+                del self._scopes[scope]
+        # A relation that goes to another scope ends in the first before it begins in the second.
+        told.sort(key=lambda one: (one[0].position, one[1] not in left.get(one[0].position, ())))
+        return [event for event, _ in told]
+
+    def _ordered(self) -> list[Scope]:
+        return sorted(self._scopes, key=lambda scope: (scope is not None, scope or ""))
+
+    def _shared(self, changes: Sequence[At], left: dict[int, set[Scope]]) -> dict[Scope, list[At]]:
+        """The changes that each scope hears; where a relation goes away from a scope, that is noted in `left`."""
+        found: defaultdict[Scope, list[At]] = defaultdict(list)
+        # Made first: each begins with the lists as of the beginning, and hears of every change of them.
+        for _, change in changes:
+            if isinstance(change, RelationChange) and change.relation.node not in self._scopes:
+                self._scopes[change.relation.node] = self._scopes[None].beside()
+        for position, change in changes:
+            match change:
+                case RelationChange(relation):
+                    before = self._where.get(relation.id, relation.node)
+                    if before != relation.node:
+                        found[before].append((position, RelationRemoval(relation.id)))
+                        left.setdefault(position, set()).add(before)
+                    self._where[relation.id] = relation.node
+                    found[relation.node].append((position, change))
+                case RelationRemoval(id):
+                    found[self._where.pop(id, None)].append((position, change))
+                case ClientChange() | ClientRemoval():
+                    for scope in self._scopes:
+                        found[scope].append((position, change))
+        return found
+
+    def _told(self, scope: Scope, changes: Sequence[At], stretch: StageInput) -> list[Event]:
+        relating = self._scopes[scope]
+        if scope is None:
+            return relating.advance(replace(stretch, changes=changes))
+        assert self._heard, "it is there with the first stretch"
+        events = stretch.events.filter(pc.equal(nodes_of(stretch.events), scope))
+        own = replace(stretch, changes=changes, events=events, repository=self._heard.at(scope, stretch.repository))
+        return [replace(event, node=scope) for event in relating.advance(own)]
+
+
+class _Heard:
+    """The newest event of every entity at each node. While all events enter at one, that is what the repository has."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._nodes: dict[str, Repository] = {}
+        self._only: str | None = None
+        self._add(repository.newest(), Repository())
+
+    def at(self, node: str, together: Repository) -> Repository:
+        """What was heard at a node, of what was heard at all."""
+        return together if node == self._only else self._nodes.get(node, Repository())
+
+    def add(self, stretch: StageInput) -> None:
+        """Goes on to the end of a stretch."""
+        self._add(stretch.events, stretch.repository)
+
+    def _add(self, events: pa.Table, before: Repository) -> None:
+        derived = pc.greater(events.column("part"), 0)
+        # What was derived entered nowhere. Seldom is any here, and filtering copies.
+        if pc.any(derived).as_py():
+            events = events.filter(pc.invert(derived))
+        nodes = nodes_of(events)
+        names = pc.unique(nodes).to_pylist()
+        if not self._nodes and self._only in (None, *names) and len(names) == 1:
+            [self._only] = names
+            return
+        if self._only is not None and names:
+            known = before.newest()
+            self._nodes[self._only] = Repository(known.filter(pc.equal(known.column("part"), 0)))
+            self._only = None
+        for name in names:
+            self._nodes.setdefault(name, Repository()).add(events.filter(pc.equal(nodes, name)))

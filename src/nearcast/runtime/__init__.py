@@ -1,0 +1,1 @@
+"""What needs threads, processes, disks or the private parts of other packages."""

@@ -1,0 +1,1 @@
+"""Managing clients, subscriptions, settings, relations and rules over HTTP."""

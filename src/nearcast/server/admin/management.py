@@ -1,0 +1,355 @@
+"""Managing clients, subscriptions and settings. Each change is an event in the journal, in effect when answered."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.routing import APIRoute
+
+from nearcast.errors import DefinitionError, Fault, Mark
+from nearcast.language import control_events
+from nearcast.language.definitions.client_documents import client_data, client_document
+from nearcast.language.definitions.relation_documents import relation_data, relation_document
+from nearcast.language.definitions.settings_documents import settings_data
+from nearcast.language.definitions.situation_documents import (
+    action_data,
+    action_document,
+    situation_data,
+    situation_document,
+)
+from nearcast.language.definitions.subscription_documents import subscription_data, subscription_document
+from nearcast.model.changes import (
+    ActionChange,
+    ActionRemoval,
+    Change,
+    ClientRemoval,
+    RelationChange,
+    RelationRemoval,
+    SettingsChange,
+    SituationChange,
+    SituationRemoval,
+    SubscriptionChange,
+    SubscriptionRemoval,
+)
+from nearcast.model.event import Event
+from nearcast.model.situation import Situation
+from nearcast.model.subscription import Settings
+from nearcast.server import clock
+from nearcast.server.admin.documents import (
+    MANAGED,
+    ChangeAnswer,
+    ClientDocument,
+    Document,
+    RuleDocument,
+    SettingsDocument,
+    SubscriptionDocument,
+    checked_changes,
+    control_event,
+)
+from nearcast.server.auth import Manager, service_of
+from nearcast.server.error_responses import NotFound
+from nearcast.server.ingest.cloudevents_http import check_json, read_object
+from nearcast.server.path_names import ID
+from nearcast.server.service import AccessServer
+from nearcast.situations.rule_plan import rule_cycle
+from nearcast.stages.validation import faults_of
+from nearcast.state.registry import Registry
+
+
+class BoundedRoute(APIRoute):
+    """A route that holds no more of a body than a document may be, and takes JSON objects only."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Reads the body before anybody else does, within the limit. Raises TooLarge, UnknownContent, DefinitionError,
+        each with its fault.
+        """
+        handle = super().get_route_handler()
+
+        async def bounded(request: Request) -> Response:
+            service = service_of(request)
+            # Starlette keeps a body that was read here, and what is in it, and FastAPI takes it from there.
+            request._body = body = await service.bodies.read(request, service.config.limits.document_bytes)
+            if request.method == "PUT":
+                check_json(request.headers.get("content-type"))
+                request._json = await service.reading.of(len(body), read_object, body)
+            return await handle(request)
+
+        return bounded
+
+
+async def _size(request: Request) -> int:
+    return len(await request.body())
+
+
+router = APIRouter(tags=["manage"], route_class=BoundedRoute)
+
+REQUEST = Mark("request")
+Here = Annotated[AccessServer, Depends(service_of)]
+Size = Annotated[int, Depends(_size)]
+"""The bytes of the body."""
+Dry = Annotated[bool, Query(description="Only check; nothing is changed, and the position is 0.")]
+
+
+@router.get("/clients")
+async def clients(token: Manager, service: Here) -> list[dict[str, Any]]:
+    """All clients."""
+    return [client_data(client) for client in service.desk.registry.clients.values()]
+
+
+@router.get(f"/clients/{ID}")
+async def client(id: str, token: Manager, service: Here) -> dict[str, Any]:
+    """One client, as it is known now."""
+    found = service.desk.registry.clients.get(id)
+    if found is None:
+        raise unknown("client", id)
+    return client_data(found)
+
+
+@router.put(f"/clients/{ID}")
+async def put_client(
+    id: str, document: ClientDocument, token: Manager, service: Here, size: Size, dry: Dry = False
+) -> ChangeAnswer:
+    """Adds a client, or changes what is given of it."""
+
+    def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
+        """The change, and what is answered to a dry request."""
+        change = client_document(given(document, id), REQUEST, settings)
+        return change, client_data(change)
+
+    written = await put(service, size, read, dry)
+    if written.position:
+        written.document = await client(id, token, service)
+    return written
+
+
+@router.delete(f"/clients/{ID}")
+async def delete_client(id: str, token: Manager, service: Here) -> ChangeAnswer:
+    """Forgets a client; what waits for it ends as "unsubscribed"."""
+    before = await client(id, token, service)
+    return ChangeAnswer(position=await write(service, ClientRemoval(id)), document=before)
+
+
+@router.get("/subscriptions")
+async def subscriptions(token: Manager, service: Here) -> list[dict[str, Any]]:
+    """All subscriptions, in the order in which they were added."""
+    return [subscription_data(subscription) for subscription in service.desk.registry.subscriptions.values()]
+
+
+@router.get(f"/subscriptions/{ID}")
+async def subscription(id: str, token: Manager, service: Here) -> dict[str, Any]:
+    """One subscription."""
+    found = service.desk.registry.subscriptions.get(id)
+    if found is None:
+        raise unknown("subscription", id)
+    return subscription_data(found)
+
+
+@router.put(f"/subscriptions/{ID}")
+async def put_subscription(
+    id: str, document: SubscriptionDocument, token: Manager, service: Here, size: Size, dry: Dry = False
+) -> ChangeAnswer:
+    """Adds a subscription, or replaces the one with this id. It sees the events after the position answered.
+
+    A fault in a filter's text comes with its line and column there.
+    """
+
+    def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
+        """The change, and what is answered."""
+        asked = subscription_document(given(document, id), REQUEST, settings)
+        return SubscriptionChange(asked), subscription_data(asked)
+
+    return await put(service, size, read, dry)
+
+
+@router.delete(f"/subscriptions/{ID}")
+async def delete_subscription(id: str, token: Manager, service: Here) -> ChangeAnswer:
+    """Ends a subscription; what waits for it ends as "unsubscribed"."""
+    before = await subscription(id, token, service)
+    return ChangeAnswer(position=await write(service, SubscriptionRemoval(id)), document=before)
+
+
+@router.get("/settings")
+async def settings(token: Manager, service: Here) -> dict[str, Any]:
+    """The settings that hold for all."""
+    return settings_data(service.desk.registry.settings)
+
+
+@router.put("/settings")
+async def put_settings(
+    document: SettingsDocument, token: Manager, service: Here, size: Size, dry: Dry = False
+) -> ChangeAnswer:
+    """Replaces the settings; what is not given has its default."""
+
+    def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
+        """The change, and what is answered."""
+        event = control_event("nearcast.settings", document.given(), MANAGED)
+        [change] = checked_changes(event, settings, REQUEST)
+        assert isinstance(change, SettingsChange)
+        return change, settings_data(change.settings)
+
+    return await put(service, size, read, dry)
+
+
+Read = Callable[[Settings], tuple[Change, dict[str, Any]]]
+"""Reads what is asked for under some settings: the change, and how it is answered. Raises DefinitionError."""
+
+
+async def put(service: AccessServer, size: int, read: Read, dry: bool) -> ChangeAnswer:
+    """Reads a change from so many bytes, and writes it unless it is dry. Raises DefinitionError, Full, JournalError.
+
+    What the pipeline could not take is refused here, as it would only become a dead letter there.
+    """
+
+    def prepared() -> tuple[Event, dict[str, Any]]:
+        """The event that brings the change about, and the answer."""
+        change, document = read(held)
+        faults = faults_of([change], held)
+        if faults:
+            raise DefinitionError(faults)
+        event = _event(change)
+        service.reading.remember(event, held, [] if dry else [change])
+        return event, document
+
+    held = service.desk.registry.settings
+    event, document = await service.reading.of(size, prepared)
+    return ChangeAnswer(position=0 if dry else await _append(service, event), document=document)
+
+
+async def write(service: AccessServer, change: Change) -> int:
+    """Appends a change and waits until it is in effect; its position. Raises Full, JournalError."""
+    return await _append(service, _event(change))
+
+
+def _event(change: Change) -> Event:
+    accepted = clock.moment(clock.now())
+    return replace(control_events.to_event(change, uuid.uuid4().hex, MANAGED, accepted), accepted=accepted)
+
+
+async def _append(service: AccessServer, event: Event) -> int:
+    [position] = await service.entrance.put([event])
+    assert position is not None, "definitions are not held back"
+    await service.desk.reached(position)
+    return position
+
+
+def given(document: Document | RuleDocument, id: str) -> dict[str, Any]:
+    """What a document says, with the id of its path. Raises `DefinitionError` where it says another one."""
+    data = document.given()
+    if data.get("id") not in (None, id):
+        raise DefinitionError(Fault(f"the id of the path, {id[:80]}, or none", repr(data["id"])[:80], Mark("id")))
+    return {**data, "id": id}
+
+
+def unknown(kind: str, id: str) -> NotFound:
+    """That there is none of this kind with the id."""
+    return NotFound(Fault(f"a known {kind}", id[:80], Mark("request"), f"GET /{kind}s lists them"))
+
+
+@dataclass(frozen=True, slots=True)
+class RuleKind:
+    """One kind of rule: its names, where the registry has it, how documents say it, and the changes that it takes."""
+
+    one: str
+    many: str
+    means: str
+    there: Callable[[Registry], Mapping[str, Any]]
+    read: Callable[[dict[str, Any], Mark, Settings], Any]
+    data: Callable[[Any], dict[str, Any]]
+    change: Callable[[Any], Change]
+    removal: Callable[[str], Change]
+
+
+KINDS = (
+    RuleKind(
+        "relation",
+        "relations",
+        "Ending it ends what holds by it, and says so.",
+        lambda registry: registry.relations,
+        lambda data, where, settings: relation_document(data, where),
+        relation_data,
+        RelationChange,
+        RelationRemoval,
+    ),
+    RuleKind(
+        "situation",
+        "situations",
+        "Ending the rule ends the situations that it concluded.",
+        lambda registry: registry.situations,
+        situation_document,
+        situation_data,
+        SituationChange,
+        SituationRemoval,
+    ),
+    RuleKind(
+        "action",
+        "actions",
+        "What is under way is finished.",
+        lambda registry: registry.actions,
+        action_document,
+        action_data,
+        ActionChange,
+        ActionRemoval,
+    ),
+)
+
+
+def routes(kind: RuleKind) -> APIRouter:
+    """The routes of one kind of rule."""
+    router = APIRouter(tags=["manage"], route_class=BoundedRoute, prefix=f"/{kind.many}")
+
+    def found(id: str, service: AccessServer) -> dict[str, Any]:
+        there = kind.there(service.desk.registry)
+        if id not in there:
+            raise unknown(kind.one, id)
+        return kind.data(there[id])
+
+    @router.get("", name=f"all {kind.many}")
+    async def several(token: Manager, service: Here) -> list[dict[str, Any]]:
+        """All of them, in the order in which they were added."""
+        return [kind.data(one) for one in kind.there(service.desk.registry).values()]
+
+    @router.get(f"/{ID}", name=f"one {kind.one}")
+    async def one(id: str, token: Manager, service: Here) -> dict[str, Any]:
+        """One of them."""
+        return found(id, service)
+
+    @router.put(f"/{ID}", name=f"put {kind.one}")
+    async def put_one(
+        id: str, document: RuleDocument, token: Manager, service: Here, size: Size, dry: Dry = False
+    ) -> ChangeAnswer:
+        """Adds one, or replaces the one with this id; it holds from the position answered on."""
+        registry = service.desk.registry
+        rules = dict(registry.situations)
+
+        def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
+            """The change, and what is answered."""
+            asked = kind.read(given(document, id), REQUEST, settings)
+            if isinstance(asked, Situation):
+                _check_cycle(asked, rules, settings)
+            return kind.change(asked), kind.data(asked)
+
+        return await put(service, size, read, dry)
+
+    @router.delete(f"/{ID}", name=f"delete {kind.one}", description=f"Ends it. {kind.means}")
+    async def delete(id: str, token: Manager, service: Here) -> ChangeAnswer:
+        before = found(id, service)
+        return ChangeAnswer(position=await write(service, kind.removal(id)), document=before)
+
+    return router
+
+
+def _check_cycle(asked: Situation, there: Mapping[str, Situation], settings: Settings) -> None:
+    """A rule that would stand on itself, by way of others, is refused with the way."""
+    way = rule_cycle({**there, asked.id: asked}.values(), settings.ontology)
+    if way:
+        expected = "rules of which none stands on itself"
+        raise DefinitionError(Fault(expected, f"a cycle, {' → '.join(way)}", Mark("when"), "take one condition out"))
+
+
+rules_router = APIRouter()
+for _kind in KINDS:
+    rules_router.include_router(routes(_kind))

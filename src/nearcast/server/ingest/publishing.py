@@ -1,0 +1,188 @@
+"""Publishing: POST /events, CloudEvents 1.0 over HTTP, answered once the events are durable."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from operator import itemgetter
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from nearcast.errors import DefinitionError, EventError, Fault
+from nearcast.language.cloudevents import CONTROL_TYPES, read_event
+from nearcast.model.changes import Change
+from nearcast.model.event import Event
+from nearcast.model.subscription import Settings
+from nearcast.server import clock
+from nearcast.server.access import AccessToken, allow
+from nearcast.server.admin.documents import checked_changes
+from nearcast.server.auth import Publisher, service_of
+from nearcast.server.error_responses import fault_json
+from nearcast.server.ingest.cloudevents_http import BATCHED, STRUCTURED, ReceivedEvent, batched, read_request
+from nearcast.server.ingest.group_commit import QueueFull
+from nearcast.server.service import AccessServer
+from nearcast.server.sessions.outcomes import RefusedInput
+from nearcast.stages.validation import rejected
+
+log = logging.getLogger(__name__)
+
+router = APIRouter(tags=["publish"])
+
+ACCEPTED: dict[int | str, dict[str, Any]] = {
+    202: {
+        "description": "Durable. `positions` has one per event, null for one that was refused; `faults` says why."
+        " `known` has the indices of those that the journal had before, by source and id."
+        " With suppression, `suppressed` has the indices of those that were taken and did not enter the journal.",
+        "content": {
+            "application/json": {"example": {"positions": [17, None], "faults": [{"index": 1, "expected": "…"}]}}
+        },
+    }
+}
+CONTENT = {
+    "requestBody": {
+        "required": True,
+        "content": {STRUCTURED: {"schema": {"type": "object"}}, BATCHED: {"schema": {"type": "array"}}, "*/*": {}},
+    }
+}
+
+
+@router.post("/events", status_code=202, responses=ACCEPTED, openapi_extra=CONTENT)
+async def publish(
+    request: Request, token: Publisher, service: Annotated[AccessServer, Depends(service_of)]
+) -> JSONResponse:
+    """Takes events: structured, batched, or binary (headers `ce-…`).
+
+    Of a batch the good ones are taken, the others answered by their index. An event that is known already, by source
+    and id, is not taken twice: its position is answered, so a publisher that is not sure may repeat itself. Events of
+    types `nearcast.…` need the right to manage.
+    """
+    limits = service.config.limits
+    batch = batched(request.headers.get("content-type"))
+    body = await service.bodies.read(request, limits.batch_bytes if batch else limits.event_bytes)
+    headers = request.headers.items()
+    came, taken, faults = await service.reading.of(len(body), _read, headers, body, token, service)
+    positions: list[int | None] = [None] * len(came)
+    before = max(service.desk.events_through, service.events.through)
+    if taken:
+        written = await service.entrance.put([event for _, event in taken], *returned_of(request))
+        for (index, _), position in zip(taken, written, strict=True):
+            positions[index] = position
+        service.metrics.published.inc(len(taken))
+    # Last: where there was no room the publisher comes again, and its letters would be there twice.
+    _bury(came, faults, service)
+    answer: dict[str, Any] = {
+        "positions": positions,
+        "faults": [{"index": index, **fault_json(fault)} for index, fault in faults],
+    }
+    if known := _known(positions, before):
+        answer["known"] = known
+    suppressed = [index for index, _ in taken if positions[index] is None]
+    if suppressed:
+        answer["suppressed"] = suppressed
+    if came and not taken:
+        return JSONResponse({**fault_json(faults[0][1]), **answer}, 400)
+    return JSONResponse(answer, 202)
+
+
+@router.get("/wanted")
+async def wanted(
+    token: Publisher, service: Annotated[AccessServer, Depends(service_of)], type: Annotated[list[str], Query()]
+) -> dict[str, bool]:
+    """Of each type, whether anybody may want some event of it now: what nobody wants need not be sent.
+
+    Guarded relations, like others, want what their sides select.
+    """
+    service.interest.advance(service.desk.registry)
+    return {one: one in CONTROL_TYPES or service.interest.wants_type(one) for one in type}
+
+
+@router.get("/wanted/filters", responses={304: {"description": "The filters are those of this ETag still."}})
+async def wanted_filters(
+    request: Request, token: Publisher, service: Annotated[AccessServer, Depends(service_of)]
+) -> Response:
+    """CQL2 filters of which one selects every event that anybody may want now: what none selects need not be sent.
+
+    Events of types `nearcast.…` are wanted in any case. What the filters are about is the event alone.
+    """
+    found = await service.routing.forwarded(service.desk.registry)
+    headers = {"ETag": found.tag, "Cache-Control": "no-cache"}
+    if found.tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(found.body, media_type="application/json", headers=headers)
+
+
+def _known(positions: list[int | None], before: int) -> list[int]:
+    """The indices of events that the journal had before, up to a position, or that come twice."""
+    seen: set[int] = set()
+    known = []
+    for index, position in enumerate(positions):
+        if position is not None:
+            if position <= before or position in seen:
+                known.append(index)
+            seen.add(position)
+    return known
+
+
+def returned_of(request: Request) -> tuple[str | None, frozenset[int]]:
+    """Who publishes, as a holder of leases, and which of them end with this request."""
+    told = request.headers.get("nearcast-returned", "").split(",")
+    return request.headers.get("nearcast-publisher"), frozenset(int(one) for one in told if one.strip().isdigit())
+
+
+def _read(
+    headers: Iterable[tuple[str, str]], body: bytes, token: AccessToken | None, service: AccessServer
+) -> tuple[list[ReceivedEvent], list[tuple[int, Event]], list[tuple[int, Fault]]]:
+    """What came; the good events of it, and the faults of the others, each with its index."""
+    limits = service.config.limits
+    came = read_request(headers, body, limits.event_bytes, limits.batch_events)
+    taken: list[tuple[int, Event]] = []
+    faults: list[tuple[int, Fault]] = []
+    settings = service.desk.registry.settings
+    accepted = clock.moment(clock.now())
+    changes: list[tuple[int, Change]] = []
+    for one in came:
+        try:
+            if one.fault:
+                raise EventError(one.fault)
+            event = read_event(one.document, one.where, settings.channels, accepted, one.content)
+            if event.control:
+                changes += [(one.index, change) for change in _checked_control(event, settings, token, service)]
+            taken.append((one.index, event))
+        except EventError as error:
+            faults.append((one.index, error.fault))
+        except DefinitionError as error:
+            faults += [(one.index, fault) for fault in error.faults]
+    untakeable = rejected(changes, settings)
+    faults += [(one.index, replace(untakeable[one.index], where=one.where)) for one in came if one.index in untakeable]
+    return came, [one for one in taken if one[0] not in untakeable], sorted(faults, key=itemgetter(0))
+
+
+def _checked_control(
+    event: Event, settings: Settings, token: AccessToken | None, service: AccessServer
+) -> list[Change]:
+    """What a control event changes: it needs the right to manage, and must mean something."""
+    if token:
+        allow([token], token.secret, "manage")
+    changes = checked_changes(event, settings)
+    service.reading.remember(event, settings, changes)
+    return changes
+
+
+def _bury(came: list[ReceivedEvent], faults: list[tuple[int, Fault]], service: AccessServer) -> None:
+    """Puts what was refused into the dead letters, as far as there is room: the publisher is told in any case."""
+    reasons = dict(reversed(faults))
+    if not reasons:
+        return
+    service.metrics.rejected.labels("event").inc(len(reasons))
+    now = clock.now()
+    letters = [
+        RefusedInput("POST /events", str(reasons[one.index]), one.content, now) for one in came if one.index in reasons
+    ]
+    try:
+        service.dead_letters.put(letters).add_done_callback(lambda written: written.exception())
+    except QueueFull:
+        service.metrics.errors.labels("dead letters").inc()
+        log.warning("dead letters full dropped=%d", len(letters))

@@ -1,0 +1,86 @@
+"""Watching the server: health, Prometheus metrics, and a status for people."""
+
+from __future__ import annotations
+
+import collections
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from nearcast.model.columns import OUTCOME_NAMES
+from nearcast.server import clock
+from nearcast.server.auth import Manager, service_of
+from nearcast.server.service import AccessServer
+
+router = APIRouter(tags=["watch"])
+
+Here = Annotated[AccessServer, Depends(service_of)]
+
+
+@router.get("/health")
+async def health(response: Response, service: Here) -> dict[str, Any]:
+    """Whether the server works: 503 if the journal cannot be written or read just now."""
+    failing = service.failing()
+    response.status_code = 503 if failing else 200
+    return {"healthy": not failing, "failing": failing}
+
+
+@router.get("/metrics")
+async def metrics(token: Manager, service: Here) -> Response:
+    """The metrics in Prometheus' text format."""
+    waiting = waiting_by_priority(service)
+    # A priority at which nothing waits any more would keep its last count.
+    service.metrics.waiting.clear()
+    for priority, count in waiting.items():
+        service.metrics.waiting.labels(priority).set(count)
+    sessions = list(service.desk.sessions.values())
+    connected = sum(session.connection is not None for session in sessions)
+    service.metrics.in_flight.set(sum(len(session.waiting.in_flight) for session in sessions))
+    service.metrics.kept.set(service.entrance.kept)
+    service.routing.advance(service.desk.registry)
+    routing = service.routing.measures()
+    service.metrics.routing_filters.set(routing.filters)
+    service.metrics.routing_forwarded.set(routing.forwarded)
+    service.metrics.routing_precision.set(routing.precision)
+    service.metrics.sessions.labels("connected").set(connected)
+    service.metrics.sessions.labels("away").set(len(sessions) - connected)
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/status")
+async def status(token: Manager, service: Here) -> dict[str, Any]:
+    """Counts since the start, what waits, latencies in seconds by priority, and a balance that must be zero."""
+    sessions = list(service.desk.sessions.values())
+    settled = collections.Counter(service.desk.past)
+    for session in sessions:
+        settled.update(session.waiting.settled)
+    return {
+        "server": service.desk.instance,
+        "seconds": round(clock.now() - service.started, 1),
+        "read": {"events": service.desk.events_through, "deliveries": service.desk.deliveries_through},
+        "known": {
+            "clients": len(service.desk.registry.clients),
+            "subscriptions": len(service.desk.registry.subscriptions),
+        },
+        "sessions": {
+            "connected": sum(session.connection is not None for session in sessions),
+            "all": len(sessions),
+            "connections": sum(session.connections for session in sessions),
+        },
+        "queued": service.desk.past["queued"] + sum(session.waiting.queued for session in sessions),
+        "outcomes": {name: settled[name] for name in OUTCOME_NAMES},
+        "waiting": {str(priority): count for priority, count in sorted(waiting_by_priority(service).items())},
+        "in_flight": sum(len(session.waiting.in_flight) for session in sessions),
+        "balance": sum(session.waiting.balance() for session in sessions),
+        "latency": service.metrics.latencies(),
+        "unwritten": {"events": service.events.pending, "outcomes": service.outcomes.pending},
+    }
+
+
+def waiting_by_priority(service: AccessServer) -> collections.Counter[int]:
+    """How many deliveries of all clients wait, by priority; −1: withheld."""
+    found: collections.Counter[int] = collections.Counter()
+    for session in service.desk.sessions.values():
+        found.update(session.waiting.by_priority())
+    return found

@@ -1,0 +1,60 @@
+"""The bodies of requests: read within a limit each, and within one for all, however slowly they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from fastapi import Request
+
+from nearcast.server.error_responses import BodyStalled, BodyTooLarge
+from nearcast.server.ingest.group_commit import QueueFull
+
+DROPPED_BYTES = 16 << 20
+
+
+class RequestBodies:
+    """Reads bodies; `room` is for how many bytes of all that are still coming. Used from one event loop."""
+
+    def __init__(self, room: int, stall_seconds: float) -> None:
+        self.room, self.stall_seconds = room, stall_seconds
+        self.held = 0
+
+    async def read(self, request: Request, limit: int) -> bytes:
+        """The body of a request, of which never more than the limit is held. Raises TooLarge, Stalled; and Full where
+        there is no room for it beside others.
+
+        Of a body that is too large some is read and dropped: who is still sending would not see the answer.
+        """
+        parts: list[bytes] = []
+        size = held = 0
+        try:
+            async for part in _parts(request, self.stall_seconds):
+                size += len(part)
+                if size <= limit:
+                    parts.append(part)
+                    held += len(part)
+                    self.held += len(part)
+                    if self.held > self.room:
+                        raise QueueFull
+                elif size > limit + DROPPED_BYTES:
+                    break
+        finally:
+            self.held -= held
+        if size > limit:
+            raise BodyTooLarge(limit, request.headers.get("content-length", "more"))
+        return b"".join(parts)
+
+
+async def _parts(request: Request, seconds: float) -> AsyncIterator[bytes]:
+    """The parts of a body, each within so many seconds of the one before. Raises Stalled."""
+    stream = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(seconds):
+                part = await anext(stream, None)
+        except TimeoutError:
+            raise BodyStalled(seconds) from None
+        if part is None:
+            return
+        yield part

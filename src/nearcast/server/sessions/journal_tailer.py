@@ -1,0 +1,170 @@
+"""Follows the journal for the server: events for what they change and for their payloads, then what was decided.
+
+One thread reads both logs, events always first: when a delivery is handed over, every control event before it has been.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from nearcast.delivery.queue import RoleLevels
+from nearcast.errors import JournalError
+from nearcast.journal.seam import WAIT, Journal
+from nearcast.model.columns import are_control, to_events
+from nearcast.model.event import Event
+from nearcast.model.sequence import sequence
+from nearcast.runtime.error_log import RateLimitedErrorLog
+from nearcast.server.sessions.payloads import PayloadCache, SendableEvent
+
+log = logging.getLogger(__name__)
+
+EVENTS, DELIVERIES = 2_000, 5_000
+"""Of each log so many rows are read at once, about: what is handed over must not hold up the event loop for long."""
+BYTES = 32 << 20
+"""And so many bytes of events: two thousand of the largest would be two gigabytes."""
+RETRY_SECONDS = 1.0
+READING = "reading"
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedDelivery:
+    """One row of the log of deliveries, joined with its event; `event` is None if the journal has it no more."""
+
+    sequence: int
+    client: str
+    subscription: str
+    level: int
+    by_role: RoleLevels | None
+    others: tuple[tuple[str, int], ...]
+    event: SendableEvent | None
+
+
+@dataclass(frozen=True, slots=True)
+class TailedRows:
+    """What was read at once: control events, then deliveries; and how far both logs are read now."""
+
+    controls: list[Event]
+    decided: list[DecidedDelivery]
+    events_through: int
+    deliveries_through: int
+
+
+class JournalTailer:
+    """Reads on from two positions; `take` gets every `News`, in the reader's thread, and may hold it back."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        payloads: PayloadCache,
+        take: Callable[[TailedRows], None],
+        trouble: RateLimitedErrorLog | None = None,
+    ) -> None:
+        self.journal, self.payloads, self.take = journal, payloads, take
+        self.trouble = trouble or RateLimitedErrorLog("journal")
+        self.events, self.deliveries = 0, 0
+        self.failing = False
+        self._step = EVENTS
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="nearcast-reader", daemon=True)
+
+    def start(self, events: int, deliveries: int) -> None:
+        """Begins to follow after these positions."""
+        self.events, self.deliveries = events, deliveries
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread; it may be called from the thread's own `take`."""
+        self._stopped.set()
+
+    def join(self, seconds: float) -> None:
+        """Waits for the thread to end."""
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                news = self.read()
+            except Exception as error:
+                # Whatever it was: without this thread the server would deliver nothing and look healthy.
+                self.failing = True
+                self.trouble.failed(READING, error)
+                if not isinstance(error, JournalError):
+                    log.exception("journal read failed")
+                self._stopped.wait(RETRY_SECONDS)
+                continue
+            self.failing = False
+            self.trouble.works(READING)
+            if news is None:
+                self._stopped.wait(WAIT)
+            elif not self._stopped.is_set():
+                self.take(news)
+
+    def read(self) -> TailedRows | None:
+        """What came since the last time, or a part of it; None if nothing did.
+
+        The end of the deliveries is looked up first: all events that it was decided from are in the journal by then.
+        """
+        decided_end = self.journal.end("deliveries")
+        events_end = self.journal.reach("events", self.events, EVENTS, BYTES)
+        # For each delivery its event is read too.
+        fitting = self.journal.reach("events", self.deliveries, self._step, BYTES)
+        deliveries_end = min(decided_end, fitting, events_end)
+        if events_end <= self.events and deliveries_end <= self.deliveries:
+            return None
+        controls = self._read_events(events_end)
+        decided = self._read_deliveries(deliveries_end)
+        # Only now, when nothing can fail any more: what was read of one log comes again if the other cannot be read.
+        self.events, self.deliveries = max(self.events, events_end), max(self.deliveries, deliveries_end)
+        return TailedRows(controls, decided, self.events, self.deliveries)
+
+    def _read_events(self, end: int) -> list[Event]:
+        if end <= self.events:
+            return []
+        rows = self.journal.read("events", self.events, end - self.events)
+        self.payloads.keep(rows)
+        return controls_of(rows)
+
+    def _read_deliveries(self, end: int) -> list[DecidedDelivery]:
+        if end <= self.deliveries:
+            return []
+        rows = self.journal.read("deliveries", self.deliveries, end - self.deliveries)
+        # A position may be delivered to nobody or to thousands: the next step aims at as many rows as fit one turn.
+        self._step = min(EVENTS, max(1, (end - self.deliveries) * DELIVERIES // max(len(rows), 1)))
+        return joined(rows, self.payloads)
+
+
+def controls_of(events: pa.Table) -> list[Event]:
+    """The control events among a table's rows."""
+    return to_events(events.filter(are_control(events)))
+
+
+def joined(deliveries: pa.Table, payloads: PayloadCache) -> list[DecidedDelivery]:
+    """Rows of the log of deliveries with their events; it may read the journal."""
+    columns: dict[str, list[Any]] = {name: deliveries.column(name).to_pylist() for name in deliveries.column_names}
+    sequences = [sequence(*key) for key in zip(columns["position"], columns["part"], strict=True)]
+    events = payloads.load(sequences)
+    return [
+        DecidedDelivery(one, client, subscription, level, _by_role(by_role), _others(others), events.get(one))
+        for one, client, subscription, level, by_role, others in zip(
+            sequences,
+            *(columns[name] for name in ("client", "subscription", "level", "by_role", "others")),
+            strict=True,
+        )
+    ]
+
+
+def _by_role(rows: list[dict[str, str | int]] | None) -> RoleLevels | None:
+    if rows is None:
+        return None
+    return {(str(row["role"] or ""), str(row["task"] or "")): int(row["level"]) for row in rows}
+
+
+def _others(rows: list[dict[str, Any]] | None) -> tuple[tuple[str, int], ...]:
+    return tuple((row["subscription"], row["level"]) for row in rows or ())

@@ -1,0 +1,370 @@
+"""The desk: every session of this server, fed with what the journal brings and with what clients say."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+
+from nearcast.delivery.pacing import Pacing
+from nearcast.delivery.queue import DeliveryQueue, PriorityOf, QueuedDelivery, SettledDelivery
+from nearcast.model.changes import (
+    Change,
+    ClientChange,
+    ClientRemoval,
+    SettingsChange,
+    SubscriptionChange,
+    SubscriptionRemoval,
+)
+from nearcast.model.sequence import position_of
+from nearcast.model.subscription import ClientProfile, Subscription
+from nearcast.server import clock
+from nearcast.server.ingest.group_commit import GroupCommit
+from nearcast.server.metrics import ServerMetrics
+from nearcast.server.sessions.journal_tailer import DecidedDelivery
+from nearcast.server.sessions.outcomes import DeliveryOutcome, delivered
+from nearcast.server.sessions.payloads import SendableEvent
+from nearcast.server.sessions.session import TAKEN_OVER, Connection, Session
+from nearcast.state.registry import Registry
+
+
+class SubscriptionMembership:
+    """By subscription and client the position of the event from which on the client has been in it without a break."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, dict[str, int]] = {}
+
+    def note(self, change: Change, position: int) -> None:
+        """Takes note of a change of subscriptions; of other changes nothing."""
+        match change:
+            case SubscriptionChange(subscription):
+                # A subscription that is replaced goes on for those who stay in it.
+                before = self._since.get(subscription.id, {})
+                self._since[subscription.id] = {client: before.get(client, position) for client in subscription.clients}
+            case SubscriptionRemoval(subscription):
+                self._since.pop(subscription, None)
+
+    def holds(self, subscription: str, client: str, position: int) -> bool:
+        """Whether the client is in the subscription that selected an event at this position."""
+        since = self._since.get(subscription, {}).get(client)
+        return since is not None and since < position
+
+
+log = logging.getLogger(__name__)
+
+
+class SessionManager:
+    """Belongs to one event loop. `registry` is what is known now: the journal's fold and, at once, what clients say."""
+
+    def __init__(self, outcomes: GroupCommit[DeliveryOutcome], metrics: ServerMetrics, waiting_limit: int) -> None:
+        self.outcomes, self.metrics, self.waiting_limit = outcomes, metrics, waiting_limit
+        self.registry = Registry()
+        self.tenures = SubscriptionMembership()
+        self.sessions: dict[str, Session] = {}
+        self.past: Counter[str] = Counter()
+        """What sessions that are no more had queued and settled; together with the others it balances."""
+        self.instance = uuid.uuid4().hex[:12]
+        self.events_through, self.deliveries_through = 0, 0
+        self._reached: list[tuple[int, int, asyncio.Future[None]]] = []
+        self.stated: dict[str, float] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    # What the journal brings
+
+    def apply(self, change: Change) -> None:
+        """Folds a change into the registry and lets it take effect on what waits."""
+        # Both before the change: afterwards nobody knows how it was.
+        outlooks = self._outlooks(change)
+        removed = self._subscription_before(change)
+        self.registry.apply(change)
+        match change:
+            case ClientChange():
+                self._reorder(outlooks)
+            case ClientRemoval(client):
+                self._forget(client)
+            case SubscriptionChange() | SubscriptionRemoval():
+                self._unsubscribed(removed)
+            case SettingsChange():
+                self._reorder(outlooks)
+
+    def _outlooks(self, change: Change) -> list[tuple[Session, tuple[object, ...]]]:
+        """The sessions whose priorities the change may touch, and on what these rest before it."""
+        match change:
+            case SettingsChange():
+                touched = list(self.sessions.values())
+            case ClientChange(client) if client in self.sessions:
+                touched = [self.sessions[client]]
+            case _:
+                touched = []
+        return [(session, session.outlook(self.registry.settings)) for session in touched]
+
+    def _reorder(self, outlooks: list[tuple[Session, tuple[object, ...]]]) -> None:
+        settings = self.registry.settings
+        for session, before in outlooks:
+            session.client = self.registry.clients.get(session.client.id, session.client)
+            if session.outlook(settings) != before:
+                session.waiting.reorder(session.priority_of(settings))
+                session.wake()
+
+    def _forget(self, client: str) -> None:
+        session = self.sessions.get(client)
+        if session:
+            self.settle(session, session.waiting.clear(clock.now()))
+            session.client = ClientProfile(client)
+            session.tell({"notice": {"removed": client}})
+
+    def _subscription_before(self, change: Change) -> Subscription | None:
+        match change:
+            case SubscriptionChange(subscription):
+                return self.registry.subscriptions.get(subscription.id)
+            case SubscriptionRemoval(subscription):
+                return self.registry.subscriptions.get(subscription)
+        return None
+
+    def _unsubscribed(self, before: Subscription | None) -> None:
+        """What waits for clients that the subscription has no more ends."""
+        if before is None:
+            return
+        after = self.registry.subscriptions.get(before.id)
+        for client in set(before.clients) - set(after.clients if after else ()):
+            session = self.sessions.get(client)
+            if session:
+                self._end(session, before.id, clock.now())
+
+    def deliver(self, decided: Iterable[DecidedDelivery]) -> None:
+        """Queues deliveries, those to clients that nobody knows any more end at once."""
+        now = clock.now()
+        look_ups: dict[str, Callable[[QueuedDelivery], int]] = {}
+        for row in decided:
+            session = self.session(row.client)
+            look_up = look_ups.get(row.client)
+            if look_up is None:
+                # Once for each client: nothing changes while a batch is queued.
+                look_up = look_ups[row.client] = session.priority_of(self.registry.settings)
+            delivery = self._delivery(row, now)
+            self._queue(session, delivery, look_up(delivery), now)
+
+    def _delivery(self, row: DecidedDelivery, now: float) -> QueuedDelivery:
+        subscription = self.registry.subscriptions.get(row.subscription)
+        event = row.event or SendableEvent(row.sequence, b"null", "", now)
+        accepted = event.accepted or now
+        return QueuedDelivery(
+            sequence=row.sequence,
+            subscription=row.subscription,
+            entity=event.entity,
+            level=row.level,
+            by_role=row.by_role,
+            others=row.others,
+            size=len(event.payload),
+            accepted=accepted,
+            queued=now,
+            expires=_expires(subscription, accepted),
+            conflate=subscription is not None and subscription.conflate,
+        )
+
+    def _queue(self, session: Session, delivery: QueuedDelivery, priority: int, now: float) -> None:
+        # Counted once, though it were handed over again.
+        if delivery.sequence <= session.waiting.last:
+            return
+        self.metrics.of(priority).deliveries.inc()
+        ended = session.waiting.insert(delivery, priority, now)
+        # Queued first and ended then, so that it has an outcome as every delivery has.
+        if not self._holds(delivery.subscription, session, delivery):
+            self._end(session, delivery.subscription, now)
+        if ended:
+            self.settle(session, ended)
+        session.wake()
+
+    def _end(self, session: Session, subscription: str, now: float) -> None:
+        """What waits for a subscription of the client ends, unless another one of it selected the event too."""
+        take_over = partial(self._take_over, session, session.priority_of(self.registry.settings))
+        self.settle(session, session.waiting.unsubscribe(subscription, now, take_over))
+
+    def _take_over(self, session: Session, priority_of: PriorityOf, delivery: QueuedDelivery) -> int | None:
+        for number, (name, level) in enumerate(delivery.others, 1):
+            if self._holds(name, session, delivery):
+                delivery.subscription, delivery.level, delivery.by_role = name, level, None
+                delivery.others = delivery.others[number:]
+                delivery.expires = _expires(self.registry.subscriptions.get(name), delivery.accepted)
+                # It came out of turn: it neither replaces nor is replaced by what waits there.
+                delivery.conflate = False
+                return priority_of(delivery)
+        return None
+
+    def _holds(self, subscription: str, session: Session, delivery: QueuedDelivery) -> bool:
+        """Whether the client has been in the subscription since before the event."""
+        return self.tenures.holds(subscription, session.client.id, position_of(delivery.sequence))
+
+    def advance(self, events: int, deliveries: int) -> None:
+        """The journal is read through these positions: wakes who waits for it."""
+        self.events_through, self.deliveries_through = events, deliveries
+        while self._reached and self._reached[0][0] <= events:
+            future = heapq.heappop(self._reached)[2]
+            if not future.done():
+                future.set_result(None)
+
+    async def reached(self, position: int) -> None:
+        """Returns once every event up to the position has taken effect here."""
+        if position > self.events_through:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            # The id decides between equal positions: futures do not compare.
+            heapq.heappush(self._reached, (position, id(future), future))
+            await future
+
+    # What clients say
+
+    def known(self, client: str) -> bool:
+        """Whether anybody declared this client, or something waits for it still."""
+        return client in self.registry.clients or client in self.sessions
+
+    def session(self, client: str) -> Session:
+        """The session of a client, begun if there is none."""
+        session = self.sessions.get(client)
+        if session is None:
+            known = self.registry.clients.get(client, ClientProfile(client))
+            session = self.sessions[client] = Session(known, DeliveryQueue(self.waiting_limit))
+            session.stated = self.stated.get(client)
+        return session
+
+    def state_bandwidth(self, client: str, readings: Mapping[str, float] | None) -> None:
+        """Takes note of the bandwidth that somebody, not this server, stated for a client: the cap of its pace."""
+        if readings and "bandwidth" in readings:
+            self.stated[client] = readings["bandwidth"]
+            session = self.sessions.get(client)
+            if session:
+                session.stated = session.pace.stated = readings["bandwidth"]
+                session.wake()
+
+    def forget_bandwidth(self, client: str) -> None:
+        """A client was removed: its pace has no cap."""
+        self.stated.pop(client, None)
+        if client in self.sessions:
+            session = self.sessions[client]
+            session.stated = session.pace.stated = None
+
+    def connect(self, client: str, connection: Connection, kind: str) -> Session:
+        """Gives the session to a connection; the one that had it is told and closed."""
+        session = self.session(client)
+        old, session.connection = session.connection, connection
+        session.connections += 1
+        session.notices.clear()
+        # Of the old connection; who does not hear that an acknowledgement is settled repeats it.
+        session.confirmed.clear()
+        self.metrics.connections.labels(kind).inc()
+        if session.connections > 1:
+            self.metrics.reconnections.inc()
+        self._begin(session)
+        if old:
+            log.info("session taken over client=%s", client)
+            # Nobody waits for it: on a dead link, which is why most come anew, a connection closes late or never.
+            closing = asyncio.ensure_future(old.close(TAKEN_OVER, "another connection took over this session"))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+        return session
+
+    def _begin(self, session: Session) -> None:
+        now = clock.now()
+        ended = session.waiting.take_back(session.priority_of(self.registry.settings), now)
+        self.settle(session, ended)
+        # What was measured is true of the link before.
+        session.pace = Pacing(session.stated)
+        session.tell(
+            {
+                "hello": {
+                    "client": session.client.id,
+                    "session": session.connections,
+                    "server": self.instance,
+                    "waiting": len(session.waiting.waiting),
+                    "levels": self.registry.settings.levels,
+                }
+            }
+        )
+
+    def disconnect(self, session: Session, connection: Connection) -> None:
+        """The connection ended; unless another has taken over, what was in flight waits again."""
+        if session.connection is connection:
+            session.connection = None
+            session.notices.clear()
+            now = clock.now()
+            self.settle(session, session.waiting.take_back(session.priority_of(self.registry.settings), now))
+
+    async def acknowledge(self, session: Session, sequences: list[int]) -> list[int]:
+        """Ends what the client has; it is told which are settled once that is durable, so that it may forget them.
+
+        Those that were never delivered to it are left out, and returned. Raises JournalError.
+        """
+        now = clock.now()
+        waiting = session.waiting
+        repeated = [one for one in sequences if one not in waiting.in_flight and one not in waiting.waiting]
+        for sequence in sequences:
+            session.pace.acknowledged(sequence, now)
+        written = self.settle(session, waiting.acknowledge(sequences, now))
+        session.wake()
+        unknown: set[int] = set()
+        if repeated:
+            # What is not outstanding may have been settled long ago, by another server even: it is confirmed again.
+            unknown = {*repeated} - await asyncio.to_thread(
+                delivered, self.outcomes.journal, session.client.id, repeated
+            )
+        confirmed = [one for one in sequences if one not in unknown]
+        written.add_done_callback(lambda future: self._confirm(session, confirmed, future))
+        return sorted(unknown)
+
+    def _confirm(self, session: Session, sequences: list[int], written: asyncio.Future[list[int]]) -> None:
+        if not written.cancelled() and written.exception() is None:
+            session.confirmed += sequences if session.connection else []
+            session.wake()
+
+    def sent(self, delivery: QueuedDelivery) -> None:
+        """A delivery was sent."""
+        self.metrics.sending(delivery.priority, max(0.0, clock.now() - delivery.accepted), delivery.attempts)
+
+    def settle(self, session: Session, settled: list[SettledDelivery]) -> asyncio.Future[list[int]]:
+        """Puts outcomes on their way into the journal; the future tells when they, and all before them, are durable."""
+        for one in settled:
+            self.metrics.outcomes.labels(one.outcome).inc()
+            if one.outcome == "acknowledged":
+                self.metrics.acknowledging(one.delivery.priority, max(0.0, one.time - one.delivery.accepted))
+        return self.outcomes.put([DeliveryOutcome(session.client.id, one) for one in settled])
+
+    def expire(self) -> None:
+        """Ends what has lived its time, also where nobody is connected."""
+        now = clock.now()
+        for session in self.sessions.values():
+            ended = session.waiting.expire(now)
+            if ended:
+                self.settle(session, ended)
+
+    def prune(self) -> None:
+        """Forgets sessions of clients that nobody knows any more, once nothing is outstanding."""
+        for id, session in list(self.sessions.items()):
+            waiting = session.waiting
+            owed = session.connection or waiting.waiting or waiting.in_flight
+            if not owed and id not in self.registry.clients:
+                self.past.update(waiting.settled)
+                self.past["queued"] += waiting.queued
+                del self.sessions[id]
+
+    def outstanding(self) -> int:
+        """How many deliveries wait or are in flight."""
+        return sum(len(one.waiting.waiting) + len(one.waiting.in_flight) for one in self.sessions.values())
+
+    def oldest(self) -> int | None:
+        """The position of the first delivery that is outstanding in some session; None if none is."""
+        found = min((one for session in self.sessions.values() for one in _outstanding(session)), default=None)
+        return None if found is None else position_of(found)
+
+
+def _expires(subscription: Subscription | None, accepted: float) -> float | None:
+    """When an event accepted then has lived its time, seconds since 1970; None: it lives on."""
+    lives = subscription.time_to_live if subscription else None
+    return None if lives is None else accepted + lives
+
+
+def _outstanding(session: Session) -> Iterator[int]:
+    yield from session.waiting.waiting
+    yield from session.waiting.in_flight

@@ -1,0 +1,203 @@
+"""Settled deliveries on their way into the log of outcomes, and what a server takes up again after its death."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.delivery.queue import SettledDelivery
+from nearcast.journal.seam import Journal
+from nearcast.model.columns import DEAD_LETTERS, OUTCOMES
+from nearcast.model.sequence import part_of, position_of, sequence
+from nearcast.server import clock
+from nearcast.server.sessions.journal_tailer import DecidedDelivery, joined
+from nearcast.server.sessions.payloads import PayloadCache
+
+
+def note(path: Path, text: str, journal: Journal) -> None:
+    """Writes a note about a journal as a whole: a server that dies meanwhile leaves the note before. Raises OSError.
+
+    After a loss of power the journal may lack its newest rows. A note about rows that are lost would count for those
+    that are written in their places, so first the journal is secured, then the note, and then it takes its name.
+    """
+    journal.secure()
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+log = logging.getLogger(__name__)
+
+ROWS = 20_000
+
+WINDOW = 1_000
+"""Positions that are read at once to look up some of them: acknowledgements come in runs."""
+
+_Key = tuple[int, int, str]
+"""What tells a delivery: the position and part of its event, and the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryOutcome:
+    """How a delivery to a client ended."""
+
+    client: str
+    settled: SettledDelivery
+
+
+def outcome_table(outcomes: list[DeliveryOutcome]) -> pa.Table:
+    """Rows of the log of outcomes."""
+    return pa.Table.from_pylist([_row(outcome.client, outcome.settled) for outcome in outcomes], schema=OUTCOMES)
+
+
+def _row(client: str, settled: SettledDelivery) -> dict[str, object]:
+    delivery = settled.delivery
+    return {
+        "position": 0,
+        "client": client,
+        "event": position_of(delivery.sequence),
+        "part": part_of(delivery.sequence),
+        "outcome": settled.outcome,
+        "priority": delivery.priority,
+        "attempts": delivery.attempts,
+        "queued": clock.moment(delivery.queued),
+        "sent": None if delivery.sent is None else clock.moment(delivery.sent),
+        "settled": clock.moment(settled.time),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedInput:
+    """What could not be taken: where it came from, why, and what it was."""
+
+    where: str
+    reason: str
+    content: bytes
+    time: float
+
+
+KEPT_BYTES = 64 * 1024
+
+
+def dead_letter_table(refused: list[RefusedInput]) -> pa.Table:
+    """Rows of the log of dead letters."""
+    rows = [
+        {
+            "position": 0,
+            "time": clock.moment(letter.time),
+            "where": letter.where,
+            "reason": letter.reason,
+            "content": letter.content[:KEPT_BYTES],
+        }
+        for letter in refused
+    ]
+    return pa.Table.from_pylist(rows, schema=DEAD_LETTERS)
+
+
+@dataclass(frozen=True, slots=True)
+class SettledMark:
+    """All deliveries up to `deliveries` are settled; outcomes of later ones all come after `outcomes`."""
+
+    deliveries: int = 0
+    outcomes: int = 0
+
+
+class SettledCheckpoint:
+    """Keeps a `Mark` in a small file, so that a start does not read the logs from their beginnings.
+
+    A lost or damaged file, or one of another journal, costs time only. None as path: kept nowhere.
+    """
+
+    def __init__(self, path: Path | None, journal: str) -> None:
+        self.path, self.journal = path, journal
+        self._pending: SettledMark | None = None
+
+    def read(self) -> SettledMark:
+        """The mark of the last run, else that of the beginning."""
+        if self.path is None:
+            return SettledMark()
+        try:
+            kept = json.loads(self.path.read_text())
+            if kept["journal"] != self.journal:
+                raise ValueError("it is of another journal")
+            return SettledMark(int(kept["deliveries"]), int(kept["outcomes"]))
+        except FileNotFoundError:
+            return SettledMark()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning(
+                "watermark unreadable path=%s error=%r; the logs are read from their beginnings", self.path, error
+            )
+            return SettledMark()
+
+    def advance(self, journal: Journal, through: int, outcomes_end: int, oldest: int | None) -> None:
+        """Takes note that deliveries are read through `through`, of which `oldest` is the first not durably settled.
+
+        A pair is kept back until every delivery before it is settled; then it is written, and the next one taken.
+        """
+        if self._pending and (oldest is None or oldest > self._pending.deliveries):
+            self._write(self._pending, journal)
+            self._pending = None
+        self._pending = self._pending or SettledMark(through, outcomes_end)
+
+    def _write(self, mark: SettledMark, journal: Journal) -> None:
+        if self.path is None:
+            return
+        kept = {"journal": self.journal, "deliveries": mark.deliveries, "outcomes": mark.outcomes}
+        note(self.path, json.dumps(kept), journal)
+
+
+def identity(journal: Journal) -> str:
+    """What tells a journal from another at the same path: its first event; empty as long as there is none."""
+    rows = journal.read("events", 0, 1).select(["id", "source", "accepted"]).to_pylist()
+    return " ".join(str(value) for row in rows for value in row.values())
+
+
+def unsettled(
+    journal: Journal, payloads: PayloadCache, after: SettledMark, through: int
+) -> Iterator[list[DecidedDelivery]]:
+    """The deliveries up to `through` that have no outcome, in order, in pieces; it reads the journal."""
+    settled = _settled(journal, after.outcomes)
+    for start in range(after.deliveries, through, ROWS):
+        rows = journal.read("deliveries", start, min(ROWS, through - start))
+        if len(rows):
+            rows = rows.filter(pa.array([key not in settled for key in _keys(rows, "position")]))
+        for first in range(0, len(rows), 1_000):
+            yield joined(rows.slice(first, 1_000), payloads)
+
+
+def _settled(journal: Journal, after: int) -> set[_Key]:
+    found: set[_Key] = set()
+    end = journal.end("outcomes")
+    for start in range(after, end, ROWS):
+        found.update(_keys(journal.read("outcomes", start, min(ROWS, end - start)), "event"))
+    return found
+
+
+def _keys(rows: pa.Table, event: str) -> Iterator[_Key]:
+    events, parts, clients = (rows.column(name).to_pylist() for name in (event, "part", "client"))
+    return zip(events, parts, clients, strict=True)
+
+
+def delivered(journal: Journal, client: str, sequences: Collection[int]) -> set[int]:
+    """Those of some sequences at which something was delivered to a client; it reads the journal."""
+    end = sequence(journal.end("deliveries") + 1, 0)
+    asked, found = [one for one in sorted(sequences) if one < end], set[int]()
+    at = 0
+    while at < len(asked):
+        first = position_of(asked[at])
+        rows = journal.read("deliveries", first - 1, WINDOW)
+        own = rows.filter(pc.equal(rows.column("client"), client))
+        found.update(sequence(*key) for key in zip(own["position"].to_pylist(), own["part"].to_pylist(), strict=True))
+        at = bisect_left(asked, sequence(first + WINDOW, 0))
+    return found & {*sequences}

@@ -1,0 +1,344 @@
+"""Receiving: a WebSocket, or server-sent events with acknowledgements by POST.
+
+Server to client, each a JSON object: `{"hello": {…}}` first; `{"delivery": position, "priority", "subscription",
+"level", "attempt", "event": CloudEvent}`; `{"settled": [positions]}` once acknowledgements are durable;
+`{"notice": {…}}`; `{"ping": t}`, `{"pong": t}`. Client to server, several in one message if wanted:
+`{"ack": [positions]}`, `{"readings": {name: number}}`, `{"position": {"x", "y"} or {"lon", "lat"}}`,
+`{"role": …, "task": …}`, `{"ping": t}`, `{"pong": t}`.
+
+Only an acknowledgement settles a delivery: priorities reorder, so the id of the last one received (Last-Event-ID) says
+nothing about those before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Depends, Request, WebSocket, WebSocketDisconnect
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.websockets import WebSocketState
+
+from nearcast.errors import AccessError, DefinitionError, EventError, Fault, Mark, RightError
+from nearcast.model.sequence import read_sequence, write_sequence
+from nearcast.server import clock
+from nearcast.server.auth import Receiver, admit, service_of
+from nearcast.server.error_responses import NotFound, fault_json
+from nearcast.server.path_names import ID
+from nearcast.server.service import AccessServer
+from nearcast.server.sessions.client_updates import SAYABLE
+from nearcast.server.sessions.session import GOING_AWAY, NORMAL, ClientGone, Connection, Pump, Session
+
+log = logging.getLogger(__name__)
+
+router = APIRouter(tags=["receive"])
+
+NO_TOKEN, NO_RIGHT, NO_CLIENT = 4401, 4403, 4404
+MOST_POSITIONS = 10_000
+REASON_BYTES = 123
+SHOWN = 80
+"""Characters of what came that are repeated."""
+CLOSE_SECONDS = 2.0
+"""So long a server that ends waits for links that take nothing any more."""
+
+
+class Socket(Connection):
+    """A WebSocket."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self.socket = socket
+
+    async def send(self, text: str, position: int | str | None) -> None:
+        """See `Connection.send`."""
+        try:
+            await self.socket.send_text(text)
+        except (WebSocketDisconnect, RuntimeError, OSError) as error:
+            raise ClientGone from error
+
+    async def close(self, code: int, reason: str) -> None:
+        """See `Connection.close`."""
+        if self.socket.application_state is not WebSocketState.DISCONNECTED:
+            # Where what was sent before does not get away, neither does this: a timeout is an OSError.
+            with suppress(RuntimeError, OSError, WebSocketDisconnect):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self.socket.close(code, reason)
+
+
+@router.websocket(f"/clients/{ID}/stream")
+async def stream(socket: WebSocket, id: str) -> None:
+    """The session of a client over a WebSocket; it takes over from any other connection of this client."""
+    service = service_of(socket)
+    # Also who is refused is let in first: before that a browser is told no code and no reason.
+    await socket.accept()
+    refusal = _refusal(socket, service, id)
+    if refusal:
+        service.metrics.rejected.labels("stream").inc()
+        await socket.close(*refusal)
+        return
+    connection = Socket(socket)
+    session = service.desk.connect(id, connection, "websocket")
+    log.info("client connected client=%s kind=websocket session=%d", id, session.connections)
+    # Two tasks: what a client says is heard also while sending waits for its slow link.
+    sending = asyncio.create_task(_pump(session, connection, service))
+    pinging = asyncio.create_task(_ping(session, connection, service))
+    try:
+        await _listen(socket, session, connection, service)
+    finally:
+        service.desk.disconnect(session, connection)
+        # The pump looks whether it still has the session, and ends.
+        session.wake()
+        sending.cancel()
+        pinging.cancel()
+        await asyncio.gather(sending, pinging, return_exceptions=True)
+        log.info("client gone client=%s kind=websocket", id)
+
+
+def _refusal(socket: WebSocket, service: AccessServer, id: str) -> tuple[int, str] | None:
+    """The code and reason with which a connection is refused; None if it is not."""
+    try:
+        admit(socket, "receive", id)
+    except RightError as error:
+        return NO_RIGHT, _fitting(str(error))
+    except AccessError as error:
+        return NO_TOKEN, _fitting(str(error))
+    if service.stopping:
+        return GOING_AWAY, "the server is going away; come back"
+    if not service.desk.known(id):
+        return NO_CLIENT, _fitting(f"expected a known client, got {id[:40]}; declare it with PUT /clients")
+    return None
+
+
+def _fitting(reason: str) -> str:
+    """As much of a reason as fits a close frame (RFC 6455 §5.5): bytes, so a name in another script counts more."""
+    return reason.encode()[:REASON_BYTES].decode(errors="ignore")
+
+
+async def _pump(session: Session, connection: Connection, service: AccessServer) -> None:
+    pump = Pump(session, connection, service.payloads, service.desk.sent, service.desk.settle)
+    try:
+        await pump.run()
+    except ClientGone:
+        pass
+    except Exception:
+        service.metrics.errors.labels("send").inc()
+        log.exception("sending failed client=%s", session.client.id)
+        await connection.close(1011, "sending failed; come back")
+
+
+async def _ping(session: Session, connection: Connection, service: AccessServer) -> None:
+    """Measures the round trip also of an idle connection."""
+    while session.connection is connection:
+        session.tell({"ping": clock.now()})
+        await asyncio.sleep(service.config.limits.ping_seconds)
+
+
+async def _listen(socket: WebSocket, session: Session, connection: Connection, service: AccessServer) -> None:
+    while True:
+        try:
+            message = await socket.receive()
+        except RuntimeError:
+            return
+        if message["type"] == "websocket.disconnect":
+            return
+        # Taken over: what the old connection still says counts no more.
+        if session.connection is not connection:
+            return
+        # Some libraries send text in binary frames: what counts is that it is JSON.
+        await hear(message.get("text") or message.get("bytes") or b"", session, service)
+
+
+async def hear(text: str | bytes, session: Session, service: AccessServer) -> Fault | None:
+    """Takes one message of a client; what is wrong with it is told, counted and returned, and nothing else stops."""
+    try:
+        await _hear(_message(text), session, service)
+        return None
+    except (DefinitionError, EventError) as error:
+        fault = error.faults[0] if isinstance(error, DefinitionError) else error.fault
+    service.metrics.rejected.labels("message").inc()
+    session.tell({"notice": {"fault": fault_json(fault)}})
+    return fault
+
+
+def _message(text: str | bytes) -> dict[str, Any]:
+    try:
+        message = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise DefinitionError(Fault("JSON", error.msg, Mark("message", error.lineno, error.colno))) from error
+    known = {"ack", "ping", "pong", *SAYABLE}
+    if not isinstance(message, dict) or not message or not message.keys() <= known:
+        came = ", ".join(sorted(message.keys() - known)) if isinstance(message, dict) else type(message).__name__
+        expected = f"an object with some of {', '.join(sorted(known))}"
+        raise DefinitionError(Fault(expected, came[:SHOWN] or "nothing", Mark("message")))
+    return message
+
+
+async def _hear(message: dict[str, Any], session: Session, service: AccessServer) -> None:
+    # Read first: a message that cannot be read does nothing at all.
+    acknowledged = _sequences(message["ack"]) if "ack" in message else []
+    if "ping" in message:
+        session.tell({"pong": _small(message["ping"])})
+    # Its own clock's time comes back, so the client's clock does not matter.
+    if isinstance(message.get("pong"), float):
+        now = clock.now()
+        session.pace.round_trip_taken(max(0.0, now - message["pong"]), now)
+    said = {name: message[name] for name in SAYABLE if message.get(name) is not None}
+    if said:
+        service.contexts.say(session, said)
+    await _acknowledge(acknowledged, session, service)
+
+
+async def _acknowledge(sequences: list[int], session: Session, service: AccessServer) -> None:
+    unknown = await service.desk.acknowledge(session, sequences) if sequences else []
+    if unknown:
+        service.metrics.unknown_acknowledgements.inc(len(unknown))
+        expected, came = (
+            f"positions of deliveries to {session.client.id}",
+            ", ".join(map(str, map(write_sequence, unknown[:5]))),
+        )
+        advice = f"{len(unknown)} in all; the others are taken" if len(unknown) > 5 else "the others are taken"
+        raise DefinitionError(Fault(expected, came, Mark("message"), advice))
+
+
+def _small(given: Any) -> Any:
+    """What is sent back as it came: small, for a thousand of them may wait for a client that does not read."""
+    if isinstance(given, (list, dict)) or len(str(given)) > SHOWN:
+        raise DefinitionError(
+            Fault(f"ping: a number or a text of at most {SHOWN}", str(given)[:SHOWN], Mark("message"))
+        )
+    return given
+
+
+def _sequences(given: Any) -> list[int]:
+    try:
+        if isinstance(given, list) and len(given) <= MOST_POSITIONS:
+            return [read_sequence(one) for one in given]
+    except ValueError:
+        pass
+    what = f"ack: a list of at most {MOST_POSITIONS} positions, each as its delivery had it"
+    advice = "that of a derived event is a text such as '12.1'"
+    raise DefinitionError(Fault(what, repr(given)[:SHOWN], Mark("message"), advice))
+
+
+class EventStream(Connection):
+    """Server-sent events: what is sent is taken from `parts` by the response."""
+
+    def __init__(self) -> None:
+        # Few: what is in here can no more be overtaken by something more urgent.
+        self.parts: asyncio.Queue[str | None] = asyncio.Queue(maxsize=16)
+        self.closed = False
+
+    async def send(self, text: str, position: int | str | None) -> None:
+        """See `Connection.send`."""
+        if self.closed:
+            raise ClientGone
+        kind = "message" if position is None else "delivery"
+        line = f"id: {position}\n" if position is not None else ""
+        await self.parts.put(f"{line}event: {kind}\ndata: {text}\n\n")
+
+    async def close(self, code: int, reason: str) -> None:
+        """See `Connection.close`; the reason is the last event."""
+        if not self.closed:
+            self.closed = True
+            last = orjson.dumps({"code": code, "reason": reason}).decode()
+            # Room for the last word; what is dropped is not acknowledged, so it comes again.
+            while self.parts.full():
+                self.parts.get_nowait()
+            self.parts.put_nowait(None if code == NORMAL else f"event: close\ndata: {last}\n\n")
+
+
+@router.get(f"/clients/{ID}/events", response_class=StreamingResponse)
+async def events(id: str, token: Receiver, service: Annotated[AccessServer, Depends(service_of)]) -> StreamingResponse:
+    """The deliveries of a client as server-sent events, for browsers; acknowledge with POST /clients/{id}/acks."""
+    _check_known(service, id)
+    return StreamingResponse(
+        _event_stream(id, EventStream(), service),
+        media_type="text/event-stream",
+        # A proxy that gathers what passes, as nginx does, would hold deliveries back.
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _event_stream(id: str, connection: EventStream, service: AccessServer) -> AsyncIterator[str]:
+    # Connected when the response begins: of a client that has left by then nothing remains.
+    session = service.desk.session(id)
+    sending = None
+    try:
+        service.desk.connect(id, connection, "sse")
+        log.info("client connected client=%s kind=sse session=%d", id, session.connections)
+        sending = asyncio.create_task(_pump(session, connection, service))
+        while True:
+            try:
+                async with asyncio.timeout(service.config.limits.ping_seconds):
+                    part = await connection.parts.get()
+            except TimeoutError:
+                part = ": still here\n\n"
+            if part is None:
+                return
+            yield part
+            if connection.closed and connection.parts.empty():
+                return
+    finally:
+        connection.closed = True
+        service.desk.disconnect(session, connection)
+        if sending:
+            sending.cancel()
+        log.info("client gone client=%s kind=sse", id)
+
+
+@router.post(f"/clients/{ID}/acks")
+@router.post(f"/clients/{ID}/messages")
+async def messages(
+    id: str, request: Request, token: Receiver, service: Annotated[AccessServer, Depends(service_of)]
+) -> JSONResponse:
+    """The messages that a WebSocket carries, for clients that have none: `{"ack": [positions]}`, `{"readings": …}`."""
+    _check_known(service, id)
+    body = await service.bodies.read(request, service.config.limits.message_bytes)
+    session = service.desk.session(id)
+    fault = await hear(body, session, service)
+    # Answered once the acknowledgements are durable, for there is no connection to say so later; with a fault as well,
+    # for of several positions some may be wrong.
+    await service.outcomes.put([])
+    if fault:
+        raise DefinitionError(fault)
+    return JSONResponse({"waiting": len(session.waiting.waiting), "in_flight": len(session.waiting.in_flight)})
+
+
+@router.get(f"/clients/{ID}/waiting")
+async def waiting(
+    id: str, token: Receiver, service: Annotated[AccessServer, Depends(service_of)], limit: int = 100
+) -> dict[str, Any]:
+    """What waits for a client, most urgent first, at most `limit` of it; −1 is withheld. For people who look."""
+    _check_known(service, id)
+    session = service.desk.session(id)
+    # By the remainder −1, withheld, comes last.
+    ordered = sorted(session.waiting.waiting.values(), key=lambda one: (one.priority % 1_000, one.turn))
+    return {
+        "client": id,
+        "connected": session.connection is not None,
+        "context": session.context(service.desk.registry.settings),
+        "queued": session.waiting.queued,
+        "outcomes": dict(session.waiting.settled),
+        "waiting": len(session.waiting.waiting),
+        "in_flight": [write_sequence(one) for one in sorted(session.waiting.in_flight)],
+        "first": [
+            {
+                "position": write_sequence(one.sequence),
+                "priority": one.priority,
+                "level": one.level,
+                "subscription": one.subscription,
+                "entity": one.entity,
+                "attempts": one.attempts,
+                "expires": one.expires,
+            }
+            for one in ordered[: max(0, min(limit, 1_000))]
+        ],
+    }
+
+
+def _check_known(service: AccessServer, id: str) -> None:
+    if not service.desk.known(id):
+        raise NotFound(Fault("a known client", id[:80], Mark("request"), "declare it with PUT /clients/{id}"))

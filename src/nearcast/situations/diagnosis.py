@@ -1,0 +1,168 @@
+"""Why there is a situation around a place, or not: every condition of a rule, what it rests on, or what was missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from nearcast.filters.truth import Truth
+from nearcast.model.expression import Call
+from nearcast.model.filter import Atom
+from nearcast.situations.evaluation import RuleEvaluation, satisfied
+from nearcast.situations.extract import UnusableReading
+from nearcast.situations.lifecycle import SituationScene
+from nearcast.situations.readings import ContextReading, SituationCentre, separation
+from nearcast.situations.rule_plan import SECOND, ConditionLeaf, PlannedRule, RulePlan, leaves, unit_of
+
+SHOWN = 3
+"""Of many readings those that decide, and the newest, are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingFinding:
+    """A reading as it counted: how old, in seconds, and how far from the middle, in metres (None: not known).
+
+    `unit` is that of its class, if it is a number and the class has one.
+    """
+
+    reading: ContextReading
+    age: float
+    metres: float | None
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionFinding:
+    """A condition: its truth, the readings or situations that made it so, and why it is unknown, if it is."""
+
+    atom: Atom
+    negated: bool
+    truth: Truth
+    readings: tuple[ReadingFinding, ...] = ()
+    situations: tuple[str, ...] = ()
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFinding:
+    """A rule around a centre: its truth, the necessary rule that refutes it, the situation of it that is there.
+
+    `unusable`: what the event itself has for readings that are none.
+    """
+
+    rule: PlannedRule
+    centre: SituationCentre
+    truth: Truth
+    refuted: str
+    situation: str | None
+    conditions: tuple[ConditionFinding, ...]
+    necessary: tuple[tuple[str, tuple[ConditionFinding, ...]], ...] = ()
+    unusable: tuple[UnusableReading, ...] = ()
+
+
+def find(
+    scene: SituationScene,
+    rule: PlannedRule,
+    centre: SituationCentre,
+    now: int,
+    unusable: Iterable[UnusableReading] = (),
+) -> RuleFinding:
+    """What a rule finds around a centre, where an event is that has these for readings that are none."""
+    view = RuleEvaluation(scene, centre, now)
+    truth, refuted = view.verdict(rule)
+    there = scene.around((rule,), centre, rule, rule.widest)
+    return RuleFinding(
+        rule,
+        centre,
+        truth,
+        refuted,
+        there[0].id if there else None,
+        tuple(_conditions(scene, rule, view, centre, now)),
+        tuple((one.id, tuple(_conditions(scene, one, view, centre, now))) for one in rule.necessary),
+        tuple(unusable),
+    )
+
+
+def _conditions(
+    scene: SituationScene, rule: PlannedRule, view: RuleEvaluation, centre: SituationCentre, now: int
+) -> Iterator[ConditionFinding]:
+    for leaf in leaves(rule.tree):
+        truth = view.truth(leaf, rule)
+        read = sorted((one for name in leaf.names for one in view.readings(name, rule)), key=_age)
+        # Those that make it hold come first: they are what it rests on.
+        read.sort(key=lambda one: not _makes_hold(leaf, one))
+        found = tuple(_reading(one, centre, now, scene) for one in read[:SHOWN])
+        situations: tuple[str, ...] = ()
+        if leaf.situation is not None:
+            below = scene.plan.concluding[leaf.situation]
+            situations = tuple(one.id for one in scene.around(below, centre, rule, rule.reach[leaf.names[0]]))
+        missing = _missing(scene, leaf, rule, view, centre, now) if truth is None else ""
+        yield ConditionFinding(leaf.atom, leaf.negated, truth, found, situations, missing)
+
+
+def _makes_hold(leaf: ConditionLeaf, reading: ContextReading) -> bool:
+    return isinstance(leaf.atom.name, Call) or satisfied(leaf, reading.value)
+
+
+def _age(reading: ContextReading) -> tuple[int, str]:
+    return -reading.moment, reading.entity
+
+
+def _reading(reading: ContextReading, centre: SituationCentre, now: int, scene: SituationScene) -> ReadingFinding:
+    measured = isinstance(reading.value, (int, float)) and not isinstance(reading.value, bool)
+    unit = unit_of(scene.plan.ontology, reading.name) if measured else None
+    return ReadingFinding(reading, max(0, now - reading.moment) / SECOND, separation(centre, reading), unit)
+
+
+def _missing(
+    scene: SituationScene,
+    leaf: ConditionLeaf,
+    rule: PlannedRule,
+    view: RuleEvaluation,
+    centre: SituationCentre,
+    now: int,
+) -> str:
+    """Why a condition is unknown."""
+    if leaf.situation is not None:
+        if not scene.plan.concluding[leaf.situation]:
+            return f"no rule concludes {leaf.situation}, and no reading tells of it"
+        return (
+            f"the rules for {leaf.situation} are unknown themselves: {_unknown_rules(leaf.situation, scene.plan, view)}"
+        )
+    lacking = [name for name in leaf.names if not view.readings(name, rule)]
+    if not lacking:
+        values = sorted((one for name in leaf.names for one in view.readings(name, rule)), key=_age)[:SHOWN]
+        told = ", ".join(f"{one.name} {one.value!r} of {one.entity}" for one in values)
+        return f"the values are of kinds that do not compare: {told}"
+    return "; ".join(_lacking(scene, name, rule, centre, now) for name in lacking)
+
+
+def _unknown_rules(name: str, plan: RulePlan, view: RuleEvaluation) -> str:
+    return ", ".join(one.id for one in plan.concluding[name] if view.truth(one.tree, one) is None) or "none"
+
+
+def _lacking(scene: SituationScene, name: str, rule: PlannedRule, centre: SituationCentre, now: int) -> str:
+    """What there is of a class instead of a fresh reading within reach."""
+    served = scene.plan.served.get(name, frozenset({name}))
+    all_of_it = [one for one in scene.readings.everything() if one.name in served and one.position > rule.after]
+    if not all_of_it:
+        return f"no reading of {name} has come"
+    inside = [one for one in all_of_it if _is_within(one, name, rule, centre)]
+    if inside:
+        newest = min(inside, key=_age)
+        age, valid = (now - newest.moment) / SECOND, (rule.valid or 0) / SECOND
+        return f"the newest {name} around, of {newest.entity}, is {age:g} s old, and valid for {valid:g} s"
+    if rule.area is not None:
+        return f"no reading of {name} is in {rule.area}"
+    apart = [(metres, one.entity) for one in all_of_it if (metres := separation(centre, one)) is not None]
+    if not apart:
+        return f"nobody knows where the readings of {name} are"
+    metres, entity = min(apart)
+    return f"the nearest {name}, of {entity}, is {metres:,.1f} m away, and the rule reaches {rule.reach[name]:g} m"
+
+
+def _is_within(reading: ContextReading, name: str, rule: PlannedRule, centre: SituationCentre) -> bool:
+    if rule.area is not None:
+        return rule.area in reading.areas
+    apart = separation(centre, reading)
+    return apart is not None and apart <= rule.reach[name]

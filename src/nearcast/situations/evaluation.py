@@ -1,0 +1,266 @@
+"""What holds around a centre at a moment: the three-valued truth of rules there, and what it rests on.
+
+A condition on a class is about the fresh readings around: it is true if at least one of them satisfies it, false if
+there are some and none does, and unknown where there is none, as filters have it for the values of an attribute.
+A condition on a situation is true where one is around. It is false where every rule for it is false, or a necessary
+condition of it is, or a reading denies it; else unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from nearcast.filters.evaluate import satisfies
+from nearcast.filters.expressions import truth_of
+from nearcast.filters.truth import Truth, negated, some
+from nearcast.model.event import Place
+from nearcast.model.expression import Call
+from nearcast.model.values import Value
+from nearcast.situations.readings import ContextReading, ReadingStore, SituationCentre
+from nearcast.situations.rule_plan import ConditionBranch, ConditionLeaf, ConditionNode, PlannedRule, RulePlan
+
+NEVER = 1 << 62
+"""A moment that does not come."""
+
+
+Condition = tuple[str, int, str]
+"""A condition of a rule, by the rule's id and its number there, and one of the classes that it names."""
+
+Kept = set[tuple[Condition, tuple[str, str]]]
+"""Readings on which a situation rested, by condition and key."""
+
+
+class RunningSituation(Protocol):
+    """A situation that is."""
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+
+    @property
+    def concludes(self) -> str:
+        """Its class."""
+
+
+class SituationWorld(Protocol):
+    """What there is: rules, readings, situations."""
+
+    plan: RulePlan
+
+    @property
+    def readings(self) -> ReadingStore:
+        """The newest of every class by every entity."""
+
+    def around(
+        self, rules: Iterable[PlannedRule], centre: SituationCentre, rule: PlannedRule, metres: float
+    ) -> Sequence[RunningSituation]:
+        """The situations of these rules within the validity of another rule around a centre, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a condition rests on: a reading, or a situation that is, by its id; `name` is the class asked for."""
+
+    name: str
+    condition: Condition
+    reading: ContextReading | None
+    situation: str | None = None
+
+
+class RuleEvaluation:
+    """One centre at one moment. `lapses` is the first moment at which what was looked at may count otherwise;
+    `seen` are the keys of all that was looked at.
+    """
+
+    def __init__(self, world: SituationWorld, centre: SituationCentre, now: int) -> None:
+        self._world = world
+        self._centre = centre
+        self._now = now
+        self._found: dict[tuple[PlannedRule, str], list[ContextReading]] = {}
+        self.lapses = NEVER
+        self.seen: set[tuple[str, str]] = set()
+
+    def verdict(self, rule: PlannedRule) -> tuple[Truth, str]:
+        """Whether there is a situation of this rule, and the id of the necessary rule that refutes it."""
+        found = self.truth(rule.tree, rule)
+        for lower in rule.necessary:
+            if found and self.truth(lower.tree, lower) is False:
+                return False, lower.id
+        return found, ""
+
+    def holds(self, rule: PlannedRule) -> bool:
+        """Whether there is a situation of this rule: no more is looked at than that takes."""
+        return self._holds(rule.tree, rule) and self.verdict(rule)[0] is True
+
+    def _holds(self, node: ConditionNode, rule: PlannedRule) -> bool:
+        if isinstance(node, ConditionLeaf):
+            return self.truth(node, rule) is True
+        if node.every:
+            return all(self._holds(part, rule) for part in node.parts)
+        return any(self._holds(part, rule) for part in node.parts)
+
+    def truth(self, node: ConditionNode, rule: PlannedRule) -> Truth:
+        """The truth of conditions of a rule."""
+        if isinstance(node, ConditionLeaf):
+            found = self._leaf(node, rule)
+            return negated(found) if node.negated else found
+        unknown = False
+        for part in node.parts:
+            found = self.truth(part, rule)
+            if found is not node.every and found is not None:
+                return found
+            unknown = unknown or found is None
+        return None if unknown else node.every
+
+    def _leaf(self, leaf: ConditionLeaf, rule: PlannedRule) -> Truth:
+        if leaf.situation is not None:
+            return self._situation(leaf, leaf.situation, rule)
+        if isinstance(leaf.atom.name, Call):
+            return truth_of(leaf.atom.name, _Facts({name: self._values(name, rule) for name in leaf.names}))
+        readings = self.readings(leaf.names[0], rule)
+        if leaf.compares is None:
+            return some(satisfies(leaf.atom, reading.value) for reading in readings)
+        found: Truth = None
+        for reading in readings:
+            # By exact type, which is quick: in Python a bool is an integer.
+            if type(reading.value) is float or type(reading.value) is int:
+                if leaf.compares(reading.value, leaf.limit):
+                    return True
+                found = False
+        return found
+
+    def _values(self, name: str, rule: PlannedRule) -> tuple[Value, ...]:
+        # Of very many choices among values only the first count, so they have an order that no index decides.
+        return tuple(reading.value for reading in sorted(self.readings(name, rule), key=_age))
+
+    def readings(self, name: str, rule: PlannedRule) -> list[ContextReading]:
+        """The fresh readings of a class that count for a rule here."""
+        key = (rule, name)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._gather(name, rule)
+        return found
+
+    def _gather(self, name: str, rule: PlannedRule) -> list[ContextReading]:
+        names = self._world.plan.served.get(name, (name,))
+        if rule.area is not None:
+            found = self._world.readings.inside(names, rule.area)
+        else:
+            found = self._world.readings.near(names, self._centre, rule.reach[name])
+        oldest = self._now - rule.valid if rule.valid is not None else -NEVER
+        fresh = [one for one in found if one.moment >= oldest and one.position > rule.after]
+        if fresh:
+            self.seen.update([one.key for one in fresh])
+            if rule.valid is not None:
+                # A reading counts through the last microsecond of its time, and not a moment longer.
+                self.lapses = min(self.lapses, min([one.moment for one in fresh]) + rule.valid + 1)
+        return fresh
+
+    def _situation(self, leaf: ConditionLeaf, name: str, rule: PlannedRule) -> Truth:
+        plan = self._world.plan
+        told = some(said(reading, name) for reading in self.readings(name, rule))
+        if told or self._running(name, rule):
+            return True
+        if told is False or any(self.truth(one.tree, one) is False for one in plan.demanding[name]):
+            return False
+        rules = plan.concluding[name]
+        return False if rules and all(self.truth(one.tree, one) is False for one in rules) else None
+
+    def _running(self, name: str, rule: PlannedRule) -> Sequence[RunningSituation]:
+        found = self._world.around(self._world.plan.concluding[name], self._centre, rule, rule.reach[name])
+        self.seen.update((one.id, one.concludes) for one in found)
+        return found
+
+    def grounds(self, node: ConditionNode, rule: PlannedRule, before: Iterable[Evidence] = ()) -> tuple[Evidence, ...]:
+        """What true conditions rest on; what each of them rested on `before` goes on, where it can."""
+        # Each condition by itself: what one rests on is nothing that another did, or looking twice would find other
+        # readings than looking once.
+        kept = {(ground.condition, ground.reading.key) for ground in before if ground.reading}
+        # One condition may be reached by several ways.
+        return tuple({one.condition: one for one in self._grounds(node, rule, kept)}.values())
+
+    def _grounds(self, node: ConditionNode, rule: PlannedRule, kept: Kept) -> Iterator[Evidence]:
+        if isinstance(node, ConditionBranch):
+            holding = [part for part in node.parts if self.truth(part, rule)]
+            for part in holding if node.every else holding[:1]:
+                yield from self._grounds(part, rule, kept)
+        elif node.situation is not None:
+            yield from self._situation_grounds(node, node.situation, rule, kept)
+        elif isinstance(node.atom.name, Call):
+            for name in node.names:
+                yield from _one((rule.id, node.number, name), self.readings(name, rule), kept)
+        else:
+            name = node.names[0]
+            found = [one for one in self.readings(name, rule) if satisfied(node, one.value)]
+            yield from _one((rule.id, node.number, name), found, kept)
+
+    def _situation_grounds(self, leaf: ConditionLeaf, name: str, rule: PlannedRule, kept: Kept) -> Iterator[Evidence]:
+        told = [
+            one
+            for one in self.readings(name, rule)
+            if said(one, name) is not leaf.negated and said(one, name) is not None
+        ]
+        condition = (rule.id, leaf.number, name)
+        if told:
+            yield from _one(condition, told, kept)
+        elif not leaf.negated:
+            yield from (Evidence(one.concludes, condition, None, one.id) for one in self._running(name, rule)[:1])
+        else:
+            plan = self._world.plan
+            denying = [one for one in plan.demanding[name] if self.truth(one.tree, one) is False][:1]
+            for one in denying or plan.concluding[name]:
+                yield from self._grounds(one.against, one, kept)
+
+
+def distinct(grounds: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """What a situation rests on, each once, whichever conditions do."""
+    # By what tells readings apart, for hashing whole ones takes long.
+    return tuple({(one.name, one.situation or (one.reading and one.reading.key)): one for one in grounds}.values())
+
+
+def said(reading: ContextReading, name: str) -> Truth:
+    """What a reading that serves a request for a situation says of it: only one of its own class says there is none."""
+    value = reading.value if isinstance(reading.value, bool) else None
+    return None if value is False and reading.name != name else value
+
+
+def satisfied(leaf: ConditionLeaf, value: Value) -> bool:
+    """Whether one value alone makes a condition hold; the values of several classes are judged together only."""
+    if isinstance(leaf.atom.name, Call):
+        return True
+    found = (value if isinstance(value, bool) else None) if leaf.situation is not None else satisfies(leaf.atom, value)
+    return (negated(found) if leaf.negated else found) is True
+
+
+def _age(reading: ContextReading) -> tuple[int, str, str]:
+    # Not by position: late readings have other ones than those in order.
+    return -reading.moment, reading.entity, reading.name
+
+
+def _one(condition: Condition, readings: Sequence[ContextReading], kept: Kept) -> Iterator[Evidence]:
+    """The reading on which the condition rested before, as it is now, else the newest."""
+    ordered = sorted(readings, key=_age)
+    before = [reading for reading in ordered if (condition, reading.key) in kept]
+    yield from (Evidence(condition[-1], condition, reading) for reading in (before or ordered)[:1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Readings as expressions read the attributes of an event."""
+
+    read: Mapping[str, tuple[Value, ...]]
+    place: Place | None = None
+
+    def values(self, name: str) -> Sequence[Value]:
+        """The values of a class."""
+        return self.read.get(name, ())
+
+    def previous(self, name: str) -> Sequence[Value] | None:
+        """Rules do not ask for what was before."""
+        return None
+
+    def user(self, name: str) -> Place | None:
+        """Rules do not ask for users."""
+        return None

@@ -1,0 +1,356 @@
+"""Situations as they begin, are updated and end: one reading after the other, each at its moment.
+
+A situation of a rule begins where a reading comes that makes one of its conditions hold, if then the whole rule holds
+around that reading, and no situation of the rule is running within its validity: then that one goes on instead. It has
+its seat where it began. It is updated when what it rests on changes. When the rule no longer holds around its seat, it
+moves to the reading that just came, if the rule holds there, and that is within its validity or of an entity that it
+rests on; else it ends. So it does at the very moment at which a reading gets too old. The readings of one event are
+taken in together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Protocol
+
+from nearcast.model.situation import Phase
+from nearcast.situations.evaluation import NEVER, Evidence, RuleEvaluation, SituationWorld, distinct, satisfied
+from nearcast.situations.readings import ContextReading, SituationCentre, separation
+from nearcast.situations.rule_plan import ConditionLeaf, PlannedRule, RulePlan
+
+REMOVED = "removed"
+"""Why a situation ended whose rule did."""
+
+
+@dataclass(slots=True, eq=False)
+class SituationInstance:
+    """A situation that is: one rule at one seat, since a moment. `order` ascends with beginning."""
+
+    id: str
+    rule: str
+    concludes: str
+    centre: SituationCentre
+    since: int
+    order: int
+    grounds: tuple[Evidence, ...]
+    lapses: int
+    seen: frozenset[tuple[str, str]]
+    running: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SituationChanged:
+    """A situation began, was updated or ended: at a moment, and the reason, where it ended."""
+
+    phase: Phase
+    rule: str
+    situation: str
+    concludes: str
+    centre: SituationCentre
+    since: int
+    moment: int
+    grounds: tuple[Evidence, ...]
+    reason: str = ""
+    hidden: bool = False
+
+
+class SituationScene(SituationWorld, Protocol):
+    """A world that situations run in, and what of it a reading concerns."""
+
+    def put(self, reading: ContextReading) -> bool:
+        """Takes a reading in; False only where neither a situation is concerned nor a rule completed."""
+
+    def add(self, instance: SituationInstance, rule: PlannedRule) -> None:
+        """Takes in a situation; also one that moved, or rests on other things."""
+
+    def drop(self, instance: SituationInstance) -> None:
+        """Forgets a situation that ended."""
+
+    def running(self, rule: PlannedRule) -> Iterable[SituationInstance]:
+        """The situations of a rule."""
+
+    @property
+    def any(self) -> bool:
+        """Whether there is any situation."""
+
+    def concerned(
+        self, name: str, keys: Sequence[tuple[str, str]], centre: SituationCentre
+    ) -> Iterable[SituationInstance]:
+        """At least the situations that a reading or situation of this class at a centre may change, and those that
+        looked at one of these keys.
+        """
+
+    def completed(self, reading: ContextReading, now: int) -> Iterable[PlannedRule]:
+        """At least the rules that hold at a moment and of which the reading makes some condition hold."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """What is to be looked at of one rule."""
+
+    instances: dict[SituationInstance, None] = field(default_factory=dict)
+    centres: list[SituationCentre] = field(default_factory=list)
+
+
+Pending = dict[int, _Work]
+
+
+class SituationEngine:
+    """Folds readings into a scene. A situation is named by its rule and by the position `cause` that let it begin."""
+
+    def __init__(self, scene: SituationScene) -> None:
+        self.scene = scene
+        self.now = 0
+        self._order = 0
+        self._lapses: list[tuple[int, int, SituationInstance]] = []
+        # Of each situation in `_lapses`, by its order, the earliest moment there: at or before the one it lapses at.
+        self._awaited: dict[int, int] = {}
+        self._begun: dict[str, int] = {}
+        self._cause = 0
+
+    @property
+    def plan(self) -> RulePlan:
+        """The rules."""
+        return self.scene.plan
+
+    @property
+    def due(self) -> int | None:
+        """The next moment at which a situation may end by itself; None: none does."""
+        while self._lapses and not self._is_due(self._lapses[0]):
+            instance = self._next()
+            if instance.running:
+                self._await(instance)
+        return self._lapses[0][0] if self._lapses else None
+
+    def may_lapse(self, now: int) -> bool:
+        """Whether something may end by itself until a moment: no more than a look."""
+        return bool(self._lapses) and self._lapses[0][0] <= now
+
+    def advance(self, now: int, cause: int) -> Iterator[SituationChanged]:
+        """Lets time pass up to a moment: readings grow old."""
+        self._begin(cause)
+        while (moment := self.due) is not None and moment <= now:
+            instance = self._next()
+            self.now = max(self.now, moment)
+            yield from self._settle({self._rule(instance).order: _Work({instance: None})}, lapsed=True)
+        self.now = max(self.now, now)
+
+    def take(self, readings: Sequence[ContextReading], cause: int) -> Iterable[SituationChanged]:
+        """Takes in the readings of one event, at the moment that it is; `advance` comes before it."""
+        # All of them are there before any is looked at.
+        telling = [reading for reading in readings if self.scene.put(reading)]
+        if not telling:
+            return ()
+        self._begin(cause)
+        pending: Pending = {}
+        # One event is at one place.
+        centre = readings[0].centre
+        for reading in telling:
+            for instance in self.scene.concerned(reading.name, [reading.key], centre):
+                self._work(pending, self._rule(instance)).instances[instance] = None
+            for rule in self.scene.completed(reading, self.now):
+                # A late reading may be too old by now: with it nothing begins.
+                if rule.valid is None or self.now - reading.moment <= rule.valid:
+                    work = self._work(pending, rule)
+                    if centre not in work.centres:
+                        work.centres.append(centre)
+        return self._settle(pending) if pending else ()
+
+    def replan(self, plan: RulePlan, cause: int) -> Iterator[SituationChanged]:
+        """Other rules: the situations of those that are gone, or are others now, end; all others are looked at."""
+        self._begin(cause)
+        after = {rule.id: rule.after for rule in plan.rules}
+        for rule in self.plan.rules:
+            if after.get(rule.id) != rule.after:
+                for instance in sorted(self.scene.running(rule), key=lambda one: one.order):
+                    yield self._end(instance, rule, REMOVED)
+        self.scene.plan = plan
+        pending: Pending = {}
+        for rule in plan.rules:
+            for instance in self.scene.running(rule):
+                self._work(pending, rule).instances[instance] = None
+        yield from self._settle(pending)
+
+    def _begin(self, cause: int) -> None:
+        if cause != self._cause:
+            self._cause = cause
+            self._begun.clear()
+
+    def _rule(self, instance: SituationInstance) -> PlannedRule:
+        return self.plan.by_id[instance.rule]
+
+    def _is_due(self, entry: tuple[int, int, SituationInstance]) -> bool:
+        return entry[2].running and entry[2].lapses == entry[0]
+
+    def _next(self) -> SituationInstance:
+        moment, order, instance = heappop(self._lapses)
+        if self._awaited.get(order) == moment:
+            del self._awaited[order]
+        return instance
+
+    def _await(self, instance: SituationInstance) -> None:
+        """Keeps in mind when a situation is to be looked at again."""
+        # What lapses later than was thought waits for its turn, and is put off then: every fresh reading puts it off.
+        if instance.lapses < self._awaited.get(instance.order, NEVER):
+            self._awaited[instance.order] = instance.lapses
+            heappush(self._lapses, (instance.lapses, instance.order, instance))
+
+    def _work(self, pending: Pending, rule: PlannedRule) -> _Work:
+        return pending.setdefault(rule.order, _Work())
+
+    def _settle(self, pending: Pending, lapsed: bool = False) -> Iterator[SituationChanged]:
+        """Decides rules, lower ones first, and those above of which something changed below."""
+        while pending:
+            order = min(pending)
+            yield from self._decide(self.plan.rules[order], pending.pop(order), pending, lapsed)
+
+    def _decide(self, rule: PlannedRule, work: _Work, pending: Pending, lapsed: bool) -> Iterator[SituationChanged]:
+        views = [(centre, RuleEvaluation(self.scene, centre, self.now)) for centre in work.centres]
+        complete = [(centre, view) for centre, view in views if view.holds(rule)]
+        for instance in sorted(work.instances, key=lambda one: one.order):
+            if instance.running:
+                yield from self._again(instance, rule, complete, pending, lapsed)
+        # Looked up only now: one that began or moved just before is around, and goes on instead.
+        for centre, view in complete:
+            if not self.scene.around((rule,), centre, rule, rule.widest):
+                yield self._new(rule, centre, view, pending)
+
+    def _again(
+        self,
+        instance: SituationInstance,
+        rule: PlannedRule,
+        complete: list[tuple[SituationCentre, RuleEvaluation]],
+        pending: Pending,
+        lapsed: bool,
+    ) -> Iterator[SituationChanged]:
+        """Looks at a running situation again."""
+        view = RuleEvaluation(self.scene, instance.centre, self.now)
+        truth, refuted = view.verdict(rule)
+        if truth:
+            if self._rest(instance, rule, view):
+                yield self._happening("update", instance, rule)
+            return
+        seat = self._next_seat(instance, rule, [centre for centre, _ in complete])
+        if seat is not None:
+            # The reading that completes the rule here carries on this situation, and no other.
+            centre, found = complete.pop(seat)
+            before, instance.centre = instance.centre, centre
+            self._rest(instance, rule, found)
+            yield self._happening("update", instance, rule)
+            self._spread("update", instance, rule, pending, [before, instance.centre])
+            return
+        reason = "false" if truth is False else "stale" if lapsed else "unknown"
+        yield self._end(instance, rule, f"refuted by {refuted}" if refuted else reason)
+        self._spread("end", instance, rule, pending, [instance.centre])
+
+    def _next_seat(
+        self, instance: SituationInstance, rule: PlannedRule, complete: Iterable[SituationCentre]
+    ) -> int | None:
+        """The number of the first place where the rule holds that a situation may move to."""
+        resting = {ground.reading.entity for ground in instance.grounds if ground.reading is not None}
+        for number, centre in enumerate(complete):
+            apart = separation(centre, instance.centre)
+            # What it rests on takes it along, however far it went.
+            if rule.area is not None or centre.entity in resting or (apart is not None and apart <= rule.widest):
+                return number
+        return None
+
+    def _rest(self, instance: SituationInstance, rule: PlannedRule, view: RuleEvaluation) -> bool:
+        """Lets a situation rest on what a view has; whether that is something else."""
+        before = instance.grounds
+        instance.grounds = view.grounds(rule.tree, rule, before)
+        instance.lapses, instance.seen = view.lapses, frozenset(view.seen)
+        # Nothing else can make it false, so it need not hear of all that was looked at.
+        if rule.steady:
+            read = [ground.reading for ground in instance.grounds if ground.reading is not None]
+            instance.seen = frozenset(reading.key for reading in read)
+            if rule.valid is not None:
+                instance.lapses = min(reading.moment for reading in read) + rule.valid + 1
+        self.scene.add(instance, rule)
+        self._await(instance)
+        return _told(before) != _told(instance.grounds)
+
+    def _new(
+        self, rule: PlannedRule, centre: SituationCentre, view: RuleEvaluation, pending: Pending
+    ) -> SituationChanged:
+        self._order += 1
+        number = self._begun[rule.id] = self._begun.get(rule.id, 0) + 1
+        id = f"{rule.id}@{self._cause}" + (f".{number}" if number > 1 else "")
+        instance = SituationInstance(
+            id, rule.id, rule.concludes, centre, self.now, self._order, (), view.lapses, frozenset(view.seen)
+        )
+        self._rest(instance, rule, view)
+        self._spread("begin", instance, rule, pending, [centre])
+        return self._happening("begin", instance, rule)
+
+    def _end(self, instance: SituationInstance, rule: PlannedRule, reason: str) -> SituationChanged:
+        instance.running = False
+        self.scene.drop(instance)
+        return self._happening("end", instance, rule, reason)
+
+    def _spread(
+        self,
+        phase: Phase,
+        lower: SituationInstance,
+        rule: PlannedRule,
+        pending: Pending,
+        seats: Iterable[SituationCentre],
+    ) -> None:
+        """Lets the rules above look again."""
+        # Orders only rise, so settling comes to an end.
+        above = [one for one in self.plan.above.get(lower.concludes, ()) if one.order > rule.order]
+        if rule.hidden or not above:
+            return
+        orders = {one.order for one in above}
+        for seat in seats:
+            for instance in self.scene.concerned(lower.concludes, [(lower.id, lower.concludes)], seat):
+                found = self._rule(instance)
+                if found.order in orders:
+                    self._work(pending, found).instances[instance] = None
+        for one in above:
+            if any(self._is_about(leaf, lower.concludes, phase == "end") for leaf in one.contributing):
+                work = self._work(pending, one)
+                if lower.centre not in work.centres:
+                    work.centres.append(lower.centre)
+
+    def _is_about(self, leaf: ConditionLeaf, name: str, denied: bool) -> bool:
+        """Whether a situation of a class that began, or one that ended, may make a condition hold."""
+        return leaf.situation is not None and leaf.negated == denied and name in self.plan.served[leaf.situation]
+
+    def _happening(
+        self, phase: Phase, instance: SituationInstance, rule: PlannedRule, reason: str = ""
+    ) -> SituationChanged:
+        return SituationChanged(
+            phase,
+            rule.id,
+            instance.id,
+            instance.concludes,
+            instance.centre,
+            instance.since,
+            self.now,
+            distinct(instance.grounds),
+            reason,
+            rule.hidden,
+        )
+
+
+def _told(grounds: Iterable[Evidence]) -> list[tuple[object, ...]]:
+    """What of grounds is worth an update when it changes."""
+    return [
+        (one.name, one.situation)
+        if one.reading is None
+        else (one.name, one.reading.name, one.reading.value, one.reading.entity)
+        for one in distinct(grounds)
+    ]
+
+
+def makes_hold(rule: PlannedRule, reading: ContextReading, plan: RulePlan) -> bool:
+    """Whether a reading alone makes one of the conditions hold by which a rule may be completed."""
+    for leaf in rule.contributing:
+        if any(reading.name in plan.served.get(name, (name,)) for name in leaf.names) and satisfied(
+            leaf, reading.value
+        ):
+            return True
+    return False

@@ -1,0 +1,121 @@
+"""The rules that await readings equally long, and how they take readings in: each at its own time, within that."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from nearcast.model.event import Place
+from nearcast.situations.extract import Observation, ObservedTable
+from nearcast.situations.lifecycle import SituationChanged, SituationEngine
+from nearcast.situations.readings import NOWHERE, ContextReading, NamedAreas, SituationCentre
+
+Found = Iterator[tuple[int, SituationChanged]]
+"""What happens, and in which row."""
+
+
+@dataclass(slots=True)
+class ReorderBuffer:
+    """The rules of one lateness. `held` are observations that wait, `places` where entities are, since when."""
+
+    lateness: int
+    engine: SituationEngine
+    areas: NamedAreas
+    held: list[tuple[int, str, int, Observation]] = field(default_factory=list)
+    places: dict[str, tuple[int, Place]] = field(default_factory=dict)
+
+    def fold(self, rows: ObservedTable) -> Found:
+        """Takes in a table. What comes of a row, or of the time that it lets pass, happens in that row."""
+        yield from self._in_time(rows) if self.lateness else self._at_once(rows)
+        self.engine.now = max(self.engine.now, rows.times[-1] - self.lateness)
+
+    def _at_once(self, rows: ObservedTable) -> Found:
+        engine, places, times = self.engine, self.places, rows.times
+        for one in rows.observed:
+            row, place = one.row, one.place
+            time = times[row]
+            if engine.may_lapse(time):
+                yield from self._lapsed(rows, row)
+            if place is not None:
+                places[one.entity] = (one.moment, place)
+            if one.read:
+                engine.now = max(engine.now, time)
+                for found in engine.take(self._readings(one), one.position):
+                    yield row, found
+        yield from self._lapsed(rows, len(times) - 1)
+
+    def _lapsed(self, rows: ObservedTable, last: int) -> Found:
+        """Ends what ends by itself, in the first row that lets enough time pass, up to the `last`."""
+        while self.engine.may_lapse(rows.times[last]):
+            due = self.engine.due
+            if due is None or due > rows.times[last]:
+                return
+            row = bisect_left(rows.times, due)
+            for found in self.engine.advance(rows.times[row], rows.positions[row]):
+                yield row, found
+
+    def _in_time(self, rows: ObservedTable) -> Found:
+        first = 0
+        for one in rows.observed:
+            if one.row:
+                yield from self._released(rows, first, one.row - 1)
+            # Of one moment by what they are, not by when they came.
+            heappush(self.held, (one.moment, one.entity, one.position, one))
+            first = one.row
+        yield from self._released(rows, first, len(rows.times) - 1)
+
+    def _released(self, rows: ObservedTable, first: int, last: int) -> Found:
+        """Lets happen what is late enough in rows from `first` to `last`, each in the first such row."""
+        while (due := self._due()) is not None and due <= rows.times[last]:
+            # What came later than it may was due before it was there.
+            row = max(first, bisect_left(rows.times, due))
+            time, cause = rows.times[row] - self.lateness, rows.positions[row]
+            for found in self._until(time, cause):
+                yield row, found
+
+    def _due(self) -> int | None:
+        """The stream's time at which something happens here by itself; None: nothing waits."""
+        # Of a moment more may come until the last one that is not too late: it is over a microsecond after that.
+        waiting = self.held[0][0] + 1 if self.held else None
+        found = [moment for moment in (self.engine.due, waiting) if moment is not None]
+        return min(found) + self.lateness if found else None
+
+    def _until(self, time: int, cause: int) -> Iterator[SituationChanged]:
+        while self.held and self.held[0][0] < time:
+            one = heappop(self.held)[-1]
+            yield from self.engine.advance(one.moment, cause)
+            # Later than it may be: where its entity went since is newer.
+            if one.place is not None and not self._is_overtaken(one):
+                self.places[one.entity] = (one.moment, one.place)
+            if one.read:
+                yield from self.engine.take(self._newest(self._readings(one)), cause)
+        yield from self.engine.advance(time, cause)
+
+    def _is_overtaken(self, one: Observation) -> bool:
+        return one.entity in self.places and self.places[one.entity][0] > one.moment
+
+    def _newest(self, readings: Iterable[ContextReading]) -> list[ContextReading]:
+        """Those in whose place nothing newer came."""
+        newest = self.engine.scene.readings.newest
+        found = ((one, newest(one.entity, one.name)) for one in readings)
+        return [one for one, other in found if other is None or other.moment <= one.moment]
+
+    def _readings(self, one: Observation) -> list[ContextReading]:
+        """The readings of an event. It is where it says, else where its entity last was."""
+        place, entity = one.place, one.entity
+        if place is None and entity in self.places:
+            place = self.places[entity][1]
+        # Its own point was looked up with all others of the table.
+        areas = NOWHERE
+        if self.areas:
+            areas = one.areas | self.areas.of(entity, None if place is one.place else place, one.named)
+        moment, position = one.moment, one.position
+        return [ContextReading(name, value, entity, place, moment, position, areas) for name, value in one.read.items()]
+
+    def centre(self, entity: str, place: Place | None) -> SituationCentre:
+        """An entity as a middle: where it says it is, else where it last was."""
+        if place is None and entity in self.places:
+            place = self.places[entity][1]
+        return SituationCentre(entity, place, self.areas.of(entity, place, None))

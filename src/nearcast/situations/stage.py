@@ -1,0 +1,280 @@
+"""The stage infer: events go in by tables, situations and what actions call for come out as derived events.
+
+What comes out depends on the events and definitions alone, not on how events are cut into tables.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from heapq import merge
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.errors import Fault
+from nearcast.model.changes import (
+    ActionChange,
+    ActionRemoval,
+    Change,
+    SettingsChange,
+    SituationChange,
+    SituationRemoval,
+)
+from nearcast.model.event import Event
+from nearcast.model.ontology import Ontology, below, upwards
+from nearcast.model.situation import Action, Situation
+from nearcast.situations.diagnosis import RuleFinding, find
+from nearcast.situations.events import action_events, lone_situation, situation_data, situation_event
+from nearcast.situations.extract import ObservedTable, ReadingExtractor
+from nearcast.situations.lifecycle import REMOVED, SituationChanged, SituationEngine, SituationScene
+from nearcast.situations.readings import NamedAreas
+from nearcast.situations.reorder_buffer import Found, ReorderBuffer
+from nearcast.situations.rule_plan import (
+    SECOND,
+    DefinedRule,
+    RulePlan,
+    names_of,
+    plan,
+    rule_cycle,
+    standing_on,
+    unit_of,
+)
+from nearcast.situations.store import SituationStore
+from nearcast.state.derived import Cause, StageInput
+
+log = logging.getLogger(__name__)
+
+
+class SituationStage:
+    """Situations as of a position of the journal: rules, readings, what is running. Its state can be pickled.
+
+    `scene` makes the scenes that situations run in. `refused` counts readings that are none, by class and reason, and
+    rules that stand on themselves; `provided` are the classes that readings came of, `version` counts changed rules.
+    """
+
+    def __init__(self, scene: Callable[[RulePlan], SituationScene] = SituationStore) -> None:
+        self._scene = scene
+        self.refused: Counter[tuple[str, str]] = Counter()
+        self.provided: set[str] = set()
+        self.version = 0
+        self._ontology = Ontology()
+        self._rules: dict[str, DefinedRule] = {}
+        self._actions: dict[str, Action] = {}
+        self._hidden_after: dict[str, int] = {}
+        self._leaving: dict[str, DefinedRule] = {}
+        self._lanes: dict[int, ReorderBuffer] = {}
+        self._time = 0
+        self._change_times: Mapping[int, datetime | None] = {}
+        self._number = (0, 0)
+        self._stale: int | None = None
+        self._prepare()
+
+    def advance(self, stretch: StageInput) -> list[Event]:
+        """Folds events and the changes between them; gives the derived events.
+
+        An event is decided under the changes before its position. Derived events have the position of what caused
+        them, and come in the order in which they are caused.
+        """
+        found: list[Event] = []
+        events, self._change_times = stretch.events, stretch.times
+        positions = events.column("position").to_numpy()
+        done = 0
+        for position, change in stretch.changes:
+            if isinstance(change, (SettingsChange, SituationChange, SituationRemoval, ActionChange, ActionRemoval)):
+                cut = int(np.searchsorted(positions, position))
+                found += self._fold(events.slice(done, cut - done))
+                done = cut
+                found += self._apply(position, change)
+        return found + list(self._fold(events.slice(done)))
+
+    def unprovided(self) -> dict[str, tuple[str, ...]]:
+        """For each rule the classes that it names and of which no reading has come so far."""
+        served = below(self._ontology.serving())
+        concluded = {one.rule.concludes for one in self._rules.values()}
+        found = {}
+        for id, one in self._rules.items():
+            names = names_of(one.rule.when)
+            lacking = [name for name in names if not served.get(name, frozenset()) & (self.provided | concluded)]
+            if lacking:
+                found[id] = tuple(lacking)
+        return found
+
+    def find(self, rule: str, event: Event) -> RuleFinding:
+        """What a rule finds around an event that was the last to be folded. Raises `Fault` for an unknown rule."""
+        one = self._rules.get(rule)
+        lane = self._lanes.get(round(one.rule.lateness * SECOND)) if one else None
+        if lane is None or rule not in lane.engine.plan.by_id:
+            known = ", ".join(id for id, one in self._rules.items() if one.rule.sufficient) or "there is none"
+            raise Fault("a rule that concludes situations, as of the event", rule, advice=f"known then: {known}")
+        found = lane.engine.plan.by_id[rule]
+        centre, unusable = lane.centre(event.entity, event.place), self._extraction.unusable(event)
+        return find(lane.engine.scene, found, centre, lane.engine.now, unusable)
+
+    def _fold(self, table: pa.Table) -> Iterator[Event]:
+        if not len(table):
+            return
+        if self._stale is not None:
+            yield from self._replan(self._stale)
+        times = self._stream_times(table)
+        self._time = int(times[-1])
+        if not self._lanes:
+            return
+        told = list(self._extraction.told(table))
+        self.provided.update(name for one in told for name in one.read)
+        rows = ObservedTable(table, told, times, self._areas)
+        lanes = list(self._lanes.values())
+        # In the order of rows, and of lanes in each.
+        for row, number, happening in merge(
+            *(_numbered(number, lane.fold(rows)) for number, lane in enumerate(lanes)), key=_place
+        ):
+            yield from self._tell(happening, lanes[number], rows.cause(row))
+
+    def _stream_times(self, table: pa.Table) -> npt.NDArray[np.int64]:
+        """The stream's time at every event: the greatest moment of acceptance so far."""
+        moments = pc.coalesce(table.column("accepted"), table.column("time")).cast(pa.int64()).fill_null(0).to_numpy()
+        return np.maximum(np.maximum.accumulate(moments), self._time)
+
+    def _tell(self, found: SituationChanged, lane: ReorderBuffer, cause: Cause) -> Iterator[Event]:
+        data = situation_data(found, self._areas, self._units)
+        if found.hidden:
+            actions = [self._actions[found.rule.removeprefix(HIDDEN)]]
+        elif self._lateness(found) != lane.lateness:
+            # Decided here too because a rule of this lane stands on it; told of where it belongs.
+            return
+        else:
+            yield situation_event(found, data, self._next_number(cause), cause)
+            actions = [one for one in self._actions.values() if found.concludes in self._called_by.get(one.id, ())]
+        for action in actions:
+            yield from action_events(action, found, data, self._next_number(cause, len(action.effects)), cause)
+
+    def _lateness(self, found: SituationChanged) -> int:
+        # A rule that was just removed, or replaced, is told of by the lane that it leaves.
+        one = (self._leaving if found.reason == REMOVED else self._rules)[found.rule]
+        return round(one.rule.lateness * SECOND)
+
+    def _next_number(self, cause: Cause, count: int = 1) -> int:
+        position, number = self._number
+        first = number + 1 if position == cause.position else 1
+        self._number = (cause.position, first + count - 1)
+        return first
+
+    def _apply(self, position: int, change: Change) -> Iterator[Event]:
+        self._leaving = dict(self._rules)
+        match change:
+            case SettingsChange(settings):
+                if settings.ontology == self._ontology:
+                    return
+                self._ontology = settings.ontology
+                # With other classes everything begins anew.
+                self._rules = {id: DefinedRule(one.rule, position) for id, one in self._rules.items()}
+            case SituationChange(rule):
+                if not self._define(rule, position):
+                    return
+            case SituationRemoval(id):
+                self._rules.pop(id, None)
+            case ActionChange(action):
+                if self._actions.pop(action.id, None) != action:
+                    self._hidden_after.pop(HIDDEN + action.id, None)
+                self._actions[action.id] = action
+            case ActionRemoval(id):
+                self._actions.pop(id, None)
+                self._hidden_after.pop(HIDDEN + id, None)
+        self.version += 1
+        # Of many rules at a start each would have all the others made ready anew, for nothing.
+        self._stale = position
+        if any(lane.engine.scene.any for lane in self._lanes.values()):
+            yield from self._replan(position)
+
+    def _define(self, rule: Situation, position: int) -> bool:
+        others = {id: one for id, one in self._rules.items() if id != rule.id}
+        way = None
+        situations = {one.name for one in self._ontology.situations}
+        if not situations.isdisjoint(names_of(rule.when)) or not all(one.rule.sufficient for one in others.values()):
+            way = rule_cycle([*(one.rule for one in others.values()), rule], self._ontology)
+        if way:
+            self.refused[rule.id, "stands on itself"] += 1
+            log.warning("situation rule not taken id=%s: it stands on itself: %s", rule.id, " → ".join(way))
+            return False
+        self._rules = {**others, rule.id: DefinedRule(rule, position)}
+        return True
+
+    def _replan(self, position: int) -> Iterator[Event]:
+        """Makes the rules ready anew, each lane its own."""
+        self._stale = None
+        self._prepare()
+        hidden = {one.rule.id: one for one in self._hidden(position)}
+        plans = dict(lane_plans(self._ontology, [*self._rules.values(), *hidden.values()]))
+        cause = Cause(position, self._change_times.get(position), None)
+        for lateness in sorted(self._lanes.keys() | plans.keys()):
+            lane = self._lane(lateness)
+            happenings = lane.engine.replan(plans.get(lateness) or plan(self._ontology, ()), position)
+            for happening in happenings:
+                if not happening.hidden or happening.rule in hidden:
+                    yield from self._tell(happening, lane, cause)
+        self._lanes = {lateness: lane for lateness, lane in sorted(self._lanes.items()) if lateness in plans}
+
+    def _lane(self, lateness: int) -> ReorderBuffer:
+        if lateness not in self._lanes:
+            self._lanes[lateness] = ReorderBuffer(
+                lateness, SituationEngine(self._scene(plan(self._ontology, ()))), self._areas
+            )
+        self._lanes[lateness].areas = self._areas
+        return self._lanes[lateness]
+
+    def _hidden(self, position: int) -> Iterator[DefinedRule]:
+        """The rules of actions that several situations together call for."""
+        under = below(self._ontology.serving())
+        for action in self._actions.values():
+            if lone_situation(action) is None:
+                names = {sub for name in names_of(action.when) for sub in under.get(name, (name,))}
+                lower = [one.rule for one in self._rules.values() if one.rule.concludes in names]
+                within = action.within
+                if within is None:
+                    within = max((one.within or 0.0 for one in lower), default=0.0)
+                lateness = max((one.lateness for one in lower), default=0.0)
+                id = HIDDEN + action.id
+                after = self._hidden_after.setdefault(id, position)
+                yield DefinedRule(Situation(id, "", action.when, within, lateness=lateness), after, True)
+
+    def _prepare(self) -> None:
+        """What is made of the ontology and the rules together."""
+        under = below(self._ontology.serving())
+        lone = {id: lone_situation(action) for id, action in self._actions.items()}
+        asked = [one.rule.when for one in self._rules.values()]
+        # Several situations are asked for as by a rule: readings may tell of them too.
+        asked += [action.when for id, action in self._actions.items() if lone[id] is None]
+        named = {name for when in asked for name in names_of(when)}
+        self._extraction = ReadingExtractor(self._ontology, {sub for name in named for sub in under.get(name, ())})
+        self._extraction.refused = self.refused
+        self._areas = NamedAreas(self._ontology)
+        units = ((one.name, unit_of(self._ontology, one.name)) for one in self._ontology.classes)
+        self._units = {name: unit for name, unit in units if unit is not None}
+        self._called_by = {id: under.get(name, frozenset()) for id, name in lone.items() if name is not None}
+
+
+HIDDEN = "action "
+"""Before the id of an action, the id of the rule that several situations together are."""
+
+
+def lane_plans(ontology: Ontology, defined: Sequence[DefinedRule]) -> Iterator[tuple[int, RulePlan]]:
+    """For each lateness its rules and all that those stand on, made ready."""
+    by_id = {one.rule.id: one for one in defined}
+    standing = standing_on((one.rule for one in defined), ontology)
+    necessary = [one.rule.id for one in defined if not one.rule.sufficient]
+    for lateness in sorted({round(one.rule.lateness * SECOND) for one in defined if one.rule.sufficient}):
+        own = [one.rule.id for one in defined if round(one.rule.lateness * SECOND) == lateness]
+        needed = {lower for id in (*own, *necessary) for lower in upwards(standing, id)}
+        yield lateness, plan(ontology, [one for id, one in by_id.items() if id in needed])
+
+
+def _numbered(number: int, found: Found) -> Iterator[tuple[int, int, SituationChanged]]:
+    return ((row, number, happening) for row, happening in found)
+
+
+def _place(one: tuple[int, int, SituationChanged]) -> tuple[int, int]:
+    return one[0], one[1]

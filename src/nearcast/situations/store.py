@@ -1,0 +1,332 @@
+"""Situations and readings in cells: what a reading concerns is found without looking at the rest."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from nearcast.geo.cells import Cell, around, cell_of, joined, level_of
+from nearcast.model.event import Place
+from nearcast.model.ontology import Ontology
+from nearcast.situations.lifecycle import SituationInstance
+from nearcast.situations.readings import ContextReading, SituationCentre, is_near
+from nearcast.situations.reference import is_around
+from nearcast.situations.rule_plan import PlannedRule, RulePlan
+from nearcast.situations.trigger_index import TriggerCondition, TriggerIndex
+
+WIDER = 2
+"""How many sizes of cells one may stand for: putting readings into cells is more frequent than looking there."""
+
+ReadingRecord = tuple[ContextReading, tuple[Cell, ...], Sequence[TriggerCondition]]
+"""A reading, the cells that it is in, and the conditions that it makes hold."""
+
+
+@dataclass(slots=True)
+class _ClassReadings:
+    """The newest readings of one class by entity; in which cells of each size which entities are."""
+
+    levels: tuple[int, ...] = ()
+    records: dict[str, ReadingRecord] = field(default_factory=dict)
+    cells: tuple[dict[Cell, dict[str, None]], ...] = ()
+
+    def move(self, entity: str, before: tuple[Cell, ...], after: tuple[Cell, ...]) -> None:
+        """Takes an entity out of some cells and into others."""
+        for cells, cell in zip(self.cells, before, strict=False):
+            del cells[cell][entity]
+            if not cells[cell]:
+                del cells[cell]
+        for cells, cell in zip(self.cells, after, strict=False):
+            cells.setdefault(cell, {})[entity] = None
+
+
+@dataclass(slots=True)
+class IndexedReadingStore:
+    """The newest reading of every class by every entity. `areas` are the named places that matter."""
+
+    areas: frozenset[str] = frozenset()
+    completing: TriggerIndex = field(default_factory=lambda: TriggerIndex(RulePlan(Ontology())))
+    _kept: dict[str, _ClassReadings] = field(default_factory=dict)
+    # What was found around the centre that was asked for last.
+    _centre: SituationCentre | None = None
+    _around: dict[int, list[Cell]] = field(default_factory=dict)
+    _found: dict[tuple[Collection[str], float], list[ContextReading]] = field(default_factory=dict)
+    _inside: dict[tuple[str, str], dict[str, ContextReading]] = field(default_factory=lambda: defaultdict(dict))
+
+    def prepare(self, levels: Mapping[str, Collection[int]], areas: frozenset[str], completing: TriggerIndex) -> None:
+        """Sorts what there is into cells of other sizes, for other conditions; `levels`: those a class is asked by."""
+        self.areas, self.completing = areas, completing
+        self._centre = None
+        self._inside.clear()
+        before = self._kept
+        sizes = {name: joined(found, WIDER) for name, found in levels.items()}
+        self._kept = {name: _ClassReadings(found, {}, tuple({} for _ in found)) for name, found in sizes.items()}
+        # What no rule asks for is not kept.
+        for name in levels:
+            for reading, _, _ in before[name].records.values() if name in before else ():
+                self.put(reading)
+
+    def put(self, reading: ContextReading) -> bool:
+        """Takes a reading in; whether it makes some condition hold, or that in whose place it comes did."""
+        self._centre = None
+        name, value, entity, place, _, _, areas = reading
+        kept = self._kept.get(name)
+        if kept is None:
+            kept = self._kept[name] = _ClassReadings()
+        cells: tuple[Cell, ...] = ()
+        if place is not None:
+            cells = tuple([cell_of(place, level) for level in kept.levels])
+        held = self.completing.held(name, value)
+        old = kept.records.get(entity)
+        kept.records[entity] = (reading, cells, held)
+        before: Sequence[TriggerCondition] = ()
+        if old is None:
+            kept.move(entity, (), cells)
+        else:
+            before = old[2]
+            if old[1] != cells:
+                kept.move(entity, old[1], cells)
+            for area in old[0].areas & self.areas if old[0].areas else ():
+                del self._inside[name, area][entity]
+        for area in areas & self.areas if areas else ():
+            self._inside[name, area][entity] = reading
+        if old is not None and before:
+            # The old one first: in its cell the new one has the same key.
+            self.completing.remove(old[0])
+        if held:
+            self.completing.add(reading)
+        return bool(held or before)
+
+    def completed(self, reading: ContextReading, now: int) -> Iterable[PlannedRule]:
+        """The rules that a reading that was put may complete at a moment."""
+        return self.completing.rules(reading, self._kept[reading.name].records[reading.entity][2], now)
+
+    def newest(self, entity: str, name: str) -> ContextReading | None:
+        """The newest reading of a class by an entity."""
+        kept = self._kept.get(name)
+        found = None if kept is None else kept.records.get(entity)
+        return None if found is None else found[0]
+
+    def near(self, names: Collection[str], centre: SituationCentre, metres: float) -> Iterable[ContextReading]:
+        """The readings of these classes within metres of a centre."""
+        # By identity, which is quick: all that looks around one centre has the very same.
+        if centre is not self._centre:
+            self._centre = centre
+            self._around.clear()
+            self._found.clear()
+        # Many rules ask for the same around one reading.
+        key = (names, metres)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._near(names, centre, metres)
+        return found
+
+    def _near(self, names: Collection[str], centre: SituationCentre, metres: float) -> list[ContextReading]:
+        found: list[ContextReading] = []
+        for name in names:
+            # What is nowhere is in no cell.
+            own = self.newest(centre.entity, name)
+            if own is not None and (own.place is None or centre.place is None):
+                found.append(own)
+        if centre.place is None:
+            return found
+        least = level_of(metres)
+        for name in names:
+            kept = self._kept.get(name)
+            number = (
+                next((number for number, level in enumerate(kept.levels) if level >= least), None) if kept else None
+            )
+            if kept is not None and number is not None:
+                cells, records = kept.cells[number], kept.records
+                for cell in self._cells_around(centre.place, kept.levels[number]):
+                    if cell in cells:
+                        candidates = [records[entity][0] for entity in cells[cell]]
+                        found += [one for one in candidates if is_near(centre, one, metres)]
+        return found
+
+    def _cells_around(self, place: Place, level: int) -> list[Cell]:
+        found = self._around.get(level)
+        if found is None:
+            found = self._around[level] = around(place, level)
+        return found
+
+    def inside(self, names: Collection[str], area: str) -> Iterable[ContextReading]:
+        """The readings of these classes in a named place."""
+        return [one for name in names for one in self._inside.get((name, area), {}).values()]
+
+    def everything(self) -> Iterable[ContextReading]:
+        """All readings."""
+        return [one for kept in self._kept.values() for one, _, _ in kept.records.values()]
+
+
+Key = Hashable
+K = TypeVar("K", bound=Hashable)
+
+
+class SituationStore:
+    """A scene with indexes.
+
+    A situation is found by its seat (`_seats`: cell, entity, named places), by where a reading may change it
+    (`_watched`), and by what it looked at (`_holders`).
+    """
+
+    def __init__(self, plan: RulePlan) -> None:
+        self.readings = IndexedReadingStore()
+        self._by_rule: dict[str, dict[SituationInstance, None]] = defaultdict(dict)
+        self._seats: dict[Key, dict[SituationInstance, None]] = defaultdict(dict)
+        self._watched: dict[Key, dict[SituationInstance, None]] = defaultdict(dict)
+        self._holders: dict[tuple[str, str], dict[SituationInstance, None]] = defaultdict(dict)
+        self._keys: dict[SituationInstance, tuple[list[Key], list[Key], frozenset[tuple[str, str]]]] = {}
+        self.plan = plan
+
+    @property
+    def plan(self) -> RulePlan:
+        """The rules."""
+        return self._plan
+
+    @plan.setter
+    def plan(self, plan: RulePlan) -> None:
+        self._plan = plan
+        asked = list(asked_for(plan))
+        levels: dict[str, set[int]] = defaultdict(set)
+        for rule, name in asked:
+            for sub in plan.served.get(name, (name,)):
+                levels[sub].add(level_of(rule.reach[name]))
+        areas = frozenset(rule.area for rule, _ in asked if rule.area is not None)
+        self.readings.prepare(levels, areas, TriggerIndex(plan))
+        self._levels = sorted({level_of(metres) for rule, name in asked for metres in (rule.widest, rule.reach[name])})
+        self._horizons = sorted({level_of(rule.horizon) for rule in plan.rules})
+        # Under other sizes of cells situations are found by other keys.
+        for instance in [one for found in self._by_rule.values() for one in found]:
+            self.add(instance, plan.by_id[instance.rule])
+
+    def put(self, reading: ContextReading) -> bool:
+        """Takes a reading in; whether anything may come of it."""
+        # A situation that nothing but what it rests on can change rests on what makes conditions hold.
+        return self.readings.put(reading) or bool(self._watched)
+
+    def add(self, instance: SituationInstance, rule: PlannedRule) -> None:
+        """Takes in a situation; also one that moved, or rests on other things."""
+        seats, watched = list(self._seat_keys(instance, rule)), list(self._watch_keys(instance, rule))
+        before = self._keys.get(instance)
+        if before is not None:
+            if before == (seats, watched, instance.seen):
+                return
+            self.drop(instance)
+        self._keys[instance] = (seats, watched, instance.seen)
+        self._by_rule[rule.id][instance] = None
+        for seat in seats:
+            self._seats[seat][instance] = None
+        for place in watched:
+            self._watched[place][instance] = None
+        for key in instance.seen:
+            self._holders[key][instance] = None
+
+    def drop(self, instance: SituationInstance) -> None:
+        """Forgets a situation that ended."""
+        seats, watched, seen = self._keys.pop(instance)
+        _remove(self._by_rule, [instance.rule], instance)
+        _remove(self._seats, seats, instance)
+        _remove(self._watched, watched, instance)
+        _remove(self._holders, seen, instance)
+
+    def _seat_keys(self, instance: SituationInstance, rule: PlannedRule) -> Iterator[Key]:
+        """By what a situation is found that is around a centre."""
+        centre = instance.centre
+        yield ("entity", centre.entity)
+        yield from (("area", area) for area in centre.areas)
+        if rule.area is not None:
+            yield ("in", rule.area)
+        elif centre.place is not None:
+            yield from ((level, cell_of(centre.place, level)) for level in self._levels)
+
+    def _watch_keys(self, instance: SituationInstance, rule: PlannedRule) -> Iterator[Key]:
+        """By what a situation is found that a reading somewhere may change."""
+        # Then nothing can change it but what it rests on.
+        if rule.steady:
+            return
+        centre = instance.centre
+        yield ("entity", centre.entity)
+        yield from (("area", area) for area in rule.touched_areas)
+        # Where it is beside every reading that is near enough: then one look finds it.
+        if centre.place is not None:
+            level = level_of(rule.horizon)
+            yield from ((level, cell) for cell in around(centre.place, level))
+
+    def running(self, rule: PlannedRule) -> Iterable[SituationInstance]:
+        """The situations of a rule."""
+        return list(self._by_rule.get(rule.id, ()))
+
+    @property
+    def any(self) -> bool:
+        """Whether there is any situation."""
+        return bool(self._keys)
+
+    def around(
+        self, rules: Iterable[PlannedRule], centre: SituationCentre, rule: PlannedRule, metres: float
+    ) -> Sequence[SituationInstance]:
+        """The situations of these rules within the validity of another rule around a centre, oldest first."""
+        if not self._keys:
+            return ()
+        named = {one.id: one for one in rules}
+        found: dict[SituationInstance, None] = {}
+        for key in self._around_keys(centre, rule, metres):
+            if key in self._seats:
+                found.update(self._seats[key])
+        near = (one for one in found if one.rule in named)
+        return sorted(
+            (one for one in near if is_around(one, named[one.rule], centre, rule, metres)), key=lambda one: one.order
+        )
+
+    def _around_keys(self, centre: SituationCentre, rule: PlannedRule, metres: float) -> Iterator[Key]:
+        if rule.area is not None:
+            yield ("area", rule.area)
+            return
+        yield ("entity", centre.entity)
+        yield from (("in", area) for area in centre.areas)
+        if centre.place is not None:
+            level = level_of(metres)
+            yield from ((level, cell) for cell in around(centre.place, level))
+
+    def concerned(
+        self, name: str, keys: Sequence[tuple[str, str]], centre: SituationCentre
+    ) -> Iterable[SituationInstance]:
+        """At least the situations that a reading or situation of this class at a centre may change, and those that
+        looked at one of these keys.
+        """
+        if not self._keys:
+            return ()
+        found: dict[SituationInstance, None] = {}
+        for key in keys:
+            if key in self._holders:
+                found.update(self._holders[key])
+        for place in self._places(centre):
+            if place in self._watched:
+                found.update(self._watched[place])
+        return [one for one in found if name in self._plan.by_id[one.rule].touched]
+
+    def _places(self, centre: SituationCentre) -> Iterator[Key]:
+        yield ("entity", centre.entity)
+        yield from (("area", area) for area in centre.areas)
+        if centre.place is not None:
+            yield from ((level, cell_of(centre.place, level)) for level in self._horizons)
+
+    def completed(self, reading: ContextReading, now: int) -> Iterable[PlannedRule]:
+        """The rules that a reading that was put may complete at a moment."""
+        return self.readings.completed(reading, now)
+
+
+def asked_for(plan: RulePlan) -> Iterator[tuple[PlannedRule, str]]:
+    """Every rule with every name that it asks for, necessary rules among them."""
+    necessary = {id(one): one for found in plan.demanding.values() for one in found}
+    for rule in (*plan.rules, *necessary.values()):
+        yield from ((rule, name) for name in rule.reach)
+
+
+def _remove(index: dict[K, dict[SituationInstance, None]], keys: Iterable[K], instance: SituationInstance) -> None:
+    for key in keys:
+        here = index[key]
+        here.pop(instance, None)
+        if not here:
+            del index[key]

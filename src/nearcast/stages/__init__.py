@@ -1,0 +1,1 @@
+"""Deciding a batch: what is known is folded, events are derived, matched, and handed to clients."""

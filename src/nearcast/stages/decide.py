@@ -1,0 +1,55 @@
+"""Deciding a batch: match, then adapt. Relate and infer will add derived events before match; known comes first.
+
+    known → relate → infer → match → adapt
+
+`decide` is one pure function of what is known and a part of the events, the same for a small batch in the driver and
+for a part of a large one on a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.model.columns import DELIVERIES
+from nearcast.stages.adapt import adapt, as_of
+from nearcast.stages.fold import FoldedBatch, Parse, StateFold
+from nearcast.state.timeline import Timeline
+
+
+def decide(batch: FoldedBatch, events: pa.Table, alternatives: bool = True) -> pa.Table:
+    """The DELIVERIES of some of a batch's events, given in any parts."""
+    if not len(events):
+        return DELIVERIES.empty_table()
+    pairs = batch.index.match(events, batch.around)
+    return adapt(batch, events, pairs, alternatives)
+
+
+def priorities(batch: FoldedBatch, deliveries: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The priority that each delivery had as of its event's position: what history shows."""
+    if not len(deliveries):
+        return np.array([], np.int64)
+    found = batch.clients.priorities
+    clients = deliveries.column("client").combine_chunks().dictionary_encode()
+    names, which = clients.dictionary.to_pylist(), clients.indices.to_numpy().astype(np.int64)
+    rows = sorted(set(found.base.values()) | _changed_rows(found))
+    number = {row: index for index, row in enumerate(rows)}
+    track: Timeline[str, int] = Timeline(
+        {name: number[row] for name, row in found.base.items()},
+        {name: [(at, number[row]) for at, row in changes] for name, changes in found.changes.items()},
+    )
+    row = as_of(track, names, which, deliveries.column("position").to_numpy())
+    return np.array(rows, np.int64)[row, deliveries.column("level").to_numpy()]
+
+
+def _changed_rows(track: Timeline[str, tuple[int, ...]]) -> set[tuple[int, ...]]:
+    return {row for changes in track.changes.values() for _, row in changes}
+
+
+def replay(known: StateFold, stretches: Iterator[pa.Table], parse: Parse) -> Iterator[tuple[FoldedBatch, pa.Table]]:
+    """Each batch of these tables of EVENTS, ascending by position, with its DELIVERIES."""
+    for table in stretches:
+        for batch in known.advance(table, parse):
+            yield batch, decide(batch, batch.events, alternatives=False)

@@ -1,0 +1,257 @@
+"""The first stage, known: folds a batch into what is known, and gives the batch with all it needs to be decided.
+
+What is known — settings, clients, subscriptions, the newest event of every entity — is a fold over the journal. A batch
+goes on with the state at its start and every change inside it, so what follows may run anywhere, in any parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.delivery.priority import priority_row
+from nearcast.delivery.subscription_index import GroupAssignments, SubscriptionIndex, role_number
+from nearcast.errors import EventError, Fault, Mark
+from nearcast.matching.incremental import PartitionedIndex
+from nearcast.matching.matcher import FilterMatcher
+from nearcast.model.changes import (
+    Change,
+    ClientChange,
+    ClientRemoval,
+    RelationChange,
+    RelationRemoval,
+    SettingsChange,
+)
+from nearcast.model.columns import are_control, to_events
+from nearcast.model.event import Event, Place
+from nearcast.model.filter import Entities
+from nearcast.model.relation import Relation
+from nearcast.model.subscription import ClientProfile, Settings
+from nearcast.relations.pairs import Pairing
+from nearcast.relations.shards import SHARDS
+from nearcast.relations.stage import Scope, Scopes
+from nearcast.situations.stage import SituationStage
+from nearcast.stages.term_members import MembershipTracker
+from nearcast.stages.validation import rejected
+from nearcast.state.derived import At, DerivingStage, StageInput, woven
+from nearcast.state.previous_values import PreviousValues
+from nearcast.state.registry import Registry
+from nearcast.state.repository import Repository
+from nearcast.state.timeline import Environment, Followed, Timeline
+
+Parse = Callable[[Event, Settings], list[Change]]
+"""Reads a control event; raises EventError where it cannot be taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStates:
+    """Of each client over a batch: where it is, the number of its role, and its priorities by level."""
+
+    places: Timeline[str, Place | None] = field(default_factory=Timeline)
+    roles: Timeline[str, int] = field(default_factory=Timeline)
+    priorities: Timeline[str, tuple[int, ...]] = field(default_factory=Timeline)
+
+    def set(self, client: ClientProfile, settings: Settings, position: int) -> None:
+        """Records how a client is from a position on."""
+        self.places.set(client.id, position, client.place)
+        self.roles.set(client.id, position, role_number(client, settings.roles))
+        self.priorities.set(client.id, position, priority_row(settings, client))
+
+    def after(self) -> ClientStates:
+        """The clients as the next batch begins with them."""
+        return ClientStates(self.places.after(), self.roles.after(), self.priorities.after())
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedBatch:
+    """Events of the world and what was derived from them, by position and part, and all that deciding them takes.
+
+    Settings do not change in it.
+    """
+
+    events: pa.Table
+    settings: Settings
+    index: PartitionedIndex
+    assignments: GroupAssignments
+    around: Environment
+    clients: ClientStates
+
+    def without_events(self) -> FoldedBatch:
+        """The same for events that come from elsewhere: what a worker needs."""
+        # A slice of no rows would still carry all its buffers along.
+        return replace(self, events=self.events.schema.empty_table())
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedChange:
+    """A control event that changed nothing, and why."""
+
+    event: Event
+    error: EventError
+
+
+class StateFold:
+    """What is known as of `position`: the registry, the repository, and what is compiled from them."""
+
+    def __init__(
+        self,
+        registry: Registry | None = None,
+        repository: pa.Table | None = None,
+        position: int = 0,
+        stages: Sequence[DerivingStage] | None = None,
+    ) -> None:
+        self.registry = registry or Registry()
+        self.repository = Repository(repository)
+        self.position = position
+        self.refusals: list[RejectedChange] = []
+        # Stages that come with what they keep know the registry already; others hear of it with the first batch.
+        self._unheard = [(position, change) for change in self.registry.changes()] if stages is None else []
+        self.stages: Sequence[DerivingStage] = derived_stages() if stages is None else stages
+        self._times: dict[int, datetime | None] = {}
+        self._control: dict[int, Event] = {}
+        self._following = MembershipTracker()
+        self._remembered = PreviousValues()
+        self._clients = self._all_clients()
+        self._interests: SubscriptionIndex | None = None
+        self._terms: list[Entities] = []
+        self._conditions = FilterMatcher(())
+
+    @property
+    def pairings(self) -> Mapping[Scope, Pairing]:
+        """The relations between pairs, by scope; nothing where nothing is related."""
+        return next((stage.pairings for stage in self.stages if isinstance(stage, Scopes)), {})
+
+    def advance(self, table: pa.Table, parse: Parse) -> Iterator[FoldedBatch]:
+        """Folds a table of EVENTS that begins after `position`, giving batches that are cut where settings change.
+
+        Control events that cannot be taken, by their readers or by a stage, are added to `refusals` and change
+        nothing. Take every batch: a batch is folded when it is asked for.
+        """
+        control = are_control(table)
+        changes = self._changes(to_events(table.filter(control)), parse)
+        world = table.filter(pc.invert(control)) if pc.any(control).as_py() else table
+        positions = world.column("position").to_numpy()
+        done = 0
+        for number, (position, change) in enumerate(changes):
+            if isinstance(change, SettingsChange):
+                rows = int(np.searchsorted(positions, position)), len(positions)
+                start = 0 if done == 0 else int(np.searchsorted(positions, changes[done - 1][0]))
+                if rows[0] > start or number > done:
+                    yield self._batch(world.slice(start, rows[0] - start), changes[done:number])
+                self._change_settings(position, change)
+                done = number + 1
+        start = 0 if done == 0 else int(np.searchsorted(positions, changes[done - 1][0]))
+        yield self._batch(world.slice(start), changes[done:])
+        if len(table):
+            self.position = int(table.column("position")[-1].as_py())
+
+    def _changes(self, control: Sequence[Event], parse: Parse) -> list[At]:
+        """What control events change, without those that cannot be read, or that some stage cannot take."""
+        before = settings = self.registry.settings
+        self._times = {event.position: event.time or event.accepted for event in control}
+        self._control = {event.position: event for event in control}
+        found: list[At] = []
+        for event in control:
+            try:
+                own = [(event.position, change) for change in parse(event, settings)]
+            except EventError as error:
+                self.refusals.append(RejectedChange(event, error))
+                continue
+            # What comes behind settings is read under them, so whether they count must be known at once.
+            renewed = [change.settings for _, change in own if isinstance(change, SettingsChange)]
+            if renewed and self._refused(own, settings):
+                continue
+            settings = renewed[-1] if renewed else settings
+            found += own
+        refused = self._refused(found, before)
+        return [one for one in found if one[0] not in refused]
+
+    def _refused(self, changes: Sequence[At], settings: Settings) -> Collection[int]:
+        """The positions of those of some changes that a stage cannot take; they are refused."""
+        found = rejected(changes, settings)
+        for position, fault in found.items():
+            self._refuse(position, fault)
+        return found
+
+    def _refuse(self, position: int, fault: Fault) -> None:
+        event = self._control.get(position)
+        # What was there from the beginning, as `registry` gave it, is of no event.
+        if event is not None:
+            self.refusals.append(RejectedChange(event, EventError(replace(fault, where=Mark(f"event {event.id}")))))
+
+    def _change_settings(self, position: int, change: SettingsChange) -> None:
+        self.registry.apply(change)
+        self._unheard.append((position, change))
+        self._clients = self._all_clients()
+        if self._interests:
+            # Groups that are the same under the new settings stay as they are compiled.
+            before, self._interests = self._interests, SubscriptionIndex(self.registry, self._interests.standing)
+            before.let_go()
+
+    def _all_clients(self) -> ClientStates:
+        clients = ClientStates()
+        for client in self.registry.clients.values():
+            clients.set(client, self.registry.settings, 0)
+        return clients.after()
+
+    def _batch(self, events: pa.Table, changes: Sequence[At]) -> FoldedBatch:
+        interests = self._interests = self._interests or SubscriptionIndex(self.registry)
+        interests.settle()
+        clients = self._clients
+        relating = any(isinstance(change, RelationChange | RelationRemoval) for _, change in changes)
+        before = dict(self.registry.relations) if relating else {}
+        for position, change in changes:
+            self.registry.apply(change)
+            interests.apply(position, change)
+            if isinstance(change, ClientChange):
+                clients.set(self.registry.clients[change.client], self.registry.settings, position)
+            elif isinstance(change, ClientRemoval):
+                clients.places.set(change.client, position, None)
+        events = self._derive(events, changes, before)
+        # These read the repository as the batch begins, so its events join it only after them.
+        members = self._members(list(interests.terms), events)
+        previous = self._remembered.advance(list(interests.remembered), events, self.repository)
+        self.repository.add(events)
+        self._clients = clients.after()
+        around = Environment(clients.places, members, previous)
+        index = interests.standing.index(events, around)
+        return FoldedBatch(events, self.registry.settings, index, interests.assignments(), around, clients)
+
+    def _derive(self, events: pa.Table, changes: Sequence[At], before: Mapping[str, Relation]) -> pa.Table:
+        """The events with what follows from them; each stage sees what those before it derived."""
+        heard, self._unheard = [*self._unheard, *changes], []
+        refusals: list[tuple[int, Fault]] = []
+        for stage in self.stages:
+            stretch = StageInput(heard, self._times, events, self.registry, self.repository, refusals)
+            events = woven(events, stage.advance(stretch))
+        for position, fault in refusals:
+            self._refuse(position, fault)
+        if refusals:
+            self._without({position for position, _ in refusals}, before, heard)
+        return events
+
+    def _without(self, refused: Collection[int], before: Mapping[str, Relation], changes: Sequence[At]) -> None:
+        """Makes the relations what they are where some of the changes did not count."""
+        self.registry.relations = dict(before)
+        for position, change in changes:
+            if isinstance(change, RelationChange | RelationRemoval) and position not in refused:
+                self.registry.apply(change)
+
+    def _members(self, terms: list[Entities], events: pa.Table) -> Followed:
+        """Who satisfies each location term, over a batch."""
+        if terms != self._terms:
+            self._conditions = FilterMatcher((), [term.conditions for term in terms if term.conditions is not None])
+            self._terms = terms
+        return self._following.advance(terms, self._conditions, events, self.repository)
+
+
+def derived_stages(shards: int = SHARDS) -> Sequence[DerivingStage]:
+    """The stages that derive events, in their order, as a journal begins with them; pairs that are related are kept in
+    so many shards.
+    """
+    return (Scopes(shards), SituationStage())

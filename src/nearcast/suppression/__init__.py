@@ -1,0 +1,1 @@
+"""Which reports need not enter the journal, and which need not even be sent."""

@@ -1,0 +1,304 @@
+"""Whether anybody but guarded relations may want an event: asked where it enters, and answered yes if in doubt.
+
+The filters of subscriptions are held against the one event. What else they need — where users are, which event came
+before — is not known there; an atom about it may be TRUE or FALSE.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from nearcast.filters.evaluate import NO_CONTEXT, UNDER_NOT, UNDER_PLAIN_NOT, RequiredTruth, atom_truth
+from nearcast.model.event import Event, Place
+from nearcast.model.expression import PREVIOUS, Call, parts
+from nearcast.model.filter import And, Atom, Count, Distance, Entities, Filter, Not, Operator, Or, PlainNot, This, atoms
+from nearcast.model.relation import Buddies, Matching, Named, Relation
+from nearcast.model.subscription import ClientProfile, Roles, Subscription
+from nearcast.relations.sides import sees_derived, sides_of
+from nearcast.routing.filter_index import FilterIndex
+from nearcast.state.registry import Registry
+from nearcast.suppression.guarded import Meeting, is_guarded
+
+REMEMBERED = 10_000
+"""Of so many types it is remembered whether they are wanted, until definitions change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one definition may want: all that a filter may select, all of an entity, or whatever there is."""
+
+    filters: tuple[Filter, ...] = ()
+    entities: tuple[str, ...] = ()
+    all: bool = False
+    by_role: bool = False
+    """Whether it wants whatever there is where a role has a relevance of 0."""
+
+
+Known = dict[str, tuple[object, Demand]]
+"""By the id of a definition what it was read from, and what it wants."""
+
+
+class InterestIndex:
+    """All that may want events beside guarded relations; without `guards` these too, as if there were none.
+
+    Without guards nothing is kept, either, of what is not wanted: then a relation may want any event if an entity is on
+    its side by what its newest event says, for any other ends that, and if it tells what time alone brings.
+
+    It follows one registry: `advance` reads anew what is not as before, and says it to `heard`. With `node` only what
+    matters to events that enter there counts.
+    """
+
+    def __init__(self, registry: Registry, guards: bool = True, node: str | None = None) -> None:
+        self._guards, self._node = guards, node
+        self._filters = FilterIndex()
+        self._entities: Counter[str] = Counter()
+        self._greedy: Counter[str] = Counter()
+        self.all = False
+        """Whether any event may be wanted."""
+        self.heard: Callable[[str, Demand | None], None] | None = None
+        """Hears of each definition, by its kind and id, what it wants from now on; None: it is gone."""
+        self._subscriptions: Known = {}
+        self._relations: Known = {}
+        self._types: dict[str, bool] = {}
+        self._seen: tuple[Registry, int] | None = None
+        self.advance(registry)
+
+    def advance(self, registry: Registry) -> None:
+        """Takes the definitions as they are now; at no cost where nothing was folded into them."""
+        if self._seen is not None and self._seen[0] is registry and self._seen[1] == registry.version:
+            return
+        self._seen = (registry, registry.version)
+        self._types = {}
+        for id, one in registry.subscriptions.items():
+            known = self._subscriptions.get(id)
+            if known is None or known[0] is not one:
+                self._replace(self._subscriptions, id, (one, _wish_of_subscription(one)))
+        relations = {id: one for id, one in registry.relations.items() if self._is_here(one)}
+        for relation in relations.values():
+            basis = (relation, _lists(relation, registry.clients))
+            before = self._relations.get(relation.id)
+            if before is None or before[0] != basis:
+                self._replace(self._relations, relation.id, (basis, self._wish_of_relation(*basis)))
+        self._forget(self._subscriptions, registry.subscriptions)
+        self._forget(self._relations, relations)
+        self.all = bool(
+            # Situations read whatever there is.
+            registry.situations
+            or registry.actions
+            or self._greedy["always"]
+            or (self._greedy["by role"] and _roles_lack_atoms(registry.settings.roles))
+        )
+
+    def _is_here(self, relation: Relation) -> bool:
+        return self._node is None or relation.node in (None, self._node)
+
+    def _forget(self, known: Known, now: Mapping[str, object]) -> None:
+        if len(known) > len(now):
+            for id in known.keys() - now.keys():
+                self._replace(known, id, None)
+
+    def _replace(self, known: Known, id: str, now: tuple[object, Demand] | None) -> None:
+        if self.heard is not None:
+            self.heard(self._key(known, id), None if now is None else now[1])
+        before = known.pop(id, None)
+        if before is not None:
+            for filter in before[1].filters:
+                self._filters.remove(filter)
+            self._count(before[1], -1)
+        if now is not None:
+            known[id] = now
+            for filter in now[1].filters:
+                self._filters.add(filter)
+            self._count(now[1], 1)
+
+    def wishes(self) -> dict[str, Demand]:
+        """What each definition wants, by its kind and id."""
+        both = (self._subscriptions, self._relations)
+        return {self._key(known, id): wish for known in both for id, (_, wish) in known.items()}
+
+    def _key(self, known: Known, id: str) -> str:
+        return f"{'relation' if known is self._relations else 'subscription'} {id}"
+
+    def _count(self, wish: Demand, step: int) -> None:
+        for entity in wish.entities:
+            self._entities[entity] += step
+            if not self._entities[entity]:
+                del self._entities[entity]
+        self._greedy["always"] += step * wish.all
+        self._greedy["by role"] += step * wish.by_role
+
+    def _wish_of_relation(self, relation: Relation, lists: tuple[str, ...]) -> Demand:
+        """The filters of its sides, and the names of those that are named."""
+        if self._guards and is_guarded(relation):
+            return Demand()
+        sides = list(sides_of(relation))
+        filters = tuple(side.filter for side in sides if isinstance(side, Matching))
+        entities = tuple(side.entity for side in sides if isinstance(side, Named))
+        greedy = sees_derived(relation) or _need_others(filters)
+        if not self._guards:
+            timed = relation.lasting is not None or relation.time_to_live is not None
+            greedy = greedy or timed or bool(filters)
+        return Demand(filters, entities + lists, greedy)
+
+    def wants(self, event: Event) -> bool:
+        """Whether anybody may want the event."""
+        if self.all or event.entity in self._entities:
+            return True
+        return any(may_select(filter, event) for filter in self._filters.for_event(event))
+
+    def wants_type(self, type: str) -> bool:
+        """Whether anybody may want some event of a type, whatever else it says."""
+        if self.all or self._entities:
+            return True
+        found = self._types.get(type)
+        if found is None:
+            event = Event("", type, "")
+            filters = self._filters.for_type(type)
+            found = any(may_select(filter, event, is_open=_is_not_type) for filter in filters)
+            if len(self._types) < REMEMBERED:
+                self._types[type] = found
+        return found
+
+    def wants_of(self, entity: str, type: str) -> bool:
+        """Whether anybody may want some event of an entity and a type, whatever else it says."""
+        if self.all or entity in self._entities:
+            return True
+        return any(_may_be(filter, entity, type) for filter in self._filters.for_type(type))
+
+
+def may_meet(meeting: Meeting, entity: str, type: str) -> bool:
+    """Whether some event of an entity and a type may be of a side of a relation between any entities."""
+    return any(
+        side.entity == entity if isinstance(side, Named) else _may_be(side.filter, entity, type)
+        for side in (meeting.a, meeting.b)
+    )
+
+
+def _may_be(filter: Filter, entity: str, type: str) -> bool:
+    """Whether a filter may select an event of an entity and a type, whatever else it says."""
+    return may_select(filter, Event("", type, "", entity), is_open=_is_not_named)
+
+
+def _wish_of_subscription(subscription: Subscription) -> Demand:
+    relevance = subscription.relevance
+    # An atom of the relevance 0 is absent: the filter without it may select what the whole does not.
+    greedy = _need_others((subscription.filter,)) or (relevance is not None and 0 in relevance)
+    return Demand((subscription.filter,), (), greedy, relevance is None)
+
+
+def _lists(relation: Relation, clients: Mapping[str, ClientProfile]) -> tuple[str, ...]:
+    """The entities in the lists that a relation is about."""
+    buddies = [side for side in sides_of(relation) if isinstance(side, Buddies) and side.client in clients]
+    return tuple(entity for side in buddies for entity in clients[side.client].lists.get(side.list, ()))
+
+
+def _need_others(filters: Iterable[Filter]) -> bool:
+    return any(_needs_others(atom) for filter in filters for atom in atoms(filter))
+
+
+def _roles_lack_atoms(roles: Roles) -> bool:
+    """Whether an atom may have the relevance 0 by a role."""
+    return any(0 in vector for vectors in roles.vectors.values() for vector in vectors.values())
+
+
+Open = Callable[[Atom], bool]
+
+
+def may_select(
+    node: Filter, event: Event, wanted: RequiredTruth = RequiredTruth.TRUE, is_open: Open | None = None
+) -> bool:
+    """Whether a filter may select an event, whatever is known besides it: atoms that are open may have any truth."""
+    is_open = is_open or rests_on_more
+    if isinstance(node, Atom):
+        return is_open(node) or wanted.holds(atom_truth(node, event, NO_CONTEXT))
+    if isinstance(node, (Not, PlainNot)):
+        under = (UNDER_NOT if isinstance(node, Not) else UNDER_PLAIN_NOT)[wanted]
+        return may_select(node.child, event, under, is_open)
+    found = (may_select(child, event, wanted, is_open) for child in node.children)
+    return all(found) if isinstance(node, And) == wanted.joint else any(found)
+
+
+def _is_not_named(atom: Atom) -> bool:
+    """Whether an atom asks for more than the event's type and what it is about."""
+    return atom.name not in ("type", "subject")
+
+
+def _is_not_type(atom: Atom) -> bool:
+    """Whether an atom asks for more than the event's type."""
+    return atom.name != "type"
+
+
+def rests_on_more(atom: Atom) -> bool:
+    """Whether an atom rests on more than the event."""
+    if isinstance(atom.name, Distance):
+        return any(not isinstance(one, (This, Place)) for one in (atom.name.a, atom.name.b))
+    if isinstance(atom.name, Call):
+        return any(isinstance(part, Call) and part.function in ("USER", *PREVIOUS) for part in parts(atom.name))
+    return isinstance(atom.name, Count)
+
+
+def _needs_others(atom: Atom) -> bool:
+    """Whether an atom rests on other events, so that one that it does not select may still count for it."""
+    match atom.name:
+        case Distance(a, b):
+            return isinstance(a, Entities) or isinstance(b, Entities)
+        case Count():
+            return True
+        case Call():
+            return any(isinstance(part, Call) and part.function in PREVIOUS for part in parts(atom.name))
+    return False
+
+
+ALL = Atom(Call("TRUE", ()), Operator.EQ, True)
+"""Selects every event."""
+
+ALTERNATIVES = 16
+"""A conjunction of disjunctions that would have more alternatives than this stays as it is."""
+
+
+def outward(wish: Demand, is_open: Open = rests_on_more) -> tuple[Filter, ...] | None:
+    """The filters of a wish, each once; None: it may want any event. Atoms that are open may have any truth."""
+    # Not `source` where there is no subject: data that is named `subject` would be taken for one.
+    found: list[Filter] = [
+        Atom(name, Operator.EQ, entity) for entity in wish.entities for name in ("subject", "source")
+    ]
+    for filter in wish.filters:
+        seen = _seen(filter, RequiredTruth.TRUE, is_open)
+        if seen is None:
+            return None
+        found += _alternatives(seen)
+    return None if wish.all else tuple(dict.fromkeys(found))
+
+
+def _seen(node: Filter, wanted: RequiredTruth, is_open: Open) -> Filter | None:
+    """The filter that selects the events of which a filter's truth may be as wanted; None: any event."""
+    if isinstance(node, Atom):
+        if is_open(node) or wanted in (RequiredTruth.NOT_TRUE, RequiredTruth.NOT_FALSE):
+            return None
+        return node if wanted is RequiredTruth.TRUE else Not(node)
+    if isinstance(node, (Not, PlainNot)):
+        under = UNDER_NOT if isinstance(node, Not) else UNDER_PLAIN_NOT
+        return _seen(node.child, under[wanted], is_open)
+    parts = [_seen(child, wanted, is_open) for child in node.children]
+    kept = tuple(part for part in parts if part is not None)
+    if isinstance(node, And) == wanted.joint:
+        return And(kept) if kept else None
+    return Or(kept) if len(kept) == len(parts) else None
+
+
+def _alternatives(node: Filter) -> list[Filter]:
+    """Filters of which one selects an event where this one does. What is about one name alone is kept together."""
+    if isinstance(node, Or):
+        return [one for child in node.children for one in _alternatives(child)]
+    if not isinstance(node, And):
+        return [node]
+    choices = [
+        [child] if len({atom.name for atom in atoms(child)}) == 1 else _alternatives(child) for child in node.children
+    ]
+    if prod(map(len, choices)) > ALTERNATIVES:
+        return [node]
+    return [And(one) if len(one) > 1 else one[0] for one in product(*choices)]

@@ -1,0 +1,112 @@
+"""Stories of moving things for relations: reports and definitions in order, told by an engine in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import orjson
+import pytest
+
+from nearcast.errors import Mark
+from nearcast.language.definitions.relation_documents import relation_document
+from nearcast.model.changes import Change, RelationChange
+from nearcast.model.columns import to_table
+from nearcast.model.event import Event, Place
+from nearcast.model.relation import Relation
+from nearcast.model.values import Value
+from nearcast.relations.pairs import Pairing
+from nearcast.relations.reference import Reference
+from nearcast.relations.stage import Relating, Scopes
+from nearcast.state.derived import StageInput
+from nearcast.state.registry import Registry
+from nearcast.state.repository import Repository
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HERE = Mark("here")
+
+Step = Event | Change
+
+
+def at(seconds: float) -> datetime:
+    """So many seconds after noon."""
+    return NOON + timedelta(seconds=seconds)
+
+
+def report(
+    entity: str,
+    x: float | None = None,
+    y: float = 0.0,
+    second: float | None = None,
+    accepted: float | None = None,
+    type: str = "car",
+    geographic: bool = False,
+    node: str | None = None,
+    **attributes: Value,
+) -> Event:
+    """A report of an entity at a place, of a second after noon."""
+    place = None if x is None else Place("geographic" if geographic else "planar", x, y)
+    time = None if second is None else at(second)
+    came = time if accepted is None else at(accepted)
+    return Event("e", type, "s", entity, time, place, tuple(attributes.items()), accepted=came, node=node)
+
+
+def defined(id: str = "r", **fields: Any) -> RelationChange:
+    """The definition of a relation; without others, of cars within 10 m."""
+    about = {} if "among" in fields else {"a": "type = 'car'", "b": "type = 'car'", "when": "distance(a, b) <= 10"}
+    fields = {"lasting": None, **fields}
+    lasting = fields.pop("lasting")
+    data = {"id": id, **about, **fields} | ({} if lasting is None else {"for": lasting})
+    return RelationChange(relation_document(data, HERE))
+
+
+def events_told(engine: Reference | Relating | Scopes, steps: Sequence[Step], cuts: Sequence[int] = ()) -> list[Event]:
+    """What an engine tells of a story, which it gets in batches that begin at these steps."""
+    repository, told = Repository(), []
+    bounds = [0, *sorted(cuts), len(steps)]
+    for start, stop in pairwise(bounds):
+        events, changes = [], []
+        for position, step in enumerate(steps[start:stop], start + 1):
+            if isinstance(step, Event):
+                events.append(placed(step, position))
+            else:
+                changes.append((position, step))
+        table = to_table(events)
+        times = {position: NOON for position, _ in changes}
+        told += engine.advance(StageInput(changes, times, table, Registry(), repository))
+        repository.add(table)
+    return told
+
+
+def placed(event: Event, position: int) -> Event:
+    """The event at a position of the journal."""
+    fields = {name: getattr(event, name) for name in Event.__slots__}
+    return Event(**fields | {"position": position, "id": str(position)})
+
+
+def summary(event: Event) -> tuple[Any, ...]:
+    """(position, what, a, b), with a reason or the like behind."""
+    data = orjson.loads(event.payload)["data"]
+    other = data["b"] if isinstance(data["b"], str) else "+".join(data["b"])
+    rest = [data["reason"]] if "reason" in data else ["present"] if "present" in data else []
+    return event.position, data["detect"], data["a"], other, *rest
+
+
+def told(*steps: Step) -> list[tuple[Any, ...]]:
+    """What the reference tells of a story, in short."""
+    return [summary(event) for event in events_told(Reference(), steps)]
+
+
+def fail_on_bad(patch: pytest.MonkeyPatch) -> None:
+    """Lets the stage relate fail on relations with the id "bad"."""
+    take = Pairing._take
+
+    def taken(self: Pairing, relation: Relation, sequence: int, newest: Any) -> Any:
+        """Takes other relations."""
+        if relation.id == "bad":
+            raise OverflowError("too far")
+        return take(self, relation, sequence, newest)
+
+    patch.setattr(Pairing, "_take", taken)

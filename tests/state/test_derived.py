@@ -1,0 +1,102 @@
+"""Derived events: behind their causes, decided as of there, in the same batch."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearcast.language.control_events import changes
+from nearcast.model.changes import ClientChange
+from nearcast.model.columns import to_events, to_table
+from nearcast.model.event import Event
+from nearcast.model.sequence import position_of, read_sequence, sequence, write_sequence
+from nearcast.stages.decide import decide
+from nearcast.stages.fold import StateFold
+from nearcast.state.derived import At, StageInput, derived_of, woven
+from nearcast.state.registry import Registry
+from tests.stages.test_adapt import ANN, subscribed
+from tests.stages.test_stages import as_table
+
+
+class Echo:
+    """A stage that derives two events from each that has not been derived."""
+
+    def advance(self, stretch: StageInput) -> list[Event]:
+        return [
+            Event(
+                f"{event.id}.{number}",
+                "nearcast.relation",
+                "echo",
+                attributes=event.attributes,
+                position=event.position,
+            )
+            for event in to_events(stretch.events)
+            for number in (1, 2)
+            if not event.part
+        ]
+
+
+def test_derived_events_are_decided_in_the_batch_of_their_cause() -> None:
+    """Behind it, each apart, by the same subscriptions as any other event."""
+    [batch] = StateFold(stages=[Echo()]).advance(
+        as_table([ANN, subscribed("all"), Event("e", "t", "s", attributes=(("a", 1),))]), changes
+    )
+    found = decide(batch, batch.events).select(["position", "part", "client", "subscription"]).to_pylist()
+    assert [(3, 0), (3, 1), (3, 2)] == [(row["position"], row["part"]) for row in found]
+    assert {("ann", "all")} == {(row["client"], row["subscription"]) for row in found}
+
+
+def test_a_stage_sees_what_the_one_before_it_derived() -> None:
+    """Parts go on where those of the earlier stage end."""
+    [batch] = StateFold(stages=[Echo(), Echo()]).advance(as_table([Event("e", "t", "s")]), changes)
+    assert [("e", 0), ("e.1", 1), ("e.2", 2), ("e.1", 3), ("e.2", 4)] == [
+        (event.id, event.part) for event in to_events(batch.events)
+    ]
+
+
+def test_a_stage_hears_what_was_known_before_its_first_batch() -> None:
+    """As changes at the position where it begins."""
+    heard: list[At] = []
+
+    class Listening(Echo):
+        def advance(self, stretch: StageInput) -> list[Event]:
+            heard.extend(stretch.changes)
+            return []
+
+    registry = Registry()
+    registry.apply(ClientChange("ann"))
+    known = StateFold(registry)
+    known.stages = [Listening()]
+    for _ in range(2):
+        [*_] = known.advance(as_table([Event("e", "t", "s")]), changes)
+    assert ["ann"] == [change.client for _, change in heard if isinstance(change, ClientChange)]
+
+
+@given(st.lists(st.integers(1, 6)), st.lists(st.integers(1, 6)))
+def test_parts_number_the_derived_events_of_each_cause(first: list[int], second: list[int]) -> None:
+    """From 1 without gaps, however many are woven in and in whatever order they come."""
+    events = to_table([Event(str(at), "t", "s", position=at) for at in range(1, 7)])
+    for positions in (first, second):
+        events = woven(events, [Event(f"d{at}", "t", "s", position=at) for at in positions])
+    keys = list(zip(events["position"].to_pylist(), events["part"].to_pylist(), strict=True))
+    assert sorted(keys) == keys
+    for at in range(1, 7):
+        assert list(range(1 + (first + second).count(at))) == [part for position, part in keys if position == at]
+    assert len(first) + len(second) == len(derived_of(events))
+
+
+@given(st.integers(1, 1 << 42), st.integers(0, (1 << 20) - 1), st.integers(1, 1 << 42), st.integers(0, (1 << 20) - 1))
+def test_sequences_order_as_position_and_part_do(position: int, part: int, other: int, another: int) -> None:
+    """And what clients are told of one is read as the same one."""
+    one, two = sequence(position, part), sequence(other, another)
+    assert ((position, part) < (other, another)) == (one < two)
+    assert one == read_sequence(write_sequence(one)) and position == position_of(one)
+    assert (part == 0) == isinstance(write_sequence(one), int)
+
+
+@pytest.mark.parametrize("what", [1 << 43, 1 << 63, f"{1 << 43}.1", -1, True, 1.0, "1", None])
+def test_what_no_sequence_can_hold_is_not_read(what: object) -> None:
+    """The journal's columns have 64 bits."""
+    with pytest.raises(ValueError, match="expected a position"):
+        read_sequence(what)

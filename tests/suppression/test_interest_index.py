@@ -1,0 +1,168 @@
+"""Who may want an event: the index answers as looking at every filter does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearcast.errors import Mark
+from nearcast.language import cql2
+from nearcast.language.definitions.relation_documents import relation_document
+from nearcast.model.changes import (
+    Change,
+    ClientChange,
+    ClientRemoval,
+    RelationChange,
+    RelationRemoval,
+    SettingsChange,
+    SituationRemoval,
+    SubscriptionChange,
+    SubscriptionRemoval,
+)
+from nearcast.model.event import Event
+from nearcast.model.filter import And, Filter
+from nearcast.model.subscription import Roles, Settings, Subscription
+from nearcast.routing.filter_index import FilterIndex, required
+from nearcast.state.registry import Registry
+from nearcast.suppression.interest_index import InterestIndex, may_select
+from tests import random_filters
+
+HERE = Mark("here")
+
+
+def relation(id: str, **data: Any) -> RelationChange:
+    return RelationChange(relation_document({"id": id, "when": "distance(a, b) < 10", **data}, HERE))
+
+
+wishes = st.lists(random_filters.attribute_atoms(), min_size=1, max_size=3).map(lambda atoms: And(tuple(atoms)))
+"""Mostly conjunctions: these are what an index can tell from one another."""
+
+ids = st.sampled_from("123456")
+relations = st.sampled_from(
+    [
+        relation("1", a={"entity": "e1"}, b={"entity": "e2"}, strategy="range-ring"),
+        relation("1", a={"entity": "a"}, b={"entity": "s"}),
+        relation("2", a="type = 'a'", b="tag = 'z'"),
+        relation("3", a="type = 'nearcast.relation'", b="tag = 'z'"),
+        RelationChange(
+            relation_document({"id": "4", "among": {"client": "ann", "list": "l"}, "within": 3, "count": 2}, HERE)
+        ),
+    ]
+)
+relevances = st.sampled_from([None, None, None, None, None, (0.5, 0.0, 1.0), (1.0,)])
+changes: st.SearchStrategy[Change] = st.one_of(
+    st.builds(
+        lambda id, filter, relevance: SubscriptionChange(Subscription(id, ("ann",), filter, relevance)),
+        ids,
+        st.one_of(wishes, wishes, wishes, random_filters.filters),
+        relevances,
+    ),
+    st.builds(SubscriptionRemoval, ids),
+    relations,
+    st.builds(RelationRemoval, ids),
+    st.builds(lambda names: ClientChange("ann", lists={"l": tuple(names)}), st.lists(st.sampled_from(["a", "e1"]))),
+    st.just(ClientRemoval("ann")),
+    st.sampled_from([Settings(), Settings(roles=Roles({("r", "t"): {"1": (0.0, 1.0)}}))]).map(SettingsChange),
+    st.just(SituationRemoval("none")),
+)
+
+
+def plain(registry: Registry, guards: bool, event: Event) -> tuple[bool, bool]:
+    """Whether the event, and its type, may be wanted: every definition is looked at alone."""
+    answers = []
+    for kind, name in (("subscriptions", SubscriptionChange), ("relations", RelationChange)):
+        for one in getattr(registry, kind).values():
+            alone = Registry(registry.settings, dict(registry.clients))
+            alone.apply(name(one))
+            interest = InterestIndex(alone, guards)
+            scanned = _filters(one, interest)
+            found = any(may_select(filter, event) for filter in scanned)
+            by_type = any(
+                may_select(filter, Event("", event.type, ""), is_open=lambda atom: atom.name != "type")
+                for filter in scanned
+            )
+            named = bool(interest._entities)
+            greedy = interest.all
+            answers.append((greedy or found or event.entity in interest._entities, greedy or named or by_type))
+    return any(one for one, _ in answers), any(one for _, one in answers)
+
+
+def _filters(definition: Any, interest: InterestIndex) -> list[Filter]:
+    if isinstance(definition, Subscription):
+        return [definition.filter]
+    return list(interest._relations[definition.id][1].filters)
+
+
+@given(
+    st.lists(st.tuples(changes, st.booleans()), max_size=12),
+    st.lists(random_filters.events(), max_size=4),
+    st.booleans(),
+)
+def test_the_index_answers_as_the_scan_does(told: list[tuple[Change, bool]], events: list[Event], guards: bool) -> None:
+    """Whatever is defined, replaced and removed, looked at now and then or only at the end."""
+    registry = Registry()
+    interest = InterestIndex(registry, guards)
+    for change, look in told:
+        registry.apply(change)
+        if look:
+            interest.advance(registry)
+    interest.advance(registry)
+    for event in events:
+        assert plain(registry, guards, event) == (interest.wants(event), interest.wants_type(event.type))
+
+
+@given(wishes, st.lists(wishes, max_size=5), random_filters.events())
+def test_what_selects_an_event_is_found(filter: Filter, others: list[Filter], event: Event) -> None:
+    """By the event and by its type, also after others with the same requirements are gone."""
+    index = FilterIndex()
+    for one in (*others, filter, *others):
+        index.add(one)
+    for one in (*others, *others):
+        index.remove(one)
+    assert not may_select(filter, event) or [filter] == list(dict.fromkeys(index.for_event(event)))
+    assert {*index.for_event(event)} <= {*index.for_type(event.type)}
+    index.remove(filter)
+    assert [] == list(index.for_event(event))
+
+
+@pytest.mark.parametrize(
+    ("filter", "expected"),
+    [
+        ("type = 'car' AND unit = 'u7' AND speed > 3", {"type": {"car"}, "unit": {"u7"}}),
+        ("type IN ('car', 'bus') AND unit = 'u7'", {"type": {"car", "bus"}, "unit": {"u7"}}),
+        ("type = 'car' AND unit = 'a' OR type = 'bus' AND line = 'b'", {"type": {"car", "bus"}}),
+        ("type = 'car' OR speed > 3", {}),
+        ("NOT type = 'car'", {}),
+        ("tag IN ('a', 'b') AND tag = 'c'", {"tag": {"c"}}),
+        ("time = TIMESTAMP('2026-01-01T12:00:00Z')", {}),
+    ],
+)
+def test_what_filters_require(filter: str, expected: dict[str, set[str]]) -> None:
+    """Texts only: numbers are equal to others of another kind, and moments to texts."""
+    assert expected == required(cql2.parse(filter, HERE))
+
+
+def test_few_filters_are_looked_at_for_one_event() -> None:
+    """Of many, those of its type and its unit, and those that require neither."""
+    index = FilterIndex()
+    for number in range(1_000):
+        index.add(cql2.parse(f"type = 't{number % 10}' AND unit = 'u{number}'", HERE))
+    index.add(cql2.parse("speed > 3", HERE))
+    event = Event("1", "t7", "s", attributes=(("unit", "u17"), ("speed", 1)))
+    assert 2 == len(list(index.for_event(event)))
+
+
+def test_many_texts_behind_one_in_are_kept_under_each() -> None:
+    """Added and removed in one look at each: the filter is not compared with itself for every text."""
+    index = FilterIndex()
+    filter = cql2.parse(f"vessel IN {tuple(f'v{number}' for number in range(50_000))}", HERE)
+    index.add(filter)
+    index.add(filter)
+    assert [filter] == list(index.for_event(Event("1", "report", "s", attributes=(("vessel", "v49999"),))))
+    assert [] == list(index.for_event(Event("1", "report", "s", attributes=(("vessel", "other"),))))
+    index.remove(filter)
+    index.remove(filter)
+    assert [] == list(index.for_event(Event("1", "report", "s", attributes=(("vessel", "v49999"),))))
