@@ -97,7 +97,7 @@ def _decided(known: StateFold, table: pa.Table) -> Took:
     positions = pa.array(np.arange(len(table)) + known.position + 1)
     table = table.set_column(0, table.schema.field("position"), positions)
     began = time.perf_counter()
-    [batch] = known.advance(table, changes)
+    [batch] = known.fold(table, changes)
     folded = time.perf_counter()
     deliveries = len(decide(batch, batch.events))
     return Took(folded - began, time.perf_counter() - began, deliveries)

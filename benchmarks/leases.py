@@ -96,10 +96,10 @@ async def _decide(journal: MemoryJournal) -> None:
     while True:
         after, end = known.position, journal.end("events")
         if end > after:
-            for _ in known.advance(journal.read("events", after, end - after), changes):
+            for _ in known.fold(journal.read("events", after, end - after), changes):
                 pass
             pairings = known.pairings.items()
-            rows = [asdict(one) for scope, each in pairings for one in standings[scope].advance(each, end)]
+            rows = [asdict(one) for scope, each in pairings for one in standings[scope].changes_until(each, end)]
             journal.cover("source filters", pa.Table.from_pylist(rows, SOURCE_FILTERS), end)
             journal.cover("deliveries", DELIVERIES.empty_table(), end)
         await asyncio.sleep(0.05)

@@ -258,12 +258,12 @@ def _changing(flavour: str, made: Sequence[Tree], rows: list[Row], work: ModuleT
     table = to_table([_event(number, row) for number, row in enumerate(rows[:BATCH])])
     standing = IncrementalIndex()
     began = time.process_time()
-    there = [standing.take(_group(tree)) for tree in made]
+    there = [standing.acquire(_group(tree)) for tree in made]
     index = standing.index(table, Environment())
     print(f"{flavour} {len(made):,} filters that come and go: first index {time.process_time() - began:.2f} CPU-s")
     undisturbed = _median(lambda: index.match(table, Environment()))
     # An index of two parts needs code that is read from its file once.
-    standing.take(_group(work.gen_w1(1, work.SEED)[0]))
+    standing.acquire(_group(work.gen_w1(1, work.SEED)[0]))
     standing.index(table, Environment()).match(table, Environment())
     print(f"  a batch of {len(table):,} from Arrow to pairs {1000 * undisturbed:.0f} ms", flush=True)
     for share in (1000, 20):
@@ -280,15 +280,15 @@ def _replaced(standing: IncrementalIndex, there: list[int], fresh: list[FilterGr
         since = time.perf_counter()
         for _ in range(some):
             which = chance.randrange(len(there))
-            standing.let_go(there[which])
-            there[which] = standing.take(fresh.pop())
+            standing.release(there[which])
+            there[which] = standing.acquire(fresh.pop())
         index = standing.index(table, Environment())
         made, spent = time.perf_counter(), time.thread_time()
         index.match(table, Environment())
         waits.append(made - since)
         batches.append(time.perf_counter() - made)
         matching += time.thread_time() - spent
-    standing.settle()
+    standing.wait_until_made()
     # What was made beside included.
     change = (time.process_time() - began - matching) / (2 * CHANGES * some)
     print(f"  {some:,} replaced before each batch: a change {1000 * change:.3f} CPU-ms")

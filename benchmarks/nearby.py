@@ -109,7 +109,7 @@ class Scene:
         self.x[movers], self.y[movers] = self._chance.random((2, len(movers))) + CORNER
         for mover in movers.tolist():
             place = Place("geographic", float(self.x[mover]), float(self.y[mover]))
-            self._users.set(f"r{mover}", self._position, place)
+            self._users.record_change(f"r{mover}", self._position, place)
         return to_table(list(self._happening(size)))
 
     def _happening(self, size: int) -> Iterator[Event]:

@@ -173,14 +173,14 @@ def _relations(pairs: npt.NDArray[np.int64]) -> Iterator[Relation]:
 
 def _defined(relating: Relating, relations: list[Relation]) -> None:
     changes = [(0, RelationChange(relation)) for relation in relations]
-    relating.advance(StageInput(changes, {}, EVENTS.empty_table(), Registry(), Repository()))
+    relating.derive(StageInput(changes, {}, EVENTS.empty_table(), Registry(), Repository()))
 
 
 def _advance(relating: Relating, batches: list[pa.Table], repository: Repository) -> float:
     """Seconds of the processor that deciding some batches takes."""
     began = time.process_time()
     for batch in batches:
-        relating.advance(StageInput((), {}, batch, Registry(), repository))
+        relating.derive(StageInput((), {}, batch, Registry(), repository))
     return time.process_time() - began
 
 
@@ -247,7 +247,7 @@ def _join_named(spark: SparkSession, pairs: npt.NDArray[np.int64], batches: list
 def _join_all(spark: SparkSession, table: pa.Table, metres: float) -> float:
     """Seconds in which Spark finds any two entities that are near by their latest positions."""
     repository = Repository()
-    repository.add(table)
+    repository.fold_events(table)
     latest = _latest(spark, repository.newest())
     one, other = latest.alias("p"), latest.alias("q")  # type: ignore[attr-defined]
     near = (F.col("p.id") < F.col("q.id")) & (_distance("p", "q") <= metres)

@@ -185,7 +185,7 @@ def _print(console: Console, count: int, found: list[Measured]) -> None:
 
 
 def _batch(filters: list[And], events: pa.Table) -> FoldedBatch:
-    [batch] = StateFold(workload.registry(filters)).advance(events, changes)
+    [batch] = StateFold(workload.registry(filters)).fold(events, changes)
     return batch
 
 

@@ -73,11 +73,11 @@ async def _print(kind: str, text: Callable[[int, random.Random], str], count: in
     table = InterestTable(MemoryJournal(), 1.0)
     watching = asyncio.create_task(_longest_pause())
     began = time.process_time()
-    await asyncio.to_thread(table.take, wishes)
+    await asyncio.to_thread(table.update_demands, wishes)
     filled = time.process_time() - began
     watching.cancel()
     texts = table.texts()
-    changing = _seconds(lambda: table.take({"7": Demand((parse(text(count, source), Mark("f")),))}), 20)
+    changing = _seconds(lambda: table.update_demands({"7": Demand((parse(text(count, source), Mark("f")),))}), 20)
     reader = WantedFilters(httpx.AsyncClient())
     began = time.process_time()
     index = reader._read(texts)

@@ -103,7 +103,7 @@ def _inferred(defined: list[Situation], seconds: list[pa.Table], cuts: int) -> M
 
 
 def _advance(stage: SituationStage, changes: list[tuple[int, Change]], table: pa.Table) -> list[Event]:
-    return stage.advance(StageInput(changes, {}, table, Registry(), Repository()))
+    return stage.derive(StageInput(changes, {}, table, Registry(), Repository()))
 
 
 def _joined(defined: list[Situation], seconds: list[pa.Table]) -> Measured:

@@ -169,7 +169,7 @@ def _run(
     for one in entry.unready:
         one.load([])
     defined = [(0, RelationChange(one)) for one in relations]
-    relating.advance(StageInput(defined, {}, EVENTS.empty_table(), Registry(), repository))
+    relating.derive(StageInput(defined, {}, EVENTS.empty_table(), Registry(), repository))
     outcome = Outcome()
     with tempfile.TemporaryDirectory() as folder:
         journal = SqliteJournal(Path(folder) / "journal")
@@ -180,9 +180,9 @@ def _run(
             with outcome.timed("stages"):
                 after, outcome.entered = outcome.entered, journal.end("events")
                 table = journal.read("events", after, outcome.entered - after)
-                found = relating.advance(StageInput([], {}, table, Registry(), repository))
-                repository.add(table)
-                word = standings.advance(relating.pairing, max(outcome.entered, 1))
+                found = relating.derive(StageInput([], {}, table, Registry(), repository))
+                repository.fold_events(table)
+                word = standings.changes_until(relating.pairing, max(outcome.entered, 1))
             # Who begins or ends, and since when: positions differ.
             outcome.told += [event.payload.partition(b'"data":')[2] for event in found]
             entry.learn(word)
@@ -196,7 +196,7 @@ def _enter(
 ) -> None:
     """Lets a group of reports enter that becomes durable together."""
     with outcome.timed("entry"):
-        taken = [one for event in events for one in entry.take(event)] if holding else events
+        taken = [one for event in events for one in entry.admit(event)] if holding else events
         kept = entry.changes() if keeping else {}
     with outcome.timed("journal"):
         positions = journal.append("events", to_table(taken), kept)
@@ -223,11 +223,11 @@ def _print_interest(subscriptions: int) -> None:
         ),
         "GET /wanted of one type": (
             built + _microseconds(lambda: interest.wants_type(f"t{next(fresh)}"), 10),
-            _microseconds(lambda: (interest.advance(registry), interest.wants_type("t5")), 10_000),
+            _microseconds(lambda: (interest.follow_definitions(registry), interest.wants_type("t5")), 10_000),
         ),
         "one subscription changes": (
             built,
-            _microseconds(lambda: (registry.apply(_subscription(7)), interest.advance(registry)), 100),
+            _microseconds(lambda: (registry.apply(_subscription(7)), interest.follow_definitions(registry)), 100),
         ),
     }
     for what, (before, now) in rows.items():

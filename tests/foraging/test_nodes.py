@@ -216,7 +216,7 @@ def test_what_is_wrong_with_a_message_is_told_and_counted(
 ) -> None:
     """Clocks, places, reaches: nothing of it is passed on."""
     door = MessageFilter("N9")
-    assert (verdict is MessageVerdict.TAKEN) == door.take(message, "N1", HERE, now)
+    assert (verdict is MessageVerdict.TAKEN) == door.accepts(message, "N1", HERE, now)
     assert {verdict: 1} == door.counts
 
 
@@ -224,9 +224,9 @@ def test_what_is_wrong_with_a_message_is_told_and_counted(
 def test_a_replay_is_refused_whenever_it_comes(later: float) -> None:
     """While its id is remembered as a duplicate, then because it is too old: there is no moment between."""
     door = MessageFilter("N9")
-    assert door.take(request(time=50.0), "N1", HERE, 0.0)
+    assert door.accepts(request(time=50.0), "N1", HERE, 0.0)
     door.forget(later)
-    assert not door.take(request(time=50.0), "N1", HERE, later)
+    assert not door.accepts(request(time=50.0), "N1", HERE, later)
 
 
 @settings(deadline=None)
@@ -235,9 +235,9 @@ def test_no_skew_of_clocks_opens_a_gap_for_replays(skew: float, valid: float, la
     """What was taken once is never taken again, wrong as its clock may be."""
     door = MessageFilter("N9")
     message = request(time=skew, valid=valid)
-    taken = door.take(message, "N1", HERE, 0.0)
+    taken = door.accepts(message, "N1", HERE, 0.0)
     door.forget(later)
-    assert not (taken and door.take(message, "N1", HERE, later))
+    assert not (taken and door.accepts(message, "N1", HERE, later))
 
 
 def test_a_node_that_floods_does_not_starve_another_behind_the_same_relay() -> None:
@@ -259,9 +259,9 @@ def test_invented_names_do_not_help_a_flooder() -> None:
 def test_a_full_memory_of_ids_refuses_rather_than_forgets() -> None:
     """Forgetting would let messages go round."""
     door = MessageFilter("N9", MessageBounds(remembered=3))
-    assert 3 == sum(door.take(request(number), "N1", HERE, 0.0) for number in range(5))
+    assert 3 == sum(door.accepts(request(number), "N1", HERE, 0.0) for number in range(5))
     assert 2 == door.counts[MessageVerdict.FLOODING]
-    assert door.take(request(7, time=500.0), "N1", HERE, 500.0)
+    assert door.accepts(request(7, time=500.0), "N1", HERE, 500.0)
 
 
 def test_requests_follow_the_neighbourhood() -> None:

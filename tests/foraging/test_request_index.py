@@ -49,7 +49,7 @@ class Sequences(RuleBasedStateMachine):
     )
     def add(self, name: str, operator: Operator, value: Value, lasting: int, within: int) -> None:
         atom = Atom(name, operator, value)
-        self.index.add(atom, self.now + lasting, within)
+        self.index.register(atom, self.now + lasting, within)
         self.plain.rights.append((atom, self.now + lasting, within))
 
     @rule(by=st.integers(1, 3))
@@ -93,7 +93,7 @@ TestSequences.settings = settings(max_examples=150, stateful_step_count=40, dead
 def index_of(*filters: tuple[Operator, Value, float]) -> RequestIndex:
     index = RequestIndex()
     for operator, value, until in filters:
-        index.add(Atom("Temperature", operator, value), until, 100.0)
+        index.register(Atom("Temperature", operator, value), until, 100.0)
     return index
 
 
@@ -144,8 +144,8 @@ def test_asking_again_keeps_a_filter_alive_and_a_shorter_request_does_not_shorte
 def test_a_far_request_does_not_outlive_itself_in_a_long_near_one() -> None:
     """The reach of an answer is that of the requests that are still alive."""
     index = RequestIndex()
-    index.add(Atom("Temperature", Operator.GT, 20), 2.0, 500.0)
-    index.add(Atom("Temperature", Operator.GT, 20), 9.0, 30.0)
+    index.register(Atom("Temperature", Operator.GT, 20), 2.0, 500.0)
+    index.register(Atom("Temperature", Operator.GT, 20), 9.0, 30.0)
     assert [500.0, 30.0] == [index.match("Temperature", 21, now) for now in (1.0, 2.0)]
 
 
@@ -162,7 +162,7 @@ def test_a_requestor_that_asks_for_ever_else_does_not_fill_the_index() -> None:
     """Ever longer and ever nearer: the filter has a bounded number of rights, and answers at least as far as asked."""
     index = RequestIndex()
     for number in range(1_000):
-        index.add(Atom("Temperature", Operator.GT, 20), 10.0 + number, 2_000.0 - number)
+        index.register(Atom("Temperature", Operator.GT, 20), 10.0 + number, 2_000.0 - number)
     assert 1 == len(index)
     assert len(index._ends) < 100
     assert index.match("Temperature", 21, 500.0) >= 1_509.0  # type: ignore[operator]

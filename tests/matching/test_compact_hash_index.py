@@ -27,7 +27,7 @@ def test_it_finds_what_a_dictionary_would(steps: list[tuple[tuple[int, int], boo
             number = free.pop() if free else len(by_number)
             by_number[number : number + 1] = [thing]
             expected[thing] = number
-            hashed.add(number, thing[0])
+            hashed.insert(number, thing[0])
         elif not add and number >= 0:
             free.append(expected.pop(thing))
             hashed.remove(number)
@@ -38,5 +38,5 @@ def test_thousands_are_found() -> None:
     """Whatever room was made for them on the way."""
     hashed = CompactHashIndex()
     for number in range(5_000):
-        hashed.add(number, hash((number, "")))
+        hashed.insert(number, hash((number, "")))
     assert list(range(5_000)) == [hashed.find(hash((n, "")), lambda found, n=n: found == n) for n in range(5_000)]  # type: ignore[misc]

@@ -48,13 +48,13 @@ class Twin:
 
     def add(self, group: FilterGroup) -> None:
         """Adds a group, maybe once more."""
-        self.there.append((self.standing.take(group), group))
+        self.there.append((self.standing.acquire(group), group))
 
     def remove(self, which: int) -> None:
         """Removes one of those that are there."""
         if self.there:
             number, _ = self.there.pop(which % len(self.there))
-            self.standing.let_go(number)
+            self.standing.release(number)
 
     def numbers(self) -> dict[int, FilterGroup]:
         """The distinct groups by number; equal ones have one, others have others."""
@@ -84,14 +84,14 @@ def test_any_sequence_is_as_a_new_index(some: list[FilterGroup], drawn: list[Eve
             elif what == "remove":
                 twin.remove(which)
             elif what == "wait":
-                twin.standing.settle()
+                twin.standing.wait_until_made()
             else:
                 numbers = twin.numbers()
                 got = found(twin.standing.index(table).match(table, Environment()))
                 assert as_numbered(numbers, plainly(list(numbers.values()), history)) == got
                 fresh = found(FilterMatcher(list(numbers.values())).match(table, Environment()))
                 assert as_numbered(numbers, fresh) == got
-        twin.standing.settle()
+        twin.standing.wait_until_made()
 
 
 class Held:
@@ -171,10 +171,10 @@ def matched(pairs: MatchedPairs) -> set[int]:
 def test_what_was_shown_stays_as_it_was() -> None:
     """An index that a batch has does not change when a later one's groups come and go; it can be sent elsewhere."""
     standing = IncrementalIndex()
-    numbers = [standing.take(group) for group in below(10)]
+    numbers = [standing.acquire(group) for group in below(10)]
     before = standing.index(TABLE)
-    standing.let_go(numbers[9])
-    another = standing.take((Atom("w", Operator.EQ, 1), (0,)))
+    standing.release(numbers[9])
+    another = standing.acquire((Atom("w", Operator.EQ, 1), (0,)))
     after = standing.index(TABLE)
     assert another == numbers[9], "numbers are used again"
     assert set(numbers[1:]) == matched(before.match(TABLE, Environment()))
@@ -186,9 +186,9 @@ def test_an_equal_group_is_there_once() -> None:
     """As often as it was taken it must be let go."""
     standing = IncrementalIndex()
     [group] = below(1)
-    first, second = standing.take(group), standing.take((Atom("v", Operator.LT, 0), (0,)))
+    first, second = standing.acquire(group), standing.acquire((Atom("v", Operator.LT, 0), (0,)))
     assert (first, 1) == (second, len(standing))
-    assert [False, True] == [standing.let_go(first), standing.let_go(second)]
+    assert [False, True] == [standing.release(first), standing.release(second)]
     assert 0 == len(standing)
 
 
@@ -197,12 +197,12 @@ def test_many_that_come_one_by_one_make_few_parts() -> None:
     standing = IncrementalIndex()
     most = 0
     for group in below(400):
-        standing.take(group)
+        standing.acquire(group)
         index = standing.index(TABLE)
         most = max(most, len(index.parts))
     assert 3 <= most <= PARTS + 2
     assert set(range(1, 400)) == matched(index.match(TABLE, Environment()))
-    standing.settle()
+    standing.wait_until_made()
     assert matched(index.match(TABLE, Environment())) == matched(standing.index(TABLE).match(TABLE, Environment()))
 
 
@@ -211,10 +211,10 @@ def test_an_index_made_before_any_event_is_made_anew_for_those_that_come() -> No
     standing = IncrementalIndex()
     with patch("nearcast.matching.engine_matcher.REPLANNED", 0):
         for group in below(300):
-            standing.take(group)
+            standing.acquire(group)
         assert not standing.index(TABLE.slice(0, 10)).parts[0][0].blind(10)
         assert standing.index(TABLE).parts[0][0].blind(300)
-        standing.settle()
+        standing.wait_until_made()
         assert not standing.index(TABLE).parts[0][0].blind(300)
 
 
@@ -224,11 +224,11 @@ def test_an_index_that_cannot_be_made_beside_is_made_in_the_next_batch(caplog: p
     groups = below(300)
     with patch("nearcast.matching.engine_matcher.REPLANNED", 0):
         for group in groups:
-            standing.take(group)
+            standing.acquire(group)
         standing.index(TABLE.slice(0, 10))
         with patch.object(coming_and_going, "_Part", side_effect=MemoryError("no room")):
             standing.index(TABLE)
-            standing.settle()
+            standing.wait_until_made()
     assert "could not be made anew" in caplog.text
     assert set(range(1, 300)) == matched(standing.index(TABLE).match(TABLE, Environment()))
 
@@ -246,9 +246,9 @@ def test_a_tree_is_read_once(caplog: pytest.LogCaptureFixture) -> None:
     small = patch.object(coming_and_going, "BESIDE", 20)
     with small, patch.object(AtomTable, "number", counted), caplog.at_level("INFO"):
         for group in below(500):
-            standing.take(group)
+            standing.acquire(group)
             standing.index(TABLE)
-        standing.settle()
+        standing.wait_until_made()
     assert "making the index anew" in caplog.text
     assert 500 == len(read)
 
@@ -259,12 +259,12 @@ def test_a_vocabulary_that_was_told_of_many_that_went_is_left() -> None:
     numbers = []
     with patch.multiple(coming_and_going, BESIDE=100, TOLD=1):
         for group in below(1_000):
-            numbers.append(standing.take(group))
+            numbers.append(standing.acquire(group))
             if len(numbers) > 250:
-                standing.let_go(numbers.pop(0))
+                standing.release(numbers.pop(0))
             if group[0].value % 50 == 0:  # type: ignore[union-attr, operator]
                 index = standing.index(TABLE)
-                standing.settle()
+                standing.wait_until_made()
         index = standing.index(TABLE)
     vocabularies = [part.flat.vocabulary for part in standing._parts]
     assert max(vocabulary.told for vocabulary in vocabularies) < 1_000

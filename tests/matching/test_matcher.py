@@ -47,7 +47,7 @@ def surrounding(users: Timeline[str, Place], history: list[Event], filter: Filte
     previous: dict[str, Timeline[str, tuple[Value, ...]]] = {name: Timeline() for name in asked_of_previous(filter)}
     for name, track in previous.items():
         for event in history:
-            track.set(event.entity, event.position, tuple(event.values(name)))
+            track.record_change(event.entity, event.position, tuple(event.values(name)))
     return Environment(users, entities, previous)
 
 
@@ -61,7 +61,7 @@ users = st.dictionaries(st.sampled_from(USERS[:2]), places).flatmap(
 def make_track(base: dict[str, Place], changes: list[tuple[str, int, Place]]) -> Timeline[str, Place]:
     track: Timeline[str, Place] = Timeline(base)
     for key, position, place in sorted(changes, key=lambda change: change[1]):
-        track.set(key, position, place)
+        track.record_change(key, position, place)
     return track
 
 

@@ -50,7 +50,7 @@ async def bridged(
     runtime = NodeEventLoop(node, radio.transport("gate", lambda: HERE), HERE)
     definition = BridgeDefinition(server.url, name, tuple(classes))
     async with Bridge(definition, runtime) as bridge:
-        runtime.taken = bridge.take
+        runtime.taken = bridge.bridge_message
         async with running(runtime):
             yield runtime
 

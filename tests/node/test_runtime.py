@@ -103,7 +103,7 @@ REQUEST = Request(MessageId("n1", 1), HERE, 100.0, 0.0, 10.0, (Atom("Humidity", 
 def heard(runtime: NodeEventLoop, *messages: Request | Response) -> dict[str, int]:
     """The verdicts on some messages."""
     for message in messages:
-        runtime.hear(Datagram(encode(message, message.id.origin), "somewhere"))
+        runtime.receive(Datagram(encode(message, message.id.origin), "somewhere"))
     return {verdict.name: count for verdict, count in runtime.node.door.counts.items()}
 
 
@@ -115,7 +115,7 @@ def test_random_datagrams_are_counted_and_harmless(datagrams: list[bytes]) -> No
     async def hear() -> None:
         runtime = deaf()
         for data in datagrams:
-            runtime.hear(Datagram(data, "noise"))
+            runtime.receive(Datagram(data, "noise"))
         assert len(datagrams) == runtime.counts["malformed"]
         assert {"TAKEN": 1} == heard(runtime, replace(REQUEST, time=runtime.clock()))
 
@@ -149,8 +149,8 @@ def test_an_oversized_datagram_is_counted_and_harmless() -> None:
 
     async def hear() -> None:
         runtime = deaf()
-        runtime.hear(Datagram(b"[" * 65_507, "somewhere"))
-        runtime.hear(Datagram(encode(replace(REQUEST, time=runtime.clock()), "n1") + b" " * 8_192, "somewhere"))
+        runtime.receive(Datagram(b"[" * 65_507, "somewhere"))
+        runtime.receive(Datagram(encode(replace(REQUEST, time=runtime.clock()), "n1") + b" " * 8_192, "somewhere"))
         assert 2 == runtime.counts["malformed"]
         assert {"TAKEN": 1} == heard(runtime, replace(REQUEST, time=runtime.clock()))
 
@@ -229,7 +229,7 @@ def test_a_flood_does_not_keep_a_node_from_hearing_others() -> None:
         refused = heard(runtime, *many)["FLOODING"]
         assert refused > 900
         before = runtime.node.door.taken
-        runtime.hear(Datagram(encode(replace(REQUEST, time=now), "n1"), "elsewhere"))
+        runtime.receive(Datagram(encode(replace(REQUEST, time=now), "n1"), "elsewhere"))
         assert before + 1 == runtime.node.door.taken
 
     asyncio.run(flood())
@@ -243,7 +243,7 @@ def test_values_of_another_kind_do_not_trip_a_rule() -> None:
         now = runtime.clock()
         for number, value in enumerate(["wet", True, ""]):
             heard(runtime, Response(MessageId("n2", number), "n2", HERE, 100.0, now, 5.0, (("Humidity", value),)))
-        runtime.look()
+        runtime.report_changes()
         assert runtime.node.requestor.truths(HERE, now) == {"fire": None}
 
     asyncio.run(hear())
@@ -267,9 +267,9 @@ def test_a_node_under_random_fire_keeps_answering() -> None:
         asked: list[bytes] = []
         for number in range(200):
             asked.append(encode(replace(REQUEST, id=MessageId(f"n{number}", 1), time=runtime.clock()), f"n{number}"))
-            runtime.hear(Datagram(chance.randbytes(60), "noise"))
-            runtime.hear(Datagram(chance.choice(asked[:-1] or asked), "replay"))
-            runtime.hear(Datagram(asked[-1], f"n{number}"))
+            runtime.receive(Datagram(chance.randbytes(60), "noise"))
+            runtime.receive(Datagram(chance.choice(asked[:-1] or asked), "replay"))
+            runtime.receive(Datagram(asked[-1], f"n{number}"))
         assert (200, 200) == (runtime.node.door.taken, runtime.counts["malformed"])
 
     asyncio.run(fire())

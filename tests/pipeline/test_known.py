@@ -46,14 +46,14 @@ def journal(tmp_path: Path) -> Iterator[SqliteJournal]:
 def known_at(journal: SqliteJournal, position: int) -> StateFold:
     """What is known at a position, folded from the journal's start."""
     known = StateFold()
-    for _ in known.advance(journal.read("events", 0, position), changes):
+    for _ in known.fold(journal.read("events", 0, position), changes):
         pass
     return known
 
 
 def decided(known: StateFold, journal: SqliteJournal) -> list[dict[str, object]]:
     """The deliveries of all that comes after what is known."""
-    batches = known.advance(journal.read("events", known.position, ALL), changes)
+    batches = known.fold(journal.read("events", known.position, ALL), changes)
     return pa.concat_tables([decide(batch, batch.events) for batch in batches]).to_pylist()
 
 
@@ -84,10 +84,10 @@ def test_batches_that_overlap_or_leave_a_gap_are_decided_once(journal: SqliteJou
     following = Follower(journal, tmp_path / "known", 0)
     tables = [DELIVERIES.empty_table()]
     for after, through in ((0, 30), (10, 50), (20, 40), (50, 60), (40, 120), (0, journal.end("events"))):
-        for batch in following.advance(journal.read("events", after, through - after), through):
+        for batch in following.fold_events(journal.read("events", after, through - after), through):
             tables.append(decide(batch, batch.events))
     assert live_rows(journal) == pa.concat_tables(tables).to_pylist()
-    for _ in following.advance(journal.read("events", 0, 50), 50):
+    for _ in following.fold_events(journal.read("events", 0, 50), 50):
         pytest.fail("positions that are known were given again")
 
 
@@ -99,7 +99,7 @@ def test_a_restart_from_a_snapshot_goes_on_as_if_nothing_happened(
     monkeypatch.setattr(follower, "monotonic", lambda: 0.0)
     first = Follower(journal, tmp_path / "known", 0)
     for after in range(0, 90, 10):
-        list(first.advance(journal.read("events", after, 10), after + 10))
+        list(first.fold_events(journal.read("events", after, 10), after + 10))
     assert 90 - 25 < max(int(path.name) for path in (tmp_path / "known").iterdir())
     second = Follower(journal, tmp_path / "known", 90)
     assert [row for row in live_rows(journal) if row["position"] > 90] == decided(second.known, journal)
@@ -120,7 +120,7 @@ def test_snapshots_that_take_long_are_written_seldom(
     monkeypatch.setattr(follower, "save", slowly)
     following = Follower(journal, tmp_path / "known", 0)
     for after in range(0, 100, 10):
-        list(following.advance(journal.read("events", after, 10), after + 10))
+        list(following.fold_events(journal.read("events", after, 10), after + 10))
         seconds[0] += 6
     assert [10, 50, 90] == saved
 
@@ -145,7 +145,7 @@ def test_a_snapshot_that_cannot_be_written_stops_nothing(
     monkeypatch.setattr(follower, "save", full)
     following = Follower(journal, tmp_path / "known", 0)
     for after in range(0, 60, 20):
-        list(following.advance(journal.read("events", after, 20), after + 20))
+        list(following.fold_events(journal.read("events", after, 20), after + 20))
     monkeypatch.setattr(follower, "save", save)
     following.save()
     assert 60 == load(tmp_path / "known", 100).position
@@ -155,7 +155,7 @@ def test_definitions_are_written_again_only_where_some_changed(journal: SqliteJo
     """Snapshots with the same definitions share the file with them; each loads to what was known."""
     following, files = Follower(journal, tmp_path / "known", 0), []
     for after, through in pairwise([0, 55, 60, 65]):
-        assert [*following.advance(journal.read("events", after, through - after), through)]
+        assert [*following.fold_events(journal.read("events", after, through - after), through)]
         version = following.known.registry.version
         following.save()
         files.append((version, (tmp_path / "known" / f"{through:020d}" / "registry.arrow").stat().st_ino))
@@ -169,7 +169,7 @@ def test_a_restart_writes_definitions_of_its_snapshot_no_more(
 ) -> None:
     """Only what was defined since."""
     first = Follower(journal, tmp_path / "known", 0)
-    assert [*first.advance(journal.read("events", 0, 55), 55)]
+    assert [*first.fold_events(journal.read("events", 0, 55), 55)]
     first.save()
     second, again = Follower(journal, tmp_path / "known", 55), []
 
@@ -179,7 +179,7 @@ def test_a_restart_writes_definitions_of_its_snapshot_no_more(
         return to_event(change, *rest)
 
     monkeypatch.setattr(snapshots, "to_event", noted)
-    assert [*second.advance(journal.read("events", 55, 10), 65)]
+    assert [*second.fold_events(journal.read("events", 55, 10), 65)]
     second.save()
     before, after = first.known.registry.changes(), second.known.registry.changes()
     assert again and again == [one for one in after if one not in before]
@@ -190,7 +190,7 @@ def test_definitions_that_are_damaged_on_disk_are_written_again(journal: SqliteJ
     """The next snapshot does not share a file that is not as it was written."""
     following = Follower(journal, tmp_path / "known", 0)
     for after, through in pairwise([0, 55, 60]):
-        assert [*following.advance(journal.read("events", after, through - after), through)]
+        assert [*following.fold_events(journal.read("events", after, through - after), through)]
         following.save()
         (tmp_path / "known" / f"{55:020d}" / "registry.arrow").write_bytes(b"damaged")
     assert 60 == load(tmp_path / "known", 60).position
@@ -207,7 +207,7 @@ def test_a_refused_control_event_becomes_a_dead_letter_and_stops_nothing(
     good = Event("good", "unit", "s", attributes=(("kind", "H"), ("size", 99)))
     journal.append("events", to_table([bad, good]))
     following = Follower(journal, tmp_path / "known", end)
-    batches = following.advance(journal.read("events", end, 2), end + 2)
+    batches = following.fold_events(journal.read("events", end, 2), end + 2)
     found = [row["position"] for batch in batches for row in decide(batch, batch.events).to_pylist()]
     assert {end + 2} == set(found)
     [letter] = journal.read("dead letters", 0, 10).to_pylist()
@@ -231,7 +231,7 @@ def test_a_refusal_is_reported_once_though_the_pipeline_dies(journal: SqliteJour
         following = Follower(journal, tmp_path / "known", end)
         for after, through in pairwise([0, *cuts]):
             events = journal.read("events", end + after, through - after)
-            assert [*following.advance(events, end + through)]
+            assert [*following.fold_events(events, end + through)]
     letters = [letter["where"] for letter in journal.read("dead letters", 0, 100).to_pylist()]
     assert [f"journal position {end + number + 1}, event {number}" for number in range(5)] == letters
 
@@ -248,7 +248,7 @@ def test_a_definition_that_a_stage_raises_on_is_one_dead_letter(
     journal.append("events", to_table(replace(one, accepted=datetime.now(UTC)) for one in made))
     for _ in range(2):
         following = Follower(journal, tmp_path / "known", end)
-        assert [*following.advance(journal.read("events", end, 3), end + 3)]
+        assert [*following.fold_events(journal.read("events", end, 3), end + 3)]
         assert (["before", "behind"], 1) == (list(following.known.registry.relations), following.refused)
     following.save()
     again = Follower(journal, tmp_path / "known", end + 3)
@@ -280,7 +280,7 @@ def meeting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteJournal]
 
 def derived_after(known: StateFold, journal: SqliteJournal) -> list[dict[str, object]]:
     """What is derived behind what is known."""
-    batches = known.advance(journal.read("events", known.position, ALL), changes)
+    batches = known.fold(journal.read("events", known.position, ALL), changes)
     return pa.concat_tables([derived_of(batch.events) for batch in batches]).to_pylist()
 
 
@@ -290,7 +290,7 @@ def test_a_snapshot_is_read_in_any_number_of_shards(
 ) -> None:
     """Relations go on alike, whatever the shards were when it was written."""
     known = StateFold(stages=derived_stages(before))
-    for _ in known.advance(meeting.read("events", 0, 250), changes):
+    for _ in known.fold(meeting.read("events", 0, 250), changes):
         pass
     snapshot = save(known, tmp_path).folder
     tables = [feather.read_table(str(path)) for path in sorted(snapshot.glob("relations-*.arrow"))]
@@ -315,7 +315,7 @@ def rows_of(tables: list[pa.Table]) -> list[dict[str, object]]:
 def test_a_snapshot_without_all_shards_costs_only_reading(meeting: SqliteJournal, tmp_path: Path, damage: str) -> None:
     """It is left out, as any damaged one."""
     known = StateFold(stages=derived_stages(2))
-    for _ in known.advance(meeting.read("events", 0, 250), changes):
+    for _ in known.fold(meeting.read("events", 0, 250), changes):
         pass
     shard = save(known, tmp_path).folder / "relations-1.arrow"
     before = shard.read_bytes()

@@ -17,12 +17,12 @@ def test_rules_that_wait_in_vain_are_told_once(caplog: pytest.LogCaptureFixture)
     watch = SituationMonitor(metrics)
     inferred([FIRE], [told(0, "a", Temperature=90, Humidity=-1)], stage)
     with caplog.at_level(logging.INFO, "nearcast.pipeline"):
-        watch.look([stage])
-        watch.look([stage])
+        watch.report([stage])
+        watch.report([stage])
     assert ["situation rule waits rule=fire for=Humidity: no reading so far"] == caplog.messages
     assert 1 == metrics.registry.get_sample_value("nearcast_pipeline_unprovided")
     labels = {"name": "Humidity", "reason": "out of range"}
     assert 1 == metrics.registry.get_sample_value("nearcast_pipeline_unusable_total", labels)
     inferred([], [told(0, "a", Humidity=5)], stage)
-    watch.look([stage])
+    watch.report([stage])
     assert 0 == metrics.registry.get_sample_value("nearcast_pipeline_unprovided")

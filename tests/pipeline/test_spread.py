@@ -35,7 +35,7 @@ class Nobody:
 
 def batch_of(folder: Path) -> FoldedBatch:
     with closing(written(folder, with_roles(), documents(40))) as journal:
-        return next(iter(StateFold().advance(journal.read("events", 0, 1_000), changes)))
+        return next(iter(StateFold().fold(journal.read("events", 0, 1_000), changes)))
 
 
 def test_a_batch_that_was_spread_leaves_no_file_open_and_none_on_disk(tmp_path: Path) -> None:
@@ -81,10 +81,10 @@ def test_derived_events_are_delivered_alike_in_the_driver_and_from_executors(
 def test_a_snapshot_keeps_what_stages_keep(tmp_path: Path) -> None:
     """Also after many batches they go on where they were."""
     known = StateFold(stages=[Counting()])
-    [*_] = known.advance(to_table([Event("e", "t", "s", position=1)]), changes)
+    [*_] = known.fold(to_table([Event("e", "t", "s", position=1)]), changes)
     save(known, tmp_path)
     again = load(tmp_path, 1)
-    [batch] = again.advance(to_table([Event("f", "t", "s", position=2)]), changes)
+    [batch] = again.fold(to_table([Event("f", "t", "s", position=2)]), changes)
     assert ["f", "seen 2"] == batch.events.column("id").to_pylist()
 
 

@@ -75,8 +75,8 @@ def events_told(engine: Reference | Relating | Scopes, steps: Sequence[Step], cu
                 changes.append((position, step))
         table = to_table(events)
         times = {position: NOON for position, _ in changes}
-        told += engine.advance(StageInput(changes, times, table, Registry(), repository))
-        repository.add(table)
+        told += engine.derive(StageInput(changes, times, table, Registry(), repository))
+        repository.fold_events(table)
     return told
 
 

@@ -42,7 +42,7 @@ class Restarted(Scopes):
 
     def advance(self, stretch: StageInput) -> list[Event]:
         other = pickle.loads(pickle.dumps(self))
-        found = Scopes.advance(other, stretch)
+        found = Scopes.derive(other, stretch)
         self.__dict__ = other.__dict__
         return found
 

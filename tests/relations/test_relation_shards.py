@@ -43,7 +43,7 @@ def standings(count: int, story: Sequence[Step], cuts: Sequence[int]) -> list[li
     found, relating, told = [], Relating(count), GuardedStates()
     for start, stop in pairwise([0, *sorted(cuts), len(story)]):
         events_told(relating, story[start:stop])
-        found.append(told.advance(relating.pairing, stop))
+        found.append(told.changes_until(relating.pairing, stop))
     return found
 
 

@@ -123,7 +123,7 @@ class Restarted(Relating):
 
     def advance(self, stretch: StageInput) -> list[Event]:
         other = pickle.loads(pickle.dumps(self))
-        found = Relating.advance(other, stretch)
+        found = Relating.derive(other, stretch)
         self.__dict__ = other.__dict__
         return found
 

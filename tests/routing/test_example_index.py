@@ -20,10 +20,10 @@ def test_none_is_missed(some: list[Kept], filter: Filter, event: Event, data: st
     """Whatever was added and removed: neither who selects an event, nor whose example a filter selects."""
     index: ExampleIndex[int] = ExampleIndex()
     for number, (own, example) in enumerate(some):
-        index.add(number, own, example)
+        index.add_item(number, own, example)
     gone = data.draw(st.sets(st.integers(0, len(some) - 1))) if some else set()
     for number in gone:
-        index.remove(number, *some[number])
+        index.remove_item(number, *some[number])
     kept = {number: one for number, one in enumerate(some) if number not in gone}
     selecting = {number for number, (own, _) in kept.items() if truth(own, event, NO_CONTEXT) is True}
     selected = {number for number, (_, one) in kept.items() if one is None or truth(filter, one, NO_CONTEXT) is True}

@@ -60,9 +60,9 @@ def test_it_never_forwards_less_than_is_wanted(
     )
     for id, filter in steps:
         if filter is not None:
-            change, held[id] = table.add(id, filter), filter
+            change, held[id] = table.add_filter(id, filter), filter
         elif id in held:
-            change = table.remove(id)
+            change = table.remove_filter(id)
             del held[id]
         else:
             continue
@@ -77,7 +77,7 @@ def test_it_never_forwards_less_than_is_wanted(
         assert len(held) == measures.filters >= measures.forwarded or merging is MergingPolicy.NONE
         assert measures.precision >= precision
     for id in held:
-        table.remove(id)
+        table.remove_filter(id)
     assert () == table.forwards()
 
 
@@ -91,7 +91,7 @@ def test_traffic_selects_as_the_plain_evaluator(filter: Filter, some: list[Event
 def table_of(*texts: str, merging: MergingPolicy = MergingPolicy.PERFECT, precision: float = 1.0) -> RoutingTable:
     table = RoutingTable(merging, NUMBERED, precision)
     for text in texts:
-        table.add(text, said(text))
+        table.add_filter(text, said(text))
     return table
 
 
@@ -117,7 +117,7 @@ def test_what_was_hidden_or_merged_is_forwarded_again(gone: str) -> None:
     """Removing a covering or a merged filter leaves the table as if it had never been there."""
     texts = ["size > 3", "size > 5", "size = 1", "size = 2"]
     table = table_of(*texts)
-    table.remove(gone)
+    table.remove_filter(gone)
     expected = table_of(*(text for text in texts if text != gone))
     assert expected.measures() == table.measures()
     assert equivalent(Or(expected.forwards()), Or(table.forwards())) is True
@@ -125,7 +125,7 @@ def test_what_was_hidden_or_merged_is_forwarded_again(gone: str) -> None:
 
 def test_removing_a_hidden_filter_tells_nobody() -> None:
     """Neighbours know the filter that covers it, and that stays."""
-    change = table_of("size > 3", "size > 5").remove("size > 5")
+    change = table_of("size > 3", "size > 5").remove_filter("size > 5")
     assert ((), ()) == (change.added, change.withdrawn)
 
 
@@ -147,7 +147,7 @@ def test_merges_come_apart_when_what_made_them_precise_is_gone() -> None:
     table = table_of(third, *WASTEFUL, merging=MergingPolicy.IMPERFECT, precision=0.9)
     assert 2 == table.measures().forwarded
     assert 1.0 == table.measures().precision
-    table.remove(third)
+    table.remove_filter(third)
     assert 2 == table.measures().forwarded
     assert 1.0 == table.measures().precision
 
@@ -156,14 +156,14 @@ def test_a_table_in_haste_merges_to_a_bounded_size_and_still_covers() -> None:
     """Merged filters have at most so many literals; what covers many hides them all, though few are tried in vain."""
     table = RoutingTable(effort=QUICK)
     for number in range(250):
-        table.add(str(number), said(f"type = 'unit' AND name = 'n{number}'"))
-        table.add(f"box {number}", said(f"type = 'unit' AND x BETWEEN {number} AND {number} AND y = {number}"))
+        table.add_filter(str(number), said(f"type = 'unit' AND name = 'n{number}'"))
+        table.add_filter(f"box {number}", said(f"type = 'unit' AND x BETWEEN {number} AND {number} AND y = {number}"))
     sizes = [sum(len(atom.literals) for atom in atoms(filter)) for filter in table.forwards()]
     assert max(sizes) <= QUICK.literals
     assert len([one for one in sizes if one > 4]) == 3
-    table.add("all", said("type = 'unit'"))
+    table.add_filter("all", said("type = 'unit'"))
     assert ["type = 'unit'"] == forwarded(table)
-    table.remove("all")
+    table.remove_filter("all")
     assert 500 == table.measures().filters and sorted(sizes) == sorted(
         sum(len(atom.literals) for atom in atoms(filter)) for filter in table.forwards()
     )
@@ -173,14 +173,14 @@ def test_a_filter_that_never_holds_is_not_forwarded() -> None:
     """It is counted, and can be removed."""
     table = table_of("type = 5")
     assert (1, 0) == (table.measures().filters, table.measures().forwarded)
-    table.remove("type = 5")
+    table.remove_filter("type = 5")
     assert "type = 5" not in table
 
 
 def test_a_neighbour_knows_equal_filters_as_one() -> None:
     """It is withdrawn when the last of them goes."""
     table = RoutingTable(MergingPolicy.NONE)
-    assert 1 == len(table.add("a", said("size > 3")).added)
-    assert () == table.add("b", said("size > 3")).added
-    assert () == table.remove("a").withdrawn
-    assert 1 == len(table.remove("b").withdrawn)
+    assert 1 == len(table.add_filter("a", said("size > 3")).added)
+    assert () == table.add_filter("b", said("size > 3")).added
+    assert () == table.remove_filter("a").withdrawn
+    assert 1 == len(table.remove_filter("b").withdrawn)

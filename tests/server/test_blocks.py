@@ -43,7 +43,7 @@ def test_many_small_parts_become_few_blocks_and_each_gets_its_positions() -> Non
     async def test() -> None:
         journal = Counting()
         some = blocks(journal)
-        futures = [some.put([event(2 * number), event(2 * number + 1)]) for number in range(100)]
+        futures = [some.submit([event(2 * number), event(2 * number + 1)]) for number in range(100)]
         running = asyncio.create_task(some.run())
         assert [[2 * number + 1, 2 * number + 2] for number in range(100)] == await asyncio.gather(*futures)
         some.close()
@@ -58,9 +58,9 @@ def test_there_is_a_bound_to_what_is_not_written() -> None:
 
     async def test() -> None:
         some = blocks(MemoryJournal(), room=2)
-        some.put([event(1), event(2), event(3)])
+        some.submit([event(1), event(2), event(3)])
         with pytest.raises(QueueFull):
-            some.put([event(4)])
+            some.submit([event(4)])
 
     run(test)
 
@@ -72,8 +72,8 @@ def test_a_failing_journal_fails_those_who_wait_and_nobody_else() -> None:
         some = blocks(MemoryJournal([Abort("events", 1, "append")]))
         running = asyncio.create_task(some.run())
         with pytest.raises(JournalError):
-            await some.put([event(1)])
-        assert ([1], False) == (await some.put([event(1)]), some.failing)
+            await some.submit([event(1)])
+        assert ([1], False) == (await some.submit([event(1)]), some.failing)
         some.close()
         await running
 
@@ -86,7 +86,7 @@ def test_what_is_queued_at_the_end_is_written() -> None:
     async def test() -> None:
         journal = MemoryJournal()
         some = blocks(journal, seconds=10.0)
-        future = some.put([event(1)])
+        future = some.submit([event(1)])
         some.close()
         await asyncio.wait_for(some.run(), 5.0)
         assert ([1], 1) == (await future, journal.end("events"))

@@ -69,8 +69,8 @@ def test_what_the_journal_did_not_take_is_written_later(failure: Exception, monk
         door = Door(failure)
         contexts = contexts_at(door)
         session = contexts.desk.session("a")
-        contexts.say(session, {"readings": {"battery": 50.0}})
-        contexts.say(session, {"position": {"x": 1.0, "y": 2.0}})
+        contexts.update(session, {"readings": {"battery": 50.0}})
+        contexts.update(session, {"position": {"x": 1.0, "y": 2.0}})
         await later(contexts, monkeypatch)
         assert [{"client": "a", "readings": {"battery": 50.0}, "position": {"x": 1.0, "y": 2.0}}] == door.taken
 
@@ -83,7 +83,7 @@ def test_what_was_measured_stays_measured_when_it_is_written_again(monkeypatch: 
     async def test() -> None:
         door = Door(JournalError("no"))
         contexts = contexts_at(door)
-        contexts.say(contexts.desk.session("a"), {"readings": {"bandwidth": 50.0}}, MEASURED)
+        contexts.update(contexts.desk.session("a"), {"readings": {"bandwidth": 50.0}}, MEASURED)
         await later(contexts, monkeypatch)
         assert [MEASURED] == door.sources
 

@@ -54,11 +54,11 @@ class Stages:
         after, end = self.known.position, self.journal.end("events")
         if end == after:
             return
-        for batch in self.known.advance(self.journal.read("events", after, end - after), changes):
+        for batch in self.known.fold(self.journal.read("events", after, end - after), changes):
             for payload in derived_of(batch.events).column("payload").to_pylist():
                 self.told.append(orjson.loads(payload)["data"])
         pairings = self.known.pairings.items()
-        rows = [asdict(one) for scope, each in pairings for one in self.standings[scope].advance(each, end)]
+        rows = [asdict(one) for scope, each in pairings for one in self.standings[scope].changes_until(each, end)]
         self.journal.cover("source filters", pa.Table.from_pylist(rows, SOURCE_FILTERS), end)
         self.journal.cover("deliveries", DELIVERIES.empty_table(), end)
 

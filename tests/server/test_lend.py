@@ -275,10 +275,10 @@ def test_a_publisher_that_does_not_read_is_told_no_more() -> None:
     async def test() -> None:
         lending = LeaseManager(IngestFilter(), ServerMetrics(), 2.0)
         holder, messages = lending.connect()
-        assert lending.hear(holder)
+        assert lending.note_spoken(holder)
         for number in range(MOST_UNREAD):
             messages.put_nowait({"beat": number})
-        assert not lending.hear(holder)
+        assert not lending.note_spoken(holder)
         lending.ask(holder, "a", ["type" * 2_000])
         lending.ask(holder, "b", ["type"])
         assert ["b"] == list(lending.leases._asked)

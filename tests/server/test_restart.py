@@ -263,12 +263,12 @@ def test_the_watermark_never_passes_what_is_not_settled(tmp_path: Path) -> None:
     """A pair is written only when every delivery before it is settled."""
     watermark = SettledCheckpoint(tmp_path / "settled", "j")
     assert SettledMark() == watermark.read()
-    watermark.advance(MemoryJournal(), through=10, outcomes_end=7, oldest=3)
-    watermark.advance(MemoryJournal(), through=20, outcomes_end=9, oldest=4)
+    watermark.move_forward(MemoryJournal(), through=10, outcomes_end=7, oldest=3)
+    watermark.move_forward(MemoryJournal(), through=20, outcomes_end=9, oldest=4)
     assert SettledMark() == watermark.read()
-    watermark.advance(MemoryJournal(), through=30, outcomes_end=15, oldest=12)
+    watermark.move_forward(MemoryJournal(), through=30, outcomes_end=15, oldest=12)
     assert SettledMark(10, 7) == SettledCheckpoint(tmp_path / "settled", "j").read()
-    watermark.advance(MemoryJournal(), through=40, outcomes_end=30, oldest=None)
+    watermark.move_forward(MemoryJournal(), through=40, outcomes_end=30, oldest=None)
     assert SettledMark(30, 15) == watermark.read()
     assert SettledMark() == SettledCheckpoint(tmp_path / "settled", "another journal").read()
 

@@ -55,8 +55,8 @@ def test_no_event_that_anybody_may_want_is_held_back(
     for number, (change, look) in enumerate(told, 1):
         registry.apply(change)
         if look or number == len(told):
-            interest.advance(registry)
-            table.take(heard)
+            interest.follow_definitions(registry)
+            table.update_demands(heard)
             heard.clear()
     texts = EVERYTHING if interest.all else table.texts()
     index = WantedFilters(httpx.AsyncClient())._read(texts)
@@ -94,7 +94,7 @@ def test_what_a_filter_rests_on_beside_the_event_may_be_so(filter: Filter, event
 def test_of_events_alone_nothing_else_is_told(wanted: list[Filter], event: Event) -> None:
     """With the precision 1 what nobody's filter selects is selected by none that is forwarded."""
     table = InterestTable(MemoryJournal(), 1.0)
-    table.take({str(number): Demand((filter,)) for number, filter in enumerate(wanted)})
+    table.update_demands({str(number): Demand((filter,)) for number, filter in enumerate(wanted)})
     found = [parse(text, HERE) for text in table.texts()]
     expected = any(truth(filter, event, NO_CONTEXT) for filter in wanted)
     assert expected == any(truth(filter, event, NO_CONTEXT) for filter in found)
@@ -235,7 +235,7 @@ def test_what_cql2_cannot_say_is_wanted() -> None:
     table = InterestTable(MemoryJournal(), 1.0)
     negated, planar = PlainNot(parse("size > 3", HERE)), Atom(Distance(This(), Place("planar", 1, 2)), Operator.LT, 3)
     for filter in (negated, planar):
-        table.take({"one": Demand((And((parse("type = 'x'", HERE), filter)),))})
+        table.update_demands({"one": Demand((And((parse("type = 'x'", HERE), filter)),))})
         assert ("type = 'x'",) == table.texts()
 
 

@@ -83,7 +83,7 @@ def table_of(events: Sequence[Event], after: int = 0) -> Any:
 
 def advanced(stage: SituationStage, changes: Sequence[tuple[int, Change]], events: Any) -> list[Event]:
     """What a stage derives from a table of events and changes."""
-    return stage.advance(StageInput(changes, {}, events, Registry(), Repository()))
+    return stage.derive(StageInput(changes, {}, events, Registry(), Repository()))
 
 
 def inferred(

@@ -35,7 +35,7 @@ def subscribed(id: str, *clients: str, text: str = "a = 1", relevance: float | N
 def heard(*history: Event | Change) -> Heard:
     """(position, client, subscription, level) of a history that is one batch."""
     found = []
-    for batch in StateFold().advance(as_table(history), changes):
+    for batch in StateFold().fold(as_table(history), changes):
         for row in decide(batch, batch.events).to_pylist():
             found.append((row["position"], row["client"], row["subscription"], row["level"]))
     return found
@@ -43,7 +43,7 @@ def heard(*history: Event | Change) -> Heard:
 
 def by_role(*history: Event | Change) -> list[Sequence[dict[str, object]] | None]:
     """The levels under other roles of each delivery."""
-    batches = list(StateFold().advance(as_table(history), changes))
+    batches = list(StateFold().fold(as_table(history), changes))
     return [row["by_role"] for batch in batches for row in decide(batch, batch.events).to_pylist()]
 
 

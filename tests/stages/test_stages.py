@@ -145,7 +145,7 @@ def in_batches(table: pa.Table, cuts: Sequence[int], part: int) -> Found:
     """What the stages give for these batch cuts, each batch decided in parts of so many events."""
     known, found = StateFold(), {}
     for first, last in zip([0, *cuts], [*cuts, len(table)], strict=True):
-        for batch in known.advance(table.slice(first, last - first), parse):
+        for batch in known.fold(table.slice(first, last - first), parse):
             for start in range(0, len(batch.events), part):
                 deliveries = decide(batch, batch.events.slice(start, part))
                 rows = zip(deliveries.to_pylist(), priorities(batch, deliveries).tolist(), strict=True)

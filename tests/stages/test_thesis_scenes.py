@@ -36,7 +36,7 @@ def heard(found: Definitions, story: Sequence[Event | Change]) -> Heard:
         for position, item in enumerate(items, 1)
     ]
     ids, rows = {event.position: event.id for event in events}, []
-    for batch in StateFold().advance(to_table(events), changes):
+    for batch in StateFold().fold(to_table(events), changes):
         deliveries = decide(batch, batch.events)
         for row, urgency in zip(deliveries.to_pylist(), priorities(batch, deliveries).tolist(), strict=True):
             rows.append((row["client"], ids[row["position"]], urgency))

@@ -85,7 +85,7 @@ def decided(events: Sequence[Event], cuts: Sequence[int] = ()) -> tuple[list[Any
     """What is derived and delivered of a history in batches that are cut so, and what was refused where."""
     known, derived, deliveries = StateFold(), [], []
     for start, stop in pairwise([0, *sorted(cuts), len(events)]):
-        for batch in known.advance(to_table(events[start:stop]), changes):
+        for batch in known.fold(to_table(events[start:stop]), changes):
             derived += derived_of(batch.events).to_pylist()
             deliveries += decide(batch, batch.events).to_pylist()
     return derived, deliveries, sorted((one.event.position, str(one.error)) for one in known.refusals)
@@ -224,7 +224,7 @@ def test_a_relation_that_would_tell_too_much_at_once_is_refused(removed: bool, m
     steps = [first, *(("car", {"x": x, "y": 0}) for x in (0, 5, 50, 90)), last]
     events = [event(number, *step, subject=f"car-{number}") for number, step in enumerate(steps, 1)]
     known = StateFold()
-    told = [len(derived_of(batch.events)) for batch in known.advance(to_table(events), changes)]
+    told = [len(derived_of(batch.events)) for batch in known.fold(to_table(events), changes)]
     [refused], [kept] = known.refusals, changes(events[0], Settings())
     expected = "event 6: expected a relation that tells of 3 pairs at once at most, got 6; ask for fewer pairs"
     assert (6, expected) == (refused.event.position, str(refused.error)[: len(expected)])

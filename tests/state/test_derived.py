@@ -39,7 +39,7 @@ class Echo:
 
 def test_derived_events_are_decided_in_the_batch_of_their_cause() -> None:
     """Behind it, each apart, by the same subscriptions as any other event."""
-    [batch] = StateFold(stages=[Echo()]).advance(
+    [batch] = StateFold(stages=[Echo()]).fold(
         as_table([ANN, subscribed("all"), Event("e", "t", "s", attributes=(("a", 1),))]), changes
     )
     found = decide(batch, batch.events).select(["position", "part", "client", "subscription"]).to_pylist()
@@ -49,7 +49,7 @@ def test_derived_events_are_decided_in_the_batch_of_their_cause() -> None:
 
 def test_a_stage_sees_what_the_one_before_it_derived() -> None:
     """Parts go on where those of the earlier stage end."""
-    [batch] = StateFold(stages=[Echo(), Echo()]).advance(as_table([Event("e", "t", "s")]), changes)
+    [batch] = StateFold(stages=[Echo(), Echo()]).fold(as_table([Event("e", "t", "s")]), changes)
     assert [("e", 0), ("e.1", 1), ("e.2", 2), ("e.1", 3), ("e.2", 4)] == [
         (event.id, event.part) for event in to_events(batch.events)
     ]
@@ -69,7 +69,7 @@ def test_a_stage_hears_what_was_known_before_its_first_batch() -> None:
     known = StateFold(registry)
     known.stages = [Listening()]
     for _ in range(2):
-        [*_] = known.advance(as_table([Event("e", "t", "s")]), changes)
+        [*_] = known.fold(as_table([Event("e", "t", "s")]), changes)
     assert ["ann"] == [change.client for _, change in heard if isinstance(change, ClientChange)]
 
 

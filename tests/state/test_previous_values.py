@@ -56,9 +56,9 @@ def test_what_nobody_asks_for_is_not_remembered() -> None:
     """Only attributes in use are kept, and of a batch only its own entities are sent along."""
     first, second = to_table([told("a", 1, "x"), told("b", 2, None)]), to_table([told("b", 3, "y")])
     remembered, repository = PreviousValues(), Repository()
-    assert {} == remembered.advance((), first, repository)
-    repository.add(first)
-    found = remembered.advance(("level",), second, repository)
+    assert {} == remembered.values_over((), first, repository)
+    repository.fold_events(first)
+    found = remembered.values_over(("level",), second, repository)
     assert {"level": {"b": (2,)}} == {name: track.base for name, track in found.items()}
 
 
@@ -71,5 +71,5 @@ def test_a_batch_without_events_remembers_all() -> None:
         told("a", 1, "x"),
     ]
     for start in range(3):
-        for batch in known.advance(as_table(story).slice(start, 1), changes):
+        for batch in known.fold(as_table(story).slice(start, 1), changes):
             assert set(batch.around.previous) == ({"level"} if start == 2 else set())

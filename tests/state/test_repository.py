@@ -24,7 +24,7 @@ def test_the_newest_event_of_every_entity_however_they_come(parts: list[list[Eve
         for part in parts:
             taken = [next(numbered) for _ in part]
             newest.update({event.entity: event for event in taken})
-            repository.add(to_table(taken))
+            repository.fold_events(to_table(taken))
     expected = sorted(event.position for event in newest.values())
     assert expected == [event.position for event in to_events(repository.newest())]
 
@@ -32,7 +32,7 @@ def test_the_newest_event_of_every_entity_however_they_come(parts: list[list[Eve
 def test_payloads_stay_in_the_journal() -> None:
     """The repository keeps what decides: place and attributes."""
     repository = Repository()
-    repository.add(to_table([Event("e", "t", "s", attributes=(("a", 1),), payload=b"{}", position=1)]))
+    repository.fold_events(to_table([Event("e", "t", "s", attributes=(("a", 1),), payload=b"{}", position=1)]))
     (kept,) = to_events(repository.newest())
     assert (("a", 1),) == kept.attributes
     assert not kept.payload
@@ -42,5 +42,5 @@ def test_an_entity_is_the_subject_else_the_source() -> None:
     """A source that reports on itself and on others is one entity beside them."""
     repository = Repository()
     found = [("1", None), ("2", "x"), ("3", None), ("4", "s")]
-    repository.add(to_table(Event(id, "t", "s", subject, position=int(id)) for id, subject in found))
+    repository.fold_events(to_table(Event(id, "t", "s", subject, position=int(id)) for id, subject in found))
     assert ["2", "4"] == [event.id for event in to_events(repository.newest())]

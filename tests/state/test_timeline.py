@@ -18,7 +18,7 @@ tracks = st.dictionaries(KEYS, st.integers())
 def made(base: dict[str, int], found: list[tuple[str, int, int]]) -> Timeline[str, int]:
     track: Timeline[str, int] = Timeline(dict(base))
     for key, position, value in found:
-        track.set(key, position, value)
+        track.record_change(key, position, value)
     return track
 
 

@@ -69,7 +69,7 @@ class Journal:
         self._relate(defined, EVENTS.empty_table())
 
     def _relate(self, changes: Sequence[tuple[int, RelationChange]], table: pa.Table) -> list[Event]:
-        return self._relating.advance(StageInput(changes, {}, table, Registry(), self._repository))
+        return self._relating.derive(StageInput(changes, {}, table, Registry(), self._repository))
 
     def append(self, events: Iterable[Event]) -> list[int]:
         """Takes events, each once; their positions."""
@@ -86,9 +86,9 @@ class Journal:
         table = to_table(self.events[self._decided :])
         derived = self._relate([], table)
         self.told += [orjson.loads(event.payload)["data"] for event in derived]
-        self._repository.add(table)
+        self._repository.fold_events(table)
         self._decided = len(self.events)
-        return self._standings.advance(self._relating.pairing, max(self._decided, 1))
+        return self._standings.changes_until(self._relating.pairing, max(self._decided, 1))
 
 
 def told_of_all(events: Sequence[Event]) -> list[dict[str, Any]]:
@@ -114,7 +114,7 @@ def told_at_entry(events: Sequence[Event], chance: random.Random, relaxed: float
     unwritten: list[tuple[list[Event], list[int]]] = []
     late: list[Any] = []
     for event in events:
-        published = entry.take(event)
+        published = entry.admit(event)
         unwritten.append((published, journal.append(published)))
         if chance.random() > relaxed:
             for written in unwritten:
@@ -240,18 +240,18 @@ def test_what_cannot_be_held_back() -> None:
     journal = Journal()
     for event in (report("a", 0.0, second=0, v=1), report("b", 100.0, second=1, v=1)):
         one = replace(event, id=event.entity)
-        entry.written(entry.take(one), journal.append([one]))
+        entry.written(entry.admit(one), journal.append([one]))
     steps = [replace(report("a", 1.0, second=2 + n, v=1), id=f"a{n}") for n in range(5)]
-    assert [steps[0]] == entry.take(steps[0])
+    assert [steps[0]] == entry.admit(steps[0])
     entry.written([steps[0]], journal.append([steps[0]]))
     entry.learn(journal.decide())
-    assert [] == entry.take(steps[1])
-    assert [steps[2]] == entry.take(steps[2], holding=False)
+    assert [] == entry.admit(steps[1])
+    assert [steps[2]] == entry.admit(steps[2], holding=False)
     timeless = replace(steps[3], time=None)
-    assert [timeless] == entry.take(timeless)
+    assert [timeless] == entry.admit(timeless)
     fast = replace(report("b", 100.0, second=9, v=9), id="fast")
     slow = replace(report("b", 100.0, second=10, v=1), id="slow")
-    assert [[fast], [slow]] == [entry.take(fast), entry.take(slow)]
+    assert [[fast], [slow]] == [entry.admit(fast), entry.admit(slow)]
 
 
 def far_apart() -> IngestFilter:
@@ -260,7 +260,7 @@ def far_apart() -> IngestFilter:
     entry.define(registry(RELATIONS[:1]), 0)
     for event in (report("a", 0.0, second=0), report("b", 100.0, second=1)):
         one = replace(event, id=event.entity)
-        entry.written(entry.take(one), journal.append([one]))
+        entry.written(entry.admit(one), journal.append([one]))
     entry.learn(journal.decide())
     return entry
 
@@ -270,8 +270,8 @@ def test_what_the_journal_does_not_take_is_kept_again() -> None:
     entry = far_apart()
     step = replace(report("a", 1.0, second=2), id="step")
     jump = replace(report("b", 9.0, second=3), id="jump")
-    assert ([], {"a": step}) == (entry.take(step), entry.changes())
-    assert ([step, jump], {"a": None}, 0) == (entry.take(jump), entry.changes(), entry.kept)
+    assert ([], {"a": step}) == (entry.admit(step), entry.changes())
+    assert ([step, jump], {"a": None}, 0) == (entry.admit(jump), entry.changes(), entry.kept)
     entry.lost([step, jump])
     assert {"a": step} == entry.changes()
     assert ([step], {"a": None}) == (entry.release(), entry.changes())
@@ -281,9 +281,9 @@ def test_what_is_kept_is_told_again_if_it_did_not_become_durable() -> None:
     """Also to who repeats it; and as it is by then."""
     entry = far_apart()
     first, second = (replace(report("a", 1.0, second=2 + n), id=f"step {n}") for n in range(2))
-    assert ([], {"a": first}, {}) == (entry.take(first), entry.changes(), entry.changes())
-    assert ([], {"a": first}) == (entry.take(first), entry.changes())
-    assert [] == entry.take(second)
+    assert ([], {"a": first}, {}) == (entry.admit(first), entry.changes(), entry.changes())
+    assert ([], {"a": first}) == (entry.admit(first), entry.changes())
+    assert [] == entry.admit(second)
     entry.unkept(["a"])
     assert {"a": second} == entry.changes()
 
@@ -292,7 +292,7 @@ def test_of_a_clock_that_stands_still_few_events_are_remembered() -> None:
     """A sender whose events are all of one time does not fill the memory; what it repeats is no newer one."""
     entry = far_apart()
     for number in range(5_000):
-        entry.take(replace(report("a", 1.0, second=2), id=f"again {number}"))
+        entry.admit(replace(report("a", 1.0, second=2), id=f"again {number}"))
     held = entry.held
-    assert [] == entry.take(replace(report("a", 1.0, second=2), id="again 4999"))
+    assert [] == entry.admit(replace(report("a", 1.0, second=2), id="again 4999"))
     assert (held, True) == (entry.held, len(entry._subjects["a"].same_time) <= 1_000)

@@ -108,8 +108,8 @@ def test_the_index_answers_as_the_scan_does(told: list[tuple[Change, bool]], eve
     for change, look in told:
         registry.apply(change)
         if look:
-            interest.advance(registry)
-    interest.advance(registry)
+            interest.follow_definitions(registry)
+    interest.follow_definitions(registry)
     for event in events:
         assert plain(registry, guards, event) == (interest.wants(event), interest.wants_type(event.type))
 
@@ -119,12 +119,12 @@ def test_what_selects_an_event_is_found(filter: Filter, others: list[Filter], ev
     """By the event and by its type, also after others with the same requirements are gone."""
     index = FilterIndex()
     for one in (*others, filter, *others):
-        index.add(one)
+        index.add_filter(one)
     for one in (*others, *others):
-        index.remove(one)
+        index.remove_filter(one)
     assert not may_select(filter, event) or [filter] == list(dict.fromkeys(index.for_event(event)))
     assert {*index.for_event(event)} <= {*index.for_type(event.type)}
-    index.remove(filter)
+    index.remove_filter(filter)
     assert [] == list(index.for_event(event))
 
 
@@ -149,8 +149,8 @@ def test_few_filters_are_looked_at_for_one_event() -> None:
     """Of many, those of its type and its unit, and those that require neither."""
     index = FilterIndex()
     for number in range(1_000):
-        index.add(cql2.parse(f"type = 't{number % 10}' AND unit = 'u{number}'", HERE))
-    index.add(cql2.parse("speed > 3", HERE))
+        index.add_filter(cql2.parse(f"type = 't{number % 10}' AND unit = 'u{number}'", HERE))
+    index.add_filter(cql2.parse("speed > 3", HERE))
     event = Event("1", "t7", "s", attributes=(("unit", "u17"), ("speed", 1)))
     assert 2 == len(list(index.for_event(event)))
 
@@ -159,10 +159,10 @@ def test_many_texts_behind_one_in_are_kept_under_each() -> None:
     """Added and removed in one look at each: the filter is not compared with itself for every text."""
     index = FilterIndex()
     filter = cql2.parse(f"vessel IN {tuple(f'v{number}' for number in range(50_000))}", HERE)
-    index.add(filter)
-    index.add(filter)
+    index.add_filter(filter)
+    index.add_filter(filter)
     assert [filter] == list(index.for_event(Event("1", "report", "s", attributes=(("vessel", "v49999"),))))
     assert [] == list(index.for_event(Event("1", "report", "s", attributes=(("vessel", "other"),))))
-    index.remove(filter)
-    index.remove(filter)
+    index.remove_filter(filter)
+    index.remove_filter(filter)
     assert [] == list(index.for_event(Event("1", "report", "s", attributes=(("vessel", "v49999"),))))

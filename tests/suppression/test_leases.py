@@ -93,7 +93,7 @@ class World:
     def produce(self, subject: str) -> None:
         """The publisher holds its next report back, or posts it behind what it kept."""
         publisher, event = self.publishers[self.of[subject]], self.stories[subject].popleft()
-        if publisher.holding.hold(event, event, 0.0):
+        if publisher.holding.hold_back(event, event, 0.0):
             self.held += 1
             self.order.append(event)
             return
@@ -129,7 +129,7 @@ class World:
             self.answers.append((holder, event.entity))
 
     def _enter(self, event: Event) -> None:
-        published = self.entry.take(event)
+        published = self.entry.admit(event)
         self.entry.written(published, self.journal.append(published))
 
     def answer(self, _: str) -> None:
@@ -145,7 +145,7 @@ class World:
         kind, about = publisher.down.popleft()
         if kind == "lease":
             assert isinstance(about, Lease)
-            if not publisher.holding.lend(about):
+            if not publisher.holding.begin_lease(about):
                 publisher.up.append(("returned", ReturnedLease(about.id, None)))
         else:
             assert isinstance(about, int)
@@ -292,14 +292,14 @@ def test_what_a_publisher_holds_back() -> None:
     """What is newer, of a type that was lent, inside; as long as the server was heard."""
     holding: LeaseHolder[int] = LeaseHolder()
     holding.heard(10.0)
-    assert not holding.hold(at(1.5, 1), 1, 5.0)
-    assert holding.lend(lease())
-    assert not holding.hold(at(100.0, 1), 2, 5.0)
-    assert not holding.hold(at(1.5, 1, type="bus"), 2, 5.0)
-    assert not holding.hold(at(1.5, 0), 2, 5.0)
-    assert not holding.hold(at(1.5, 1, time=None), 2, 5.0)
-    assert not holding.hold(at(1.5, 1), 2, 10.0)
-    assert [True, False, True] == [holding.hold(at(1.5, second), second, 5.0) for second in (2, 2, 3)]
+    assert not holding.hold_back(at(1.5, 1), 1, 5.0)
+    assert holding.begin_lease(lease())
+    assert not holding.hold_back(at(100.0, 1), 2, 5.0)
+    assert not holding.hold_back(at(1.5, 1, type="bus"), 2, 5.0)
+    assert not holding.hold_back(at(1.5, 0), 2, 5.0)
+    assert not holding.hold_back(at(1.5, 1, time=None), 2, 5.0)
+    assert not holding.hold_back(at(1.5, 1), 2, 10.0)
+    assert [True, False, True] == [holding.hold_back(at(1.5, second), second, 5.0) for second in (2, 2, 3)]
     assert [] == holding.overdue(9.0)
     assert [ReturnedLease(1, 3)] == holding.overdue(10.0)
     # It is on its way by itself, and may come later than this.
@@ -310,8 +310,8 @@ def test_no_lease_while_something_is_under_way() -> None:
     """It is asked for once all has arrived, once."""
     holding: LeaseHolder[int] = LeaseHolder()
     holding.sending(["a", "a", "b"])
-    assert (["b"], [], False) == (holding.sent(["b"]), holding.sent(["a"]), holding.lend(lease()))
-    assert (["a"], True) == (holding.sent(["a"]), holding.lend(lease()))
+    assert (["b"], [], False) == (holding.sent(["b"]), holding.sent(["a"]), holding.begin_lease(lease()))
+    assert (["a"], True) == (holding.sent(["a"]), holding.begin_lease(lease()))
     holding.sending(["a"])
     assert [] == holding.sent(["a"])
 
@@ -320,8 +320,8 @@ def test_what_is_on_its_way_comes_with_the_answer_to_a_call() -> None:
     """The call may be for an event behind which it stands; once it has arrived there is nothing more to say."""
     holding: LeaseHolder[int] = LeaseHolder()
     holding.heard(FOREVER)
-    assert holding.lend(lease())
-    assert holding.hold(at(1.0, 2.0), 7, 0.0)
+    assert holding.begin_lease(lease())
+    assert holding.hold_back(at(1.0, 2.0), 7, 0.0)
     assert ReturnedLease(1, 7) == holding.give_back("a")
     holding.sending(["a"])
     assert ReturnedLease(1, 7) == holding.recalled(1)
@@ -335,7 +335,7 @@ def node() -> tuple[IngestFilter, LeaseRegistry, Journal]:
     entry.define(registry(), 0)
     for number, (who, x) in enumerate((("a", 0.0), ("b", 100.0), ("c", 300.0), ("d", 0.0))):
         one = replace(report(who, x, second=number, v=1.0), id=who)
-        entry.written(entry.take(one), journal.append([one]))
+        entry.written(entry.admit(one), journal.append([one]))
     entry.learn(journal.decide())
     return entry, LeaseRegistry(entry, 2.0), journal
 
@@ -363,9 +363,9 @@ def test_what_is_between_any_entities_is_not_lent() -> None:
     any_cars = {"id": "any", "a": "type = 'car'", "b": "type = 'bus'", "when": "distance(a, b) < 3"}
     strategy = {"strategy": "range-ring"}
     entry.define(registry((*RELATIONS, relation_document({**any_cars, **strategy}, HERE))), 9)
-    assert entry.lend("a", ["car"]) is None
+    assert entry.lease_for("a", ["car"]) is None
     entry.define(registry((*RELATIONS, relation_document({**any_cars, "a": "type = 'tram'", **strategy}, HERE))), 9)
-    found = entry.lend("a", ["car", "bus"])
+    found = entry.lease_for("a", ["car", "bus"])
     assert found
     assert {"car"} == found[0]
 

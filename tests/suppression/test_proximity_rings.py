@@ -68,7 +68,7 @@ class Node:
         self.entry, self.word = IngestFilter(), []
         self.entry.define(registry(self.relations), 0)
         newest = NewestEvents()
-        newest.add(to_table(self.journal.events))
+        newest.fold_events(to_table(self.journal.events))
         for one in self.entry.unready:
             one.load(newest.events())
 
@@ -82,10 +82,10 @@ class Node:
         """Takes one event; now and then others hear of it."""
         if self.chance.random() < restarts:
             self.start()
-        published = self.entry.take(event)
+        published = self.entry.admit(event)
         if published and self.chance.random() < failures:
             self.entry.lost(published)
-            published = self.entry.take(event)
+            published = self.entry.admit(event)
         self.unwritten.append((published, self.journal.append(published)))
         if self.chance.random() >= self.relaxed:
             self.write()
@@ -230,16 +230,16 @@ def test_nothing_is_held_back_before_all_are_known() -> None:
     entry = IngestFilter()
     entry.define(registry(RELATIONS[:1]), 0)
     events = [moved(str(number), "c", 0.0, number) for number in range(5)]
-    assert [[one] for one in events[:2]] == [entry.take(one) for one in events[:2]]
+    assert [[one] for one in events[:2]] == [entry.admit(one) for one in events[:2]]
     [vicinity] = entry.unready
     entry.written(events[:2], [1, 2])
     vicinity.load([])
     assert [] == entry.unready
-    assert [] == entry.take(events[2])
+    assert [] == entry.admit(events[2])
     assert events[2:3] == entry.release()
-    assert [events[3]] == entry.take(events[3])
+    assert [events[3]] == entry.admit(events[3])
     entry.written(events[2:4], [3, 4])
-    assert [] == entry.take(events[4])
+    assert [] == entry.admit(events[4])
 
 
 @pytest.mark.parametrize(
@@ -293,14 +293,14 @@ def test_the_newest_that_counts(seed: int, cuts: list[int]) -> None:
         plain.report(event)
     bounds = [0, *sorted(cuts), len(events)]
     for start, stop in pairwise(bounds):
-        newest.add(to_table(events[start:stop]))
+        newest.fold_events(to_table(events[start:stop]))
     assert {name: one.event.id for name, one in plain.known.items()} == {e.entity: e.id for e in newest.events()}
 
 
 def test_the_newest_of_nothing() -> None:
     """There is none."""
     newest = NewestEvents()
-    newest.add(pa.Table.from_batches([], to_table([]).schema))
+    newest.fold_events(pa.Table.from_batches([], to_table([]).schema))
     assert [] == newest.events()
 
 

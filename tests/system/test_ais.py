@@ -74,6 +74,6 @@ def test_batches_of_one_and_of_seven_decide_as_one_batch(folder: Path, stretch: 
 def decided(journal: MemoryJournal, begin: int, count: int, stretch: int) -> pa.Table:
     """The deliveries of `count` positions from `begin` on, in stretches of so many."""
     known = StateFold()
-    list(known.advance(journal.read("events", 0, begin), changes))
+    list(known.fold(journal.read("events", 0, begin), changes))
     tables = (journal.read("events", begin + after, min(stretch, count - after)) for after in range(0, count, stretch))
     return pa.concat_tables([deliveries for _, deliveries in decide.replay(known, tables, changes)])

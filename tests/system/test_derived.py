@@ -91,7 +91,7 @@ def test_derived_events_arrive_once_and_in_order_though_the_pipeline_is_killed(t
         arrived = asyncio.run(performed(url, supervisor))
     kinds = [(one.event["data"].get("detect"), one.event["data"].get("phase")) for one in arrived]
     assert [("enter", None), (None, "begin"), ("exit", None), (None, "end")] * ROUNDS == kinds
-    [batch] = StateFold().advance(journal.read("events", 0, journal.end("events")), changes)
+    [batch] = StateFold().fold(journal.read("events", 0, journal.end("events")), changes)
     derived = derived_of(batch.events)
     assert [one.event["id"] for one in arrived] == derived.column("id").to_pylist()
     assert derived.drop_columns("payload").equals(

@@ -104,7 +104,7 @@ class _History:
             return
         known = StateFold(self.registry.copy())
         for table in _stretches(self.journal, "events", self.journal.end("events")):
-            yield from (derived_of(batch.events) for batch in known.advance(table, changes))
+            yield from (derived_of(batch.events) for batch in known.fold(table, changes))
 
 
 @contextmanager
@@ -173,7 +173,7 @@ def _rule(history: _History, rule: str, position: int) -> RuleFinding:
     known = StateFold(history.registry.copy())
     with progress("reading", position) as advance:
         for events in _stretches(history.journal, "events", position, advance):
-            for _ in known.advance(events, changes):
+            for _ in known.fold(events, changes):
                 pass
     stage = next(stage for stage in known.stages if isinstance(stage, SituationStage))
     return stage.find(rule, to_events(history.journal.read("events", position - 1, 1))[0])

@@ -84,7 +84,7 @@ async def _bridged(runtime: NodeEventLoop, found: NodeDefinition) -> None:
     async with AsyncExitStack() as stack:
         if found.bridge:
             bridge = await stack.enter_async_context(Bridge(found.bridge, runtime))
-            runtime.taken = bridge.take
+            runtime.taken = bridge.bridge_message
         await runtime.run()
 
 

@@ -79,7 +79,7 @@ class LeaseSuppression:
         if read is None:
             return False
         self._types.setdefault(read.entity, set()).add(read.type)
-        return self._holding.hold(read, event, _now())
+        return self._holding.hold_back(read, event, _now())
 
     def permits(self, read: Read | None) -> bool:
         """Whether the event may be kept just now."""
@@ -179,7 +179,7 @@ class LeaseSuppression:
         self._channels = tuple(
             Channel(one["name"], one["coordinates"], tuple(one["types"])) for one in message["channels"]
         )
-        if not self._holding.lend(lease):
+        if not self._holding.begin_lease(lease):
             await self._say({"returned": {"id": lease.id, "kept": None}})
 
     async def _say(self, message: Mapping[str, Any]) -> None:

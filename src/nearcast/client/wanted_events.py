@@ -72,7 +72,7 @@ class WantedFilters:
         self._filters = {text: self._filters.get(text) or parse(text, Mark("wanted")) for text in texts}
         index = FilterIndex()
         for filter in self._filters.values():
-            index.add(filter)
+            index.add_filter(filter)
         return index
 
 

@@ -67,7 +67,7 @@ class AssignmentRows:
             # What was shown stays as it is.
             self._blocks = _longer(self._blocks, 2 * group)
 
-    def add(self, group: int, client: int, order: int, role: int, after: int) -> None:
+    def add_row(self, group: int, client: int, order: int, role: int, after: int) -> None:
         """Adds a row of a group that has room, which holds for the events after a position."""
         self._own()
         start, count, room = self._blocks[:, group].tolist()
@@ -193,13 +193,13 @@ class SubscriptionIndex:
         for subscription in registry.subscriptions.values():
             self._begin(0, subscription)
 
-    def settle(self) -> None:
+    def begin_batch(self) -> None:
         """Forgets what ended in the last batch: the next one begins."""
         if self._worn:
             self._rows.clear(list(self._worn))
         for held in self._ended:
             for group, _ in held.groups:
-                self.standing.let_go(group)
+                self.standing.release(group)
             # Most filters have neither, and need not be gone through for them.
             if self.terms:
                 _uncount(self.terms, location_conditions(held.subscription.filter))
@@ -224,11 +224,11 @@ class SubscriptionIndex:
             case ClientChange():
                 self._come(position, change.client)
 
-    def let_go(self) -> None:
+    def forget_all(self) -> None:
         """Forgets everything: others go on with the groups."""
         for held in [*self._held.values(), *self._ended]:
             for group, _ in held.groups:
-                self.standing.let_go(group)
+                self.standing.release(group)
 
     def assignments(self) -> GroupAssignments:
         """The rows as they are now, with those that ended in this batch."""
@@ -240,7 +240,7 @@ class SubscriptionIndex:
         order = len(self._ids)
         self._ids.append(subscription.id)
         self._orders[subscription.id] = order
-        groups = [(self.standing.take(group), role) for group, role in groups_of(subscription, self._settings)]
+        groups = [(self.standing.acquire(group), role) for group, role in groups_of(subscription, self._settings)]
         self._held[order] = _IndexedSubscription(subscription, groups)
         for group, _ in groups:
             self._rows.reach(group)
@@ -291,7 +291,7 @@ class SubscriptionIndex:
         if code == len(self._names):
             self._names.append(client)
         for group, role in self._held[order].groups:
-            self._rows.add(group, code, order, role, position)
+            self._rows.add_row(group, code, order, role, position)
         self._shown = None
 
     def _renumber(self) -> None:

@@ -172,7 +172,7 @@ def _outcome(
     table = RoutingTable(variant.merging, traffic, variant.precision)
     began = time.perf_counter()
     for number, filter in enumerate(filters):
-        table.add(str(number), filter)
+        table.add_filter(str(number), filter)
     seconds = time.perf_counter() - began
     sent = [write(filter).encode() + b"\n" for filter in table.forwards()]
     return Outcome(

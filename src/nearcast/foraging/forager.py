@@ -85,7 +85,7 @@ class ForagingNode:
         for name, value in readings:
             known = KnownValue(value, self.id, None, inf, now, now + self.manner.fresh)
             self._readings[name] = known
-            self.requestor.knowledge.take(name, known)
+            self.requestor.knowledge.keep_newest(name, known)
 
     def ask(self, place: Place, now: float) -> list[Request]:
         """The requests that are due."""
@@ -98,7 +98,7 @@ class ForagingNode:
         """What a node broadcasts on hearing a message: the message itself, once, and perhaps an answer."""
         if self.neighbours:
             self.neighbours.heard(sender, now)
-        if not self.door.take(message, sender, place, now):
+        if not self.door.accepts(message, sender, place, now):
             return []
         if isinstance(message, Request):
             return [message, *self._answers(message, place, now)]
@@ -109,7 +109,7 @@ class ForagingNode:
 
     def learn(self, response: Response, now: float) -> None:
         """Takes the values of a response, but of classes that the node measures itself."""
-        self.requestor.knowledge.hear(response, now, self.requestor.supported)
+        self.requestor.knowledge.keep_response(response, now, self.requestor.supported)
 
     def _answers(self, request: Request, place: Place, now: float) -> Iterator[Message]:
         if self.manner.polled:

@@ -45,7 +45,7 @@ class KnowledgeBase:
         """Forgets everything."""
         self._known.clear()
 
-    def take(self, name: str, known: KnownValue) -> None:
+    def keep_newest(self, name: str, known: KnownValue) -> None:
         """Takes a value unless a newer one of its class and provider is there."""
         key = (name, known.provider)
         before = self._known.get(key)
@@ -53,7 +53,7 @@ class KnowledgeBase:
         if before is None or before.time <= known.time:
             self._known[key] = known
 
-    def hear(self, response: Response, now: float, ignored: frozenset[str] = frozenset()) -> None:
+    def keep_response(self, response: Response, now: float, ignored: frozenset[str] = frozenset()) -> None:
         """Takes the values of a response; those of classes that the node measures itself are none of its business.
 
         How long a value counts runs on the hearer's own clock, but never longer than the response says.
@@ -67,7 +67,7 @@ class KnowledgeBase:
             there = (name, response.provider) in self._known
             if name not in ignored and (there or len(self._known) < MOST):
                 known = KnownValue(value, response.provider, response.place, response.within, response.time, until)
-                self.take(name, known)
+                self.keep_newest(name, known)
 
     def forget(self, now: float) -> None:
         """Drops what no longer counts."""

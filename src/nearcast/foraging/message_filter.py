@@ -124,7 +124,7 @@ class MessageFilter:
         """How many messages were taken."""
         return self.counts[MessageVerdict.TAKEN]
 
-    def take(self, message: Message, sender: str, place: Place, now: float) -> bool:
+    def accepts(self, message: Message, sender: str, place: Place, now: float) -> bool:
         """Whether a message is to be handled and passed on by a node that is at `place`."""
         verdict = self.verdict(message, sender, place, now)
         self.counts[verdict] += 1

@@ -53,7 +53,7 @@ class Provider:
                 continue
             if len(self.index) >= self._most:
                 self.refused += 1
-            elif self.index.add(condition, now + request.valid, request.within):
+            elif self.index.register(condition, now + request.valid, request.within):
                 new.append(condition)
         return tuple(new)
 

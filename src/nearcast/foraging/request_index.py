@@ -105,7 +105,7 @@ class ThresholdRanges:
         """The filter with this threshold."""
         return find(self._filters, value)
 
-    def add(self, filter: IndexedFilter) -> IndexedFilter | None:
+    def insert_filter(self, filter: IndexedFilter) -> IndexedFilter | None:
         """Puts a filter in its place; gives the next weaker one, from which it may take what hangs there."""
         insort(self._filters, filter, key=value_of)
         self.changed()
@@ -159,7 +159,7 @@ class RequestIndex:
     def __len__(self) -> int:
         return self._size
 
-    def add(self, condition: Atom, until: float, within: float) -> bool:
+    def register(self, condition: Atom, until: float, within: float) -> bool:
         """Registers an atomic request until a time, for requestors up to `within` away; whether it is a new filter."""
         name, value = condition.name, condition.value
         assert isinstance(name, str) and value is not None and not isinstance(value, tuple)
@@ -268,7 +268,7 @@ class ClassIndex:
 
     def _spread(self, operator: Operator, filter: IndexedFilter) -> None:
         """Adds a range, which takes the `=` filters that it covers from its neighbour and from those on their own."""
-        weaker = self._ranges[operator].add(filter)
+        weaker = self._ranges[operator].insert_filter(filter)
         # What it covers hung, if under this operator, under the next weaker one: that was the tightest till now.
         for home in (self._equals, weaker.equals if weaker else []):
             covered = [equal for equal in home if COMPARE[operator](equal.value, filter.value)]

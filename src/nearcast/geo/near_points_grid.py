@@ -48,7 +48,7 @@ def neighbours(probes: TimedPoints, reach: Floats, limits: Floats, points: Timed
     exponents = np.ceil(np.log2(wide)).astype(np.int64)
     for exponent in np.unique(exponents).tolist():
         which = np.flatnonzero(exponents == exponent)
-        own = probes if len(which) == len(reach) else probes.take(which)
+        own = probes if len(which) == len(reach) else probes.select(which)
         grid = _grid(points.vectors, 2.0**exponent)
         for found in _searched(own, np.minimum(reach[which], LARGEST), limits[which], points, grid):
             yield found._replace(probe=which[found.probe].astype(np.int32))

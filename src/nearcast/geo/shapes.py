@@ -59,7 +59,7 @@ class Pieces:
         across = np.radians(self.x2 - self.x1) * widest
         return LONGEST * np.hypot(across, np.radians(self.y2 - self.y1)) / 2
 
-    def take(self, which: Numbers) -> Pieces:
+    def select(self, which: Numbers) -> Pieces:
         """The pieces of these numbers."""
         return Pieces(self.x1[which], self.y1[which], self.x2[which], self.y2[which])
 
@@ -121,7 +121,7 @@ def _near(a: Pieces, b: Pieces, metres: float) -> bool:
         # By the triangle inequality no point of a pair is nearer than this.
         open_ = np.flatnonzero((distances - reach <= metres) & (reach > TOLERANCE))
         chosen = open_[_nearest(distances[open_])]
-        left, right = _halved(left.take(chosen), right.take(chosen))
+        left, right = _halved(left.select(chosen), right.select(chosen))
     return False
 
 
@@ -140,7 +140,7 @@ def _candidates(a: Pieces, b: Pieces, metres: float) -> tuple[Pieces, Pieces]:
         found.append((squares[row, column][chosen], row[chosen] + first, column[chosen]))
     squares, row, column = (np.concatenate(each) for each in zip(*found, strict=True))
     chosen = _nearest(squares)
-    return a.take(row[chosen]), b.take(column[chosen])
+    return a.select(row[chosen]), b.select(column[chosen])
 
 
 def _nearest(distances: Floats) -> Numbers:
@@ -156,8 +156,8 @@ def _halved(a: Pieces, b: Pieces) -> tuple[Pieces, Pieces]:
     longer = a.radius() >= b.radius()
     mine, theirs = np.flatnonzero(longer), np.flatnonzero(~longer)
     return (
-        _joined(a.take(mine).halves(), _twice(a.take(theirs))),
-        _joined(_twice(b.take(mine)), b.take(theirs).halves()),
+        _joined(a.select(mine).halves(), _twice(a.select(theirs))),
+        _joined(_twice(b.select(mine)), b.select(theirs).halves()),
     )
 
 

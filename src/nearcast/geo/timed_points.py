@@ -19,7 +19,7 @@ class TimedPoints(NamedTuple):
     since: Integers
     through: Integers
 
-    def take(self, which: Integers) -> TimedPoints:
+    def select(self, which: Integers) -> TimedPoints:
         """The points of these numbers."""
         return TimedPoints(self.vectors[which], self.since[which], self.through[which])
 

@@ -57,7 +57,7 @@ def changes(event: Event, settings: Settings, where: Mark | None = None) -> list
     reader = DocumentReader()
     try:
         change = read(from_data(_data(event, where), where), settings, reader)
-        reader.stop()
+        reader.refuse()
     except Fault as fault:
         raise EventError(fault) from None
     except DefinitionError as error:

@@ -257,11 +257,11 @@ class DocumentReader:
         path = f"{node.path}: " if node.path and node.where.line is None else ""
         self.faults.append(Fault(f"{path}{expected}", str(node) if came is None else came, node.where, advice))
 
-    def take(self, error: Fault | DefinitionError) -> None:
+    def note_raised(self, error: Fault | DefinitionError) -> None:
         """Notes faults that were raised."""
         self.faults.extend(error.faults if isinstance(error, DefinitionError) else [error])
 
-    def stop(self) -> None:
+    def refuse(self) -> None:
         """Raises `DefinitionError` if there was any fault."""
         if self.faults:
             raise DefinitionError(self.faults)

@@ -54,7 +54,7 @@ class CompactHashIndex:
             at = at + 1 & most
         return -1
 
-    def add(self, number: int, hashed: int) -> None:
+    def insert(self, number: int, hashed: int) -> None:
         """Adds a number: one that was removed, or the next one."""
         self._count += 1
         if 3 * self._count > 2 * len(self._slots):
@@ -133,7 +133,7 @@ class AppendedArrays:
         """Adds some."""
         self._waiting += more
 
-    def settle(self) -> None:
+    def publish(self) -> None:
         """Shows all that was added."""
         if not self._waiting:
             return
@@ -178,7 +178,7 @@ class AtomTable:
         self._count: list[int] = []
         self._list_starts = AppendedArrays()
         self._list_starts.extend([0])
-        self._list_starts.settle()
+        self._list_starts.publish()
         self._lists = AppendedArrays()
         self._opaque: list[Atom] = []
 
@@ -200,10 +200,10 @@ class AtomTable:
             rest = self._rests[question][atom.value] = self._literal(self._fields[question][0], atom.value)
         return question << QUESTION_SHIFT | rest
 
-    def settle(self) -> None:
+    def publish(self) -> None:
         """Lets all look up the numbers that were given out."""
-        self._list_starts.settle()
-        self._lists.settle()
+        self._list_starts.publish()
+        self._lists.publish()
 
     def opaque(self, numbers: Integers) -> list[Atom]:
         """The atoms that no column shows, of ascending numbers, which begin with theirs."""
@@ -272,7 +272,7 @@ class AtomTable:
             rest = len(self._listed)
             self._lists.extend(numbers)
             self._list_starts.extend([len(self._lists)])
-            self._listed.add(rest, hashed)
+            self._listed.insert(rest, hashed)
         return question << QUESTION_SHIFT | rest
 
     def _known(self, column: int, literals: tuple[Value, ...]) -> list[Any]:
@@ -283,7 +283,7 @@ class AtomTable:
     def _is_list(self, numbers: list[int], rest: int) -> bool:
         """Whether a list is of literals with these numbers."""
         # Few lists have the hash of another that is not it, or are asked of again.
-        self.settle()
+        self.publish()
         begin, end = self._list_starts.shown[rest : rest + 2].tolist()
         return numbers == self._lists.shown[begin:end].tolist()
 

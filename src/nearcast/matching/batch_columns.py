@@ -274,7 +274,7 @@ class PlaceArrays:
     z: Floats
     high: Flags
 
-    def take(self, index: npt.NDArray[np.intp] | Flags) -> PlaceArrays:
+    def select(self, index: npt.NDArray[np.intp] | Flags) -> PlaceArrays:
         """The points at these indices, or where these flags are set."""
         return PlaceArrays(*(getattr(self, name)[index] for name in PlaceArrays.__slots__))
 

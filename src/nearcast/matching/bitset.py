@@ -60,11 +60,11 @@ class FilterGraph:
         self._numbers: dict[Literal | GraphNode, int] = {}
         self._heights: list[int] = []
 
-    def add(self, form: Form) -> int:
+    def add_form(self, form: Form) -> int:
         """Adds a form and returns its node; a form that is there already is not added again."""
         if isinstance(form, Literal):
             return self._number(form, 0)
-        parts = tuple(sorted({self.add(part) for part in form.parts}))
+        parts = tuple(sorted({self.add_form(part) for part in form.parts}))
         if len(parts) == 1:
             return parts[0]
         return self._number(GraphNode(type(form), parts), 1 + max(self._heights[part] for part in parts))
@@ -343,13 +343,13 @@ class BitsetMatcher:
         self.left_out: list[int] = []
         for number, (filter, classes) in enumerate(groups):
             try:
-                nodes = [(graph.add(form), level) for level, form in threshold_forms(filter, classes).items()]
+                nodes = [(graph.add_form(form), level) for level, form in threshold_forms(filter, classes).items()]
             except RecursionError:
                 self.left_out.append(number)
                 continue
             self._roots += [(node, number, level) for node, level in nodes]
             self._next += [node for node, _ in nodes[1:]] + [-1] * (len(nodes) > 0)
-        self._conditions = [graph.add(plain_form(condition)) for condition in conditions]
+        self._conditions = [graph.add_form(plain_form(condition)) for condition in conditions]
         literals = [node for node in graph.nodes if isinstance(node, Literal)]
         distinct = list(dict.fromkeys(literal.atom for literal in literals))
         plain = [atom for atom in distinct if isinstance(atom.name, str)]
@@ -443,7 +443,7 @@ class BitsetMatcher:
         width = words(len(positions))
         own = np.flatnonzero(self._measured)
         for number, (distances, path) in enumerate(zip(self._distances, paths, strict=True)):
-            path.advance(positions)
+            path.move_to(positions)
             for which, rows in enumerate(distances.rows(path, points, width)):
                 atoms = own[number * TOGETHER :][: len(rows)]
                 found[which, atoms] = chunk.append(rows) + np.arange(len(rows))

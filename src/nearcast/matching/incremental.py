@@ -179,7 +179,7 @@ class IncrementalIndex:
         """How many groups are there."""
         return len(self._numbers)
 
-    def take(self, group: FilterGroup) -> int:
+    def acquire(self, group: FilterGroup) -> int:
         """The number of a group, from now on used once more."""
         hashed = hash(group)
         number = self._numbers.find(hashed, lambda number: self._groups[number] == group)
@@ -198,11 +198,11 @@ class IncrementalIndex:
         # A number is used again, a key not before all have been: by it a group is known while an index is being made.
         self._keys = self._keys % MOST_KEYS + 1
         self._where[KEY, number] = self._keys
-        self._numbers.add(number, hashed)
+        self._numbers.insert(number, hashed)
         self._new[number] = None
         return number
 
-    def let_go(self, number: int) -> bool:
+    def release(self, number: int) -> bool:
         """Uses a group once less; whether it is gone by that."""
         self._uses[number] -= 1
         if self._uses[number]:
@@ -227,7 +227,7 @@ class IncrementalIndex:
             self._begin(sample, around)
         return PartitionedIndex(tuple(part.show() for part in self._parts if part.alive))
 
-    def settle(self) -> None:
+    def wait_until_made(self) -> None:
         """Waits for what is being made beside."""
         if self._thread:
             self._thread.join()

@@ -134,7 +134,7 @@ class Paths:
         self._done = 0
         self._inside: list[tuple[int, int, int]] = []
 
-    def advance(self, positions: Positions) -> None:
+    def move_to(self, positions: Positions) -> None:
         """Goes on to the chunk of these positions."""
         for _, anchor, place in self._inside:
             self._at[anchor] = place
@@ -154,7 +154,7 @@ class Paths:
     def sides(self, atoms: DistanceAtoms, events: PlaceArrays) -> tuple[Sides, Flags]:
         """Of each test its sides; of each anchor, shape (anchors, lanes), whether the distance is known."""
         used = np.unique([*self._at, *(place for _, _, place in self._inside)])
-        here = self._points.take(used).upright()
+        here = self._points.select(used).upright()
         known = here.known & events.known & (here.geographic == events.geographic)
         sides = np.ones((len(atoms.limits), len(events.x)), np.int8)
         if (known & ~here.geographic).any():
@@ -264,7 +264,7 @@ class NearTests:
         count = self._first[atom + 1] - first
         if (count == 1).all():
             return self._passed(first, pairs)
-        passed = self._passed(runs(first, count), pairs.take(np.repeat(np.arange(len(atom)), count)))
+        passed = self._passed(runs(first, count), pairs.select(np.repeat(np.arange(len(atom)), count)))
         begins = np.cumsum(count) - count
         some, every = np.logical_or.reduceat(passed, begins), np.logical_and.reduceat(passed, begins)
         return np.where(self._joint[atom], every, some)
@@ -288,9 +288,9 @@ class NearTestPairs:
     square: Floats
     geographic: bool
 
-    def take(self, index: Integers) -> NearTestPairs:
+    def select(self, index: Integers) -> NearTestPairs:
         """The pairs of these numbers."""
-        return NearTestPairs(self.a.take(index), self.b.take(index), self.square[index], self.geographic)
+        return NearTestPairs(self.a.select(index), self.b.select(index), self.square[index], self.geographic)
 
     def sides(self, limit: Floats, within: Floats, beyond: Floats) -> Sides:
         """Whether each distance is below (−1), at (0) or beyond (1) its limit."""
@@ -299,7 +299,7 @@ class NearTestPairs:
             return sides_of(planar(self.a.x - self.b.x, self.a.y - self.b.y, rise), limit)
         sides = np.where(self.square > beyond, 1, -1).astype(np.int8)
         open_ = np.flatnonzero((self.square > within) & (self.square <= beyond))
-        a, b = self.a.take(open_), self.b.take(open_)
+        a, b = self.a.select(open_), self.b.select(open_)
         sides[open_] = sides_of(geodesic(a.x, a.y, b.x, b.y), limit[open_])
         return sides
 
@@ -319,13 +319,13 @@ class Stays:
     begin: Integers
     end: Integers
 
-    def take(self, which: npt.NDArray[np.intp]) -> Stays:
+    def select(self, which: npt.NDArray[np.intp]) -> Stays:
         """The stays of these numbers."""
-        return Stays(self.points.take(which), self.begin[which], self.end[which])
+        return Stays(self.points.select(which), self.begin[which], self.end[which])
 
     def of_kind(self, geographic: bool) -> Stays:
         """Those whose place is known and of one kind."""
-        return self.take(np.flatnonzero(self.points.known & (self.points.geographic == geographic)))
+        return self.select(np.flatnonzero(self.points.known & (self.points.geographic == geographic)))
 
     def located(self, geographic: bool) -> There:
         """As a grid takes them, all being of one kind."""
@@ -371,7 +371,7 @@ class Walk:
             one, other = of.of_kind(geographic), centres.of_kind(geographic)
             meetings = _meetings(tests, one, other, geographic).joined()
             count += self._sum(meetings.begin, meetings.end)
-        known = self._present(centres.take(np.flatnonzero(centres.points.known))) > 0
+        known = self._present(centres.select(np.flatnonzero(centres.points.known))) > 0
         return self._compared(atom, count, known)
 
     def _compared(self, atom: Atom, count: Integers, known: Flags) -> tuple[Flags, Flags]:
@@ -409,7 +409,7 @@ class Walk:
         # Where a user is not known there is no stay: an entity that is nowhere counts, a user does not.
         where = np.flatnonzero([place is not None for _, place in moves])
         stays = Stays(points_of([place for _, place in moves]), begin, np.append(begin[1:], size))
-        return stays.take(where)
+        return stays.select(where)
 
     def _members(self, members: TermMembers) -> Stays:
         """The stays of a term's members: from each change of one to its next, or to the end."""
@@ -426,7 +426,7 @@ class Walk:
         found = [member for _, _, member in (*joined, *changes)]
         there = np.flatnonzero(np.array([member is not None for member in found], np.bool_) & (begin < end))
         places = points_of([member.place if member else None for member in found])
-        return Stays(places, begin, end).take(there)
+        return Stays(places, begin, end).select(there)
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,7 +456,7 @@ def _meetings(tests: NearTests, a: Stays, b: Stays, geographic: bool) -> _Meetin
     only = np.zeros(len(a.begin), np.int64)
     for found in tests.candidates(only, a.located(geographic), b.located(geographic), geographic):
         one, other = found.probe.astype(np.int64), found.point.astype(np.int64)
-        held = tests.hold(only[one], NearTestPairs(a.points.take(one), b.points.take(other), found.square, geographic))
+        held = tests.hold(only[one], NearTestPairs(a.points.select(one), b.points.select(other), found.square, geographic))
         one, other = one[held], other[held]
         parts.append((one, np.maximum(a.begin[one], b.begin[other]), np.minimum(a.end[one], b.end[other])))
     return _Meetings(*(np.concatenate(part) for part in zip(*parts, strict=True)))

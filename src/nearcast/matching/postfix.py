@@ -84,8 +84,8 @@ def read(groups: Sequence[FilterGroup], vocabulary: AtomTable | None = None, pat
     for first in range(0, len(groups), GIVING_WAY):
         with found.vocabulary.lock:
             for group in groups[first : first + GIVING_WAY]:
-                found.add(group)
-            found.vocabulary.settle()
+                found.add_group(group)
+            found.vocabulary.publish()
         if patient:
             # Who waits for Python's lock would get it every 5 ms only, and a batch asks for it a hundred times.
             time.sleep(0)
@@ -104,7 +104,7 @@ class _Found:
         self._roots = array("q")
         self._known: dict[bytes, int] = {}
 
-    def add(self, group: FilterGroup) -> None:
+    def add_group(self, group: FilterGroup) -> None:
         """Reads a group, unless its tree is too deep."""
         filter, classes = group
         tokens: list[int] = []

@@ -34,10 +34,10 @@ class AnchorStations:
     since: Integers
     through: Integers
 
-    def take(self, which: npt.NDArray[np.intp] | Flags) -> AnchorStations:
+    def select(self, which: npt.NDArray[np.intp] | Flags) -> AnchorStations:
         """The stations of these numbers, or where these flags are set."""
         return AnchorStations(
-            self.anchor[which], self.points.take(which), self.vectors[which], self.since[which], self.through[which]
+            self.anchor[which], self.points.select(which), self.vectors[which], self.since[which], self.through[which]
         )
 
 
@@ -74,7 +74,7 @@ class Anchors:
         )
         # A change at a position holds for the events after it.
         there = found.points.known & (found.through >= first)
-        return found if there.all() else found.take(np.flatnonzero(there))
+        return found if there.all() else found.select(np.flatnonzero(there))
 
     def _moves(self, users: Timeline[str, Place | None], last: int) -> Iterator[tuple[int, int, int, Place | None]]:
         """(anchor, position, number of the change, place) of every change before position `last`."""
@@ -195,16 +195,16 @@ class ProximityAtoms:
         own = np.flatnonzero(stations.points.geographic == geographic)
         if not len(lanes) or not len(own):
             return
-        points = TimedPoints(vectors_of(events.take(lanes), geographic), positions[lanes] - 1, positions[lanes])
+        points = TimedPoints(vectors_of(events.select(lanes), geographic), positions[lanes] - 1, positions[lanes])
         atom, station = self._probes(stations.anchor[own])
         station = own[station]
         # Receivers are many and few of them move: their vectors are kept.
-        vectors = stations.vectors[station] if geographic else vectors_of(stations.points.take(station), False)
+        vectors = stations.vectors[station] if geographic else vectors_of(stations.points.select(station), False)
         probes = TimedPoints(vectors, stations.since[station], stations.through[station])
         for found in self._tests.candidates(atom, probes, points, geographic):
             which, lane = atom[found.probe], lanes[found.point]
-            places = stations.points.take(station[found.probe])
-            held = self._tests.hold(which, NearTestPairs(places, events.take(lane), found.square, geographic))
+            places = stations.points.select(station[found.probe])
+            held = self._tests.hold(which, NearTestPairs(places, events.select(lane), found.square, geographic))
             yield which[held], lane[held]
 
     def _probes(self, anchor: Integers) -> tuple[Integers, Integers]:

@@ -87,7 +87,7 @@ class Bridge:
         await self._publisher.close()
         await self._http.aclose()
 
-    def take(self, message: Message) -> None:
+    def bridge_message(self, message: Message) -> None:
         """Takes a message that the node has taken from others; what is too much is counted."""
         try:
             self._work.put_nowait(message)
@@ -158,8 +158,8 @@ class Bridge:
         if event["type"] == REQUEST_TYPE:
             request = requested(data, where, node, self._runtime.place, now)
             for condition in request.conditions:
-                self._asked.add(condition, now + request.valid, request.within)
-            self._runtime.say([request])
+                self._asked.register(condition, now + request.valid, request.within)
+            self._runtime.broadcast([request])
             self._count("bridge asked")
             return
         # Others publish what they like under the name of a class, and an object compares with nothing.
@@ -168,10 +168,10 @@ class Bridge:
         answer = node.provider.answer(readings, now)
         place = place_of(data, where) or self._runtime.place
         for response in node.tell(answer, _entity(event), place, now):
-            self._runtime.say([response])
+            self._runtime.broadcast([response])
             # A node does not hear itself, but its own rules may have asked.
             node.learn(response, now)
-            self._runtime.look()
+            self._runtime.report_changes()
             self._count("bridge answered")
 
     async def _sweep(self) -> None:

@@ -88,7 +88,7 @@ def _ontology(node: DocumentNode, folder: Path, reader: DocumentReader) -> Ontol
     try:
         return read_ontology_file(read_text(path, node.where), path, reader)
     except (Fault, DefinitionError) as error:
-        reader.take(error)
+        reader.note_raised(error)
         return Ontology()
 
 
@@ -137,7 +137,7 @@ def _rule(
     try:
         remote(found, frozenset(seen))
     except Fault as fault:
-        reader.take(fault)
+        reader.note_raised(fault)
     return found if len(reader.faults) == before else None
 
 
@@ -178,7 +178,7 @@ def load_node(path: Path) -> NodeDefinition:
     except Fault as fault:
         raise DefinitionError(fault) from None
     found = _node(root, path.parent, reader)
-    reader.stop()
+    reader.refuse()
     assert found is not None, "without a fault there is a node"
     return found
 

@@ -92,9 +92,9 @@ class NodeEventLoop:
 
     async def _listen(self) -> None:
         while heard := await self.transport.receive():
-            self.hear(heard)
+            self.receive(heard)
 
-    def hear(self, heard: Datagram) -> None:
+    def receive(self, heard: Datagram) -> None:
         """Takes a datagram; counts it if it is none, or none of this node's business."""
         try:
             message, via = decode(heard.data)
@@ -113,11 +113,11 @@ class NodeEventLoop:
             self.counts["out of range"] += 1
             return
         before = self.node.door.taken
-        self.say(self.node.hear(message, heard.sender, self.place, self.clock()))
+        self.broadcast(self.node.hear(message, heard.sender, self.place, self.clock()))
         if self.node.door.taken > before:
             self._note(message)
             self.taken(message)
-            self.look()
+            self.report_changes()
 
     def _note(self, message: Message) -> None:
         """Forgets in how many requests a class was asked for in vain."""
@@ -130,7 +130,7 @@ class NodeEventLoop:
         low, high = self._ranges.get(name, (-inf, inf))
         return isinstance(value, (bool, str, datetime)) or low <= value <= high
 
-    def say(self, messages: Sequence[Message]) -> None:
+    def broadcast(self, messages: Sequence[Message]) -> None:
         """Broadcasts messages."""
         for message in messages:
             try:
@@ -144,14 +144,14 @@ class NodeEventLoop:
         while True:
             now = self.clock()
             self._ask(now)
-            self.look()
+            self.report_changes()
             self.node.door.forget(now)
             await asyncio.sleep(TICK_SECONDS)
 
     def _ask(self, now: float) -> None:
         """Sends the requests that are due; reports a class that is asked for again and again in vain."""
         for request in self.node.ask(self.place, now):
-            self.say([request])
+            self.broadcast([request])
             self.taken(request)
             for name in {str(condition.name) for condition in request.conditions}:
                 self._unanswered[name] += 1
@@ -159,13 +159,13 @@ class NodeEventLoop:
                     self.counts[f"unanswered {name}"] += 1
                     log.warning("nobody has answered class=%s requests=%d", name, IN_VAIN)
 
-    def look(self) -> None:
+    def report_changes(self) -> None:
         """Tells of situations that have changed, here and whoever asked for them."""
         now = self.clock()
         for change in self.node.changes(self.place, now):
             self.counts[f"situation {change.phase}"] += 1
             self._told(change)
-        self.say(self.node.conclude(self.place, now))
+        self.broadcast(self.node.conclude(self.place, now))
 
     async def _follow(self, sensor: Sensor) -> None:
         async for measured in sensor.measured():
@@ -186,5 +186,5 @@ class NodeEventLoop:
         self.counts["out of range"] += len(own) - len(readings)
         now = self.clock()
         self.node.measure(readings, self.place, now)
-        self.say(self.node.respond(self.place, now, readings))
-        self.look()
+        self.broadcast(self.node.respond(self.place, now, readings))
+        self.report_changes()

@@ -54,7 +54,7 @@ def replay(
         """Folds one batch after the other, and gives what ends the deciding of each."""
         for through, events in zip(cuts[1:], _stretches(journal, cuts), strict=True):
             blocks = partial(ranges, spark, known.position, through, parts)
-            for batch in known.advance(events, changes):
+            for batch in known.fold(events, changes):
                 rest = submit_batch(batch, blocks, journal.path, folder, alternatives=False, spread=spread)
                 yield partial(_ended, batch, rest)
             known.position = through

@@ -56,12 +56,12 @@ class Follower:
     def catch_up(self, position: int) -> None:
         """Folds what lies between, without deciding it."""
         for events in self._journal.stretches("events", self.known.position, position, STRETCH):
-            for _ in self.known.advance(events, changes):
+            for _ in self.known.fold(events, changes):
                 pass
             # They were reported when this stretch was decided.
             self.known.refusals.clear()
 
-    def advance(self, events: pa.Table, through: int) -> Iterator[FoldedBatch]:
+    def fold_events(self, events: pa.Table, through: int) -> Iterator[FoldedBatch]:
         """The batches of these events, without what is known already; control events refused become dead letters."""
         after = self.known.position
         # A batch that came again, as after a restart it may.
@@ -72,7 +72,7 @@ class Follower:
             self.catch_up(first - 1)
             # Positions of events have no gaps, so what is known already is so many rows.
             events = events.slice(max(0, after - first + 1))
-        yield from self.known.advance(events, changes)
+        yield from self.known.fold(events, changes)
         self.known.position = max(self.known.position, through)
         # Before the deliveries are written: then it is reported, and by whom follows it is not reported again.
         self._report()

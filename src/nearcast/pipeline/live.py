@@ -117,7 +117,7 @@ class BatchDecider:
         tables = [DELIVERIES.empty_table()]
         blocks = partial(ranges, self._spark, after, through, self._parts)
         path, folder, spread = self._journal.path, self._config.folder / "batches", self._config.spread
-        for batch in self.follower.advance(events, through):
+        for batch in self.follower.fold_events(events, through):
             # Batch by batch: settings may change within what Spark gives, and each part is decided under its own.
             self._keep_derived(batch)
             tables.append(submit_batch(batch, blocks, path, folder, spread=spread)())
@@ -125,7 +125,7 @@ class BatchDecider:
             self._metrics.batches.labels(where).inc()
         # Once for all: guards made of a standing in between would be out of date when they are heard.
         self._keep_standings(through)
-        self._situations.look(self.follower.known.stages)
+        self._situations.report(self.follower.known.stages)
         judged = time.perf_counter()
         deliveries = pa.concat_tables(tables)
         # Also where nobody gets anything: by the end of the log everybody knows how far is decided.
@@ -148,7 +148,7 @@ class BatchDecider:
         Before the deliveries: a batch that comes again is told again, and where it is there already nothing changes.
         """
         pairings = self.follower.known.pairings.items()
-        standings = [one for scope, each in pairings for one in self._standings[scope].advance(each, through)]
+        standings = [one for scope, each in pairings for one in self._standings[scope].changes_until(each, through)]
         if standings:
             rows = pa.Table.from_pylist([asdict(one) for one in standings], SOURCE_FILTERS)
             self._journal.cover("source filters", rows, through)

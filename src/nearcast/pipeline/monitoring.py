@@ -72,7 +72,7 @@ class SituationMonitor:
         self._known: tuple[int, int] = (0, 0)
         self._waiting: dict[str, tuple[str, ...]] = {}
 
-    def look(self, stages: Iterable[DerivingStage]) -> None:
+    def report(self, stages: Iterable[DerivingStage]) -> None:
         """After a batch."""
         for stage in stages:
             if isinstance(stage, SituationStage):

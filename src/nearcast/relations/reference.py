@@ -30,7 +30,7 @@ class Reference:
         self._heard: list[Event] | None = None
         self._sequence = 0
 
-    def advance(self, stretch: StageInput) -> list[Event]:
+    def derive(self, stretch: StageInput) -> list[Event]:
         """What a stretch of the journal causes, ascending by position and part."""
         if self._heard is None:
             self._heard = _reported(stretch.repository.newest())

@@ -76,7 +76,7 @@ class Relating:
         """The relations between pairs."""
         return self._pairing
 
-    def advance(self, stretch: StageInput) -> list[Event]:
+    def derive(self, stretch: StageInput) -> list[Event]:
         """What a stretch of the journal causes, ascending by position and part.
 
         Of the changes those of relations and clients count; of the events, those that are not derived themselves. The
@@ -277,7 +277,7 @@ class Scopes:
         """The relations between pairs, by scope."""
         return {scope: relating.pairing for scope, relating in self._scopes.items()}
 
-    def advance(self, stretch: StageInput) -> list[Event]:
+    def derive(self, stretch: StageInput) -> list[Event]:
         """What a stretch of the journal causes, ascending by position."""
         if self._heard is None:
             self._heard = _Heard(stretch.repository)
@@ -321,11 +321,11 @@ class Scopes:
     def _told(self, scope: Scope, changes: Sequence[At], stretch: StageInput) -> list[Event]:
         relating = self._scopes[scope]
         if scope is None:
-            return relating.advance(replace(stretch, changes=changes))
+            return relating.derive(replace(stretch, changes=changes))
         assert self._heard, "it is there with the first stretch"
         events = stretch.events.filter(pc.equal(nodes_of(stretch.events), scope))
         own = replace(stretch, changes=changes, events=events, repository=self._heard.at(scope, stretch.repository))
-        return [replace(event, node=scope) for event in relating.advance(own)]
+        return [replace(event, node=scope) for event in relating.derive(own)]
 
 
 class _Heard:
@@ -359,4 +359,4 @@ class _Heard:
             self._nodes[self._only] = Repository(known.filter(pc.equal(known.column("part"), 0)))
             self._only = None
         for name in names:
-            self._nodes.setdefault(name, Repository()).add(events.filter(pc.equal(nodes, name)))
+            self._nodes.setdefault(name, Repository()).fold_events(events.filter(pc.equal(nodes, name)))

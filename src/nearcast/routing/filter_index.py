@@ -46,7 +46,7 @@ class FilterIndex:
         self._of: dict[str | None, _OfType] = {}
         self._kept: dict[Filter, _CountedFilter] = {}
 
-    def add(self, filter: Filter) -> None:
+    def add_filter(self, filter: Filter) -> None:
         """Takes a filter, also one that is there already."""
         kept = self._kept.setdefault(filter, _CountedFilter(filter))
         kept.count += 1
@@ -57,7 +57,7 @@ class FilterIndex:
             several = of.rest if text is None else of.by_text.setdefault(text, {})
             several[kept] = None
 
-    def remove(self, filter: Filter) -> None:
+    def remove_filter(self, filter: Filter) -> None:
         """Lets go of a filter that was added."""
         kept = self._kept[filter]
         kept.count -= 1
@@ -151,18 +151,18 @@ class ExampleIndex(Generic[Item]):
         self._unknown: dict[Item, None] = {}
         self._all: dict[Item, None] = {}
 
-    def add(self, item: Item, filter: Filter, example: Event | None) -> None:
+    def add_item(self, item: Item, filter: Filter, example: Event | None) -> None:
         """Takes an item that is not in."""
         self._all[item] = None
-        self._filters.add(filter)
+        self._filters.add_filter(filter)
         self._items.setdefault(filter, {})[item] = None
         for said in self._places(example):
             said[item] = None
 
-    def remove(self, item: Item, filter: Filter, example: Event | None) -> None:
+    def remove_item(self, item: Item, filter: Filter, example: Event | None) -> None:
         """Lets go of an item, as it was added."""
         del self._all[item]
-        self._filters.remove(filter)
+        self._filters.remove_filter(filter)
         del self._items[filter][item]
         if not self._items[filter]:
             del self._items[filter]

@@ -198,7 +198,7 @@ class RoutingTable:
         count = np.count_nonzero(forwarded)
         return float(np.count_nonzero((forwarded > 0) & (self._selected > 0)) / count) if count else 1.0
 
-    def add(self, id: str, filter: Filter) -> ForwardingChange:
+    def add_filter(self, id: str, filter: Filter) -> ForwardingChange:
         """Takes a filter in, or another one under its id."""
         if id in self:
             self._drop(id)
@@ -212,7 +212,7 @@ class RoutingTable:
         self._settle()
         return self._change()
 
-    def remove(self, id: str) -> ForwardingChange:
+    def remove_filter(self, id: str) -> ForwardingChange:
         """Takes a filter out; what it hid or was merged with is forwarded again. Raises `KeyError`."""
         self._drop(id)
         self._settle()
@@ -319,7 +319,7 @@ class RoutingTable:
 
     def _enter(self, route: Route) -> None:
         self._routes[route] = None
-        self._examples.add(route, route.filter, route.example)
+        self._examples.add_item(route, route.filter, route.example)
         self._route_of.update(dict.fromkeys(route.members, route))
         self._alike.setdefault(route.parts.structure, {})[route] = None
         for shared in route.parts.without_one():
@@ -328,7 +328,7 @@ class RoutingTable:
 
     def _leave(self, route: Route) -> None:
         del self._routes[route]
-        self._examples.remove(route, route.filter, route.example)
+        self._examples.remove_item(route, route.filter, route.example)
         _discard(self._alike, route.parts.structure, route)
         for shared in route.parts.without_one():
             _discard(self._nearly, shared, route)

@@ -38,7 +38,7 @@ async def metrics(token: Manager, service: Here) -> Response:
     connected = sum(session.connection is not None for session in sessions)
     service.metrics.in_flight.set(sum(len(session.waiting.in_flight) for session in sessions))
     service.metrics.kept.set(service.entrance.kept)
-    service.routing.advance(service.desk.registry)
+    service.routing.follow_definitions(service.desk.registry)
     routing = service.routing.measures()
     service.metrics.routing_filters.set(routing.filters)
     service.metrics.routing_forwarded.set(routing.forwarded)

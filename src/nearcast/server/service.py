@@ -95,12 +95,12 @@ class AccessServer:
         self.interest = InterestIndex(Registry(), guards=False, node=config.node)
         self.desk = SessionManager(self.outcomes, self.metrics, limits.waiting)
         self.routing = ForwardedFilters(self.interest, journal, self.metrics, config.precision, self.desk.instance)
-        self.contexts = ClientUpdates(self.desk, self.events.put, limits)
+        self.contexts = ClientUpdates(self.desk, self.events.submit, limits)
         self._settled = settled
         # Each server is done with its own sessions only; so beside others each has a mark of its own.
         own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"
         self._mark = None if settled is None else settled.with_name(settled.name + own)
-        self.reader = JournalTailer(journal, self.payloads, self._take, self.trouble)
+        self.reader = JournalTailer(journal, self.payloads, self._hand_over, self.trouble)
         self.stopping = False
         self.started = clock.now()
         self._loop = asyncio.get_running_loop()
@@ -123,9 +123,9 @@ class AccessServer:
         pieces = unsettled(self.journal, self.payloads, mark, deliveries)
         while piece := await asyncio.to_thread(next, pieces, None):
             desk.deliver(piece)
-        desk.advance(events, deliveries)
+        desk.read_through(events, deliveries)
         self.entrance.define(desk.registry, events)
-        self.entrance.advance(events)
+        self.entrance.definitions_read(events)
         mark_path = None if self._settled is None else self._settled.with_name(self._settled.name + "-actions")
         actions = ActionRunner(self.journal, desk.registry, self._bury, self.metrics, mark_path, trouble=self.trouble)
         self._tasks = [
@@ -163,7 +163,7 @@ class AccessServer:
         try:
             for change in checked_changes(event, registry.settings):
                 registry.apply(change)
-                self.desk.tenures.note(change, event.position)
+                self.desk.tenures.note_change(change, event.position)
                 self._note_bandwidth(event, change)
         except DefinitionError as error:
             self.metrics.errors.labels("control").inc()
@@ -176,7 +176,7 @@ class AccessServer:
             # Who is declared anew under this name is not held to what the other one stated.
             self.desk.forget_bandwidth(change.client)
 
-    def _take(self, news: TailedRows) -> None:
+    def _hand_over(self, news: TailedRows) -> None:
         """Hands over what the reader read, in the reader's thread; holds it back until it is taken."""
         # Here, where a large definition keeps nobody waiting.
         changes = self._read(news.controls)
@@ -214,9 +214,9 @@ class AccessServer:
                 await asyncio.sleep(0)
             if any(redefined):
                 self.entrance.define(self.desk.registry, news.controls[-1].position)
-            self.entrance.advance(news.events_through)
+            self.entrance.definitions_read(news.events_through)
             # Even after an error: who waits for a position must not wait for ever.
-            self.desk.advance(news.events_through, news.deliveries_through)
+            self.desk.read_through(news.events_through, news.deliveries_through)
         while self.outcomes.pending > PENDING_OUTCOMES and not self.stopping:
             await asyncio.sleep(0.05)
 
@@ -245,7 +245,7 @@ class AccessServer:
         event, changes = control
         for change in changes:
             # First: what waits may be taken over by those who are in their subscriptions still.
-            self.desk.tenures.note(change, event.position)
+            self.desk.tenures.note_change(change, event.position)
             self.desk.apply(change)
             self._note_bandwidth(event, change)
             if isinstance(change, ClientRemoval):
@@ -272,7 +272,7 @@ class AccessServer:
     def _bury(self, letter: RefusedInput) -> None:
         """Puts what was given up into the dead letters, as far as there is room."""
         try:
-            self.dead_letters.put([letter]).add_done_callback(lambda written: written.exception())
+            self.dead_letters.submit([letter]).add_done_callback(lambda written: written.exception())
         except QueueFull:
             self.metrics.errors.labels("dead letters").inc()
             log.warning("dead letters full dropped=1")
@@ -299,8 +299,8 @@ class AccessServer:
             end = await asyncio.to_thread(self.journal.end, "outcomes")
             through, oldest = self.desk.deliveries_through, self.desk.oldest()
         # Done when all before it are: what had left the queues when `oldest` was asked is durable then.
-        await self.outcomes.put([])
-        await asyncio.to_thread(watermark.advance, self.journal, through, end, oldest)
+        await self.outcomes.submit([])
+        await asyncio.to_thread(watermark.move_forward, self.journal, through, end, oldest)
 
     def failing(self) -> list[str]:
         """What does not work just now."""

@@ -59,13 +59,13 @@ class SituationChanged:
 class SituationScene(SituationWorld, Protocol):
     """A world that situations run in, and what of it a reading concerns."""
 
-    def put(self, reading: ContextReading) -> bool:
+    def put_reading(self, reading: ContextReading) -> bool:
         """Takes a reading in; False only where neither a situation is concerned nor a rule completed."""
 
-    def add(self, instance: SituationInstance, rule: PlannedRule) -> None:
+    def add_situation(self, instance: SituationInstance, rule: PlannedRule) -> None:
         """Takes in a situation; also one that moved, or rests on other things."""
 
-    def drop(self, instance: SituationInstance) -> None:
+    def drop_situation(self, instance: SituationInstance) -> None:
         """Forgets a situation that ended."""
 
     def running(self, rule: PlannedRule) -> Iterable[SituationInstance]:
@@ -128,7 +128,7 @@ class SituationEngine:
         """Whether something may end by itself until a moment: no more than a look."""
         return bool(self._lapses) and self._lapses[0][0] <= now
 
-    def advance(self, now: int, cause: int) -> Iterator[SituationChanged]:
+    def expire_until(self, now: int, cause: int) -> Iterator[SituationChanged]:
         """Lets time pass up to a moment: readings grow old."""
         self._begin(cause)
         while (moment := self.due) is not None and moment <= now:
@@ -137,10 +137,10 @@ class SituationEngine:
             yield from self._settle({self._rule(instance).order: _Work({instance: None})}, lapsed=True)
         self.now = max(self.now, now)
 
-    def take(self, readings: Sequence[ContextReading], cause: int) -> Iterable[SituationChanged]:
+    def fold_readings(self, readings: Sequence[ContextReading], cause: int) -> Iterable[SituationChanged]:
         """Takes in the readings of one event, at the moment that it is; `advance` comes before it."""
         # All of them are there before any is looked at.
-        telling = [reading for reading in readings if self.scene.put(reading)]
+        telling = [reading for reading in readings if self.scene.put_reading(reading)]
         if not telling:
             return ()
         self._begin(cause)
@@ -268,7 +268,7 @@ class SituationEngine:
             instance.seen = frozenset(reading.key for reading in read)
             if rule.valid is not None:
                 instance.lapses = min(reading.moment for reading in read) + rule.valid + 1
-        self.scene.add(instance, rule)
+        self.scene.add_situation(instance, rule)
         self._await(instance)
         return _told(before) != _told(instance.grounds)
 
@@ -287,7 +287,7 @@ class SituationEngine:
 
     def _end(self, instance: SituationInstance, rule: PlannedRule, reason: str) -> SituationChanged:
         instance.running = False
-        self.scene.drop(instance)
+        self.scene.drop_situation(instance)
         return self._happening("end", instance, rule, reason)
 
     def _spread(

@@ -103,7 +103,7 @@ class PlainReadingStore:
 
     all: dict[tuple[str, str], ContextReading] = field(default_factory=dict)
 
-    def put(self, reading: ContextReading) -> None:
+    def put_reading(self, reading: ContextReading) -> None:
         """Takes a reading in, in place of an older one."""
         self.all[reading.key] = reading
 

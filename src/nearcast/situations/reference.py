@@ -18,16 +18,16 @@ class PlainScene:
     readings: PlainReadingStore = field(default_factory=PlainReadingStore)
     situations: dict[str, SituationInstance] = field(default_factory=dict)
 
-    def put(self, reading: ContextReading) -> bool:
+    def put_reading(self, reading: ContextReading) -> bool:
         """Takes a reading in; anything may come of it."""
-        self.readings.put(reading)
+        self.readings.put_reading(reading)
         return True
 
-    def add(self, instance: SituationInstance, rule: PlannedRule) -> None:
+    def add_situation(self, instance: SituationInstance, rule: PlannedRule) -> None:
         """Takes in a situation."""
         self.situations[instance.id] = instance
 
-    def drop(self, instance: SituationInstance) -> None:
+    def drop_situation(self, instance: SituationInstance) -> None:
         """Forgets a situation that ended."""
         del self.situations[instance.id]
 

@@ -42,7 +42,7 @@ class ReorderBuffer:
                 places[one.entity] = (one.moment, place)
             if one.read:
                 engine.now = max(engine.now, time)
-                for found in engine.take(self._readings(one), one.position):
+                for found in engine.fold_readings(self._readings(one), one.position):
                     yield row, found
         yield from self._lapsed(rows, len(times) - 1)
 
@@ -53,7 +53,7 @@ class ReorderBuffer:
             if due is None or due > rows.times[last]:
                 return
             row = bisect_left(rows.times, due)
-            for found in self.engine.advance(rows.times[row], rows.positions[row]):
+            for found in self.engine.expire_until(rows.times[row], rows.positions[row]):
                 yield row, found
 
     def _in_time(self, rows: ObservedTable) -> Found:
@@ -85,13 +85,13 @@ class ReorderBuffer:
     def _until(self, time: int, cause: int) -> Iterator[SituationChanged]:
         while self.held and self.held[0][0] < time:
             one = heappop(self.held)[-1]
-            yield from self.engine.advance(one.moment, cause)
+            yield from self.engine.expire_until(one.moment, cause)
             # Later than it may be: where its entity went since is newer.
             if one.place is not None and not self._is_overtaken(one):
                 self.places[one.entity] = (one.moment, one.place)
             if one.read:
-                yield from self.engine.take(self._newest(self._readings(one)), cause)
-        yield from self.engine.advance(time, cause)
+                yield from self.engine.fold_readings(self._newest(self._readings(one)), cause)
+        yield from self.engine.expire_until(time, cause)
 
     def _is_overtaken(self, one: Observation) -> bool:
         return one.entity in self.places and self.places[one.entity][0] > one.moment

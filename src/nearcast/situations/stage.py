@@ -74,7 +74,7 @@ class SituationStage:
         self._stale: int | None = None
         self._prepare()
 
-    def advance(self, stretch: StageInput) -> list[Event]:
+    def derive(self, stretch: StageInput) -> list[Event]:
         """Folds events and the changes between them; gives the derived events.
 
         An event is decided under the changes before its position. Derived events have the position of what caused

@@ -65,9 +65,9 @@ class IndexedReadingStore:
         # What no rule asks for is not kept.
         for name in levels:
             for reading, _, _ in before[name].records.values() if name in before else ():
-                self.put(reading)
+                self.put_reading(reading)
 
-    def put(self, reading: ContextReading) -> bool:
+    def put_reading(self, reading: ContextReading) -> bool:
         """Takes a reading in; whether it makes some condition hold, or that in whose place it comes did."""
         self._centre = None
         name, value, entity, place, _, _, areas = reading
@@ -93,9 +93,9 @@ class IndexedReadingStore:
             self._inside[name, area][entity] = reading
         if old is not None and before:
             # The old one first: in its cell the new one has the same key.
-            self.completing.remove(old[0])
+            self.completing.remove_reading(old[0])
         if held:
-            self.completing.add(reading)
+            self.completing.add_reading(reading)
         return bool(held or before)
 
     def completed(self, reading: ContextReading, now: int) -> Iterable[PlannedRule]:
@@ -199,21 +199,21 @@ class SituationStore:
         self._horizons = sorted({level_of(rule.horizon) for rule in plan.rules})
         # Under other sizes of cells situations are found by other keys.
         for instance in [one for found in self._by_rule.values() for one in found]:
-            self.add(instance, plan.by_id[instance.rule])
+            self.add_situation(instance, plan.by_id[instance.rule])
 
-    def put(self, reading: ContextReading) -> bool:
+    def put_reading(self, reading: ContextReading) -> bool:
         """Takes a reading in; whether anything may come of it."""
         # A situation that nothing but what it rests on can change rests on what makes conditions hold.
-        return self.readings.put(reading) or bool(self._watched)
+        return self.readings.put_reading(reading) or bool(self._watched)
 
-    def add(self, instance: SituationInstance, rule: PlannedRule) -> None:
+    def add_situation(self, instance: SituationInstance, rule: PlannedRule) -> None:
         """Takes in a situation; also one that moved, or rests on other things."""
         seats, watched = list(self._seat_keys(instance, rule)), list(self._watch_keys(instance, rule))
         before = self._keys.get(instance)
         if before is not None:
             if before == (seats, watched, instance.seen):
                 return
-            self.drop(instance)
+            self.drop_situation(instance)
         self._keys[instance] = (seats, watched, instance.seen)
         self._by_rule[rule.id][instance] = None
         for seat in seats:
@@ -223,7 +223,7 @@ class SituationStore:
         for key in instance.seen:
             self._holders[key][instance] = None
 
-    def drop(self, instance: SituationInstance) -> None:
+    def drop_situation(self, instance: SituationInstance) -> None:
         """Forgets a situation that ended."""
         seats, watched, seen = self._keys.pop(instance)
         _remove(self._by_rule, [instance.rule], instance)

@@ -46,14 +46,14 @@ class _Track:
     cells: dict[Cell, dict[tuple[str, str], ContextReading]] = field(default_factory=dict)
     nowhere: Counter[str] = field(default_factory=Counter)
 
-    def add(self, reading: ContextReading) -> None:
+    def add_reading(self, reading: ContextReading) -> None:
         """Takes a reading in."""
         if reading.place is None:
             self.nowhere[reading.name] += 1
         else:
             self.cells.setdefault(cell_of(reading.place, self.level), {})[reading.key] = reading
 
-    def remove(self, reading: ContextReading) -> None:
+    def remove_reading(self, reading: ContextReading) -> None:
         """Forgets it."""
         if reading.place is None:
             self.nowhere[reading.name] -= 1
@@ -143,7 +143,7 @@ class _Class:
     low: float = -math.inf
     high: float = math.inf
 
-    def add(self, condition: TriggerCondition) -> None:
+    def add_condition(self, condition: TriggerCondition) -> None:
         """Takes in a condition."""
         leaf = condition.leaf
         limit, operator = leaf.atom.value, leaf.atom.operator
@@ -192,7 +192,7 @@ class TriggerIndex:
         for rule in plan.rules:
             for condition in conditions_of(rule, plan, self._tracks, self._inside):
                 for name in condition.served:
-                    self._by_class[name].add(condition)
+                    self._by_class[name].add_condition(condition)
         for found in self._by_class.values():
             found.sort()
 
@@ -201,17 +201,17 @@ class TriggerIndex:
         found = self._by_class.get(name)
         return found.held(value) if found is not None else ()
 
-    def add(self, reading: ContextReading) -> None:
+    def add_reading(self, reading: ContextReading) -> None:
         """Takes in a reading that makes some condition hold."""
         for track in self._tracks:
-            track.add(reading)
+            track.add_reading(reading)
         for area in reading.areas & self._areas if reading.areas else ():
             self._inside[reading.name, area][reading.entity] = reading
 
-    def remove(self, reading: ContextReading) -> None:
+    def remove_reading(self, reading: ContextReading) -> None:
         """Forgets it."""
         for track in self._tracks:
-            track.remove(reading)
+            track.remove_reading(reading)
         for area in reading.areas & self._areas if reading.areas else ():
             del self._inside[reading.name, area][reading.entity]
 

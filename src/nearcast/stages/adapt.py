@@ -33,7 +33,7 @@ class _Rows:
     role: Integers
     level: Integers
 
-    def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> _Rows:
+    def select(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> _Rows:
         """The rows at these indices, or where these flags are set."""
         return _Rows(*(getattr(self, name)[index] for name in _Rows.__slots__))
 
@@ -48,7 +48,7 @@ def adapt(batch: FoldedBatch, events: pa.Table, pairs: MatchedPairs, alternative
     for them.
     """
     rows, names, ids = _heard(batch.assignments, events.column("position").to_numpy(), pairs)
-    best, rest = _most_urgent(rows.take(_present(batch.clients.roles, names, rows)))
+    best, rest = _most_urgent(rows.select(_present(batch.clients.roles, names, rows)))
     clients, subscriptions = pa.array(names, pa.string()), pa.array(ids, pa.string())
     levels = pa.nulls(len(best), DELIVERIES.field("by_role").type)
     if alternatives and len(best) and (rows.role != ANY_ROLE).any():
@@ -142,7 +142,7 @@ def _most_urgent(rows: _Rows) -> tuple[_Rows, _Rows]:
     if (np.diff(key[sorting]) == 0).any():
         sorting = np.lexsort((rows.order, -rows.level, key))
     first = np.diff(key[sorting], prepend=-1) > 0
-    return rows.take(sorting[first]), rows.take(sorting[~first])
+    return rows.select(sorting[first]), rows.select(sorting[~first])
 
 
 def _others(rest: _Rows, best: _Rows, subscriptions: pa.Array) -> pa.Array:

@@ -51,5 +51,5 @@ def _changed_rows(track: Timeline[str, tuple[int, ...]]) -> set[tuple[int, ...]]
 def replay(known: StateFold, stretches: Iterator[pa.Table], parse: Parse) -> Iterator[tuple[FoldedBatch, pa.Table]]:
     """Each batch of these tables of EVENTS, ascending by position, with its DELIVERIES."""
     for table in stretches:
-        for batch in known.advance(table, parse):
+        for batch in known.fold(table, parse):
             yield batch, decide(batch, batch.events, alternatives=False)

@@ -58,9 +58,9 @@ class ClientStates:
 
     def set(self, client: ClientProfile, settings: Settings, position: int) -> None:
         """Records how a client is from a position on."""
-        self.places.set(client.id, position, client.place)
-        self.roles.set(client.id, position, role_number(client, settings.roles))
-        self.priorities.set(client.id, position, priority_row(settings, client))
+        self.places.record_change(client.id, position, client.place)
+        self.roles.record_change(client.id, position, role_number(client, settings.roles))
+        self.priorities.record_change(client.id, position, priority_row(settings, client))
 
     def after(self) -> ClientStates:
         """The clients as the next batch begins with them."""
@@ -126,7 +126,7 @@ class StateFold:
         """The relations between pairs, by scope; nothing where nothing is related."""
         return next((stage.pairings for stage in self.stages if isinstance(stage, Scopes)), {})
 
-    def advance(self, table: pa.Table, parse: Parse) -> Iterator[FoldedBatch]:
+    def fold(self, table: pa.Table, parse: Parse) -> Iterator[FoldedBatch]:
         """Folds a table of EVENTS that begins after `position`, giving batches that are cut where settings change.
 
         Control events that cannot be taken, by their readers or by a stage, are added to `refusals` and change
@@ -191,7 +191,7 @@ class StateFold:
         if self._interests:
             # Groups that are the same under the new settings stay as they are compiled.
             before, self._interests = self._interests, SubscriptionIndex(self.registry, self._interests.standing)
-            before.let_go()
+            before.forget_all()
 
     def _all_clients(self) -> ClientStates:
         clients = ClientStates()
@@ -201,7 +201,7 @@ class StateFold:
 
     def _batch(self, events: pa.Table, changes: Sequence[At]) -> FoldedBatch:
         interests = self._interests = self._interests or SubscriptionIndex(self.registry)
-        interests.settle()
+        interests.begin_batch()
         clients = self._clients
         relating = any(isinstance(change, RelationChange | RelationRemoval) for _, change in changes)
         before = dict(self.registry.relations) if relating else {}
@@ -211,12 +211,12 @@ class StateFold:
             if isinstance(change, ClientChange):
                 clients.set(self.registry.clients[change.client], self.registry.settings, position)
             elif isinstance(change, ClientRemoval):
-                clients.places.set(change.client, position, None)
+                clients.places.record_change(change.client, position, None)
         events = self._derive(events, changes, before)
         # These read the repository as the batch begins, so its events join it only after them.
         members = self._members(list(interests.terms), events)
-        previous = self._remembered.advance(list(interests.remembered), events, self.repository)
-        self.repository.add(events)
+        previous = self._remembered.values_over(list(interests.remembered), events, self.repository)
+        self.repository.fold_events(events)
         self._clients = clients.after()
         around = Environment(clients.places, members, previous)
         index = interests.standing.index(events, around)
@@ -228,7 +228,7 @@ class StateFold:
         refusals: list[tuple[int, Fault]] = []
         for stage in self.stages:
             stretch = StageInput(heard, self._times, events, self.registry, self.repository, refusals)
-            events = woven(events, stage.advance(stretch))
+            events = woven(events, stage.derive(stretch))
         for position, fault in refusals:
             self._refuse(position, fault)
         if refusals:
@@ -247,7 +247,7 @@ class StateFold:
         if terms != self._terms:
             self._conditions = FilterMatcher((), [term.conditions for term in terms if term.conditions is not None])
             self._terms = terms
-        return self._following.advance(terms, self._conditions, events, self.repository)
+        return self._following.members_over(terms, self._conditions, events, self.repository)
 
 
 def derived_stages(shards: int = SHARDS) -> Sequence[DerivingStage]:

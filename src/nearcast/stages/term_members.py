@@ -23,7 +23,7 @@ class MembershipTracker:
     def __init__(self) -> None:
         self._members: dict[Entities, TermMembers] = {}
 
-    def advance(
+    def members_over(
         self, terms: Sequence[Entities], index: FilterMatcher, events: pa.Table, repository: Repository
     ) -> Followed:
         """The terms' members over a batch; `index` has only their conditions, `repository` lacks the batch yet."""

@@ -156,8 +156,8 @@ def _matched(changes: Sequence[Change], settings: Settings) -> None:
     filters = [*(one.filter for one in own), *(term.conditions for term in terms if term.conditions is not None)]
     events = to_table(_reports({"": [named for one in filters for named in _named(one)]}))
     conditions = FilterMatcher((), [term.conditions for term in terms if term.conditions is not None])
-    members = MembershipTracker().advance(terms, conditions, events, Repository())
-    previous = PreviousValues().advance(
+    members = MembershipTracker().members_over(terms, conditions, events, Repository())
+    previous = PreviousValues().values_over(
         [name for one in own for name in asked_of_previous(one.filter)], events, Repository()
     )
     users: Timeline[str, Place | None] = Timeline({client: PLACES[0] for one in own for client in one.clients})
@@ -210,8 +210,8 @@ def _advance(stage: DerivingStage, changes: Sequence[Change], entities: dict[str
     """Hands a new stage the changes, and then what entities report."""
     registry, repository = Registry(), Repository()
     # Before anything is known: what a definition finds then is looked at one by one, and takes a hundred times as long.
-    stage.advance(StageInput([(1, one) for one in changes], {1: MOMENT}, EVENTS.empty_table(), registry, repository))
-    stage.advance(StageInput([], {}, to_table(_reports(entities, 1)), registry, repository))
+    stage.derive(StageInput([(1, one) for one in changes], {1: MOMENT}, EVENTS.empty_table(), registry, repository))
+    stage.derive(StageInput([], {}, to_table(_reports(entities, 1)), registry, repository))
 
 
 def _reports(entities: dict[str, list[Attribute]], after: int = 0) -> Iterator[Event]:

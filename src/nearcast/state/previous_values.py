@@ -70,7 +70,7 @@ class PreviousValues:
     def __init__(self) -> None:
         self._values: dict[str, dict[str, tuple[Value, ...]]] = {}
 
-    def advance(
+    def values_over(
         self, names: Sequence[str], events: pa.Table, repository: Repository
     ) -> dict[str, Timeline[str, tuple[Value, ...]]]:
         """The values over a batch, of the entities in it; `repository` lacks the batch yet."""
@@ -88,7 +88,7 @@ class PreviousValues:
             # Workers get what their batch can ask for, not what all entities ever told.
             tracks[name] = Timeline({entity: known[entity] for entity in set(about) if entity in known})
             for entity, position, values in zip(about, positions, rows, strict=True):
-                tracks[name].set(entity, position, values)
+                tracks[name].record_change(entity, position, values)
             known.update(zip(about, rows, strict=True))
         return tracks
 

@@ -21,7 +21,7 @@ class Repository:
         self._rows = len(self._tables[0])
         self._newest = self._rows
 
-    def add(self, events: pa.Table) -> None:
+    def fold_events(self, events: pa.Table) -> None:
         """Takes in events in journal order; each supersedes what was there of its entity."""
         if not len(events):
             return
@@ -63,7 +63,7 @@ class NewestEvents:
     def __init__(self) -> None:
         self._table = EVENTS.empty_table()
 
-    def add(self, events: pa.Table) -> None:
+    def fold_events(self, events: pa.Table) -> None:
         """Takes the next stretch."""
         together = pa.concat_tables([self._table, without_payloads(events)]).combine_chunks()
         coded = entities(together).combine_chunks().dictionary_encode()

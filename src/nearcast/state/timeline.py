@@ -34,7 +34,7 @@ class Timeline(Generic[K, V]):
     base: dict[K, V] = field(default_factory=dict)
     changes: dict[K, list[tuple[int, V]]] = field(default_factory=dict)
 
-    def set(self, key: K, position: int, value: V) -> None:
+    def record_change(self, key: K, position: int, value: V) -> None:
         """Records a change; positions of one key ascend."""
         self.changes.setdefault(key, []).append((position, value))
 

@@ -146,7 +146,7 @@ class GuardedStates:
         self._guarded: Flags = np.zeros(0, np.bool_)
         self._told: Integers = np.zeros((3, 0), np.int64)
 
-    def advance(self, pairing: Pairing, position: int) -> list[GuardedState]:
+    def changes_until(self, pairing: Pairing, position: int) -> list[GuardedState]:
         """What has changed since the last time; `position` is that of the last event that counts."""
         if pairing is not self._pairing:
             self.__init__()  # type: ignore[misc]

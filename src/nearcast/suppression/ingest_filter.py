@@ -117,7 +117,7 @@ class IngestFilter:
 
     def define(self, registry: Registry, position: int) -> None:
         """Takes the definitions as of a position. Before one changes, what is kept must be published: `release`."""
-        self._interest.advance(registry)
+        self._interest.follow_definitions(registry)
         before, self._pairs, self._of = self._pairs, {}, {}
         for relation in registry.relations.values():
             pair = before.get(relation.id)
@@ -135,7 +135,7 @@ class IngestFilter:
             named = {entity: subject for entity, subject in self._subjects.items() if entity in self._of}
             self._subjects = defaultdict(_EntrySubject, named)
 
-    def take(self, event: Event, holding: bool = True) -> list[Event]:
+    def admit(self, event: Event, holding: bool = True) -> list[Event]:
         """Takes an event; what is to be published now, in this order. Not the event itself: it is held back.
 
         Without `holding` it is published in any case.
@@ -199,7 +199,7 @@ class IngestFilter:
         pairs = [pair for pair in self._of.get(event.entity, ()) if not self._permits(pair, event)]
         return {pair.guarded.other(event.entity) for pair in pairs}
 
-    def lend(
+    def lease_for(
         self, entity: str, types: Iterable[str]
     ) -> tuple[frozenset[str], datetime, tuple[LeasedGuard, ...]] | None:
         """What may be lent to the publisher of a subject: types that nobody else wants, the time of the newest event,

@@ -65,9 +65,9 @@ class InterestIndex:
         self._relations: Known = {}
         self._types: dict[str, bool] = {}
         self._seen: tuple[Registry, int] | None = None
-        self.advance(registry)
+        self.follow_definitions(registry)
 
-    def advance(self, registry: Registry) -> None:
+    def follow_definitions(self, registry: Registry) -> None:
         """Takes the definitions as they are now; at no cost where nothing was folded into them."""
         if self._seen is not None and self._seen[0] is registry and self._seen[1] == registry.version:
             return
@@ -107,12 +107,12 @@ class InterestIndex:
         before = known.pop(id, None)
         if before is not None:
             for filter in before[1].filters:
-                self._filters.remove(filter)
+                self._filters.remove_filter(filter)
             self._count(before[1], -1)
         if now is not None:
             known[id] = now
             for filter in now[1].filters:
-                self._filters.add(filter)
+                self._filters.add_filter(filter)
             self._count(now[1], 1)
 
     def wishes(self) -> dict[str, Demand]:

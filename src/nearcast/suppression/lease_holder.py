@@ -41,7 +41,7 @@ class LeaseHolder(Generic[Form]):
         """The server is sure to wait for what is kept until then."""
         self._until = max(self._until, until)
 
-    def lend(self, lease: Lease) -> bool:
+    def begin_lease(self, lease: Lease) -> bool:
         """Takes a lease; not while something of its subject is under way, which the lease may not know of."""
         self._asked.discard(lease.subject)
         if self._under_way[lease.subject]:
@@ -54,7 +54,7 @@ class LeaseHolder(Generic[Form]):
         lease = self._leases.get(event.entity)
         return lease is not None and now < self._until and lease.permits(event)
 
-    def hold(self, event: Event, form: Form, now: float) -> bool:
+    def hold_back(self, event: Event, form: Form, now: float) -> bool:
         """Keeps an event if that is allowed; else it has to be sent, behind what `give_back` gives."""
         if event.time is None or not self.permits(event, now):
             return False

@@ -82,7 +82,7 @@ class LeaseRegistry:
         for subject, (holder, types) in list(self._asked.items()):
             if subject in self._of or subject in self._shared or self._until.get(holder, 0.0) <= now:
                 continue
-            lent = self._entry.lend(subject, types)
+            lent = self._entry.lease_for(subject, types)
             if lent is None:
                 continue
             del self._asked[subject]

@@ -159,7 +159,7 @@ def client_document(data: Mapping[str, Any], where: Mark, settings: Settings | N
     """
     reader = DocumentReader()
     change = read_client(from_data(data, where), settings or Settings(), reader)
-    reader.stop()
+    reader.refuse()
     assert change is not None, "without a fault there is a change"
     return change
 
@@ -225,7 +225,7 @@ def read_place(node: DocumentNode, reader: DocumentReader) -> Place | None:
     try:
         return planar(x, y, z, node.where) if is_planar else geographic(x, y, z, node.where)
     except Fault as fault:
-        reader.take(fault)
+        reader.note_raised(fault)
         return None
 
 

@@ -103,7 +103,7 @@ def load(paths: Sequence[Path]) -> Definitions:
     relations = _relations(roots, clients, _declared(roots), reader)
     rules, tasks = (_entries(roots, name, reader) for name in ("situations", "actions"))
     situations, actions = read_rules(rules, tasks, settings, reader)
-    reader.stop()
+    reader.refuse()
     warnings = (
         *warnings_of(subscriptions, clients, settings),
         *warnings_of_relations(relations, settings),
@@ -131,7 +131,7 @@ def _root(path: Path, reader: DocumentReader) -> DocumentNode | None:
     try:
         root = from_yaml(read_text(path, Mark(str(path))), str(path))
     except (Fault, DefinitionError) as error:
-        reader.take(error)
+        reader.note_raised(error)
         return None
     reader.fields(root, (), (*FIELDS, *LISTS), "definitions")
     return root if isinstance(root.value, dict) else None
@@ -292,7 +292,7 @@ def _filter_file(node: DocumentNode, settings: Settings, reader: DocumentReader)
     try:
         return thesis.read_subscription(read_text(path, node.where), at(str(path)))
     except (Fault, DefinitionError) as error:
-        reader.take(error)
+        reader.note_raised(error)
         return None
 
 
@@ -301,7 +301,7 @@ def _roles_file(node: DocumentNode, levels: int, reader: DocumentReader) -> Role
     try:
         return thesis.read_roles(read_text(path, node.where), at(str(path)), levels)
     except (Fault, DefinitionError) as error:
-        reader.take(error)
+        reader.note_raised(error)
         return None
 
 
@@ -310,5 +310,5 @@ def _ontology_file(node: DocumentNode, reader: DocumentReader) -> Ontology | Non
     try:
         return read_ontology_file(read_text(path, node.where), path, reader)
     except (Fault, DefinitionError) as error:
-        reader.take(error)
+        reader.note_raised(error)
         return None

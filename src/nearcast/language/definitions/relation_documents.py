@@ -166,7 +166,7 @@ def relation_document(data: Mapping[str, Any], where: Mark) -> Relation:
     """The relation that a document asks for. Raises `DefinitionError` with every fault."""
     reader = DocumentReader()
     relation = read_relation(from_data(data, where), reader)
-    reader.stop()
+    reader.refuse()
     assert relation is not None, "without a fault there is a relation"
     return relation
 
@@ -267,9 +267,9 @@ def _predicate(node: DocumentNode, reader: DocumentReader) -> Any:
     try:
         return read_predicate(text, node.locate or (lambda offset: node.where))
     except Fault as error:
-        reader.take(error)
+        reader.note_raised(error)
     except DefinitionError as error:
-        reader.take(error)
+        reader.note_raised(error)
     return None
 
 

@@ -189,7 +189,7 @@ def _vector(node: DocumentNode, subscription: str, levels: int, reader: Document
         try:
             vector.append(relevance_of(item.value, item.where, levels, f"atom {number} of {subscription}"))
         except Fault as fault:
-            reader.take(fault)
+            reader.note_raised(fault)
     return tuple(vector)
 
 

@@ -125,7 +125,7 @@ def read_conditions(
     bare = {(str(one.value), one.where) for one in _alone(node)}
     for atom in atoms(weighted.filter):
         for fault in _faults(atom, settings.ontology, bare, alone):
-            reader.take(fault)
+            reader.note_raised(fault)
     return weighted.filter if len(reader.faults) == before else None
 
 

@@ -35,7 +35,7 @@ def situation_document(data: Mapping[str, Any], where: Mark, settings: Settings)
     """The rule that a document asks for. Raises `DefinitionError` with every fault."""
     reader = DocumentReader()
     found = read_situation(from_data(data, where), settings, reader)
-    reader.stop()
+    reader.refuse()
     assert found is not None, "without a fault there is a rule"
     return found
 
@@ -44,7 +44,7 @@ def action_document(data: Mapping[str, Any], where: Mark, settings: Settings) ->
     """The action that a document asks for. Raises `DefinitionError` with every fault."""
     reader = DocumentReader()
     found = read_action(from_data(data, where), settings, reader)
-    reader.stop()
+    reader.refuse()
     assert found is not None, "without a fault there is an action"
     return found
 
@@ -249,7 +249,7 @@ def read_rules(
     for way in cycles(standing_on(rules.values(), settings.ontology)):
         advice = "leave one of these conditions out"
         expected = "rules of which none stands on itself"
-        reader.take(Fault(expected, f"a cycle, {' → '.join(way)}", marks[way[0]], advice))
+        reader.note_raised(Fault(expected, f"a cycle, {' → '.join(way)}", marks[way[0]], advice))
     found: dict[str, Action] = {}
     marks = {}
     for node in actions:
@@ -264,7 +264,7 @@ def _once(id: str, what: str, node: DocumentNode, marks: dict[str, Mark], reader
     fields: Mapping[str, DocumentNode] = node.value if isinstance(node.value, dict) else {}
     mark = fields["id"].where if "id" in fields else node.where
     if id in marks:
-        reader.take(Fault(f"each {what} once", f"{id} again", mark, f"it is already at {marks[id]}"))
+        reader.note_raised(Fault(f"each {what} once", f"{id} again", mark, f"it is already at {marks[id]}"))
         return False
     marks[id] = mark
     return True

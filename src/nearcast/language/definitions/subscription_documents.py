@@ -47,7 +47,7 @@ def read_relevance(node: DocumentNode, filter: Filter, levels: int, reader: Docu
         try:
             return (relevance_of(node.value, node.where, levels, _named(listed[0])),) * len(listed)
         except Fault as error:
-            reader.take(error)
+            reader.note_raised(error)
             return None
     if len(node.value) != len(listed):
         check_length(len(node.value), listed, node, reader)
@@ -132,7 +132,7 @@ def _leaf(node: DocumentNode, relevance: DocumentNode | None, levels: int, reade
             else cql2.parse(text, _beginning(node), node.locate or (lambda offset: node.where))
         )
     except DefinitionError as error:
-        reader.take(error)
+        reader.note_raised(error)
         return None
     if relevance is None:
         return Weighted(filter, (None,) * sum(1 for _ in atoms(filter)))
@@ -149,7 +149,7 @@ def _value(node: DocumentNode, atom: str, levels: int, reader: DocumentReader) -
     try:
         return relevance_of(node.value, node.where, levels, atom)
     except Fault as error:
-        reader.take(error)
+        reader.note_raised(error)
         return 0.0
 
 
@@ -175,7 +175,7 @@ def subscription_document(data: Mapping[str, Any], where: Mark, settings: Settin
     """The subscription that a document asks for. Raises `DefinitionError` with every fault."""
     reader = DocumentReader()
     subscription = read_subscription(from_data(data, where), settings or Settings(), reader)
-    reader.stop()
+    reader.refuse()
     assert subscription is not None, "without a fault there is a subscription"
     return subscription
 

@@ -230,7 +230,7 @@ def _event(change: Change) -> Event:
 
 
 async def _append(service: AccessServer, event: Event) -> int:
-    [position] = await service.entrance.put([event])
+    [position] = await service.entrance.submit([event])
     assert position is not None, "definitions are not held back"
     await service.desk.reached(position)
     return position

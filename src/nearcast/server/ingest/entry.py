@@ -58,7 +58,7 @@ class EventEntry:
         self._through = 0
         self._heard: int | None = None
 
-    async def put(
+    async def submit(
         self, events: Sequence[Event], holder: str | None = None, returned: Set[int] = frozenset()
     ) -> list[int | None]:
         """Takes events; their positions once they are durable, None of one that was held back: it is kept, durably.
@@ -66,15 +66,15 @@ class EventEntry:
         With what a publisher sends, leases that it had come back. Raises Full, JournalError.
         """
         if not self.suppress:
-            return [*await self._blocks.put(events)]
+            return [*await self._blocks.submit(events)]
         if self._blocks.pending and self._blocks.pending + len(events) > self._blocks.room:
             raise QueueFull
         # Also if who published them is gone meanwhile: what was taken has to be written.
-        task = asyncio.get_running_loop().create_task(self._put(events, holder, returned))
+        task = asyncio.get_running_loop().create_task(self._submit(events, holder, returned))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
 
-    async def _put(self, events: Sequence[Event], holder: str | None, returned: Set[int]) -> list[int | None]:
+    async def _submit(self, events: Sequence[Event], holder: str | None, returned: Set[int]) -> list[int | None]:
         entering: list[Event] = []
         writing: list[asyncio.Future[list[int]]] = []
         places: list[int | None] = []
@@ -118,7 +118,7 @@ class EventEntry:
         late, self.lending.late = self.lending.late, []
         try:
             if late:
-                await self.put(late)
+                await self.submit(late)
         except (QueueFull, JournalError):
             # Their publishers have let go of them: so they are tried again until they are taken.
             self.lending.late = [*late, *self.lending.late]
@@ -126,7 +126,7 @@ class EventEntry:
 
     def _entering(self, event: Event) -> list[Event]:
         if not event.control:
-            return self._entry.take(event, not self._under_way and self._defined <= self._through)
+            return self._entry.admit(event, not self._under_way and self._defined <= self._through)
         # Whatever it defines begins with where everything is now.
         released = self._entry.release()
         self._under_way += 1
@@ -136,7 +136,7 @@ class EventEntry:
         """Writes them and what is kept instead of others, also if who published them is gone meanwhile."""
         changes = self._entry.changes()
         kept = {entity: event and replace(event, node=self._node) for entity, event in changes.items()}
-        future = self._blocks.put(entering, beyond=True, kept=kept)
+        future = self._blocks.submit(entering, beyond=True, kept=kept)
         future.add_done_callback(lambda done: self._written(entering, kept, done))
         return future
 
@@ -173,7 +173,7 @@ class EventEntry:
         """How many events are held back now."""
         return self._entry.kept
 
-    def advance(self, through: int) -> None:
+    def definitions_read(self, through: int) -> None:
         """Hears how far definitions were read."""
         self._through = through
 
@@ -201,7 +201,7 @@ class EventEntry:
         """Tells new relations between any entities where everybody is, as of when nothing is on its way from before."""
         unready = self._entry.unready
         if unready:
-            await self._blocks.put([], beyond=True)
+            await self._blocks.submit([], beyond=True)
             newest = await asyncio.to_thread(_newest, journal, {vicinity.node for vicinity in unready})
             for vicinity in unready:
                 vicinity.load(newest[vicinity.node])
@@ -226,5 +226,5 @@ def _newest(journal: Journal, nodes: Iterable[str | None]) -> dict[str | None, l
     newest, end = {node: NewestEvents() for node in nodes}, journal.end("events")
     for table in journal.stretches("events", 0, end, STRETCH):
         for node, one in newest.items():
-            one.add(table if node is None else table.filter(pc.equal(nodes_of(table), node)))
+            one.fold_events(table if node is None else table.filter(pc.equal(nodes_of(table), node)))
     return {node: one.events() for node, one in newest.items()}

@@ -67,7 +67,7 @@ async def publish(
     positions: list[int | None] = [None] * len(came)
     before = max(service.desk.events_through, service.events.through)
     if taken:
-        written = await service.entrance.put([event for _, event in taken], *returned_of(request))
+        written = await service.entrance.submit([event for _, event in taken], *returned_of(request))
         for (index, _), position in zip(taken, written, strict=True):
             positions[index] = position
         service.metrics.published.inc(len(taken))
@@ -95,7 +95,7 @@ async def wanted(
 
     Guarded relations, like others, want what their sides select.
     """
-    service.interest.advance(service.desk.registry)
+    service.interest.follow_definitions(service.desk.registry)
     return {one: one in CONTROL_TYPES or service.interest.wants_type(one) for one in type}
 
 
@@ -182,7 +182,7 @@ def _bury(came: list[ReceivedEvent], faults: list[tuple[int, Fault]], service: A
         RefusedInput("POST /events", str(reasons[one.index]), one.content, now) for one in came if one.index in reasons
     ]
     try:
-        service.dead_letters.put(letters).add_done_callback(lambda written: written.exception())
+        service.dead_letters.submit(letters).add_done_callback(lambda written: written.exception())
     except QueueFull:
         service.metrics.errors.labels("dead letters").inc()
         log.warning("dead letters full dropped=%d", len(letters))

@@ -64,16 +64,16 @@ class InterestTable:
         found = self._table.measures()
         return replace(found, forwarded=1, precision=1.0) if self._greedy else found
 
-    def take(self, changes: Mapping[str, Demand | None]) -> None:
+    def update_demands(self, changes: Mapping[str, Demand | None]) -> None:
         """Takes what definitions want from now on; None: they are gone. Raises `Closed`."""
         try:
-            self._take(changes)
+            self._update_demands(changes)
         except BaseException:
             # What it holds is less than what is wanted, perhaps.
             self.closing.set()
             raise
 
-    def _take(self, changes: Mapping[str, Demand | None]) -> None:
+    def _update_demands(self, changes: Mapping[str, Demand | None]) -> None:
         self._rest(0.0)
         if self._precision < 1.0:
             self._renew()
@@ -101,9 +101,9 @@ class InterestTable:
         for number in range(max(len(before), len(filters))):
             began, id = time.monotonic(), f"{number} {key}"
             if number >= len(filters):
-                self._note(self._table.remove(id))
+                self._note(self._table.remove_filter(id))
             elif number >= len(before) or filters[number] != before[number]:
-                self._note(self._table.add(id, filters[number]))
+                self._note(self._table.add_filter(id, filters[number]))
             self._rest(time.monotonic() - began)
 
     def _rest(self, seconds: float) -> None:
@@ -184,7 +184,7 @@ class ForwardedFilters:
 
     async def forwarded(self, registry: Registry) -> ForwardedBody:
         """Filters that select whatever anybody may want, as of now."""
-        self.advance(registry, begin=True)
+        self.follow_definitions(registry, begin=True)
         taking = self._taking
         if self._interest.all or taking is None:
             return self._everything
@@ -200,9 +200,9 @@ class ForwardedFilters:
                 self._end()
             return self._everything
 
-    def advance(self, registry: Registry, begin: bool = False) -> None:
+    def follow_definitions(self, registry: Registry, begin: bool = False) -> None:
         """Takes the definitions as they are now, if there is a table, or one is to begin."""
-        self._interest.advance(registry)
+        self._interest.follow_definitions(registry)
         if self._forwarding is None and begin:
             self._made += 1
             self._forwarding = InterestTable(self._journal, self._precision)
@@ -210,12 +210,12 @@ class ForwardedFilters:
             self._interest.heard = self._hear
         # While everything is wanted there is nothing to look at it for.
         if self._forwarding is not None and not self._interest.all:
-            self._take(self._forwarding)
+            self._hand_over(self._forwarding)
 
     def _hear(self, key: str, wish: Demand | None) -> None:
         self._changes[key] = wish
 
-    def _take(self, forwarding: InterestTable) -> None:
+    def _hand_over(self, forwarding: InterestTable) -> None:
         """Gives the thread what has changed; with a precision below 1 it also looks what has come."""
         busy = self._taking is not None and not self._taking.done()
         if self._changes or self._taking is None or (self._precision < 1.0 and not busy):
@@ -227,7 +227,7 @@ class ForwardedFilters:
 
     def _taken(self, forwarding: InterestTable, changes: dict[str, Demand | None], made: int) -> ForwardedBody:
         """The answer after some changes; in the thread."""
-        forwarding.take(changes)
+        forwarding.update_demands(changes)
         return ForwardedBody(f'"{self._instance}-{made}-{forwarding.version}"', forwarding.body)
 
     def measures(self) -> RoutingMeasures:

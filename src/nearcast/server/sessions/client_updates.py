@@ -56,7 +56,7 @@ class ClientUpdates:
         self._written: dict[str, float] = {}
         self._measured: dict[str, float] = {}
 
-    def say(self, session: Session, said: Mapping[str, Any], source: str = SAID) -> None:
+    def update(self, session: Session, said: Mapping[str, Any], source: str = SAID) -> None:
         """A client says something of itself. Raises DefinitionError, and then nothing of it was taken."""
         client, settings = session.client.id, self.desk.registry.settings
         data = {name: value for name, value in said.items() if name in SAYABLE}
@@ -140,7 +140,7 @@ class ClientUpdates:
             return
         self._measured[client.id] = now
         log.info("bandwidth measured client=%s kbit_per_second=%.1f", client.id, present)
-        self.say(session, {"readings": {BANDWIDTH: round(present, 1)}}, MEASURED)
+        self.update(session, {"readings": {BANDWIDTH: round(present, 1)}}, MEASURED)
 
 
 def _merged(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:

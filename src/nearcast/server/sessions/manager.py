@@ -38,7 +38,7 @@ class SubscriptionMembership:
     def __init__(self) -> None:
         self._since: dict[str, dict[str, int]] = {}
 
-    def note(self, change: Change, position: int) -> None:
+    def note_change(self, change: Change, position: int) -> None:
         """Takes note of a change of subscriptions; of other changes nothing."""
         match change:
             case SubscriptionChange(subscription):
@@ -113,7 +113,7 @@ class SessionManager:
     def _forget(self, client: str) -> None:
         session = self.sessions.get(client)
         if session:
-            self.settle(session, session.waiting.clear(clock.now()))
+            self.record_outcomes(session, session.waiting.clear(clock.now()))
             session.client = ClientProfile(client)
             session.tell({"notice": {"removed": client}})
 
@@ -176,13 +176,13 @@ class SessionManager:
         if not self._holds(delivery.subscription, session, delivery):
             self._end(session, delivery.subscription, now)
         if ended:
-            self.settle(session, ended)
+            self.record_outcomes(session, ended)
         session.wake()
 
     def _end(self, session: Session, subscription: str, now: float) -> None:
         """What waits for a subscription of the client ends, unless another one of it selected the event too."""
         take_over = partial(self._take_over, session, session.priority_of(self.registry.settings))
-        self.settle(session, session.waiting.unsubscribe(subscription, now, take_over))
+        self.record_outcomes(session, session.waiting.unsubscribe(subscription, now, take_over))
 
     def _take_over(self, session: Session, priority_of: PriorityOf, delivery: QueuedDelivery) -> int | None:
         for number, (name, level) in enumerate(delivery.others, 1):
@@ -199,7 +199,7 @@ class SessionManager:
         """Whether the client has been in the subscription since before the event."""
         return self.tenures.holds(subscription, session.client.id, position_of(delivery.sequence))
 
-    def advance(self, events: int, deliveries: int) -> None:
+    def read_through(self, events: int, deliveries: int) -> None:
         """The journal is read through these positions: wakes who waits for it."""
         self.events_through, self.deliveries_through = events, deliveries
         while self._reached and self._reached[0][0] <= events:
@@ -269,7 +269,7 @@ class SessionManager:
     def _begin(self, session: Session) -> None:
         now = clock.now()
         ended = session.waiting.take_back(session.priority_of(self.registry.settings), now)
-        self.settle(session, ended)
+        self.record_outcomes(session, ended)
         # What was measured is true of the link before.
         session.pace = Pacing(session.stated)
         session.tell(
@@ -290,7 +290,7 @@ class SessionManager:
             session.connection = None
             session.notices.clear()
             now = clock.now()
-            self.settle(session, session.waiting.take_back(session.priority_of(self.registry.settings), now))
+            self.record_outcomes(session, session.waiting.take_back(session.priority_of(self.registry.settings), now))
 
     async def acknowledge(self, session: Session, sequences: list[int]) -> list[int]:
         """Ends what the client has; it is told which are settled once that is durable, so that it may forget them.
@@ -302,7 +302,7 @@ class SessionManager:
         repeated = [one for one in sequences if one not in waiting.in_flight and one not in waiting.waiting]
         for sequence in sequences:
             session.pace.acknowledged(sequence, now)
-        written = self.settle(session, waiting.acknowledge(sequences, now))
+        written = self.record_outcomes(session, waiting.acknowledge(sequences, now))
         session.wake()
         unknown: set[int] = set()
         if repeated:
@@ -323,13 +323,13 @@ class SessionManager:
         """A delivery was sent."""
         self.metrics.sending(delivery.priority, max(0.0, clock.now() - delivery.accepted), delivery.attempts)
 
-    def settle(self, session: Session, settled: list[SettledDelivery]) -> asyncio.Future[list[int]]:
+    def record_outcomes(self, session: Session, settled: list[SettledDelivery]) -> asyncio.Future[list[int]]:
         """Puts outcomes on their way into the journal; the future tells when they, and all before them, are durable."""
         for one in settled:
             self.metrics.outcomes.labels(one.outcome).inc()
             if one.outcome == "acknowledged":
                 self.metrics.acknowledging(one.delivery.priority, max(0.0, one.time - one.delivery.accepted))
-        return self.outcomes.put([DeliveryOutcome(session.client.id, one) for one in settled])
+        return self.outcomes.submit([DeliveryOutcome(session.client.id, one) for one in settled])
 
     def expire(self) -> None:
         """Ends what has lived its time, also where nobody is connected."""
@@ -337,7 +337,7 @@ class SessionManager:
         for session in self.sessions.values():
             ended = session.waiting.expire(now)
             if ended:
-                self.settle(session, ended)
+                self.record_outcomes(session, ended)
 
     def prune(self) -> None:
         """Forgets sessions of clients that nobody knows any more, once nothing is outstanding."""

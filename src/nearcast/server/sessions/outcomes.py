@@ -140,7 +140,7 @@ class SettledCheckpoint:
             )
             return SettledMark()
 
-    def advance(self, journal: Journal, through: int, outcomes_end: int, oldest: int | None) -> None:
+    def move_forward(self, journal: Journal, through: int, outcomes_end: int, oldest: int | None) -> None:
         """Takes note that deliveries are read through `through`, of which `oldest` is the first not durably settled.
 
         A pair is kept back until every delivery before it is settled; then it is written, and the next one taken.

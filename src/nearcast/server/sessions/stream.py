@@ -118,7 +118,7 @@ def _fitting(reason: str) -> str:
 
 
 async def _pump(session: Session, connection: Connection, service: AccessServer) -> None:
-    pump = Pump(session, connection, service.payloads, service.desk.sent, service.desk.settle)
+    pump = Pump(session, connection, service.payloads, service.desk.sent, service.desk.record_outcomes)
     try:
         await pump.run()
     except ClientGone:
@@ -187,7 +187,7 @@ async def _hear(message: dict[str, Any], session: Session, service: AccessServer
         session.pace.round_trip_taken(max(0.0, now - message["pong"]), now)
     said = {name: message[name] for name in SAYABLE if message.get(name) is not None}
     if said:
-        service.contexts.say(session, said)
+        service.contexts.update(session, said)
     await _acknowledge(acknowledged, session, service)
 
 
@@ -301,7 +301,7 @@ async def messages(
     fault = await hear(body, session, service)
     # Answered once the acknowledgements are durable, for there is no connection to say so later; with a fault as well,
     # for of several positions some may be wrong.
-    await service.outcomes.put([])
+    await service.outcomes.submit([])
     if fault:
         raise DefinitionError(fault)
     return JSONResponse({"waiting": len(session.waiting.waiting), "in_flight": len(session.waiting.in_flight)})
