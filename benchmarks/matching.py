@@ -256,23 +256,25 @@ def _renamed(filter: Filter) -> And:
 def _changing(flavour: str, made: Sequence[Tree], rows: list[Row], work: ModuleType) -> None:
     """Replaces filters by new ones before each of twenty batches: one in a thousand, and one in twenty."""
     table = to_table([_event(number, row) for number, row in enumerate(rows[:BATCH])])
-    standing = IncrementalIndex()
+    incremental_index = IncrementalIndex()
     began = time.process_time()
-    there = [standing.acquire(_group(tree)) for tree in made]
-    index = standing.index(table, Environment())
+    there = [incremental_index.acquire(_group(tree)) for tree in made]
+    index = incremental_index.index(table, Environment())
     print(f"{flavour} {len(made):,} filters that come and go: first index {time.process_time() - began:.2f} CPU-s")
     undisturbed = _median(lambda: index.match(table, Environment()))
     # An index of two parts needs code that is read from its file once.
-    standing.acquire(_group(work.gen_w1(1, work.SEED)[0]))
-    standing.index(table, Environment()).match(table, Environment())
+    incremental_index.acquire(_group(work.gen_w1(1, work.SEED)[0]))
+    incremental_index.index(table, Environment()).match(table, Environment())
     print(f"  a batch of {len(table):,} from Arrow to pairs {1000 * undisturbed:.0f} ms", flush=True)
     for share in (1000, 20):
         some = max(1, len(made) // share)
         fresh = getattr(work, FLAVOURS[flavour])(CHANGES * some, work.SEED + 10 + share)
-        _replaced(standing, there, [_group(tree) for tree in fresh], some, table)
+        _replaced(incremental_index, there, [_group(tree) for tree in fresh], some, table)
 
 
-def _replaced(standing: IncrementalIndex, there: list[int], fresh: list[FilterGroup], some: int, table: Any) -> None:
+def _replaced(
+    incremental_index: IncrementalIndex, there: list[int], fresh: list[FilterGroup], some: int, table: Any
+) -> None:
     """Replaces so many groups before each batch, and prints how long one waits for the index, and how long it takes."""
     chance = random.Random(SEED)
     waits, batches, matching, began = [], [], 0.0, time.process_time()
@@ -280,15 +282,15 @@ def _replaced(standing: IncrementalIndex, there: list[int], fresh: list[FilterGr
         since = time.perf_counter()
         for _ in range(some):
             which = chance.randrange(len(there))
-            standing.release(there[which])
-            there[which] = standing.acquire(fresh.pop())
-        index = standing.index(table, Environment())
+            incremental_index.release(there[which])
+            there[which] = incremental_index.acquire(fresh.pop())
+        index = incremental_index.index(table, Environment())
         made, spent = time.perf_counter(), time.thread_time()
         index.match(table, Environment())
         waits.append(made - since)
         batches.append(time.perf_counter() - made)
         matching += time.thread_time() - spent
-    standing.wait_until_made()
+    incremental_index.wait_until_made()
     # What was made beside included.
     change = (time.process_time() - began - matching) / (2 * CHANGES * some)
     print(f"  {some:,} replaced before each batch: a change {1000 * change:.3f} CPU-ms")

@@ -67,13 +67,13 @@ def main() -> None:
 
 async def _print(kind: str, text: Callable[[int, random.Random], str], count: int) -> None:
     source = random.Random(1)
-    wishes: dict[str, Demand | None] = {
+    demands: dict[str, Demand | None] = {
         str(number): Demand((parse(text(number, source), Mark("f")),)) for number in range(count)
     }
     table = InterestTable(MemoryJournal(), 1.0)
     watching = asyncio.create_task(_longest_pause())
     began = time.process_time()
-    await asyncio.to_thread(table.update_demands, wishes)
+    await asyncio.to_thread(table.update_demands, demands)
     filled = time.process_time() - began
     watching.cancel()
     texts = table.texts()

@@ -214,20 +214,22 @@ def _print_interest(subscriptions: int) -> None:
     nobody = Event("1", "t5", "s", "s1", START, Place("planar", 0, 0), (("unit", "other"), ("speed", 1)))
     print(f"who of {subscriptions} subscriptions may want an event; us of CPU")
     built = _microseconds(lambda: InterestIndex(registry), 3)
-    interest = InterestIndex(registry)
+    interest_index = InterestIndex(registry)
     fresh = iter(range(1_000_000))
     rows = {
         "an event that nobody wants": (
             _microseconds(lambda: any(may_select(one, nobody) for one in filters), 10),
-            _microseconds(lambda: interest.wants(nobody), 10_000),
+            _microseconds(lambda: interest_index.wants(nobody), 10_000),
         ),
         "GET /wanted of one type": (
-            built + _microseconds(lambda: interest.wants_type(f"t{next(fresh)}"), 10),
-            _microseconds(lambda: (interest.follow_definitions(registry), interest.wants_type("t5")), 10_000),
+            built + _microseconds(lambda: interest_index.wants_type(f"t{next(fresh)}"), 10),
+            _microseconds(
+                lambda: (interest_index.follow_definitions(registry), interest_index.wants_type("t5")), 10_000
+            ),
         ),
         "one subscription changes": (
             built,
-            _microseconds(lambda: (registry.apply(_subscription(7)), interest.follow_definitions(registry)), 100),
+            _microseconds(lambda: (registry.apply(_subscription(7)), interest_index.follow_definitions(registry)), 100),
         ),
     }
     for what, (before, now) in rows.items():

@@ -25,6 +25,7 @@ from nearcast.model.filter import Atom, Operator
 from nearcast.model.foraging import Message, MessageId, Request, Response
 
 HERE = Place("planar", 0.0, 0.0)
+USUAL_SETTINGS = ForagingSettings()
 DRY = Atom("Humidity", Operator.LT, 10)
 
 
@@ -36,16 +37,14 @@ def fire(threshold: float = 0.0, when: str = "Temperature > 80 AND Humidity < 10
     return ForagingRule("fire", "Fire", parse(when, Mark("rule")), within=100.0, valid=10.0, threshold=threshold)
 
 
-def warm(
-    temperature: float = 90, threshold: float = 0.0, manner: ForagingSettings = ForagingSettings()
-) -> ForagingNode:  # noqa: B008
+def warm(temperature: float = 90, threshold: float = 0.0, manner: ForagingSettings = USUAL_SETTINGS) -> ForagingNode:
     """The paper's node N1: it measures temperature, here above 80."""
     node = ForagingNode("N1", [fire(threshold)], ["Temperature"], manner)
     node.measure([("Temperature", temperature)], HERE, 0.0)
     return node
 
 
-def humid(value: float = 5, manner: ForagingSettings = ForagingSettings()) -> ForagingNode:  # noqa: B008
+def humid(value: float = 5, manner: ForagingSettings = USUAL_SETTINGS) -> ForagingNode:
     node = ForagingNode("N2", measured=["Humidity"], manner=manner)
     node.measure([("Humidity", value)], at(30), 0.0)
     return node
@@ -215,29 +214,29 @@ def test_what_is_wrong_with_a_message_is_told_and_counted(
     verdict: MessageVerdict, message: Message, now: float
 ) -> None:
     """Clocks, places, reaches: nothing of it is passed on."""
-    door = MessageFilter("N9")
-    assert (verdict is MessageVerdict.TAKEN) == door.accepts(message, "N1", HERE, now)
-    assert {verdict: 1} == door.counts
+    message_filter = MessageFilter("N9")
+    assert (verdict is MessageVerdict.TAKEN) == message_filter.accepts(message, "N1", HERE, now)
+    assert {verdict: 1} == message_filter.counts
 
 
 @pytest.mark.parametrize("later", [0.0, 5.0, 69.0, 71.0, 1e6])
 def test_a_replay_is_refused_whenever_it_comes(later: float) -> None:
     """While its id is remembered as a duplicate, then because it is too old: there is no moment between."""
-    door = MessageFilter("N9")
-    assert door.accepts(request(time=50.0), "N1", HERE, 0.0)
-    door.forget(later)
-    assert not door.accepts(request(time=50.0), "N1", HERE, later)
+    message_filter = MessageFilter("N9")
+    assert message_filter.accepts(request(time=50.0), "N1", HERE, 0.0)
+    message_filter.forget(later)
+    assert not message_filter.accepts(request(time=50.0), "N1", HERE, later)
 
 
 @settings(deadline=None)
 @given(st.floats(-60, 60), st.floats(0.1, 100), st.floats(0, 500))
 def test_no_skew_of_clocks_opens_a_gap_for_replays(skew: float, valid: float, later: float) -> None:
     """What was taken once is never taken again, wrong as its clock may be."""
-    door = MessageFilter("N9")
+    message_filter = MessageFilter("N9")
     message = request(time=skew, valid=valid)
-    taken = door.accepts(message, "N1", HERE, 0.0)
-    door.forget(later)
-    assert not (taken and door.accepts(message, "N1", HERE, later))
+    taken = message_filter.accepts(message, "N1", HERE, 0.0)
+    message_filter.forget(later)
+    assert not (taken and message_filter.accepts(message, "N1", HERE, later))
 
 
 def test_a_node_that_floods_does_not_starve_another_behind_the_same_relay() -> None:
@@ -258,10 +257,10 @@ def test_invented_names_do_not_help_a_flooder() -> None:
 
 def test_a_full_memory_of_ids_refuses_rather_than_forgets() -> None:
     """Forgetting would let messages go round."""
-    door = MessageFilter("N9", MessageBounds(remembered=3))
-    assert 3 == sum(door.accepts(request(number), "N1", HERE, 0.0) for number in range(5))
-    assert 2 == door.counts[MessageVerdict.FLOODING]
-    assert door.accepts(request(7, time=500.0), "N1", HERE, 500.0)
+    message_filter = MessageFilter("N9", MessageBounds(remembered=3))
+    assert 3 == sum(message_filter.accepts(request(number), "N1", HERE, 0.0) for number in range(5))
+    assert 2 == message_filter.counts[MessageVerdict.FLOODING]
+    assert message_filter.accepts(request(7, time=500.0), "N1", HERE, 500.0)
 
 
 def test_requests_follow_the_neighbourhood() -> None:

@@ -43,23 +43,23 @@ def kernels() -> None:
 class Twin:
     """Groups in a standing index, and beside it as they are."""
 
-    standing: IncrementalIndex = field(default_factory=IncrementalIndex)
+    incremental_index: IncrementalIndex = field(default_factory=IncrementalIndex)
     there: list[tuple[int, FilterGroup]] = field(default_factory=list)
 
     def add(self, group: FilterGroup) -> None:
         """Adds a group, maybe once more."""
-        self.there.append((self.standing.acquire(group), group))
+        self.there.append((self.incremental_index.acquire(group), group))
 
     def remove(self, which: int) -> None:
         """Removes one of those that are there."""
         if self.there:
             number, _ = self.there.pop(which % len(self.there))
-            self.standing.release(number)
+            self.incremental_index.release(number)
 
     def numbers(self) -> dict[int, FilterGroup]:
         """The distinct groups by number; equal ones have one, others have others."""
         numbers = dict(self.there)
-        assert len(numbers) == len(set(numbers.values())) == len(self.standing)
+        assert len(numbers) == len(set(numbers.values())) == len(self.incremental_index)
         return numbers
 
 
@@ -84,14 +84,14 @@ def test_any_sequence_is_as_a_new_index(some: list[FilterGroup], drawn: list[Eve
             elif what == "remove":
                 twin.remove(which)
             elif what == "wait":
-                twin.standing.wait_until_made()
+                twin.incremental_index.wait_until_made()
             else:
                 numbers = twin.numbers()
-                got = found(twin.standing.index(table).match(table, Environment()))
+                got = found(twin.incremental_index.index(table).match(table, Environment()))
                 assert as_numbered(numbers, plainly(list(numbers.values()), history)) == got
                 fresh = found(FilterMatcher(list(numbers.values())).match(table, Environment()))
                 assert as_numbered(numbers, fresh) == got
-        twin.standing.wait_until_made()
+        twin.incremental_index.wait_until_made()
 
 
 class Held:
@@ -151,7 +151,7 @@ def test_an_index_made_beside_may_end_at_any_moment(
                 Held.begun.clear()
             else:
                 numbers = twin.numbers()
-                got = found(twin.standing.index(table).match(table, Environment()))
+                got = found(twin.incremental_index.index(table).match(table, Environment()))
                 assert as_numbered(numbers, plainly(list(numbers.values()), history)) == got
 
 
@@ -170,12 +170,12 @@ def matched(pairs: MatchedPairs) -> set[int]:
 
 def test_what_was_shown_stays_as_it_was() -> None:
     """An index that a batch has does not change when a later one's groups come and go; it can be sent elsewhere."""
-    standing = IncrementalIndex()
-    numbers = [standing.acquire(group) for group in below(10)]
-    before = standing.index(TABLE)
-    standing.release(numbers[9])
-    another = standing.acquire((Atom("w", Operator.EQ, 1), (0,)))
-    after = standing.index(TABLE)
+    incremental_index = IncrementalIndex()
+    numbers = [incremental_index.acquire(group) for group in below(10)]
+    before = incremental_index.index(TABLE)
+    incremental_index.release(numbers[9])
+    another = incremental_index.acquire((Atom("w", Operator.EQ, 1), (0,)))
+    after = incremental_index.index(TABLE)
     assert another == numbers[9], "numbers are used again"
     assert set(numbers[1:]) == matched(before.match(TABLE, Environment()))
     assert set(numbers[1:9]) == matched(after.match(TABLE, Environment()))
@@ -184,58 +184,60 @@ def test_what_was_shown_stays_as_it_was() -> None:
 
 def test_an_equal_group_is_there_once() -> None:
     """As often as it was taken it must be let go."""
-    standing = IncrementalIndex()
+    incremental_index = IncrementalIndex()
     [group] = below(1)
-    first, second = standing.acquire(group), standing.acquire((Atom("v", Operator.LT, 0), (0,)))
-    assert (first, 1) == (second, len(standing))
-    assert [False, True] == [standing.release(first), standing.release(second)]
-    assert 0 == len(standing)
+    first, second = incremental_index.acquire(group), incremental_index.acquire((Atom("v", Operator.LT, 0), (0,)))
+    assert (first, 1) == (second, len(incremental_index))
+    assert [False, True] == [incremental_index.release(first), incremental_index.release(second)]
+    assert 0 == len(incremental_index)
 
 
 def test_many_that_come_one_by_one_make_few_parts() -> None:
     """What is small is joined, and the parts become one beside, with nothing lost on the way."""
-    standing = IncrementalIndex()
+    incremental_index = IncrementalIndex()
     most = 0
     for group in below(400):
-        standing.acquire(group)
-        index = standing.index(TABLE)
+        incremental_index.acquire(group)
+        index = incremental_index.index(TABLE)
         most = max(most, len(index.parts))
     assert 3 <= most <= PARTS + 2
     assert set(range(1, 400)) == matched(index.match(TABLE, Environment()))
-    standing.wait_until_made()
-    assert matched(index.match(TABLE, Environment())) == matched(standing.index(TABLE).match(TABLE, Environment()))
+    incremental_index.wait_until_made()
+    assert matched(index.match(TABLE, Environment())) == matched(
+        incremental_index.index(TABLE).match(TABLE, Environment())
+    )
 
 
 def test_an_index_made_before_any_event_is_made_anew_for_those_that_come() -> None:
     """Beside, for events spread as the first large batch has them."""
-    standing = IncrementalIndex()
+    incremental_index = IncrementalIndex()
     with patch("nearcast.matching.engine_matcher.REPLANNED", 0):
         for group in below(300):
-            standing.acquire(group)
-        assert not standing.index(TABLE.slice(0, 10)).parts[0][0].blind(10)
-        assert standing.index(TABLE).parts[0][0].blind(300)
-        standing.wait_until_made()
-        assert not standing.index(TABLE).parts[0][0].blind(300)
+            incremental_index.acquire(group)
+        assert not incremental_index.index(TABLE.slice(0, 10)).parts[0][0].blind(10)
+        assert incremental_index.index(TABLE).parts[0][0].blind(300)
+        incremental_index.wait_until_made()
+        assert not incremental_index.index(TABLE).parts[0][0].blind(300)
 
 
 def test_an_index_that_cannot_be_made_beside_is_made_in_the_next_batch(caplog: pytest.LogCaptureFixture) -> None:
     """It says so, and nothing is lost."""
-    standing = IncrementalIndex()
+    incremental_index = IncrementalIndex()
     groups = below(300)
     with patch("nearcast.matching.engine_matcher.REPLANNED", 0):
         for group in groups:
-            standing.acquire(group)
-        standing.index(TABLE.slice(0, 10))
+            incremental_index.acquire(group)
+        incremental_index.index(TABLE.slice(0, 10))
         with patch.object(coming_and_going, "_Part", side_effect=MemoryError("no room")):
-            standing.index(TABLE)
-            standing.wait_until_made()
+            incremental_index.index(TABLE)
+            incremental_index.wait_until_made()
     assert "could not be made anew" in caplog.text
-    assert set(range(1, 300)) == matched(standing.index(TABLE).match(TABLE, Environment()))
+    assert set(range(1, 300)) == matched(incremental_index.index(TABLE).match(TABLE, Environment()))
 
 
 def test_a_tree_is_read_once(caplog: pytest.LogCaptureFixture) -> None:
     """When the index is made anew, beside, it is put together of what was read before."""
-    standing = IncrementalIndex()
+    incremental_index = IncrementalIndex()
     read = []
     number = AtomTable.number
 
@@ -246,27 +248,27 @@ def test_a_tree_is_read_once(caplog: pytest.LogCaptureFixture) -> None:
     small = patch.object(coming_and_going, "BESIDE", 20)
     with small, patch.object(AtomTable, "number", counted), caplog.at_level("INFO"):
         for group in below(500):
-            standing.acquire(group)
-            standing.index(TABLE)
-        standing.wait_until_made()
+            incremental_index.acquire(group)
+            incremental_index.index(TABLE)
+        incremental_index.wait_until_made()
     assert "making the index anew" in caplog.text
     assert 500 == len(read)
 
 
 def test_a_vocabulary_that_was_told_of_many_that_went_is_left() -> None:
     """What nobody asks any more does not stay for ever; what there is is matched all the same."""
-    standing = IncrementalIndex()
+    incremental_index = IncrementalIndex()
     numbers = []
     with patch.multiple(coming_and_going, BESIDE=100, TOLD=1):
         for group in below(1_000):
-            numbers.append(standing.acquire(group))
+            numbers.append(incremental_index.acquire(group))
             if len(numbers) > 250:
-                standing.release(numbers.pop(0))
+                incremental_index.release(numbers.pop(0))
             if group[0].value % 50 == 0:  # type: ignore[union-attr, operator]
-                index = standing.index(TABLE)
-                standing.wait_until_made()
-        index = standing.index(TABLE)
-    vocabularies = [part.flat.vocabulary for part in standing._parts]
-    assert max(vocabulary.told for vocabulary in vocabularies) < 1_000
-    assert len(standing) == len(numbers) == 250
+                index = incremental_index.index(TABLE)
+                incremental_index.wait_until_made()
+        index = incremental_index.index(TABLE)
+    vocabularies = [part.flat.atom_table for part in incremental_index._parts]
+    assert max(atom_table.told for atom_table in vocabularies) < 1_000
+    assert len(incremental_index) == len(numbers) == 250
     assert set(numbers) == matched(index.match(TABLE, Environment()))

@@ -35,20 +35,20 @@ parts = st.lists(st.lists(st.tuples(st.one_of(groups, st.just(deep)), st.boolean
 @given(parts)
 def test_parts_together_are_as_if_read_together(drawn: list[list[tuple[FilterGroup, bool]]]) -> None:
     """In their order, without those that nobody wants."""
-    vocabulary = AtomTable()
-    flats = [(read([group for group, _ in part], vocabulary), np.array([k for _, k in part], bool)) for part in drawn]
+    atom_table = AtomTable()
+    flats = [(read([group for group, _ in part], atom_table), np.array([k for _, k in part], bool)) for part in drawn]
     wanted = [group for part in drawn for group, kept in part if kept]
-    assert rows(read(wanted, vocabulary)) == rows(together([*flats, (read([], vocabulary), np.zeros(0, np.bool_))]))
+    assert rows(read(wanted, atom_table)) == rows(together([*flats, (read([], atom_table), np.zeros(0, np.bool_))]))
 
 
 def test_equal_atoms_have_one_number_and_others_another() -> None:
     """One and true are not equal here; a NaN has no literal, though its question is one of others with numbers."""
     values = [1, True, 1.0, "1", float("nan"), 2]
-    vocabulary = AtomTable()
-    one, true, float_one, text, nan, two = [vocabulary.number(Atom("v", Operator.LT, value)) for value in values]
+    atom_table = AtomTable()
+    one, true, float_one, text, nan, two = [atom_table.number(Atom("v", Operator.LT, value)) for value in values]
     assert one == float_one
     assert 5 == len({one, true, text, nan, two})
-    assert ["LT"] == [atom.operator.name for atom in vocabulary.opaque(np.array([nan, one]))]
+    assert ["LT"] == [atom.operator.name for atom in atom_table.opaque(np.array([nan, one]))]
 
 
 numbers = st.builds(

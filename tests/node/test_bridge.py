@@ -151,7 +151,7 @@ async def test_what_nodes_ask_each_other_does_not_go_to_the_server() -> None:
     two = ForagingNode("b", (), ["Humidity"], MANNER)
     answering = NodeEventLoop(two, radio.transport("b", lambda: HERE), HERE, [dry])
     async with serving() as server, bridged(server, ["Wind"], radio) as gate, running(asking, answering):
-        await until(lambda: changes and gate.node.door.taken > 2)
+        await until(lambda: changes and gate.node.message_filter.taken > 2)
         assert (0, 0) == (gate.counts["bridge subscribed"], gate.counts["bridge published"])
 
 

@@ -164,7 +164,7 @@ def test_readings_out_of_their_class_s_range_are_dropped(tmp_path: Path) -> None
     runtime.measure(SensorReading((("GasA", 900),)))
     message = Response(MessageId("b", 1), "b", runtime.place, 50.0, runtime.clock(), 5.0, (("GasA", -3),))
     runtime.receive(Datagram(encode(message, "b"), "somewhere"))
-    assert (2, 0, 0) == (runtime.counts["out of range"], runtime.counts["readings"], runtime.node.door.taken)
+    assert (2, 0, 0) == (runtime.counts["out of range"], runtime.counts["readings"], runtime.node.message_filter.taken)
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_a_situation_is_found_through_relays_in_bad_air() -> None:
         async with running(asking, *others):
             await until(lambda: changes)
         assert {"a", "c"} == {known.provider for _, known in changes[0].readings}
-        assert asking.node.door.counts[MessageVerdict.OWN] > 0
+        assert asking.node.message_filter.counts[MessageVerdict.OWN] > 0
 
     asyncio.run(find())
 
@@ -104,7 +104,7 @@ def heard(runtime: NodeEventLoop, *messages: Request | Response) -> dict[str, in
     """The verdicts on some messages."""
     for message in messages:
         runtime.receive(Datagram(encode(message, message.id.origin), "somewhere"))
-    return {verdict.name: count for verdict, count in runtime.node.door.counts.items()}
+    return {verdict.name: count for verdict, count in runtime.node.message_filter.counts.items()}
 
 
 @given(st.lists(st.binary(max_size=100), max_size=20))
@@ -200,11 +200,17 @@ def test_noise_and_replays_on_the_link_harm_nobody(make: Make) -> None:
         async with make("noise") as noise, running(asking, answering):
             echoing = asyncio.create_task(echo(noise))
             await until(
-                lambda: changes and asking.node.door.counts[MessageVerdict.DUPLICATE] and asking.counts["malformed"]
+                lambda: (
+                    changes
+                    and asking.node.message_filter.counts[MessageVerdict.DUPLICATE]
+                    and asking.counts["malformed"]
+                )
             )
             echoing.cancel()
         assert {"a", "b"} == {known.provider for _, known in changes[0].readings}
-        assert not any(asking.node.door.counts[verdict] for verdict in (MessageVerdict.STALE, MessageVerdict.EARLY))
+        assert not any(
+            asking.node.message_filter.counts[verdict] for verdict in (MessageVerdict.STALE, MessageVerdict.EARLY)
+        )
 
     async def echo(noise: Transport) -> None:
         said = set[bytes]()
@@ -228,9 +234,9 @@ def test_a_flood_does_not_keep_a_node_from_hearing_others() -> None:
         many = (replace(REQUEST, id=MessageId("flooder", number), time=now) for number in range(1_000))
         refused = heard(runtime, *many)["FLOODING"]
         assert refused > 900
-        before = runtime.node.door.taken
+        before = runtime.node.message_filter.taken
         runtime.receive(Datagram(encode(replace(REQUEST, time=now), "n1"), "elsewhere"))
-        assert before + 1 == runtime.node.door.taken
+        assert before + 1 == runtime.node.message_filter.taken
 
     asyncio.run(flood())
 
@@ -270,7 +276,7 @@ def test_a_node_under_random_fire_keeps_answering() -> None:
             runtime.receive(Datagram(chance.randbytes(60), "noise"))
             runtime.receive(Datagram(chance.choice(asked[:-1] or asked), "replay"))
             runtime.receive(Datagram(asked[-1], f"n{number}"))
-        assert (200, 200) == (runtime.node.door.taken, runtime.counts["malformed"])
+        assert (200, 200) == (runtime.node.message_filter.taken, runtime.counts["malformed"])
 
     asyncio.run(fire())
 

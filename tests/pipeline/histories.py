@@ -75,9 +75,7 @@ def in_this_process(journal: SqliteJournal, stretch: int = 100_000) -> list[Row]
 
 def live_rows(journal: SqliteJournal) -> list[Row]:
     """The deliveries that the live pipeline is to write, at every role's level."""
-    [*tables] = (
-        decide(batch, batch.events) for batch in StateFold().fold(journal.read("events", 0, 100_000), changes)
-    )
+    [*tables] = (decide(batch, batch.events) for batch in StateFold().fold(journal.read("events", 0, 100_000), changes))
     return pa.concat_tables(tables).to_pylist()
 
 

@@ -40,9 +40,9 @@ steps = st.lists(st.one_of(*[reports] * 6, definitions, definitions, changes), m
 class Restarted(Scopes):
     """A stage that is stored and loaded between any two batches."""
 
-    def advance(self, stretch: StageInput) -> list[Event]:
+    def advance(self, stage_input: StageInput) -> list[Event]:
         other = pickle.loads(pickle.dumps(self))
-        found = Scopes.derive(other, stretch)
+        found = Scopes.derive(other, stage_input)
         self.__dict__ = other.__dict__
         return found
 

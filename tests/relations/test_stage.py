@@ -121,9 +121,9 @@ def test_the_reference_itself_does_not_depend_on_batches(story: Sequence[Step]) 
 class Restarted(Relating):
     """A stage that is stored and loaded between any two batches."""
 
-    def advance(self, stretch: StageInput) -> list[Event]:
+    def advance(self, stage_input: StageInput) -> list[Event]:
         other = pickle.loads(pickle.dumps(self))
-        found = Relating.derive(other, stretch)
+        found = Relating.derive(other, stage_input)
         self.__dict__ = other.__dict__
         return found
 

@@ -48,17 +48,17 @@ class Door:
 
 def contexts_at(door: Door) -> ClientUpdates:
     """Of a desk that knows one client, and whose journal is a door."""
-    desk = SessionManager(None, ServerMetrics(), 100)  # type: ignore[arg-type]
-    desk.apply(ClientChange("a"))
-    return ClientUpdates(desk, door.put, Limits())
+    session_manager = SessionManager(None, ServerMetrics(), 100)  # type: ignore[arg-type]
+    session_manager.apply(ClientChange("a"))
+    return ClientUpdates(session_manager, door.put, Limits())
 
 
-async def later(contexts: ClientUpdates, monkeypatch: pytest.MonkeyPatch) -> None:
+async def later(client_updates: ClientUpdates, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets what failed be known, and time pass."""
     await asyncio.sleep(0)
     now = clock.now() + 100
     monkeypatch.setattr(clock, "now", lambda: now)
-    contexts.flush()
+    client_updates.flush()
 
 
 @pytest.mark.parametrize("failure", [JournalError("no"), QueueFull()])
@@ -67,11 +67,11 @@ def test_what_the_journal_did_not_take_is_written_later(failure: Exception, monk
 
     async def test() -> None:
         door = Door(failure)
-        contexts = contexts_at(door)
-        session = contexts.desk.session("a")
-        contexts.update(session, {"readings": {"battery": 50.0}})
-        contexts.update(session, {"position": {"x": 1.0, "y": 2.0}})
-        await later(contexts, monkeypatch)
+        client_updates = contexts_at(door)
+        session = client_updates.session_manager.session("a")
+        client_updates.update(session, {"readings": {"battery": 50.0}})
+        client_updates.update(session, {"position": {"x": 1.0, "y": 2.0}})
+        await later(client_updates, monkeypatch)
         assert [{"client": "a", "readings": {"battery": 50.0}, "position": {"x": 1.0, "y": 2.0}}] == door.taken
 
     asyncio.run(test())
@@ -82,9 +82,9 @@ def test_what_was_measured_stays_measured_when_it_is_written_again(monkeypatch: 
 
     async def test() -> None:
         door = Door(JournalError("no"))
-        contexts = contexts_at(door)
-        contexts.update(contexts.desk.session("a"), {"readings": {"bandwidth": 50.0}}, MEASURED)
-        await later(contexts, monkeypatch)
+        client_updates = contexts_at(door)
+        client_updates.update(client_updates.session_manager.session("a"), {"readings": {"bandwidth": 50.0}}, MEASURED)
+        await later(client_updates, monkeypatch)
         assert [MEASURED] == door.sources
 
     asyncio.run(test())
@@ -104,7 +104,7 @@ def test_a_removed_client_does_not_come_back_by_what_it_said_before() -> None:
                 (await server.http.delete("/clients/a")).raise_for_status()
             await asyncio.sleep(1.0)
             assert 404 == (await server.http.get("/clients/a")).status_code
-            assert {} == server.service.desk.stated
+            assert {} == server.service.session_manager.stated
 
     run(test)
 
@@ -129,7 +129,7 @@ def test_messages_for_a_client_that_does_not_read_are_bounded() -> None:
             await server.declare("a")
             async with socket_of(server) as socket:
                 await raw(socket, "hello")
-                session = server.service.desk.session("a")
+                session = server.service.session_manager.session("a")
                 await until(lambda: not session.notices)
                 for number in range(20_000):
                     session.tell({"pong": number})

@@ -34,7 +34,7 @@ def stored(server: Running) -> list[Event]:
 
 
 def waiting(server: Running, client: str = "a") -> Any:
-    return server.service.desk.session(client).waiting
+    return server.service.session_manager.session(client).waiting
 
 
 async def raw(socket: ClientConnection, kind: str) -> Any:
@@ -149,7 +149,7 @@ def test_readings_change_priorities_at_once_and_are_journaled_when_a_class_chang
                 await client.connected()
                 for number in range(50):
                     await client.say(readings={"bandwidth": 100.0 + number})
-                await until(lambda: server.service.desk.registry.clients["a"].readings["bandwidth"] == 149.0)
+                await until(lambda: server.service.session_manager.registry.clients["a"].readings["bandwidth"] == 149.0)
                 await server.publish(unit("e"))
                 [delivery] = await received(client, 1)
                 assert (0, 2) == (delivery.level, delivery.priority)
@@ -171,7 +171,9 @@ def test_the_last_reading_reaches_the_journal_when_the_server_ends() -> None:
                 await client.connected()
                 for battery in (90.0, 80.0, 70.0):
                     await client.say(readings={"battery": battery})
-                await until(lambda: server.service.desk.registry.clients["a"].readings.get("battery") == 70.0)
+                await until(
+                    lambda: server.service.session_manager.registry.clients["a"].readings.get("battery") == 70.0
+                )
             journal = server.journal
         async with running(journal) as server:
             assert 70.0 == (await server.http.get("/clients/a")).json()["readings"]["battery"]
@@ -228,8 +230,8 @@ def test_what_cannot_be_taken_does_not_take_along_what_comes_with_it(monkeypatch
     async def test() -> None:
         async with running() as server:
             await server.declare("a", "b")
-            desk = server.service.desk
-            apply, queue = desk.apply, desk._queue
+            session_manager = server.service.session_manager
+            apply, queue = session_manager.apply, session_manager._queue
 
             def fails_for_x(change: Any) -> None:
                 """Applies a change."""
@@ -243,13 +245,13 @@ def test_what_cannot_be_taken_does_not_take_along_what_comes_with_it(monkeypatch
                     raise ArithmeticError("cannot be queued")
                 queue(session, *more)
 
-            monkeypatch.setattr(desk, "apply", fails_for_x)
-            monkeypatch.setattr(desk, "_queue", fails_for_b)
+            monkeypatch.setattr(session_manager, "apply", fails_for_x)
+            monkeypatch.setattr(session_manager, "_queue", fails_for_b)
             changes = [to_event(ClientChange(one), one, "s") for one in ("x", "y")]
             server.journal.append("events", to_table([*changes, Event("e", "unit", "s")]))
             server.pipeline.decide()
             await until(lambda: waiting(server).waiting)
-            assert (True, False) == (desk.known("y"), desk.known("x"))
+            assert (True, False) == (session_manager.known("y"), session_manager.known("x"))
             assert 'nearcast_errors_total{part="reader"} 2.0' in (await server.http.get("/metrics")).text
 
     run(test)
@@ -270,7 +272,7 @@ def test_ended_subscriptions_and_removed_clients_get_nothing_more() -> None:
             assert {("a", first), ("a", second), ("b", first), ("b", second)} == {
                 (row["client"], row["event"]) for row in rows if row["outcome"] == "unsubscribed"
             }
-            await until(lambda: not server.service.desk.sessions.keys() & {"b"})
+            await until(lambda: not server.service.session_manager.sessions.keys() & {"b"})
             status = (await server.http.get("/status")).json()
             assert (4, 4, 0) == (status["queued"], status["outcomes"]["unsubscribed"], status["balance"])
 
@@ -335,7 +337,7 @@ def test_a_dead_link_does_not_hold_up_the_connection_that_takes_over() -> None:
         async with running() as server:
             await server.declare("a")
             dead = DeadLink()
-            server.service.desk.connect("a", dead, "test")
+            server.service.session_manager.connect("a", dead, "test")
             async with socket_of(server) as socket:
                 assert 2 == (await raw(socket, "hello"))["hello"]["session"]
             dead.open.set()
@@ -350,17 +352,17 @@ def test_the_greeting_of_a_new_connection_does_not_go_to_the_old_one() -> None:
         async with running() as server:
             await server.declare("a")
             old, new = DeadLink(), DeadLink()
-            session = server.service.desk.connect("a", old, "test")
+            session = server.service.session_manager.connect("a", old, "test")
             pump = asyncio.create_task(Pump(session, old, server.service.payloads, print, print).run())
             await until(lambda: not session.notices)
-            server.service.desk.connect("a", new, "test")
+            server.service.session_manager.connect("a", new, "test")
             old.open.set()
             await pump
             assert ([1], [2]) == (
                 [orjson.loads(text)["hello"]["session"] for text in old.texts],
                 [notice["hello"]["session"] for notice in session.notices],
             )
-            server.service.desk.disconnect(session, new)
+            server.service.session_manager.disconnect(session, new)
 
     run(test)
 
@@ -552,7 +554,7 @@ def test_who_acknowledges_and_never_reads_does_not_fill_the_memory() -> None:
     async def test() -> None:
         async with running() as server:
             await server.declare("a")
-            session = server.service.desk.session("a")
+            session = server.service.session_manager.session("a")
             session.confirmed += range(CONFIRMED + 5)
             assert (CONFIRMED, 5) == (len(session.confirmed), session.confirmed[0])
 
@@ -567,15 +569,15 @@ def test_the_measured_bandwidth_becomes_a_reading_and_changes_the_class() -> Non
             await declare_roles(server, role="scout", bandwidth=3750)
             await server.publish(*(unit(str(number), text="x" * 400) for number in range(400)))
             async with socket_of(server) as socket, asyncio.timeout(15):
-                while server.service.desk.registry.clients["a"].readings["bandwidth"] == 3750:
+                while server.service.session_manager.registry.clients["a"].readings["bandwidth"] == 3750:
                     taken = (await raw(socket, "delivery"))["delivery"]
                     await asyncio.sleep(0.025)
                     await socket.send(orjson.dumps({"ack": [taken]}).decode())
             assert {2} == set(waiting(server).by_priority())
-            measured = server.service.desk.registry.clients["a"].readings["bandwidth"]
+            measured = server.service.session_manager.registry.clients["a"].readings["bandwidth"]
             assert 20 < measured < 1250
             await until(lambda: any(event.source.endswith("measured") for event in stored(server)))
-            assert 3750 == server.service.desk.session("a").stated
+            assert 3750 == server.service.session_manager.session("a").stated
 
     run(test)
 
@@ -590,7 +592,7 @@ def test_positions_reach_the_journal_but_not_each_of_them() -> None:
                 await client.connected()
                 for x in range(20):
                     await client.say(position={"x": x, "y": 0})
-                registry = server.service.desk.registry
+                registry = server.service.session_manager.registry
                 await until(lambda: registry.clients["a"].place and registry.clients["a"].place.x == 19)
                 said = [event for event in stored(server) if event.source.endswith("said")]
                 assert len(said) <= 2
@@ -650,7 +652,7 @@ def test_server_sent_events_carry_the_same_and_acknowledgements_come_by_post() -
                         break
             answer = await server.http.post("/clients/a/acks", json={"ack": ids[:1]})
             assert (positions, 200, {positions[0]: "acknowledged"}) == (ids, answer.status_code, outcomes(server))
-            await until(lambda: server.service.desk.session("a").connection is None)
+            await until(lambda: server.service.session_manager.session("a").connection is None)
             assert [positions[1]] == [
                 one["position"] for one in (await server.http.get("/clients/a/waiting")).json()["first"]
             ]
@@ -666,6 +668,6 @@ def test_who_leaves_before_the_first_event_was_never_connected() -> None:
         async with running() as server:
             await server.declare("a")
             await stream.events("a", None, server.service)
-            assert server.service.desk.session("a").connection is None
+            assert server.service.session_manager.session("a").connection is None
 
     run(test)

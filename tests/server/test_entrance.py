@@ -101,7 +101,7 @@ async def told(suppress: bool, steps: int) -> tuple[list[dict[str, Any]], int]:
             assert (published.positions[0] is None) == (0 in published.suppressed)
             stages.decide()
             heard = server.journal.end("source filters")
-            await until(lambda end=heard: not suppress or server.service.entrance._heard == end)  # type: ignore[misc]
+            await until(lambda end=heard: not suppress or server.service.event_entry._heard == end)  # type: ignore[misc]
         entered = server.journal.end("events") - 1
         held = (await server.http.get("/metrics")).text.partition("\nnearcast_suppressed_total ")[2]
         assert suppress == (float(held.split("\n")[0]) >= max(steps - entered, 1))
@@ -130,7 +130,7 @@ def test_what_is_kept_enters_with_a_definition_and_at_the_end() -> None:
         async with related(True) as (server, stages), server.publisher() as publisher:
             await publisher.publish([moved(0, "a", 0.0), moved(1, "b", 100.0)])
             stages.decide()
-            await until(lambda: server.service.entrance._heard == server.journal.end("source filters"))
+            await until(lambda: server.service.event_entry._heard == server.journal.end("source filters"))
             first = await publisher.publish([moved(2, "a", 1.0), moved(3, "b", 99.0)])
             again = await publisher.publish([moved(2, "a", 1.0)])
             before = server.journal.end("events")
@@ -173,7 +173,7 @@ def test_beside_another_server_only_local_relations_hold_back(scope: str, held: 
             away = moved(2, "a", 95.0)
             journal.append("events", entered_events([read_event(away, Mark("here"))], "south"))
             stages.decide()
-            await until(lambda: server.service.entrance._heard == journal.end("source filters"))
+            await until(lambda: server.service.event_entry._heard == journal.end("source filters"))
             found = await publisher.publish([moved(3, "a", 1.0), moved(4, "b", 99.0)])
             assert held == set(found.suppressed)
             stages.decide()
@@ -212,8 +212,8 @@ def test_relations_between_any_entities_are_told_as_if_every_report_had_entered(
         async with running(journal, suppress=suppress) as server, server.publisher() as publisher:
             stages = Stages(journal)
             (await server.http.put("/relations/near", json={**ANY})).raise_for_status()
-            await until(lambda: bool(server.service.entrance._entry._vicinities) == suppress)
-            await until(lambda: not server.service.entrance._entry.unready)
+            await until(lambda: bool(server.service.event_entry._entry._vicinities) == suppress)
+            await until(lambda: not server.service.event_entry._entry.unready)
             for event in events:
                 await publisher.publish([event])
             entered = journal.end("events")

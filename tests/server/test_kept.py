@@ -145,7 +145,7 @@ async def held_back(server: Running, stages: Stages) -> None:
     async with server.publisher() as publisher:
         await publisher.publish([moved(0, "a", 0.0), moved(1, "b", 100.0)])
         stages.decide()
-        await until(lambda: server.service.entrance._heard == server.journal.end("source filters"))
+        await until(lambda: server.service.event_entry._heard == server.journal.end("source filters"))
         published = await publisher.publish([moved(2, "a", 1.0), moved(3, "b", 99.0)])
     assert {0, 1} == published.suppressed
 

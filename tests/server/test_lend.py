@@ -29,7 +29,7 @@ async def heard(server: Running, stages: Stages) -> None:
     """Lets the stages decide, and the server hear of it and lend what it can."""
     stages.decide()
     end = server.journal.end("source filters")
-    await until(lambda: server.service.entrance._heard == end)
+    await until(lambda: server.service.event_entry._heard == end)
     await asyncio.sleep(0.12)
 
 
@@ -147,14 +147,14 @@ def test_what_is_kept_goes_when_the_connection_is_lost() -> None:
             assert a._suppression
             assert a._suppression._connection
             a._suppression._connection.transport.abort()
-            await until(lambda: len(server.service.entrance.lending.leases) == 1)
+            await until(lambda: len(server.service.event_entry.lease_manager.leases) == 1)
             await b.publish([moved(5, "b", 11.0)])
             assert ["4", "5"] == ids(server)[-2:]
             await b.publish([moved(6, "b", 100.0)])
             await until(lambda: a._suppression and a._suppression.publisher)
             await a.publish([moved(7, "a", 0.0)])
             await heard(server, stages)
-            await until(lambda: len(server.service.entrance.lending.leases) == 2)
+            await until(lambda: len(server.service.event_entry.lease_manager.leases) == 2)
             await b.close()
 
     run(test)
@@ -221,20 +221,20 @@ def test_what_came_back_and_had_no_room_is_tried_again() -> None:
 
     async def test() -> None:
         async with related(True) as (server, _):
-            entrance = server.service.entrance
-            blocks, room = entrance._blocks, entrance._blocks.room
+            event_entry = server.service.event_entry
+            blocks, room = event_entry._blocks, event_entry._blocks.room
             full, failed = (
                 read_event(moved(number, "a", 0.0), Mark("here"), payload=orjson.dumps(moved(number, "a", 0.0)))
                 for number in (1, 2)
             )
             blocks.pending, blocks.room = 1, 0
-            entrance.lending.late.append(full)
+            event_entry.lease_manager.late.append(full)
             with pytest.raises(QueueFull):
-                await entrance.sweep()
+                await event_entry.sweep()
             blocks.pending, blocks.room = 0, room
             unwritten = asyncio.get_running_loop().create_future()
             unwritten.set_exception(JournalError("not just now"))
-            entrance._came_back(failed, unwritten)
+            event_entry._came_back(failed, unwritten)
             await until(lambda: server.journal.end("events") == 3)
 
     run(test)
@@ -258,13 +258,13 @@ def test_standings_that_cannot_be_read_are_read_with_the_next_look() -> None:
             stages.decide()
             rows = server.journal.read("source filters", 0, 10)
         async with running() as server:
-            entrance = server.service.entrance
-            entrance._heard = 0
+            event_entry = server.service.event_entry
+            event_entry._heard = 0
             journal.cover("source filters", rows, 3)
             with pytest.raises(JournalError):
-                entrance._read(journal)
+                event_entry._read(journal)
             journal.fails = False
-            assert len(rows) == len(entrance._read(journal)) > 0
+            assert len(rows) == len(event_entry._read(journal)) > 0
 
     run(test)
 
@@ -273,15 +273,15 @@ def test_a_publisher_that_does_not_read_is_told_no_more() -> None:
     """What waits for it, and what it asks for, stay bounded; and its time runs out."""
 
     async def test() -> None:
-        lending = LeaseManager(IngestFilter(), ServerMetrics(), 2.0)
-        holder, messages = lending.connect()
-        assert lending.note_spoken(holder)
+        lease_manager = LeaseManager(IngestFilter(), ServerMetrics(), 2.0)
+        holder, messages = lease_manager.connect()
+        assert lease_manager.note_spoken(holder)
         for number in range(MOST_UNREAD):
             messages.put_nowait({"beat": number})
-        assert not lending.note_spoken(holder)
-        lending.ask(holder, "a", ["type" * 2_000])
-        lending.ask(holder, "b", ["type"])
-        assert ["b"] == list(lending.leases._asked)
+        assert not lease_manager.note_spoken(holder)
+        lease_manager.ask(holder, "a", ["type" * 2_000])
+        lease_manager.ask(holder, "b", ["type"])
+        assert ["b"] == list(lease_manager.leases._asked)
 
     run(test)
 

@@ -146,7 +146,7 @@ def test_changes_by_others_are_seen() -> None:
             }
             async with server.publisher() as publisher:
                 [position] = (await publisher.publish([event])).positions
-            await server.service.desk.reached(position)
+            await server.service.session_manager.reached(position)
             assert "leader" == (await server.http.get("/clients/b")).json()["role"]
 
     run(test)
@@ -279,7 +279,7 @@ def test_a_large_definition_is_read_while_the_server_goes_on() -> None:
                 event["data"] = {"id": "t", "client": "a", "filter": filter}
                 async with server.publisher() as publisher:
                     [position] = (await publisher.publish([event])).positions
-                await server.service.desk.reached(position)
+                await server.service.session_manager.reached(position)
                 assert ["nearcast-reading_0"] == threads
             [one, other] = (await server.http.get("/subscriptions")).json()
             assert one["filter"] == other["filter"]

@@ -52,7 +52,7 @@ def test_a_client_receives_under_any_name(name: str) -> None:
             await server.http.put(f"/clients/{path}", json={})
             await server.http.put("/subscriptions/s", json={"client": name, "filter": "type = 'unit'"})
             await server.publish(unit("1"))
-            await until(lambda: server.service.desk.session(name).waiting.waiting)
+            await until(lambda: server.service.session_manager.session(name).waiting.waiting)
             assert 1 == (await server.http.get(f"/clients/{path}/waiting")).json()["waiting"]
             async with server.client(name) as client:
                 assert ["1"] == [one.event["id"] for one in await received(client, 1)]

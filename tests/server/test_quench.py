@@ -17,7 +17,7 @@ from nearcast.suppression.interest_index import InterestIndex
 from tests.random_filters import events, filters
 
 
-def interest(filter: Filter) -> InterestIndex:
+def interest_index(filter: Filter) -> InterestIndex:
     registry = Registry()
     registry.apply(SubscriptionChange(Subscription("s", ("a",), filter)))
     return InterestIndex(registry)
@@ -38,7 +38,7 @@ def interest(filter: Filter) -> InterestIndex:
 )
 def test_a_type_is_wanted_where_some_event_of_it_may_be_selected(text: str, unit: bool, chat: bool) -> None:
     """Whatever else the filter asks for may be so or not."""
-    found = interest(parse(text, Mark("here")))
+    found = interest_index(parse(text, Mark("here")))
     assert (unit, chat) == (found.wants_type("unit"), found.wants_type("chat"))
 
 
@@ -46,4 +46,4 @@ def test_a_type_is_wanted_where_some_event_of_it_may_be_selected(text: str, unit
 def test_no_event_that_is_selected_has_a_type_that_nobody_wants(filter: Filter, event: Event) -> None:
     """Quenching loses nothing."""
     if truth(filter, event, NO_CONTEXT):
-        assert interest(filter).wants_type(event.type)
+        assert interest_index(filter).wants_type(event.type)

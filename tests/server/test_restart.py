@@ -235,7 +235,7 @@ def test_what_a_subscription_selected_before_it_ended_is_not_that_of_its_namesak
 
 def chosen(server: Running) -> dict[int, tuple[str, int]]:
     """The subscription and level of what waits for the client a."""
-    found = server.service.desk.session("a").waiting.waiting
+    found = server.service.session_manager.session("a").waiting.waiting
     return {position_of(one): (delivery.subscription, delivery.level) for one, delivery in found.items()}
 
 
@@ -250,7 +250,7 @@ def test_a_client_library_forgets_what_is_settled_and_drops_what_comes_again() -
             assert [first, second] == [one.position for one in await received(client, 2)]
             await client.acknowledge(first)
             await until(lambda: client._seen == {second: False})
-            await server.service.desk.session("a").connection.close(1012, "test")
+            await server.service.session_manager.session("a").connection.close(1012, "test")
             await until(lambda: client.duplicates == 1)
             await client.acknowledge(second)
             await until(lambda: not client._seen)
@@ -293,8 +293,8 @@ def test_the_watermark_tells_of_no_outcome_of_what_is_still_being_handed_over(mo
         journal = Told()
         async with running(journal) as server:
             await server.declare("a")
-            desk, tasks = server.service.desk, list[asyncio.Task[None]]()
-            deliver = desk.deliver
+            session_manager, tasks = server.service.session_manager, list[asyncio.Task[None]]()
+            deliver = session_manager.deliver
 
             def acknowledging(decided: list[DecidedDelivery]) -> None:
                 """The first is acknowledged at once, while the others are handed over."""
@@ -302,13 +302,13 @@ def test_the_watermark_tells_of_no_outcome_of_what_is_still_being_handed_over(mo
                 if tasks:
                     read.wait(0.2)
                     return
-                session = desk.session("a")
+                session = session_manager.session("a")
                 settled = session.waiting.acknowledge([decided[0].sequence], 1.0)
                 journal.append("outcomes", outcome_table([DeliveryOutcome("a", one) for one in settled]))
                 read.clear()
                 tasks.append(asyncio.create_task(server.service._advance(Noted(None, "j"))))
 
-            monkeypatch.setattr(desk, "deliver", acknowledging)
+            monkeypatch.setattr(session_manager, "deliver", acknowledging)
             positions = await server.publish(*(unit(str(number)) for number in range(3)))
             await until(lambda: tasks)
             await tasks[0]
@@ -363,7 +363,7 @@ def test_from_a_mark_on_the_same_is_unsettled_as_from_the_beginning() -> None:
         async with running(journal) as server:
             await server.declare("a")
             positions = await server.publish(*(unit(str(number)) for number in range(6)))
-            await until(lambda: server.service.desk.outstanding() == 6)
+            await until(lambda: server.service.session_manager.outstanding() == 6)
             await server.http.post("/clients/a/acks", json={"ack": [*positions[:2], positions[4]]})
         payloads = PayloadCache(journal, 1_000_000)
         end = journal.end("deliveries")

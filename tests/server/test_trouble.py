@@ -18,17 +18,17 @@ from tests.server.conftest import run, running, unit, until
 def test_a_trouble_is_told_when_it_begins_once_a_minute_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     """However often and in however many parts; with how often it was, and how long."""
     moment = 1_000.0
-    trouble = RateLimitedErrorLog("journal", lambda: moment)
+    error_log = RateLimitedErrorLog("journal", lambda: moment)
     with caplog.at_level(logging.INFO):
         for _ in range(150):
-            trouble.failed("writing", JournalError("full"))
-            trouble.failed("reading", JournalError("full too"))
+            error_log.failed("writing", JournalError("full"))
+            error_log.failed("reading", JournalError("full too"))
             moment += 1
-        trouble.works("writing")
+        error_log.works("writing")
         assert 3 == len(caplog.records)
-        trouble.works("reading")
-        trouble.works("reading")
-        trouble.failed("reading", JournalError("full again"))
+        error_log.works("reading")
+        error_log.works("reading")
+        error_log.failed("reading", JournalError("full again"))
     assert [
         "journal fails part='writing' failures=1 error='full'",
         "journal still fails part='writing' failures=121 error='full'",

@@ -33,7 +33,7 @@ from nearcast.suppression.interest_index import Demand, InterestIndex, outward
 from tests import random_filters
 from tests.server.conftest import Running, run, running, unit
 from tests.server.test_rules import ONTOLOGY
-from tests.suppression.test_interest_index import changes, wishes
+from tests.suppression.test_interest_index import changes, demands
 
 HERE = Mark("here")
 ENDS = {"a": {"entity": "u1"}, "b": {"entity": "u2"}, "when": "distance(a, b) < 10"}
@@ -50,20 +50,20 @@ def test_no_event_that_anybody_may_want_is_held_back(
 ) -> None:
     """Whatever is defined, replaced and removed; read from the text and held against the event as it is sent."""
     registry, heard = Registry(), dict[str, Demand | None]()
-    interest, table = InterestIndex(registry, guards=False), InterestTable(MemoryJournal(), precision)
-    interest.heard = heard.__setitem__
+    interest_index, table = InterestIndex(registry, guards=False), InterestTable(MemoryJournal(), precision)
+    interest_index.heard = heard.__setitem__
     for number, (change, look) in enumerate(told, 1):
         registry.apply(change)
         if look or number == len(told):
-            interest.follow_definitions(registry)
+            interest_index.follow_definitions(registry)
             table.update_demands(heard)
             heard.clear()
-    texts = EVERYTHING if interest.all else table.texts()
+    texts = EVERYTHING if interest_index.all else table.texts()
     index = WantedFilters(httpx.AsyncClient())._read(texts)
     for event in events:
         with suppress(EventError):
             document = write_event(event)
-            if interest.wants(read_event(document, HERE)):
+            if interest_index.wants(read_event(document, HERE)):
                 assert selects(index, document)
 
 
@@ -90,7 +90,7 @@ def test_what_a_filter_rests_on_beside_the_event_may_be_so(filter: Filter, event
 
 
 @settings(deadline=None)
-@given(st.lists(wishes, max_size=6), random_filters.events())
+@given(st.lists(demands, max_size=6), random_filters.events())
 def test_of_events_alone_nothing_else_is_told(wanted: list[Filter], event: Event) -> None:
     """With the precision 1 what nobody's filter selects is selected by none that is forwarded."""
     table = InterestTable(MemoryJournal(), 1.0)
@@ -305,7 +305,7 @@ def test_a_server_ends_while_its_table_is_made() -> None:
 
     async def test() -> None:
         async with running() as server:
-            registry = server.service.desk.registry
+            registry = server.service.session_manager.registry
             for number in range(5_000):
                 text = f"type = 't' AND size > {number} AND speed < {number}"
                 registry.apply(SubscriptionChange(Subscription(str(number), ("a",), parse(text, HERE))))

@@ -22,7 +22,7 @@ from tests.stages.test_stages import as_table
 class Echo:
     """A stage that derives two events from each that has not been derived."""
 
-    def advance(self, stretch: StageInput) -> list[Event]:
+    def advance(self, stage_input: StageInput) -> list[Event]:
         return [
             Event(
                 f"{event.id}.{number}",
@@ -31,7 +31,7 @@ class Echo:
                 attributes=event.attributes,
                 position=event.position,
             )
-            for event in to_events(stretch.events)
+            for event in to_events(stage_input.events)
             for number in (1, 2)
             if not event.part
         ]
@@ -60,8 +60,8 @@ def test_a_stage_hears_what_was_known_before_its_first_batch() -> None:
     heard: list[At] = []
 
     class Listening(Echo):
-        def advance(self, stretch: StageInput) -> list[Event]:
-            heard.extend(stretch.changes)
+        def advance(self, stage_input: StageInput) -> list[Event]:
+            heard.extend(stage_input.changes)
             return []
 
     registry = Registry()

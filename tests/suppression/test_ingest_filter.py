@@ -221,9 +221,9 @@ def test_relations_without_guards_want_their_sides() -> None:
     )
     known = registry((*others, named("near", "e", "f", "distance(a, b) < 3")))
     known.apply(ClientChange("x", lists={"l": ("g",)}))
-    interest = InterestIndex(known)
-    assert list("abcdg") == [one for one in "abcdefgh" if interest.wants(report(one, 1.0, second=1))]
-    assert interest.wants(report("h", 1.0, second=1, type="tram"))
+    interest_index = InterestIndex(known)
+    assert list("abcdg") == [one for one in "abcdefgh" if interest_index.wants(report(one, 1.0, second=1))]
+    assert interest_index.wants(report("h", 1.0, second=1, type="tram"))
 
 
 def test_an_atom_that_may_be_absent_makes_its_subscription_want_all() -> None:

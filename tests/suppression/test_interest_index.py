@@ -37,7 +37,7 @@ def relation(id: str, **data: Any) -> RelationChange:
     return RelationChange(relation_document({"id": id, "when": "distance(a, b) < 10", **data}, HERE))
 
 
-wishes = st.lists(random_filters.attribute_atoms(), min_size=1, max_size=3).map(lambda atoms: And(tuple(atoms)))
+demands = st.lists(random_filters.attribute_atoms(), min_size=1, max_size=3).map(lambda atoms: And(tuple(atoms)))
 """Mostly conjunctions: these are what an index can tell from one another."""
 
 ids = st.sampled_from("123456")
@@ -57,7 +57,7 @@ changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(
         lambda id, filter, relevance: SubscriptionChange(Subscription(id, ("ann",), filter, relevance)),
         ids,
-        st.one_of(wishes, wishes, wishes, random_filters.filters),
+        st.one_of(demands, demands, demands, random_filters.filters),
         relevances,
     ),
     st.builds(SubscriptionRemoval, ids),
@@ -77,23 +77,23 @@ def plain(registry: Registry, guards: bool, event: Event) -> tuple[bool, bool]:
         for one in getattr(registry, kind).values():
             alone = Registry(registry.settings, dict(registry.clients))
             alone.apply(name(one))
-            interest = InterestIndex(alone, guards)
-            scanned = _filters(one, interest)
+            interest_index = InterestIndex(alone, guards)
+            scanned = _filters(one, interest_index)
             found = any(may_select(filter, event) for filter in scanned)
             by_type = any(
                 may_select(filter, Event("", event.type, ""), is_open=lambda atom: atom.name != "type")
                 for filter in scanned
             )
-            named = bool(interest._entities)
-            greedy = interest.all
-            answers.append((greedy or found or event.entity in interest._entities, greedy or named or by_type))
+            named = bool(interest_index._entities)
+            greedy = interest_index.all
+            answers.append((greedy or found or event.entity in interest_index._entities, greedy or named or by_type))
     return any(one for one, _ in answers), any(one for _, one in answers)
 
 
-def _filters(definition: Any, interest: InterestIndex) -> list[Filter]:
+def _filters(definition: Any, interest_index: InterestIndex) -> list[Filter]:
     if isinstance(definition, Subscription):
         return [definition.filter]
-    return list(interest._relations[definition.id][1].filters)
+    return list(interest_index._relations[definition.id][1].filters)
 
 
 @given(
@@ -104,17 +104,17 @@ def _filters(definition: Any, interest: InterestIndex) -> list[Filter]:
 def test_the_index_answers_as_the_scan_does(told: list[tuple[Change, bool]], events: list[Event], guards: bool) -> None:
     """Whatever is defined, replaced and removed, looked at now and then or only at the end."""
     registry = Registry()
-    interest = InterestIndex(registry, guards)
+    interest_index = InterestIndex(registry, guards)
     for change, look in told:
         registry.apply(change)
         if look:
-            interest.follow_definitions(registry)
-    interest.follow_definitions(registry)
+            interest_index.follow_definitions(registry)
+    interest_index.follow_definitions(registry)
     for event in events:
-        assert plain(registry, guards, event) == (interest.wants(event), interest.wants_type(event.type))
+        assert plain(registry, guards, event) == (interest_index.wants(event), interest_index.wants_type(event.type))
 
 
-@given(wishes, st.lists(wishes, max_size=5), random_filters.events())
+@given(demands, st.lists(demands, max_size=5), random_filters.events())
 def test_what_selects_an_event_is_found(filter: Filter, others: list[Filter], event: Event) -> None:
     """By the event and by its type, also after others with the same requirements are gone."""
     index = FilterIndex()

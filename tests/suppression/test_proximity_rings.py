@@ -231,9 +231,9 @@ def test_nothing_is_held_back_before_all_are_known() -> None:
     entry.define(registry(RELATIONS[:1]), 0)
     events = [moved(str(number), "c", 0.0, number) for number in range(5)]
     assert [[one] for one in events[:2]] == [entry.admit(one) for one in events[:2]]
-    [vicinity] = entry.unready
+    [proximity_rings] = entry.unready
     entry.written(events[:2], [1, 2])
-    vicinity.load([])
+    proximity_rings.load([])
     assert [] == entry.unready
     assert [] == entry.admit(events[2])
     assert events[2:3] == entry.release()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from nearcast.errors import Fault, Mark
+from nearcast.runtime import plug_ins as runtime_plug_ins
 from nearcast.suppression.strategies import choice
 from nearcast.suppression.strategies.builtin import RangeRing, SpeedBound
 from nearcast.suppression.strategies.choice import chosen
@@ -72,10 +73,10 @@ def endless() -> None:
 def installed(monkeypatch: pytest.MonkeyPatch, **plug_ins: str) -> Iterator[None]:
     """Plug-ins by name and where they are, as if their packages were installed."""
     points = [EntryPoint(name, value, choice.GROUP) for name, value in plug_ins.items()]
-    monkeypatch.setattr(choice, "entry_points", lambda group: points if group == choice.GROUP else [])
-    choice.plug_ins.cache_clear()
+    monkeypatch.setattr(runtime_plug_ins, "entry_points", lambda group: points if group == choice.GROUP else [])
+    runtime_plug_ins.plug_ins.cache_clear()
     yield
-    choice.plug_ins.cache_clear()
+    runtime_plug_ins.plug_ins.cache_clear()
 
 
 def test_a_strategy_is_found_by_its_name_and_parameters() -> None:

@@ -82,11 +82,11 @@ def command(
         for number, name in enumerate([client] if client is not None else _everyone(around)):
             found = explain(around.scene, name)
             reasons = why_not(found, around, write)
-            fate = None if decided is None else decided.of(name)
+            delivery_status = None if decided is None else decided.of(name)
             if as_json:
-                print_json(as_data(found, reasons, fate) | situation)
+                print_json(as_data(found, reasons, delivery_status) | situation)
             else:
-                click.echo(as_text(found, reasons, fate, headed=number == 0, situation=told))
+                click.echo(as_text(found, reasons, delivery_status, headed=number == 0, situation=told))
 
 
 @dataclass(frozen=True, slots=True)

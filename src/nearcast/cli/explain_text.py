@@ -131,7 +131,7 @@ def _condition_data(found: ConditionFinding) -> dict[str, Any]:
 def as_text(
     found: Explanation,
     reasons: list[str],
-    fate: DeliveryStatus | None,
+    status: DeliveryStatus | None,
     headed: bool = True,
     situation: dict[str, Any] | None = None,
 ) -> str:
@@ -141,13 +141,13 @@ def as_text(
     lines = list(_event(found.event)) if headed else []
     if headed and situation is not None:
         lines += situation_lines(situation)
-    lines += ["", f"client {found.name}: {_answer(found, fate)}"]
+    lines += ["", f"client {found.name}: {_answer(found, status)}"]
     lines += [f"  why not: {reason}" for reason in reasons]
     if found.client is not None:
         lines += _context(found)
         for subscription in found.subscriptions:
             lines += _subscription(subscription, subscription.subscription.id == found.chosen)
-    lines += _fate(fate)
+    lines += _delivery(status)
     return wrapped(map(plain, lines))
 
 
@@ -155,11 +155,11 @@ def _event(event: Event) -> Iterator[str]:
     yield f"event {event.id} of {event.source}, type {event.type}, about {event.entity}, position {event.position:,}"
 
 
-def _answer(found: Explanation, fate: DeliveryStatus | None) -> str:
+def _answer(found: Explanation, status: DeliveryStatus | None) -> str:
     if found.priority is None:
-        return "not selected" + (", but a delivery was decided" if fate and fate.subscription else "")
+        return "not selected" + (", but a delivery was decided" if status and status.subscription else "")
     what = "withheld" if found.priority == WITHHELD else f"priority {found.priority}"
-    note = ", but no delivery was decided" if fate and fate.outcome == "none" else ""
+    note = ", but no delivery was decided" if status and status.outcome == "none" else ""
     return f"selected by {found.chosen}, level {found.level}, {what}{note}"
 
 
@@ -184,20 +184,20 @@ def _class(atom: AtomFinding) -> str:
     return "left out" if atom.relevance == ABSENT else f"class {atom.relevance} "
 
 
-def _fate(fate: DeliveryStatus | None) -> Iterator[str]:
-    if fate is None:
+def _delivery(status: DeliveryStatus | None) -> Iterator[str]:
+    if status is None:
         return
-    match fate.outcome:
+    match status.outcome:
         case "undecided":
-            yield f"  delivery: not decided yet (decided through position {fate.decided_through:,})"
+            yield f"  delivery: not decided yet (decided through position {status.decided_through:,})"
         case "none":
             yield "  delivery: none"
         case "waiting":
-            yield f"  delivery: decided{_at('accepted', fate.accepted)}; it waits, or was sent and is not acknowledged"
+            yield f"  delivery: decided{_at('accepted', status.accepted)}; it waits, or was sent and is not acknowledged"
         case outcome:
-            times = "".join(_at(name, getattr(fate, name)) for name in ("accepted", "queued", "sent"))
-            attempts = f", {fate.attempts} attempt{'' if fate.attempts == 1 else 's'}"
-            yield f"  delivery: decided{times}{attempts}, at last priority {fate.priority}{_at(outcome, fate.settled)}"
+            times = "".join(_at(name, getattr(status, name)) for name in ("accepted", "queued", "sent"))
+            attempts = f", {status.attempts} attempt{'' if status.attempts == 1 else 's'}"
+            yield f"  delivery: decided{times}{attempts}, at last priority {status.priority}{_at(outcome, status.settled)}"
 
 
 def _at(what: str, moment: datetime | None) -> str:
@@ -208,7 +208,7 @@ def _moment(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def as_data(found: Explanation, reasons: list[str], fate: DeliveryStatus | None) -> dict[str, Any]:
+def as_data(found: Explanation, reasons: list[str], status: DeliveryStatus | None) -> dict[str, Any]:
     """The same as one JSON object; `fate` is null where there is no log of deliveries."""
     event = found.event
     return {
@@ -225,7 +225,7 @@ def as_data(found: Explanation, reasons: list[str], fate: DeliveryStatus | None)
         "priority": found.priority,
         "why_not": reasons,
         "subscriptions": [_subscription_data(one) for one in found.subscriptions],
-        "delivery": None if fate is None else {name: getattr(fate, name) for name in DeliveryStatus.__slots__},
+        "delivery": None if status is None else {name: getattr(status, name) for name in DeliveryStatus.__slots__},
     }
 
 

@@ -47,7 +47,9 @@ def command(definition: Path, seconds: float | None, only_check: bool) -> None:
     except* NearcastError as errors:
         raise _first(errors) from None
     finally:
-        print_json({"node": found.id, **runtime.counts, **{str(k): n for k, n in runtime.node.door.counts.items()}})
+        print_json(
+            {"node": found.id, **runtime.counts, **{str(k): n for k, n in runtime.node.message_filter.counts.items()}}
+        )
 
 
 def runtime_of(found: NodeDefinition) -> NodeEventLoop:

@@ -172,8 +172,8 @@ class SubscriptionIndex:
     `standing` are the groups, `terms` the location terms in use, `remembered` the attributes asked of previous events.
     """
 
-    def __init__(self, registry: Registry, standing: IncrementalIndex | None = None) -> None:
-        self.standing = standing or IncrementalIndex()
+    def __init__(self, registry: Registry, incremental_index: IncrementalIndex | None = None) -> None:
+        self.incremental_index = incremental_index or IncrementalIndex()
         self.terms: Counter[Entities] = Counter()
         self.remembered: Counter[str] = Counter()
         self._settings = registry.settings
@@ -199,7 +199,7 @@ class SubscriptionIndex:
             self._rows.clear(list(self._worn))
         for held in self._ended:
             for group, _ in held.groups:
-                self.standing.release(group)
+                self.incremental_index.release(group)
             # Most filters have neither, and need not be gone through for them.
             if self.terms:
                 _uncount(self.terms, location_conditions(held.subscription.filter))
@@ -228,7 +228,7 @@ class SubscriptionIndex:
         """Forgets everything: others go on with the groups."""
         for held in [*self._held.values(), *self._ended]:
             for group, _ in held.groups:
-                self.standing.release(group)
+                self.incremental_index.release(group)
 
     def assignments(self) -> GroupAssignments:
         """The rows as they are now, with those that ended in this batch."""
@@ -240,7 +240,9 @@ class SubscriptionIndex:
         order = len(self._ids)
         self._ids.append(subscription.id)
         self._orders[subscription.id] = order
-        groups = [(self.standing.acquire(group), role) for group, role in groups_of(subscription, self._settings)]
+        groups = [
+            (self.incremental_index.acquire(group), role) for group, role in groups_of(subscription, self._settings)
+        ]
         self._held[order] = _IndexedSubscription(subscription, groups)
         for group, _ in groups:
             self._rows.reach(group)

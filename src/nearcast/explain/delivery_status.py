@@ -51,18 +51,18 @@ def delivery_statuses(
         for row in table.filter(own).to_pylist():
             if row["client"] in found:
                 found[row["client"]] = _settled(found[row["client"]], row)
-        if all(fate.settled for fate in found.values()):
+        if all(delivery_status.settled for delivery_status in found.values()):
             break
     return found
 
 
-def _settled(fate: DeliveryStatus, row: dict[str, object]) -> DeliveryStatus:
+def _settled(delivery_status: DeliveryStatus, row: dict[str, object]) -> DeliveryStatus:
     return DeliveryStatus(
         outcome=str(row["outcome"]),
-        decided_through=fate.decided_through,
-        subscription=fate.subscription,
-        level=fate.level,
-        accepted=fate.accepted,
+        decided_through=delivery_status.decided_through,
+        subscription=delivery_status.subscription,
+        level=delivery_status.level,
+        accepted=delivery_status.accepted,
         **{name: row[name] for name in ("priority", "attempts", "queued", "sent", "settled")},  # type: ignore[arg-type]
     )
 

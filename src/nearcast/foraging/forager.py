@@ -61,7 +61,7 @@ class ForagingNode:
         self.measured = frozenset(measured)
         self.above = above
         self.neighbours = NeighbourhoodChange(manner.adapting) if manner.adapting else None
-        self.door = MessageFilter(id, manner.bounds)
+        self.message_filter = MessageFilter(id, manner.bounds)
         named = frozenset((*situations, *(rule.situation for rule in rules)))
         self.requestor = Requestor(rules, measured, above, self.neighbours, named)
         self.provider = Provider([*measured, *serves, *(rule.situation for rule in rules)], above, situations=named)
@@ -98,7 +98,7 @@ class ForagingNode:
         """What a node broadcasts on hearing a message: the message itself, once, and perhaps an answer."""
         if self.neighbours:
             self.neighbours.heard(sender, now)
-        if not self.door.accepts(message, sender, place, now):
+        if not self.message_filter.accepts(message, sender, place, now):
             return []
         if isinstance(message, Request):
             return [message, *self._answers(message, place, now)]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from functools import partial
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from nearcast.matching.column_tests import ColumnPredicates, Key, key_of, operat
 from nearcast.model.filter import Atom
 from nearcast.model.integers import placed, runs
 from nearcast.model.values import Value
+from nearcast.runtime.background import Lock
 
 FEWEST = 16
 """The fewest slots."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from array import array
 from dataclasses import dataclass
-from threading import Thread
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from nearcast.matching.bitset import FilterGroup, MatchedPairs
 from nearcast.matching.matcher import MANY, SAMPLED, FilterMatcher
 from nearcast.matching.postfix import PostfixFilters, read, together
 from nearcast.model.filter import Or
+from nearcast.runtime.background import BackgroundTask
 from nearcast.state.timeline import Environment, Timeline
 
 log = logging.getLogger("nearcast.matcher")
@@ -112,17 +112,17 @@ def _gathered(
     parts: list[tuple[PostfixFilters, Numbers]],
     new: list[int],
     groups: list[FilterGroup],
-    vocabulary: AtomTable,
+    atom_table: AtomTable,
     patient: bool,
 ) -> _PresentGroup:
     """Of these parts the groups that are not gone, and new ones, of a list of all by number.
 
     What was not read yet is, and what was read in the terms of another vocabulary.
     """
-    kept = [(flat, numbers, numbers >= 0) for flat, numbers in parts if flat.vocabulary is vocabulary]
-    foreign = [numbers[numbers >= 0] for flat, numbers in parts if flat.vocabulary is not vocabulary]
+    kept = [(flat, numbers, numbers >= 0) for flat, numbers in parts if flat.atom_table is atom_table]
+    foreign = [numbers[numbers >= 0] for flat, numbers in parts if flat.atom_table is not atom_table]
     unread = np.concatenate([*foreign, np.array(new, np.int32)])
-    fresh = read([groups[number] for number in unread.tolist()], vocabulary, patient)
+    fresh = read([groups[number] for number in unread.tolist()], atom_table, patient)
     flat = together([*((flat, there) for flat, _, there in kept), (fresh, np.ones(len(unread), np.bool_))])
     numbers = np.concatenate([*(numbers[there] for _, numbers, there in kept), unread])
     return _PresentGroup([groups[number] for number in numbers.tolist()], numbers, flat)
@@ -168,11 +168,10 @@ class IncrementalIndex:
         # By number: see `KEY`.
         self._where = np.zeros((3, TOGETHER), np.int32)
         self._keys = 0
-        self._vocabulary = AtomTable()
+        self._atom_table = AtomTable()
         self._parts: list[_IndexPart] = []
         self._serials = 0
-        self._thread: Thread | None = None
-        self._made: _IndexPart | None = None
+        self._remaking: BackgroundTask[_IndexPart] | None = None
         self._floor = 0
 
     def __len__(self) -> int:
@@ -223,14 +222,14 @@ class IncrementalIndex:
         sample, around = events.slice(0, SAMPLED), around or Environment()
         self._finish()
         self._join(sample, around)
-        if self._thread is None and self._worn(len(sample)):
+        if self._remaking is None and self._worn(len(sample)):
             self._begin(sample, around)
         return PartitionedIndex(tuple(part.show() for part in self._parts if part.alive))
 
     def wait_until_made(self) -> None:
         """Waits for what is being made beside."""
-        if self._thread:
-            self._thread.join()
+        if self._remaking:
+            self._remaking.wait()
             self._finish()
 
     def _join(self, sample: pa.Table, around: Environment) -> None:
@@ -254,7 +253,7 @@ class IncrementalIndex:
     def _gather(self, parts: list[_IndexPart]) -> _PresentGroup:
         """The groups of these parts, and what is new: nothing reads that again."""
         own = [(part.flat, part.numbers) for part in parts]
-        return _gathered(own, list(self._new), self._groups, self._vocabulary, False)
+        return _gathered(own, list(self._new), self._groups, self._atom_table, False)
 
     def _enter(self, part: _IndexPart) -> None:
         """Adds a part whose groups may have gone since it was begun."""
@@ -281,35 +280,31 @@ class IncrementalIndex:
         # What was shown does not change any more, and neither do copies.
         parts = [(part.flat, part.show()[1]) for part in self._parts]
         groups, keys = list(self._groups), self._where[KEY].copy()
-        old = self._vocabulary.told > TOLD * len(self) + BESIDE
-        vocabulary = AtomTable() if old else self._vocabulary
+        old = self._atom_table.told > TOLD * len(self) + BESIDE
+        atom_table = AtomTable() if old else self._atom_table
         # The next batch may add to the same track while this one's is read beside.
         as_it_is = Environment(
             Timeline(around.users.base, dict(around.users.changes)), around.entities, around.previous
         )
 
-        def make() -> None:
-            try:
-                there = _gathered(parts, [], groups, vocabulary, True)
-                self._made = _IndexPart(there, keys[there.numbers], sample, as_it_is)
-            except Exception:
-                log.exception("the index could not be made anew beside")
+        def make() -> _IndexPart:
+            there = _gathered(parts, [], groups, atom_table, True)
+            return _IndexPart(there, keys[there.numbers], sample, as_it_is)
 
         self._floor = len(self._parts)
-        self._thread = Thread(target=make, name="nearcast-matcher", daemon=True)
-        self._thread.start()
+        self._remaking = BackgroundTask("nearcast-matcher", make)
         log.info("making the index anew filters=%d parts=%d", len(self), len(self._parts))
 
     def _finish(self) -> None:
         """Takes what was made beside in the place of the parts that it was made of."""
-        if self._thread is None or self._thread.is_alive():
+        if self._remaking is None or self._remaking.running:
             return
         since, self._parts = self._parts[self._floor :], []
-        made, self._made, self._thread, self._floor = self._made, None, None, 0
+        made, self._remaking, self._floor = self._remaking.made, None, 0
         if made is None:
             # What failed has said so; all is one new part, made while the batch waits.
             self._new = dict.fromkeys(number for number, uses in enumerate(self._uses) if uses)
             return
         self._enter(made)
-        self._vocabulary = made.flat.vocabulary
+        self._atom_table = made.flat.atom_table
         self._parts += since

@@ -456,7 +456,9 @@ def _meetings(tests: NearTests, a: Stays, b: Stays, geographic: bool) -> _Meetin
     only = np.zeros(len(a.begin), np.int64)
     for found in tests.candidates(only, a.located(geographic), b.located(geographic), geographic):
         one, other = found.probe.astype(np.int64), found.point.astype(np.int64)
-        held = tests.hold(only[one], NearTestPairs(a.points.select(one), b.points.select(other), found.square, geographic))
+        held = tests.hold(
+            only[one], NearTestPairs(a.points.select(one), b.points.select(other), found.square, geographic)
+        )
         one, other = one[held], other[held]
         parts.append((one, np.maximum(a.begin[one], b.begin[other]), np.minimum(a.end[one], b.end[other])))
     return _Meetings(*(np.concatenate(part) for part in zip(*parts, strict=True)))

@@ -6,7 +6,6 @@ tree once and does nothing else, so a hundred thousand filters are read in about
 
 from __future__ import annotations
 
-import time
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from nearcast.matching.column_tests import NEARBY, POINTS, Classes, Key
 from nearcast.matching.proximity import inner
 from nearcast.model.filter import And, Atom, Filter, Not, Or, PlainNot
 from nearcast.model.integers import runs
+from nearcast.runtime.background import give_way
 
 Integers = npt.NDArray[np.int64]
 Short = npt.NDArray[np.int32]
@@ -48,7 +48,7 @@ class PostfixFilters(NamedTuple):
     the root of each group, −1 where its tree is too deep to walk; equal groups may have one.
     """
 
-    vocabulary: AtomTable
+    atom_table: AtomTable
     packed: npt.NDArray[Any]
     shift: int
     starts: Short
@@ -78,26 +78,26 @@ def shifted(tokens: Integers, old: int, new: int) -> Integers:
     return np.where(tokens < 0, tokens, moved)
 
 
-def read(groups: Sequence[FilterGroup], vocabulary: AtomTable | None = None, patient: bool = False) -> PostfixFilters:
+def read(groups: Sequence[FilterGroup], atom_table: AtomTable | None = None, patient: bool = False) -> PostfixFilters:
     """Reads groups; equal ones share a root. Who is `patient` gives way to other threads again and again."""
-    found = _Found(vocabulary or AtomTable())
+    found = _Found(atom_table or AtomTable())
     for first in range(0, len(groups), GIVING_WAY):
-        with found.vocabulary.lock:
+        with found.atom_table.lock:
             for group in groups[first : first + GIVING_WAY]:
                 found.add_group(group)
-            found.vocabulary.publish()
+            found.atom_table.publish()
         if patient:
-            # Who waits for Python's lock would get it every 5 ms only, and a batch asks for it a hundred times.
-            time.sleep(0)
-    found.vocabulary.told += len(groups)
+            # A batch asks for Python's lock a hundred times.
+            give_way()
+    found.atom_table.told += len(groups)
     return found.flat()
 
 
 class _Found:
     """What is found while groups are read."""
 
-    def __init__(self, vocabulary: AtomTable) -> None:
-        self.vocabulary = vocabulary
+    def __init__(self, atom_table: AtomTable) -> None:
+        self.atom_table = atom_table
         self._tokens = array("q")
         self._classes = array("h")
         self._starts, self._class_starts = array("q", [0]), array("q", [0])
@@ -109,7 +109,7 @@ class _Found:
         filter, classes = group
         tokens: list[int] = []
         try:
-            _walk(filter, DEEPEST, tokens, self.vocabulary)
+            _walk(filter, DEEPEST, tokens, self.atom_table)
         except RecursionError:
             self._roots.append(-1)
             return
@@ -128,26 +128,26 @@ class _Found:
             np.array(one, np.int32) for one in (self._starts, self._class_starts, self._roots)
         )
         tokens, classes = np.array(self._tokens, np.int64), np.array(self._classes, np.int16)
-        return PostfixFilters(self.vocabulary, *packed(tokens), starts, classes, class_starts, roots)
+        return PostfixFilters(self.atom_table, *packed(tokens), starts, classes, class_starts, roots)
 
 
-def _walk(node: Filter, deeper: int, tokens: list[int], vocabulary: AtomTable) -> None:
+def _walk(node: Filter, deeper: int, tokens: list[int], atom_table: AtomTable) -> None:
     kind = type(node)
     if not deeper:
         raise RecursionError
     if kind is Atom:
-        tokens.append(vocabulary.number(node))  # type: ignore[arg-type]
+        tokens.append(atom_table.number(node))  # type: ignore[arg-type]
     elif kind is Not or kind is PlainNot:
-        _walk(node.child, deeper - 1, tokens, vocabulary)  # type: ignore[union-attr]
+        _walk(node.child, deeper - 1, tokens, atom_table)  # type: ignore[union-attr]
         tokens.append(-5 - _CONNECTIVE[kind])
     else:
         children = node.children  # type: ignore[union-attr]
         for child in children:
             # Most are atoms, and to call for each costs as much as to find its number.
             if type(child) is Atom and deeper > 1:
-                tokens.append(vocabulary.number(child))
+                tokens.append(atom_table.number(child))
             else:
-                _walk(child, deeper - 1, tokens, vocabulary)
+                _walk(child, deeper - 1, tokens, atom_table)
         tokens.append(-1 - (len(children) * 4 + _CONNECTIVE[kind]))
 
 
@@ -160,7 +160,7 @@ def together(parts: Sequence[tuple[PostfixFilters, npt.NDArray[np.bool_]]]) -> P
     flats = [flat for flat, _ in parts]
     tokens, starts = _rows([(flat.tokens, flat.starts, own) for flat, own in zip(flats, kept, strict=True)])
     classes, owns = _rows([(flat.classes, flat.class_starts, own) for flat, own in zip(flats, kept, strict=True)])
-    return PostfixFilters(flats[0].vocabulary, *packed(tokens), starts, classes, owns, numbers.astype(np.int32))
+    return PostfixFilters(flats[0].atom_table, *packed(tokens), starts, classes, owns, numbers.astype(np.int32))
 
 
 def _rows(parts: Sequence[tuple[npt.NDArray[Any], Short, Short]]) -> tuple[npt.NDArray[Any], Short]:
@@ -211,7 +211,7 @@ def compiled(flat: PostfixFilters) -> tuple[dict[Key, Classes], LaidOutAtoms, At
     numbers = numbers[least:]
     nearby: list[Atom] = []
     fields = np.zeros((4, len(numbers)), np.int64)
-    others = dict(enumerate(flat.vocabulary.opaque(numbers)))
+    others = dict(enumerate(flat.atom_table.opaque(numbers)))
     for number, atom in others.items():
         near = inner(atom)
         if near is not None:
@@ -220,7 +220,7 @@ def compiled(flat: PostfixFilters) -> tuple[dict[Key, Classes], LaidOutAtoms, At
     columns: dict[Key, Classes] = {}
     points = [np.array([], np.int32)]
     size = 0
-    for column, (key, (which, asked)) in enumerate(flat.vocabulary.asked(numbers).items()):
+    for column, (key, (which, asked)) in enumerate(flat.atom_table.asked(numbers).items()):
         columns[key], own, listed = asked.compiled()
         own[1:, own[0] == POINTS] += size
         fields[0, which], fields[1, which], fields[2:, which] = own[0], column, own[1:]

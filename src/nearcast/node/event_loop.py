@@ -112,9 +112,9 @@ class NodeEventLoop:
         if isinstance(message, Response) and not all(self._in_range(*pair) for pair in message.values):
             self.counts["out of range"] += 1
             return
-        before = self.node.door.taken
+        before = self.node.message_filter.taken
         self.broadcast(self.node.hear(message, heard.sender, self.place, self.clock()))
-        if self.node.door.taken > before:
+        if self.node.message_filter.taken > before:
             self._note(message)
             self.taken(message)
             self.report_changes()
@@ -145,7 +145,7 @@ class NodeEventLoop:
             now = self.clock()
             self._ask(now)
             self.report_changes()
-            self.node.door.forget(now)
+            self.node.message_filter.forget(now)
             await asyncio.sleep(TICK_SECONDS)
 
     def _ask(self, now: float) -> None:

@@ -29,7 +29,7 @@ class RetryingJournal(SqliteJournal):
 
     def __init__(self, path: str | PathLike[str], stopped: Callable[[], bool]) -> None:
         super().__init__(path)
-        self._stopped, self._trouble = stopped, RateLimitedErrorLog("journal")
+        self._stopped, self._error_log = stopped, RateLimitedErrorLog("journal")
 
     def __reduce__(self) -> tuple[type[SqliteJournal], tuple[str]]:
         """Travels as a journal that is read."""
@@ -52,10 +52,10 @@ class RetryingJournal(SqliteJournal):
             except JournalError as error:
                 if not _is_full(error) or self._stopped():
                     raise
-                self._trouble.failed("deciding", error)
+                self._error_log.failed("deciding", error)
                 time.sleep(RETRY_SECONDS)
             else:
-                self._trouble.works("deciding")
+                self._error_log.works("deciding")
                 return found
 
 

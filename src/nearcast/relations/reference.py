@@ -30,18 +30,18 @@ class Reference:
         self._heard: list[Event] | None = None
         self._sequence = 0
 
-    def derive(self, stretch: StageInput) -> list[Event]:
+    def derive(self, stage_input: StageInput) -> list[Event]:
         """What a stretch of the journal causes, ascending by position and part."""
         if self._heard is None:
-            self._heard = _reported(stretch.repository.newest())
-        events = _reported(stretch.events)
-        steps: list[tuple[int, Change | Event]] = [*stretch.changes, *((event.position, event) for event in events)]
+            self._heard = _reported(stage_input.repository.newest())
+        events = _reported(stage_input.events)
+        steps: list[tuple[int, Change | Event]] = [*stage_input.changes, *((event.position, event) for event in events)]
         told: list[Event] = []
         for position, step in sorted(steps, key=lambda one: one[0]):
             if isinstance(step, Event):
                 told += self._report(Cause(position, step.time, step.accepted), step)
             else:
-                moment = stretch.times.get(position)
+                moment = stage_input.times.get(position)
                 told += self._change(Cause(position, moment, moment), step)
         return told
 

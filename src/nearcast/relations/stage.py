@@ -76,34 +76,34 @@ class Relating:
         """The relations between pairs."""
         return self._pairing
 
-    def derive(self, stretch: StageInput) -> list[Event]:
+    def derive(self, stage_input: StageInput) -> list[Event]:
         """What a stretch of the journal causes, ascending by position and part.
 
         Of the changes those of relations and clients count; of the events, those that are not derived themselves. The
         repository is read when a relation is defined. The present state of a new relation is told to be of its time.
         """
-        events = stretch.events
+        events = stage_input.events
         if self._relations and len(derived_of(events)):
             events = events.filter(pc.equal(events.column("part"), 0))
         told: list[Event] = []
         done, positions = 0, events.column("position").to_numpy()
-        for position, change in stretch.changes:
+        for position, change in stage_input.changes:
             if not self._concerns(change):
                 self._note_lists(change)
                 continue
             until = int(np.searchsorted(positions, position))
-            told += self._stretches(events, done, until, stretch.repository)
+            told += self._stretches(events, done, until, stage_input.repository)
             done = until
-            moment = stretch.times.get(position)
+            moment = stage_input.times.get(position)
             cause = Cause(position, moment, moment)
             try:
-                found = self._change(change, cause, partial(self._newest, stretch.repository, events, done))
+                found = self._change(change, cause, partial(self._newest, stage_input.repository, events, done))
                 told += self._plain.told(found, cause)
             except Fault as fault:
-                stretch.refusals.append((position, fault))
+                stage_input.refusals.append((position, fault))
             if not self._relations:
                 self._reset()
-        return told + self._stretches(events, done, len(events), stretch.repository)
+        return told + self._stretches(events, done, len(events), stage_input.repository)
 
     @property
     def size(self) -> int:
@@ -277,14 +277,14 @@ class Scopes:
         """The relations between pairs, by scope."""
         return {scope: relating.pairing for scope, relating in self._scopes.items()}
 
-    def derive(self, stretch: StageInput) -> list[Event]:
+    def derive(self, stage_input: StageInput) -> list[Event]:
         """What a stretch of the journal causes, ascending by position."""
         if self._heard is None:
-            self._heard = _Heard(stretch.repository)
+            self._heard = _Heard(stage_input.repository)
         left: dict[int, set[Scope]] = {}
-        shared = self._shared(stretch.changes, left)
-        told = [(event, scope) for scope in self._ordered() for event in self._told(scope, shared[scope], stretch)]
-        self._heard.add(stretch)
+        shared = self._shared(stage_input.changes, left)
+        told = [(event, scope) for scope in self._ordered() for event in self._told(scope, shared[scope], stage_input)]
+        self._heard.add(stage_input)
         for scope in self._ordered():
             if scope is not None and not self._scopes[scope].defined:
                 del self._scopes[scope]
@@ -318,13 +318,15 @@ class Scopes:
                         found[scope].append((position, change))
         return found
 
-    def _told(self, scope: Scope, changes: Sequence[At], stretch: StageInput) -> list[Event]:
+    def _told(self, scope: Scope, changes: Sequence[At], stage_input: StageInput) -> list[Event]:
         relating = self._scopes[scope]
         if scope is None:
-            return relating.derive(replace(stretch, changes=changes))
+            return relating.derive(replace(stage_input, changes=changes))
         assert self._heard, "it is there with the first stretch"
-        events = stretch.events.filter(pc.equal(nodes_of(stretch.events), scope))
-        own = replace(stretch, changes=changes, events=events, repository=self._heard.at(scope, stretch.repository))
+        events = stage_input.events.filter(pc.equal(nodes_of(stage_input.events), scope))
+        own = replace(
+            stage_input, changes=changes, events=events, repository=self._heard.at(scope, stage_input.repository)
+        )
         return [replace(event, node=scope) for event in relating.derive(own)]
 
 
@@ -340,9 +342,9 @@ class _Heard:
         """What was heard at a node, of what was heard at all."""
         return together if node == self._only else self._nodes.get(node, Repository())
 
-    def add(self, stretch: StageInput) -> None:
+    def add(self, stage_input: StageInput) -> None:
         """Goes on to the end of a stretch."""
-        self._add(stretch.events, stretch.repository)
+        self._add(stage_input.events, stage_input.repository)
 
     def _add(self, events: pa.Table, before: Repository) -> None:
         derived = pc.greater(events.column("part"), 0)

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
@@ -33,6 +32,7 @@ from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.model.situation import ACTION_TYPE, PLUG_INS, Run, Webhook
 from nearcast.runtime.error_log import RateLimitedErrorLog
+from nearcast.runtime.plug_ins import plug_ins
 from nearcast.server import clock
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.sessions.outcomes import RefusedInput, note
@@ -124,11 +124,11 @@ class ActionRunner:
         metrics: ServerMetrics,
         path: Path | None,
         pause: float = FIRST_PAUSE,
-        trouble: RateLimitedErrorLog | None = None,
+        error_log: RateLimitedErrorLog | None = None,
     ) -> None:
         self.journal, self.registry, self.metrics = journal, registry, metrics
         self._bury, self._path, self._pause = bury, path, pause
-        self._trouble = trouble or RateLimitedErrorLog("journal")
+        self._error_log = error_log or RateLimitedErrorLog("journal")
         # Not asyncio's own threads: functions that hang would keep everything else that waits for the journal waiting.
         self._threads = ThreadPoolExecutor(AT_ONCE, "nearcast-actions")
         self._through = 0
@@ -164,10 +164,10 @@ class ActionRunner:
                     if self.through != kept:
                         kept = self.through
                         await asyncio.to_thread(self._write_mark, kept)
-                    self._trouble.works("actions")
+                    self._error_log.works("actions")
                 except (JournalError, OSError) as error:
                     self.metrics.errors.labels("actions").inc()
-                    self._trouble.failed("actions", error)
+                    self._error_log.failed("actions", error)
                 except Exception:
                     self.metrics.errors.labels("actions").inc()
                     log.exception("actions not followed position=%d", self._through)
@@ -275,9 +275,9 @@ def _call(run: Run, event: Event) -> None:
 def registered() -> dict[str, Callable[[dict[str, Any], dict[str, Any]], object]]:
     """The Python actions of all installed packages, by name; one that cannot be loaded is left out, and told."""
     found = {}
-    for one in entry_points(group=PLUG_INS):
+    for name, point in plug_ins(PLUG_INS).items():
         try:
-            found[one.name] = one.load()
+            found[name] = point.load()
         except Exception:
-            log.exception("action not loaded name=%s", one.name)
+            log.exception("action not loaded name=%s", name)
     return found

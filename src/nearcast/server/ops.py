@@ -34,11 +34,11 @@ async def metrics(token: Manager, service: Here) -> Response:
     service.metrics.waiting.clear()
     for priority, count in waiting.items():
         service.metrics.waiting.labels(priority).set(count)
-    sessions = list(service.desk.sessions.values())
+    sessions = list(service.session_manager.sessions.values())
     connected = sum(session.connection is not None for session in sessions)
     service.metrics.in_flight.set(sum(len(session.waiting.in_flight) for session in sessions))
-    service.metrics.kept.set(service.entrance.kept)
-    service.routing.follow_definitions(service.desk.registry)
+    service.metrics.kept.set(service.event_entry.kept)
+    service.routing.follow_definitions(service.session_manager.registry)
     routing = service.routing.measures()
     service.metrics.routing_filters.set(routing.filters)
     service.metrics.routing_forwarded.set(routing.forwarded)
@@ -51,24 +51,27 @@ async def metrics(token: Manager, service: Here) -> Response:
 @router.get("/status")
 async def status(token: Manager, service: Here) -> dict[str, Any]:
     """Counts since the start, what waits, latencies in seconds by priority, and a balance that must be zero."""
-    sessions = list(service.desk.sessions.values())
-    settled = collections.Counter(service.desk.past)
+    sessions = list(service.session_manager.sessions.values())
+    settled = collections.Counter(service.session_manager.past)
     for session in sessions:
         settled.update(session.waiting.settled)
     return {
-        "server": service.desk.instance,
+        "server": service.session_manager.instance,
         "seconds": round(clock.now() - service.started, 1),
-        "read": {"events": service.desk.events_through, "deliveries": service.desk.deliveries_through},
+        "read": {
+            "events": service.session_manager.events_through,
+            "deliveries": service.session_manager.deliveries_through,
+        },
         "known": {
-            "clients": len(service.desk.registry.clients),
-            "subscriptions": len(service.desk.registry.subscriptions),
+            "clients": len(service.session_manager.registry.clients),
+            "subscriptions": len(service.session_manager.registry.subscriptions),
         },
         "sessions": {
             "connected": sum(session.connection is not None for session in sessions),
             "all": len(sessions),
             "connections": sum(session.connections for session in sessions),
         },
-        "queued": service.desk.past["queued"] + sum(session.waiting.queued for session in sessions),
+        "queued": service.session_manager.past["queued"] + sum(session.waiting.queued for session in sessions),
         "outcomes": {name: settled[name] for name in OUTCOME_NAMES},
         "waiting": {str(priority): count for priority, count in sorted(waiting_by_priority(service).items())},
         "in_flight": sum(len(session.waiting.in_flight) for session in sessions),
@@ -81,6 +84,6 @@ async def status(token: Manager, service: Here) -> dict[str, Any]:
 def waiting_by_priority(service: AccessServer) -> collections.Counter[int]:
     """How many deliveries of all clients wait, by priority; −1: withheld."""
     found: collections.Counter[int] = collections.Counter()
-    for session in service.desk.sessions.values():
+    for session in service.session_manager.sessions.values():
         found.update(session.waiting.by_priority())
     return found

@@ -72,8 +72,8 @@ class AccessServer:
         self.config, self.journal = config, journal
         self.metrics = ServerMetrics()
         self.executor = ThreadPoolExecutor(4, "nearcast-journal")
-        self.trouble = RateLimitedErrorLog("journal")
-        blocks = partial(GroupCommit, journal, executor=self.executor, trouble=self.trouble)
+        self.error_log = RateLimitedErrorLog("journal")
+        blocks = partial(GroupCommit, journal, executor=self.executor, error_log=self.error_log)
         self.events: GroupCommit[Event] = blocks(
             "events",
             partial(entered_events, node=config.node),
@@ -82,7 +82,7 @@ class AccessServer:
             room=limits.intake_events,
             node=config.node,
         )
-        self.entrance = EventEntry(self.events, self.metrics, config.suppress, config.node, limits.lease_seconds)
+        self.event_entry = EventEntry(self.events, self.metrics, config.suppress, config.node, limits.lease_seconds)
         self.outcomes: GroupCommit[DeliveryOutcome] = blocks(
             "outcomes", outcome_table, seconds=limits.outcome_seconds, rows=10_000, room=NO_BOUND, persistent=True
         )
@@ -92,15 +92,17 @@ class AccessServer:
         self.reading = DefinitionOffload()
         self.bodies = RequestBodies(limits.bodies_bytes, limits.stall_seconds)
         self.payloads = PayloadCache(journal, limits.cache_bytes)
-        self.interest = InterestIndex(Registry(), guards=False, node=config.node)
-        self.desk = SessionManager(self.outcomes, self.metrics, limits.waiting)
-        self.routing = ForwardedFilters(self.interest, journal, self.metrics, config.precision, self.desk.instance)
-        self.contexts = ClientUpdates(self.desk, self.events.submit, limits)
+        self.interest_index = InterestIndex(Registry(), guards=False, node=config.node)
+        self.session_manager = SessionManager(self.outcomes, self.metrics, limits.waiting)
+        self.routing = ForwardedFilters(
+            self.interest_index, journal, self.metrics, config.precision, self.session_manager.instance
+        )
+        self.client_updates = ClientUpdates(self.session_manager, self.events.submit, limits)
         self._settled = settled
         # Each server is done with its own sessions only; so beside others each has a mark of its own.
         own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"
         self._mark = None if settled is None else settled.with_name(settled.name + own)
-        self.reader = JournalTailer(journal, self.payloads, self._hand_over, self.trouble)
+        self.reader = JournalTailer(journal, self.payloads, self._hand_over, self.error_log)
         self.stopping = False
         self.started = clock.now()
         self._loop = asyncio.get_running_loop()
@@ -111,39 +113,42 @@ class AccessServer:
 
     async def start(self) -> None:
         """Takes up what the journal says: the registry as of its end, then what is not settled; then follows it."""
-        desk = self.desk
+        session_manager = self.session_manager
         self._writers = [self._begin(blocks.run()) for blocks in (self.events, self.outcomes, self.dead_letters)]
         await self._join()
-        await self.entrance.restore()
+        await self.event_entry.restore()
         # Before the events are read: then those that they were decided from are in the fold.
         deliveries = await asyncio.to_thread(self.journal.end, "deliveries")
-        events = await asyncio.to_thread(self._fold, desk.registry)
+        events = await asyncio.to_thread(self._fold, session_manager.registry)
         watermark = SettledCheckpoint(self._mark, await asyncio.to_thread(identity, self.journal))
         mark = await asyncio.to_thread(watermark.read)
         pieces = unsettled(self.journal, self.payloads, mark, deliveries)
         while piece := await asyncio.to_thread(next, pieces, None):
-            desk.deliver(piece)
-        desk.read_through(events, deliveries)
-        self.entrance.define(desk.registry, events)
-        self.entrance.definitions_read(events)
+            session_manager.deliver(piece)
+        session_manager.read_through(events, deliveries)
+        self.event_entry.define(session_manager.registry, events)
+        self.event_entry.definitions_read(events)
         mark_path = None if self._settled is None else self._settled.with_name(self._settled.name + "-actions")
-        actions = ActionRunner(self.journal, desk.registry, self._bury, self.metrics, mark_path, trouble=self.trouble)
+        actions = ActionRunner(
+            self.journal, session_manager.registry, self._bury, self.metrics, mark_path, error_log=self.error_log
+        )
         self._tasks = [
             self._begin(self._housekeeping()),
             self._begin(self._keep_watermark()),
             self._begin(actions.run()),
-            self._begin(self.entrance.follow(self.journal)),
+            self._begin(self.event_entry.follow(self.journal)),
         ]
         self.reader.start(events, deliveries)
+        registry = session_manager.registry
         log.info(
             "server started events=%d deliveries=%d clients=%d subscriptions=%d outstanding=%d",
-            events, deliveries, len(desk.registry.clients), len(desk.registry.subscriptions), desk.outstanding(),
+            events, deliveries, len(registry.clients), len(registry.subscriptions), session_manager.outstanding(),
         )  # fmt: skip
 
     async def _join(self) -> None:
         """Takes its place among the journal's servers. Raises JournalError where another has to be the only one."""
         others = await asyncio.to_thread(self.journal.join, self.config.node, self.config.suppress)
-        self.entrance.alone = not others
+        self.event_entry.alone = not others
         if others and self.config.suppress:
             log.warning("holding back for local relations only node=%s others=%s", self.config.node, sorted(others))
 
@@ -163,7 +168,7 @@ class AccessServer:
         try:
             for change in checked_changes(event, registry.settings):
                 registry.apply(change)
-                self.desk.tenures.note_change(change, event.position)
+                self.session_manager.membership.note_change(change, event.position)
                 self._note_bandwidth(event, change)
         except DefinitionError as error:
             self.metrics.errors.labels("control").inc()
@@ -171,10 +176,10 @@ class AccessServer:
 
     def _note_bandwidth(self, event: Event, change: object) -> None:
         if isinstance(change, ClientChange) and event.source != MEASURED:
-            self.desk.state_bandwidth(change.client, change.readings)
+            self.session_manager.state_bandwidth(change.client, change.readings)
         elif isinstance(change, ClientRemoval):
             # Who is declared anew under this name is not held to what the other one stated.
-            self.desk.forget_bandwidth(change.client)
+            self.session_manager.forget_bandwidth(change.client)
 
     def _hand_over(self, news: TailedRows) -> None:
         """Hands over what the reader read, in the reader's thread; holds it back until it is taken."""
@@ -190,7 +195,7 @@ class AccessServer:
 
     def _read(self, controls: list[Event]) -> list[list[Change]]:
         """What control events change, each under the settings that those before it leave."""
-        settings, found = self.desk.registry.settings, list[list[Change]]()
+        settings, found = self.session_manager.registry.settings, list[list[Change]]()
         for event in controls:
             found.append(self._survived(partial(self._changes, settings), event) or [])
             settings = next((one.settings for one in found[-1] if isinstance(one, SettingsChange)), settings)
@@ -213,20 +218,20 @@ class AccessServer:
                 self._deliver(news.decided[start : start + AT_ONCE])
                 await asyncio.sleep(0)
             if any(redefined):
-                self.entrance.define(self.desk.registry, news.controls[-1].position)
-            self.entrance.definitions_read(news.events_through)
+                self.event_entry.define(self.session_manager.registry, news.controls[-1].position)
+            self.event_entry.definitions_read(news.events_through)
             # Even after an error: who waits for a position must not wait for ever.
-            self.desk.read_through(news.events_through, news.deliveries_through)
+            self.session_manager.read_through(news.events_through, news.deliveries_through)
         while self.outcomes.pending > PENDING_OUTCOMES and not self.stopping:
             await asyncio.sleep(0.05)
 
     def _deliver(self, decided: list[DecidedDelivery]) -> None:
         """Queues them together, and where that fails one by one: what is queued already is not queued again."""
         try:
-            self.desk.deliver(decided)
+            self.session_manager.deliver(decided)
         except Exception:
             for one in decided:
-                self._survived(self.desk.deliver, [one])
+                self._survived(self.session_manager.deliver, [one])
 
     def _survived(self, take: Callable[[T], R], what: T) -> R | None:
         """What a function gives; after an error, which is told, None."""
@@ -245,26 +250,26 @@ class AccessServer:
         event, changes = control
         for change in changes:
             # First: what waits may be taken over by those who are in their subscriptions still.
-            self.desk.tenures.note_change(change, event.position)
-            self.desk.apply(change)
+            self.session_manager.membership.note_change(change, event.position)
+            self.session_manager.apply(change)
             self._note_bandwidth(event, change)
             if isinstance(change, ClientRemoval):
-                self.contexts.forget(change.client)
-            later = self.contexts.unwritten(change.client) if isinstance(change, ClientChange) else None
+                self.client_updates.forget(change.client)
+            later = self.client_updates.unwritten(change.client) if isinstance(change, ClientChange) else None
             if later:
-                self.desk.apply(later)
+                self.session_manager.apply(later)
         return any(not isinstance(change, ClientChange) or change.lists is not None for change in changes)
 
     async def _housekeeping(self) -> None:
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             try:
-                self.desk.expire()
-                self.desk.prune()
-                self.contexts.flush()
+                self.session_manager.expire()
+                self.session_manager.prune()
+                self.client_updates.flush()
                 if self.config.measure:
-                    for session in [one for one in self.desk.sessions.values() if one.connection]:
-                        self.contexts.measure(session)
+                    for session in [one for one in self.session_manager.sessions.values() if one.connection]:
+                        self.client_updates.measure(session)
             except Exception:
                 self.metrics.errors.labels("housekeeping").inc()
                 log.exception("housekeeping failed")
@@ -285,10 +290,10 @@ class AccessServer:
                 if not watermark.journal:
                     watermark = SettledCheckpoint(self._mark, await asyncio.to_thread(identity, self.journal))
                 await self._advance(watermark)
-                self.trouble.works("watermark")
+                self.error_log.works("watermark")
             except (JournalError, OSError) as error:
                 self.metrics.errors.labels("watermark").inc()
-                self.trouble.failed("watermark", error)
+                self.error_log.failed("watermark", error)
             except Exception:
                 self.metrics.errors.labels("watermark").inc()
                 log.exception("watermark not kept")
@@ -297,7 +302,7 @@ class AccessServer:
         """The end of the outcomes is read first: those of later deliveries than are read then come after it."""
         async with self._handing_over:
             end = await asyncio.to_thread(self.journal.end, "outcomes")
-            through, oldest = self.desk.deliveries_through, self.desk.oldest()
+            through, oldest = self.session_manager.deliveries_through, self.session_manager.oldest()
         # Done when all before it are: what had left the queues when `oldest` was asked is durable then.
         await self.outcomes.submit([])
         await asyncio.to_thread(watermark.move_forward, self.journal, through, end, oldest)
@@ -313,8 +318,8 @@ class AccessServer:
         """Tells every client to come back, and lets no new one in."""
         self.stopping = True
         self.reader.stop()
-        self.entrance.lending.close()
-        connections = [session.connection for session in self.desk.sessions.values() if session.connection]
+        self.event_entry.lease_manager.close()
+        connections = [session.connection for session in self.session_manager.sessions.values() if session.connection]
         closing = (one.close(GOING_AWAY, "the server is going away; come back") for one in connections)
         await asyncio.gather(*closing, return_exceptions=True)
 
@@ -324,8 +329,8 @@ class AccessServer:
         for task in self._tasks:
             task.cancel()
         # Before the writers are closed: it is among the last that they write.
-        self.contexts.flush(all_of_it=True)
-        self.entrance.close()
+        self.client_updates.flush(all_of_it=True)
+        self.event_entry.close()
         self.routing.close()
         for blocks in (self.events, self.outcomes, self.dead_letters):
             blocks.close()

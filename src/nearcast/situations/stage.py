@@ -74,17 +74,17 @@ class SituationStage:
         self._stale: int | None = None
         self._prepare()
 
-    def derive(self, stretch: StageInput) -> list[Event]:
+    def derive(self, stage_input: StageInput) -> list[Event]:
         """Folds events and the changes between them; gives the derived events.
 
         An event is decided under the changes before its position. Derived events have the position of what caused
         them, and come in the order in which they are caused.
         """
         found: list[Event] = []
-        events, self._change_times = stretch.events, stretch.times
+        events, self._change_times = stage_input.events, stage_input.times
         positions = events.column("position").to_numpy()
         done = 0
-        for position, change in stretch.changes:
+        for position, change in stage_input.changes:
             if isinstance(change, (SettingsChange, SituationChange, SituationRemoval, ActionChange, ActionRemoval)):
                 cut = int(np.searchsorted(positions, position))
                 found += self._fold(events.slice(done, cut - done))
@@ -129,10 +129,10 @@ class SituationStage:
         rows = ObservedTable(table, told, times, self._areas)
         lanes = list(self._lanes.values())
         # In the order of rows, and of lanes in each.
-        for row, number, happening in merge(
+        for row, number, situation_change in merge(
             *(_numbered(number, lane.fold(rows)) for number, lane in enumerate(lanes)), key=_place
         ):
-            yield from self._tell(happening, lanes[number], rows.cause(row))
+            yield from self._tell(situation_change, lanes[number], rows.cause(row))
 
     def _stream_times(self, table: pa.Table) -> npt.NDArray[np.int64]:
         """The stream's time at every event: the greatest moment of acceptance so far."""
@@ -212,10 +212,10 @@ class SituationStage:
         cause = Cause(position, self._change_times.get(position), None)
         for lateness in sorted(self._lanes.keys() | plans.keys()):
             lane = self._lane(lateness)
-            happenings = lane.engine.replan(plans.get(lateness) or plan(self._ontology, ()), position)
-            for happening in happenings:
-                if not happening.hidden or happening.rule in hidden:
-                    yield from self._tell(happening, lane, cause)
+            situation_changes = lane.engine.replan(plans.get(lateness) or plan(self._ontology, ()), position)
+            for situation_change in situation_changes:
+                if not situation_change.hidden or situation_change.rule in hidden:
+                    yield from self._tell(situation_change, lane, cause)
         self._lanes = {lateness: lane for lateness, lane in sorted(self._lanes.items()) if lateness in plans}
 
     def _lane(self, lateness: int) -> ReorderBuffer:
@@ -273,7 +273,7 @@ def lane_plans(ontology: Ontology, defined: Sequence[DefinedRule]) -> Iterator[t
 
 
 def _numbered(number: int, found: Found) -> Iterator[tuple[int, int, SituationChanged]]:
-    return ((row, number, happening) for row, happening in found)
+    return ((row, number, situation_change) for row, situation_change in found)
 
 
 def _place(one: tuple[int, int, SituationChanged]) -> tuple[int, int]:

@@ -117,7 +117,7 @@ class StateFold:
         self._following = MembershipTracker()
         self._remembered = PreviousValues()
         self._clients = self._all_clients()
-        self._interests: SubscriptionIndex | None = None
+        self._subscription_index: SubscriptionIndex | None = None
         self._terms: list[Entities] = []
         self._conditions = FilterMatcher(())
 
@@ -188,9 +188,12 @@ class StateFold:
         self.registry.apply(change)
         self._unheard.append((position, change))
         self._clients = self._all_clients()
-        if self._interests:
+        if self._subscription_index:
             # Groups that are the same under the new settings stay as they are compiled.
-            before, self._interests = self._interests, SubscriptionIndex(self.registry, self._interests.standing)
+            before, self._subscription_index = (
+                self._subscription_index,
+                SubscriptionIndex(self.registry, self._subscription_index.incremental_index),
+            )
             before.forget_all()
 
     def _all_clients(self) -> ClientStates:
@@ -200,35 +203,35 @@ class StateFold:
         return clients.after()
 
     def _batch(self, events: pa.Table, changes: Sequence[At]) -> FoldedBatch:
-        interests = self._interests = self._interests or SubscriptionIndex(self.registry)
-        interests.begin_batch()
+        subscription_index = self._subscription_index = self._subscription_index or SubscriptionIndex(self.registry)
+        subscription_index.begin_batch()
         clients = self._clients
         relating = any(isinstance(change, RelationChange | RelationRemoval) for _, change in changes)
         before = dict(self.registry.relations) if relating else {}
         for position, change in changes:
             self.registry.apply(change)
-            interests.apply(position, change)
+            subscription_index.apply(position, change)
             if isinstance(change, ClientChange):
                 clients.set(self.registry.clients[change.client], self.registry.settings, position)
             elif isinstance(change, ClientRemoval):
                 clients.places.record_change(change.client, position, None)
         events = self._derive(events, changes, before)
         # These read the repository as the batch begins, so its events join it only after them.
-        members = self._members(list(interests.terms), events)
-        previous = self._remembered.values_over(list(interests.remembered), events, self.repository)
+        members = self._members(list(subscription_index.terms), events)
+        previous = self._remembered.values_over(list(subscription_index.remembered), events, self.repository)
         self.repository.fold_events(events)
         self._clients = clients.after()
         around = Environment(clients.places, members, previous)
-        index = interests.standing.index(events, around)
-        return FoldedBatch(events, self.registry.settings, index, interests.assignments(), around, clients)
+        index = subscription_index.incremental_index.index(events, around)
+        return FoldedBatch(events, self.registry.settings, index, subscription_index.assignments(), around, clients)
 
     def _derive(self, events: pa.Table, changes: Sequence[At], before: Mapping[str, Relation]) -> pa.Table:
         """The events with what follows from them; each stage sees what those before it derived."""
         heard, self._unheard = [*self._unheard, *changes], []
         refusals: list[tuple[int, Fault]] = []
         for stage in self.stages:
-            stretch = StageInput(heard, self._times, events, self.registry, self.repository, refusals)
-            events = woven(events, stage.derive(stretch))
+            stage_input = StageInput(heard, self._times, events, self.registry, self.repository, refusals)
+            events = woven(events, stage.derive(stage_input))
         for position, fault in refusals:
             self._refuse(position, fault)
         if refusals:

@@ -51,7 +51,7 @@ class StageInput:
 class DerivingStage(Protocol):
     """A stage that derives events. What it keeps from batch to batch can be pickled, and is part of a snapshot."""
 
-    def derive(self, stretch: StageInput) -> list[Event]:
+    def derive(self, stage_input: StageInput) -> list[Event]:
         """What follows from a stretch of the journal, each event with the position of its cause, in their order."""
         ...
 

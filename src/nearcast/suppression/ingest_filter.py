@@ -103,7 +103,7 @@ class IngestFilter:
         self._pairs: dict[str, _GuardedPair] = {}
         self._of: dict[str, list[_GuardedPair]] = {}
         self._vicinities: dict[Meeting, ProximityRings] = {}
-        self._interest = InterestIndex(Registry())
+        self._interest_index = InterestIndex(Registry())
         self._changed: set[str] = set()
         self.leased: set[str] = set()
         """The subjects whose guards are lent: they stay in force until the lease has come back."""
@@ -117,7 +117,7 @@ class IngestFilter:
 
     def define(self, registry: Registry, position: int) -> None:
         """Takes the definitions as of a position. Before one changes, what is kept must be published: `release`."""
-        self._interest.follow_definitions(registry)
+        self._interest_index.follow_definitions(registry)
         before, self._pairs, self._of = self._pairs, {}, {}
         for relation in registry.relations.values():
             pair = before.get(relation.id)
@@ -144,16 +144,16 @@ class IngestFilter:
 
     def _noted(self, published: list[Event]) -> list[Event]:
         """Says to whom it matters that events are on their way."""
-        for vicinity in self._vicinities.values():
+        for proximity_rings in self._vicinities.values():
             for event in published:
                 subject = self._subjects.get(event.entity)
-                vicinity.publish(vicinity.spot(event), subject is not None and subject.kept is not None)
+                proximity_rings.publish(proximity_rings.spot(event), subject is not None and subject.kept is not None)
         return published
 
     def _taken(self, event: Event, holding: bool) -> list[Event]:
         pairs = self._of.get(event.entity, ())
-        around = [(vicinity, vicinity.spot(event)) for vicinity in self._vicinities.values()]
-        if not pairs and not any(vicinity.concerns(spot) for vicinity, spot in around):
+        around = [(proximity_rings, proximity_rings.spot(event)) for proximity_rings in self._vicinities.values()]
+        if not pairs and not any(proximity_rings.concerns(spot) for proximity_rings, spot in around):
             return [event]
         subject = self._subjects[event.entity]
         identity, key, newest = (event.source, event.id), _key(event), subject.newest
@@ -167,7 +167,7 @@ class IngestFilter:
             # It is late: so that nobody takes it for the newest, that one goes first.
             return [*self._released(subject), event]
         outside = [pair for pair in pairs if not self._permits(pair, event)]
-        left = [(vicinity, spot) for vicinity, spot in around if not vicinity.permits(spot)]
+        left = [(proximity_rings, spot) for proximity_rings, spot in around if not proximity_rings.permits(spot)]
         hold = holding and not outside and not left and event.time is not None and subject.published is not None
         hold = hold and not self._wants(subject, event)
         if newest is None or key != _key(newest):
@@ -181,8 +181,10 @@ class IngestFilter:
             self.held += 1
             return []
         published = [one for pair in outside for one in self._opened(pair, event.entity)]
-        for vicinity, spot in left:
-            published += [one for name in vicinity.threatened(spot) for one in self._released(self._subjects[name])]
+        for proximity_rings, spot in left:
+            published += [
+                one for name in proximity_rings.threatened(spot) for one in self._released(self._subjects[name])
+            ]
         return [*published, self._publish(subject, event)]
 
     def _keep(self, subject: _EntrySubject, event: Event) -> None:
@@ -214,13 +216,16 @@ class IngestFilter:
         free = frozenset(
             one
             for one in types
-            if not self._interest.wants_of(entity, one)
+            if not self._interest_index.wants_of(entity, one)
             and not any(may_meet(met, entity, one) for met in self._vicinities)
         )
-        if not free or after is None or self._interest.wants(subject.published):
+        if not free or after is None or self._interest_index.wants(subject.published):
             return None
         # These rings shrink with what others publish: they are looked at here alone.
-        if any(vicinity.concerns(vicinity.spot(subject.published)) for vicinity in self._vicinities.values()):
+        if any(
+            proximity_rings.concerns(proximity_rings.spot(subject.published))
+            for proximity_rings in self._vicinities.values()
+        ):
             return None
         guards = [
             LeasedGuard(pair.guarded.measure.reads(side), pair.guards[side == "b"])
@@ -233,7 +238,7 @@ class IngestFilter:
     def _wants(self, subject: _EntrySubject, event: Event) -> bool:
         # Also where it takes the place of an event that is wanted: it ends what that one said.
         before = subject.published
-        return self._interest.wants(event) or (before is not None and self._interest.wants(before))
+        return self._interest_index.wants(event) or (before is not None and self._interest_index.wants(before))
 
     def _permits(self, pair: _GuardedPair, event: Event) -> bool:
         self._renew(pair)
@@ -270,13 +275,13 @@ class IngestFilter:
     @property
     def unready(self) -> list[ProximityRings]:
         """Those that have to `load` the newest event of everybody, as of when nothing is on its way from before."""
-        return [vicinity for vicinity in self._vicinities.values() if not vicinity.ready]
+        return [proximity_rings for proximity_rings in self._vicinities.values() if not proximity_rings.ready]
 
     def written(self, events: Iterable[Event], positions: Iterable[int]) -> None:
         """Says where in the journal published events are."""
         for event, position in zip(events, positions, strict=True):
-            for vicinity in self._vicinities.values():
-                vicinity.settle(event, position)
+            for proximity_rings in self._vicinities.values():
+                proximity_rings.settle(event, position)
             subject = self._subjects.get(event.entity)
             for one in subject.recent if subject is not None else ():
                 if one.event is event:

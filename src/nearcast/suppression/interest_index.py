@@ -115,21 +115,21 @@ class InterestIndex:
                 self._filters.add_filter(filter)
             self._count(now[1], 1)
 
-    def wishes(self) -> dict[str, Demand]:
+    def demands(self) -> dict[str, Demand]:
         """What each definition wants, by its kind and id."""
         both = (self._subscriptions, self._relations)
-        return {self._key(known, id): wish for known in both for id, (_, wish) in known.items()}
+        return {self._key(known, id): demand for known in both for id, (_, demand) in known.items()}
 
     def _key(self, known: Known, id: str) -> str:
         return f"{'relation' if known is self._relations else 'subscription'} {id}"
 
-    def _count(self, wish: Demand, step: int) -> None:
-        for entity in wish.entities:
+    def _count(self, demand: Demand, step: int) -> None:
+        for entity in demand.entities:
             self._entities[entity] += step
             if not self._entities[entity]:
                 del self._entities[entity]
-        self._greedy["always"] += step * wish.all
-        self._greedy["by role"] += step * wish.by_role
+        self._greedy["always"] += step * demand.all
+        self._greedy["by role"] += step * demand.by_role
 
     def _wish_of_relation(self, relation: Relation, lists: tuple[str, ...]) -> Demand:
         """The filters of its sides, and the names of those that are named."""
@@ -260,18 +260,18 @@ ALTERNATIVES = 16
 """A conjunction of disjunctions that would have more alternatives than this stays as it is."""
 
 
-def outward(wish: Demand, is_open: Open = rests_on_more) -> tuple[Filter, ...] | None:
+def outward(demand: Demand, is_open: Open = rests_on_more) -> tuple[Filter, ...] | None:
     """The filters of a wish, each once; None: it may want any event. Atoms that are open may have any truth."""
     # Not `source` where there is no subject: data that is named `subject` would be taken for one.
     found: list[Filter] = [
-        Atom(name, Operator.EQ, entity) for entity in wish.entities for name in ("subject", "source")
+        Atom(name, Operator.EQ, entity) for entity in demand.entities for name in ("subject", "source")
     ]
-    for filter in wish.filters:
+    for filter in demand.filters:
         seen = _seen(filter, RequiredTruth.TRUE, is_open)
         if seen is None:
             return None
         found += _alternatives(seen)
-    return None if wish.all else tuple(dict.fromkeys(found))
+    return None if demand.all else tuple(dict.fromkeys(found))
 
 
 def _seen(node: Filter, wanted: RequiredTruth, is_open: Open) -> Filter | None:

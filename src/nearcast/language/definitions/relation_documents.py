@@ -36,7 +36,8 @@ from nearcast.model.relation import (
 from nearcast.model.subscription import Settings
 from nearcast.model.values import Kind, kind_of
 from nearcast.relations.predicate import takes_margin
-from nearcast.suppression.strategies.choice import GROUP, STRATEGIES, chosen, plug_ins
+from nearcast.runtime.plug_ins import plug_ins
+from nearcast.suppression.strategies.choice import GROUP, STRATEGIES, chosen
 from nearcast.suppression.strategies.measure import measure_of
 
 Known = Type | Literal["absent"]
@@ -126,7 +127,7 @@ def read_strategy(node: DocumentNode, reader: DocumentReader) -> StrategyChoice 
     name = None if named is None else reader.text(named, "a strategy's name")
     if named is None or name is None:
         return None
-    known = sorted({*STRATEGIES, *plug_ins()})
+    known = sorted({*STRATEGIES, *plug_ins(GROUP)})
     if name not in known:
         advice = closest(name, known) or f"plug-ins have entry points in the group {GROUP}"
         reader.fault(f"a strategy: {', '.join(known)}", named, advice)

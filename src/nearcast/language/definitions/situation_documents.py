@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import entry_points
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +20,7 @@ from nearcast.model.filter import Filter, atoms
 from nearcast.model.ontology import Ontology, below, cycles, upwards
 from nearcast.model.situation import PHASES, PLUG_INS, Action, Effect, Phase, Publish, Run, Situation, Webhook
 from nearcast.model.subscription import Settings
+from nearcast.runtime.plug_ins import plug_ins
 from nearcast.situations.rule_plan import names_in, names_of, reach, standing_on
 
 EFFECTS = ("publish", "webhook", "run")
@@ -303,7 +303,7 @@ def _excluding(when: Filter) -> Iterator[Fault]:
 def _unregistered(actions: Sequence[Action]) -> Iterator[Fault]:
     """Python actions to run that are not installed here; they may be where the server is."""
     runs = [(one, effect.name) for one in actions for effect in one.effects if isinstance(effect, Run)]
-    known = {point.name for point in entry_points(group=PLUG_INS)} if runs else set()
+    known = set(plug_ins(PLUG_INS)) if runs else set()
     for action, name in runs:
         if name not in known:
             advice = closest(name, known) or f"plug-ins have entry points in the group {PLUG_INS}"

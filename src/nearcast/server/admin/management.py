@@ -97,13 +97,13 @@ Dry = Annotated[bool, Query(description="Only check; nothing is changed, and the
 @router.get("/clients")
 async def clients(token: Manager, service: Here) -> list[dict[str, Any]]:
     """All clients."""
-    return [client_data(client) for client in service.desk.registry.clients.values()]
+    return [client_data(client) for client in service.session_manager.registry.clients.values()]
 
 
 @router.get(f"/clients/{ID}")
 async def client(id: str, token: Manager, service: Here) -> dict[str, Any]:
     """One client, as it is known now."""
-    found = service.desk.registry.clients.get(id)
+    found = service.session_manager.registry.clients.get(id)
     if found is None:
         raise unknown("client", id)
     return client_data(found)
@@ -136,13 +136,13 @@ async def delete_client(id: str, token: Manager, service: Here) -> ChangeAnswer:
 @router.get("/subscriptions")
 async def subscriptions(token: Manager, service: Here) -> list[dict[str, Any]]:
     """All subscriptions, in the order in which they were added."""
-    return [subscription_data(subscription) for subscription in service.desk.registry.subscriptions.values()]
+    return [subscription_data(subscription) for subscription in service.session_manager.registry.subscriptions.values()]
 
 
 @router.get(f"/subscriptions/{ID}")
 async def subscription(id: str, token: Manager, service: Here) -> dict[str, Any]:
     """One subscription."""
-    found = service.desk.registry.subscriptions.get(id)
+    found = service.session_manager.registry.subscriptions.get(id)
     if found is None:
         raise unknown("subscription", id)
     return subscription_data(found)
@@ -175,7 +175,7 @@ async def delete_subscription(id: str, token: Manager, service: Here) -> ChangeA
 @router.get("/settings")
 async def settings(token: Manager, service: Here) -> dict[str, Any]:
     """The settings that hold for all."""
-    return settings_data(service.desk.registry.settings)
+    return settings_data(service.session_manager.registry.settings)
 
 
 @router.put("/settings")
@@ -214,7 +214,7 @@ async def put(service: AccessServer, size: int, read: Read, dry: bool) -> Change
         service.reading.remember(event, held, [] if dry else [change])
         return event, document
 
-    held = service.desk.registry.settings
+    held = service.session_manager.registry.settings
     event, document = await service.reading.of(size, prepared)
     return ChangeAnswer(position=0 if dry else await _append(service, event), document=document)
 
@@ -230,9 +230,9 @@ def _event(change: Change) -> Event:
 
 
 async def _append(service: AccessServer, event: Event) -> int:
-    [position] = await service.entrance.submit([event])
+    [position] = await service.event_entry.submit([event])
     assert position is not None, "definitions are not held back"
-    await service.desk.reached(position)
+    await service.session_manager.reached(position)
     return position
 
 
@@ -302,7 +302,7 @@ def routes(kind: RuleKind) -> APIRouter:
     router = APIRouter(tags=["manage"], route_class=BoundedRoute, prefix=f"/{kind.many}")
 
     def found(id: str, service: AccessServer) -> dict[str, Any]:
-        there = kind.there(service.desk.registry)
+        there = kind.there(service.session_manager.registry)
         if id not in there:
             raise unknown(kind.one, id)
         return kind.data(there[id])
@@ -310,7 +310,7 @@ def routes(kind: RuleKind) -> APIRouter:
     @router.get("", name=f"all {kind.many}")
     async def several(token: Manager, service: Here) -> list[dict[str, Any]]:
         """All of them, in the order in which they were added."""
-        return [kind.data(one) for one in kind.there(service.desk.registry).values()]
+        return [kind.data(one) for one in kind.there(service.session_manager.registry).values()]
 
     @router.get(f"/{ID}", name=f"one {kind.one}")
     async def one(id: str, token: Manager, service: Here) -> dict[str, Any]:
@@ -322,7 +322,7 @@ def routes(kind: RuleKind) -> APIRouter:
         id: str, document: RuleDocument, token: Manager, service: Here, size: Size, dry: Dry = False
     ) -> ChangeAnswer:
         """Adds one, or replaces the one with this id; it holds from the position answered on."""
-        registry = service.desk.registry
+        registry = service.session_manager.registry
         rules = dict(registry.situations)
 
         def read(settings: Settings) -> tuple[Change, dict[str, Any]]:

@@ -49,7 +49,7 @@ class EventEntry:
         self.suppress, self._node = suppress, node
         self.alone = True
         self._blocks, self._metrics, self._entry = blocks, metrics, IngestFilter()
-        self.lending = LeaseManager(self._entry, metrics, lease_seconds)
+        self.lease_manager = LeaseManager(self._entry, metrics, lease_seconds)
         self._channels: Sequence[Channel] = ()
         # Events are taken one after the other, also while a lease has to come back.
         self._turn = asyncio.Lock()
@@ -81,7 +81,7 @@ class EventEntry:
         through = 0
         async with self._turn:
             for event in events:
-                while needed := self.lending.leases.needed(event, holder, returned, self.lending.now()):
+                while needed := self.lease_manager.leases.needed(event, holder, returned, self.lease_manager.now()):
                     # What was taken is not kept waiting for publishers.
                     writing.append(self._write(entering))
                     through, entering = through + len(entering), []
@@ -96,32 +96,32 @@ class EventEntry:
 
     async def _bring_back(self, needed: Sequence[OpenLease]) -> None:
         """Takes what is kept under leases; all are called for at once."""
-        self.lending.call(needed)
+        self.lease_manager.call(needed)
         for one in needed:
-            kept = await self.lending.bring_back(one)
+            kept = await self.lease_manager.bring_back(one)
             if kept is not None:
                 returned = frozenset({one.lease.id})
-                while more := self.lending.leases.needed(kept, one.holder, returned, self.lending.now()):
+                while more := self.lease_manager.leases.needed(kept, one.holder, returned, self.lease_manager.now()):
                     await self._bring_back(more)
                 self._write(self._entering(kept)).add_done_callback(partial(self._came_back, kept))
-            self.lending.leases.end(one.lease.id)
+            self.lease_manager.leases.end(one.lease.id)
 
     def _came_back(self, event: Event, written: asyncio.Future[list[int]]) -> None:
         """Takes an event that came back with its lease once more, if it was not written."""
         if written.cancelled() or written.exception():
-            self.lending.late.append(event)
+            self.lease_manager.late.append(event)
 
     async def sweep(self) -> None:
         """Takes what has come back, or is overdue, though nobody called for it."""
         async with self._turn:
-            await self._bring_back(self.lending.waiting())
-        late, self.lending.late = self.lending.late, []
+            await self._bring_back(self.lease_manager.waiting())
+        late, self.lease_manager.late = self.lease_manager.late, []
         try:
             if late:
                 await self.submit(late)
         except (QueueFull, JournalError):
             # Their publishers have let go of them: so they are tried again until they are taken.
-            self.lending.late = [*late, *self.lending.late]
+            self.lease_manager.late = [*late, *self.lease_manager.late]
             raise
 
     def _entering(self, event: Event) -> list[Event]:
@@ -166,7 +166,7 @@ class EventEntry:
             self._entry.define(registry.at(self._node, self.alone), position)
             self._channels = registry.settings.channels
             # Those of whatever was defined here have come back before it entered.
-            self.lending.call(self.lending.leases.all())
+            self.lease_manager.call(self.lease_manager.leases.all())
 
     @property
     def kept(self) -> int:
@@ -186,11 +186,11 @@ class EventEntry:
                 await self._load(journal)
                 await self.sweep()
                 if not self._turn.locked() and not self._under_way and self._defined <= self._through:
-                    self.lending.offer(self._channels)
-                self._blocks.trouble.works(LOG)
+                    self.lease_manager.offer(self._channels)
+                self._blocks.error_log.works(LOG)
             except (JournalError, QueueFull) as error:
                 self._metrics.errors.labels("source filters").inc()
-                self._blocks.trouble.failed(LOG, error)
+                self._blocks.error_log.failed(LOG, error)
             except Exception:
                 # Without guards everything enters, which is never wrong.
                 self._metrics.errors.labels("source filters").inc()
@@ -202,9 +202,9 @@ class EventEntry:
         unready = self._entry.unready
         if unready:
             await self._blocks.submit([], beyond=True)
-            newest = await asyncio.to_thread(_newest, journal, {vicinity.node for vicinity in unready})
-            for vicinity in unready:
-                vicinity.load(newest[vicinity.node])
+            newest = await asyncio.to_thread(_newest, journal, {proximity_rings.node for proximity_rings in unready})
+            for proximity_rings in unready:
+                proximity_rings.load(newest[proximity_rings.node])
 
     def _read(self, journal: Journal) -> list[GuardedState]:
         end = journal.end(LOG)

@@ -63,11 +63,11 @@ class GroupCommit(Generic[T]):
         room: int,
         persistent: bool = False,
         node: str = MAIN,
-        trouble: RateLimitedErrorLog | None = None,
+        error_log: RateLimitedErrorLog | None = None,
     ) -> None:
         self.journal, self.log, self.table, self.executor = journal, log, table, executor
         self.seconds, self.rows, self.room, self.persistent = seconds, rows, room, persistent
-        self.node, self.trouble = node, trouble or RateLimitedErrorLog("journal")
+        self.node, self.error_log = node, error_log or RateLimitedErrorLog("journal")
         self.pending, self.through = 0, 0
         self._queue: deque[_PendingRows[T]] = deque()
         self._some = asyncio.Event()
@@ -146,7 +146,7 @@ class GroupCommit(Generic[T]):
                 return positions
             except JournalError as error:
                 self.failing = True
-                self.trouble.failed(self._part, error)
+                self.error_log.failed(self._part, error)
                 # Once it closes, trying on would keep the server from ending.
                 if not self.persistent or self._closing:
                     self._ask()
@@ -159,7 +159,7 @@ class GroupCommit(Generic[T]):
 
     def _works(self) -> None:
         self.failing = False
-        self.trouble.works(self._part)
+        self.error_log.works(self._part)
 
     def _ask(self) -> None:
         """Begins to ask the journal whether it works again: maybe nothing is put for hours."""
@@ -174,7 +174,7 @@ class GroupCommit(Generic[T]):
                 await loop.run_in_executor(self.executor, self.journal.probe)
                 self._works()
             except JournalError as error:
-                self.trouble.failed(self._part, error)
+                self.error_log.failed(self._part, error)
 
     def _append_now(self, items: list[T], kept: Kept) -> list[int]:
         return self.journal.append(self.log, self.table(items), kept, self.node)

@@ -45,9 +45,9 @@ async def guards(socket: WebSocket) -> None:
         service.metrics.rejected.labels("guards").inc()
         await socket.close(*refusal)
         return
-    lending = service.entrance.lending
-    holder, messages = lending.connect()
-    seconds = lending.leases.seconds if service.config.suppress else 0
+    lease_manager = service.event_entry.lease_manager
+    holder, messages = lease_manager.connect()
+    seconds = lease_manager.leases.seconds if service.config.suppress else 0
     messages.put_nowait({"hello": {"publisher": holder, "seconds": seconds}})
     log.info("publisher connected publisher=%s", holder)
     sending = asyncio.create_task(_send(socket, messages))
@@ -62,7 +62,7 @@ async def guards(socket: WebSocket) -> None:
         with suppress(RuntimeError, OSError, WebSocketDisconnect):
             await socket.close(4400, "expected ask, returned or beat")
     finally:
-        lending.disconnect(holder)
+        lease_manager.disconnect(holder)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         log.info("publisher gone publisher=%s", holder)
@@ -90,25 +90,25 @@ async def _send(socket: WebSocket, messages: Messages) -> None:
 
 def _hear(message: Mapping[str, Any], holder: str, messages: Messages, service: AccessServer) -> None:
     """Takes one message. Raises KeyError, TypeError, ValueError where it is none."""
-    lending = service.entrance.lending
+    lease_manager = service.event_entry.lease_manager
     if "beat" in message:
         # A number, as it is sent back: what waits for a publisher that does not read has to be small.
         beat = int(message["beat"])
-        if lending.note_spoken(holder):
+        if lease_manager.note_spoken(holder):
             messages.put_nowait({"beat": beat})
     elif "ask" in message:
         ask = message["ask"]
-        lending.ask(holder, str(ask["subject"]), [str(one) for one in ask["types"]])
+        lease_manager.ask(holder, str(ask["subject"]), [str(one) for one in ask["types"]])
     else:
         told = message["returned"]
         kept = None if told["kept"] is None else _kept(told["kept"], service)
-        lending.came(holder, int(told["id"]), kept)
+        lease_manager.came(holder, int(told["id"]), kept)
 
 
 def _kept(document: Any, service: AccessServer) -> Event | None:
     """What a publisher kept; None, and a line in the log, where it is no event."""
     try:
-        channels = service.desk.registry.settings.channels
+        channels = service.session_manager.registry.settings.channels
         event = read_event(document, Mark("guards"), channels, clock.moment(clock.now()), orjson.dumps(document))
     except EventError as error:
         service.metrics.rejected.labels("event").inc()

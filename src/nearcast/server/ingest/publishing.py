@@ -65,9 +65,9 @@ async def publish(
     headers = request.headers.items()
     came, taken, faults = await service.reading.of(len(body), _read, headers, body, token, service)
     positions: list[int | None] = [None] * len(came)
-    before = max(service.desk.events_through, service.events.through)
+    before = max(service.session_manager.events_through, service.events.through)
     if taken:
-        written = await service.entrance.submit([event for _, event in taken], *returned_of(request))
+        written = await service.event_entry.submit([event for _, event in taken], *returned_of(request))
         for (index, _), position in zip(taken, written, strict=True):
             positions[index] = position
         service.metrics.published.inc(len(taken))
@@ -95,8 +95,8 @@ async def wanted(
 
     Guarded relations, like others, want what their sides select.
     """
-    service.interest.follow_definitions(service.desk.registry)
-    return {one: one in CONTROL_TYPES or service.interest.wants_type(one) for one in type}
+    service.interest_index.follow_definitions(service.session_manager.registry)
+    return {one: one in CONTROL_TYPES or service.interest_index.wants_type(one) for one in type}
 
 
 @router.get("/wanted/filters", responses={304: {"description": "The filters are those of this ETag still."}})
@@ -107,7 +107,7 @@ async def wanted_filters(
 
     Events of types `nearcast.…` are wanted in any case. What the filters are about is the event alone.
     """
-    found = await service.routing.forwarded(service.desk.registry)
+    found = await service.routing.forwarded(service.session_manager.registry)
     headers = {"ETag": found.tag, "Cache-Control": "no-cache"}
     if found.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
@@ -140,7 +140,7 @@ def _read(
     came = read_request(headers, body, limits.event_bytes, limits.batch_events)
     taken: list[tuple[int, Event]] = []
     faults: list[tuple[int, Fault]] = []
-    settings = service.desk.registry.settings
+    settings = service.session_manager.registry.settings
     accepted = clock.moment(clock.now())
     changes: list[tuple[int, Change]] = []
     for one in came:

@@ -77,8 +77,8 @@ class InterestTable:
         self._rest(0.0)
         if self._precision < 1.0:
             self._renew()
-        for key, wish in changes.items():
-            filters = () if wish is None else outward(wish, _is_open)
+        for key, demand in changes.items():
+            filters = () if demand is None else outward(demand, _is_open)
             greedy = filters is None
             self._changed |= greedy != (key in self._greedy)
             (self._greedy.add if greedy else self._greedy.discard)(key)
@@ -171,14 +171,19 @@ class ForwardedFilters:
     """Belongs to one event loop. `instance` tells its ETags from those of other servers."""
 
     def __init__(
-        self, interest: InterestIndex, journal: Journal, metrics: ServerMetrics, precision: float, instance: str
+        self, interest_index: InterestIndex, journal: Journal, metrics: ServerMetrics, precision: float, instance: str
     ) -> None:
-        self._interest, self._journal, self._metrics, self._precision = interest, journal, metrics, precision
+        self._interest_index, self._journal, self._metrics, self._precision = (
+            interest_index,
+            journal,
+            metrics,
+            precision,
+        )
         self._instance = instance
         self._thread = ThreadPoolExecutor(1, "nearcast-routing")
         self._everything = ForwardedBody(f'"{instance}-all"', body_of(EVERYTHING))
         self._changes: dict[str, Demand | None] = {}
-        self._forwarding: InterestTable | None = None
+        self._interest_table: InterestTable | None = None
         self._made = 0
         self._taking: asyncio.Future[ForwardedBody] | None = None
 
@@ -186,7 +191,7 @@ class ForwardedFilters:
         """Filters that select whatever anybody may want, as of now."""
         self.follow_definitions(registry, begin=True)
         taking = self._taking
-        if self._interest.all or taking is None:
+        if self._interest_index.all or taking is None:
             return self._everything
         try:
             return await asyncio.wait_for(asyncio.shield(taking), WAIT)
@@ -202,43 +207,43 @@ class ForwardedFilters:
 
     def follow_definitions(self, registry: Registry, begin: bool = False) -> None:
         """Takes the definitions as they are now, if there is a table, or one is to begin."""
-        self._interest.follow_definitions(registry)
-        if self._forwarding is None and begin:
+        self._interest_index.follow_definitions(registry)
+        if self._interest_table is None and begin:
             self._made += 1
-            self._forwarding = InterestTable(self._journal, self._precision)
-            self._changes = dict(self._interest.wishes())
-            self._interest.heard = self._hear
+            self._interest_table = InterestTable(self._journal, self._precision)
+            self._changes = dict(self._interest_index.demands())
+            self._interest_index.heard = self._hear
         # While everything is wanted there is nothing to look at it for.
-        if self._forwarding is not None and not self._interest.all:
-            self._hand_over(self._forwarding)
+        if self._interest_table is not None and not self._interest_index.all:
+            self._hand_over(self._interest_table)
 
-    def _hear(self, key: str, wish: Demand | None) -> None:
-        self._changes[key] = wish
+    def _hear(self, key: str, demand: Demand | None) -> None:
+        self._changes[key] = demand
 
-    def _hand_over(self, forwarding: InterestTable) -> None:
+    def _hand_over(self, interest_table: InterestTable) -> None:
         """Gives the thread what has changed; with a precision below 1 it also looks what has come."""
         busy = self._taking is not None and not self._taking.done()
         if self._changes or self._taking is None or (self._precision < 1.0 and not busy):
             changes, self._changes = self._changes, {}
             loop = asyncio.get_running_loop()
-            self._taking = loop.run_in_executor(self._thread, self._taken, forwarding, changes, self._made)
+            self._taking = loop.run_in_executor(self._thread, self._taken, interest_table, changes, self._made)
             # Nobody may ask again.
             self._taking.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    def _taken(self, forwarding: InterestTable, changes: dict[str, Demand | None], made: int) -> ForwardedBody:
+    def _taken(self, interest_table: InterestTable, changes: dict[str, Demand | None], made: int) -> ForwardedBody:
         """The answer after some changes; in the thread."""
-        forwarding.update_demands(changes)
-        return ForwardedBody(f'"{self._instance}-{made}-{forwarding.version}"', forwarding.body)
+        interest_table.update_demands(changes)
+        return ForwardedBody(f'"{self._instance}-{made}-{interest_table.version}"', interest_table.body)
 
     def measures(self) -> RoutingMeasures:
         """Size and precision of what is forwarded; of no table as long as nobody has asked."""
-        found = RoutingMeasures(0, 0, 1.0) if self._forwarding is None else self._forwarding.measures()
-        return replace(found, forwarded=1, precision=1.0) if self._interest.all else found
+        found = RoutingMeasures(0, 0, 1.0) if self._interest_table is None else self._interest_table.measures()
+        return replace(found, forwarded=1, precision=1.0) if self._interest_index.all else found
 
     def _end(self) -> None:
-        if self._forwarding is not None:
-            self._forwarding.closing.set()
-        self._forwarding = self._taking = self._interest.heard = None
+        if self._interest_table is not None:
+            self._interest_table.closing.set()
+        self._interest_table = self._taking = self._interest_index.heard = None
 
     def close(self) -> None:
         """Ends the thread, whatever it is at."""

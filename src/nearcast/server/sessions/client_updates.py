@@ -49,16 +49,19 @@ class ClientUpdates:
     """Applies what clients say and journals it; `publish` puts events on their way into the journal."""
 
     def __init__(
-        self, desk: SessionManager, publish: Callable[[list[Event]], asyncio.Future[list[int]]], limits: Limits
+        self,
+        session_manager: SessionManager,
+        publish: Callable[[list[Event]], asyncio.Future[list[int]]],
+        limits: Limits,
     ) -> None:
-        self.desk, self.publish, self.limits = desk, publish, limits
+        self.session_manager, self.publish, self.limits = session_manager, publish, limits
         self._unwritten: dict[str, UnwrittenUpdates] = {}
         self._written: dict[str, float] = {}
         self._measured: dict[str, float] = {}
 
     def update(self, session: Session, said: Mapping[str, Any], source: str = SAID) -> None:
         """A client says something of itself. Raises DefinitionError, and then nothing of it was taken."""
-        client, settings = session.client.id, self.desk.registry.settings
+        client, settings = session.client.id, self.session_manager.registry.settings
         data = {name: value for name, value in said.items() if name in SAYABLE}
         event = control_event("nearcast.client", {"client": client, **data}, source)
         said_so = checked_changes(event, settings, Mark("message"))
@@ -68,9 +71,9 @@ class ClientUpdates:
         # Before the changes take effect: compared with what was known until now.
         urgent = any(_urgent(session, change, settings) for change in changes)
         for change in changes:
-            self.desk.apply(change)
+            self.session_manager.apply(change)
             if source != MEASURED:
-                self.desk.state_bandwidth(client, change.readings)
+                self.session_manager.state_bandwidth(client, change.readings)
         self._write(client, data, urgent, source)
 
     def _write(self, client: str, data: dict[str, Any], urgent: bool, source: str) -> None:
@@ -103,7 +106,7 @@ class ClientUpdates:
 
     def _again(self, client: str, kept: UnwrittenUpdates) -> None:
         """Tries again later, below what was said since; not if the client was removed: it would be declared anew."""
-        if client in self.desk.registry.clients:
+        if client in self.session_manager.registry.clients:
             newer = self._unwritten.get(client, UnwrittenUpdates(source=kept.source))
             due = clock.now() + AGAIN_SECONDS
             self._unwritten[client] = UnwrittenUpdates(_merged(kept.data, newer.data), due, newer.source)
@@ -128,7 +131,7 @@ class ClientUpdates:
 
     def measure(self, session: Session) -> None:
         """Makes the measured bandwidth the client's reading, where that puts it into another class."""
-        now, settings = clock.now(), self.desk.registry.settings
+        now, settings = clock.now(), self.session_manager.registry.settings
         measured = session.pace.measured(now)
         module = next((one for one in settings.space.modules if one.reading == BANDWIDTH), None)
         client = session.client

@@ -63,10 +63,10 @@ class JournalTailer:
         journal: Journal,
         payloads: PayloadCache,
         take: Callable[[TailedRows], None],
-        trouble: RateLimitedErrorLog | None = None,
+        error_log: RateLimitedErrorLog | None = None,
     ) -> None:
         self.journal, self.payloads, self.take = journal, payloads, take
-        self.trouble = trouble or RateLimitedErrorLog("journal")
+        self.error_log = error_log or RateLimitedErrorLog("journal")
         self.events, self.deliveries = 0, 0
         self.failing = False
         self._step = EVENTS
@@ -94,13 +94,13 @@ class JournalTailer:
             except Exception as error:
                 # Whatever it was: without this thread the server would deliver nothing and look healthy.
                 self.failing = True
-                self.trouble.failed(READING, error)
+                self.error_log.failed(READING, error)
                 if not isinstance(error, JournalError):
                     log.exception("journal read failed")
                 self._stopped.wait(RETRY_SECONDS)
                 continue
             self.failing = False
-            self.trouble.works(READING)
+            self.error_log.works(READING)
             if news is None:
                 self._stopped.wait(WAIT)
             elif not self._stopped.is_set():

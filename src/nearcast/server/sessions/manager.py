@@ -63,7 +63,7 @@ class SessionManager:
     def __init__(self, outcomes: GroupCommit[DeliveryOutcome], metrics: ServerMetrics, waiting_limit: int) -> None:
         self.outcomes, self.metrics, self.waiting_limit = outcomes, metrics, waiting_limit
         self.registry = Registry()
-        self.tenures = SubscriptionMembership()
+        self.membership = SubscriptionMembership()
         self.sessions: dict[str, Session] = {}
         self.past: Counter[str] = Counter()
         """What sessions that are no more had queued and settled; together with the others it balances."""
@@ -197,7 +197,7 @@ class SessionManager:
 
     def _holds(self, subscription: str, session: Session, delivery: QueuedDelivery) -> bool:
         """Whether the client has been in the subscription since before the event."""
-        return self.tenures.holds(subscription, session.client.id, position_of(delivery.sequence))
+        return self.membership.holds(subscription, session.client.id, position_of(delivery.sequence))
 
     def read_through(self, events: int, deliveries: int) -> None:
         """The journal is read through these positions: wakes who waits for it."""

@@ -80,7 +80,7 @@ async def stream(socket: WebSocket, id: str) -> None:
         await socket.close(*refusal)
         return
     connection = Socket(socket)
-    session = service.desk.connect(id, connection, "websocket")
+    session = service.session_manager.connect(id, connection, "websocket")
     log.info("client connected client=%s kind=websocket session=%d", id, session.connections)
     # Two tasks: what a client says is heard also while sending waits for its slow link.
     sending = asyncio.create_task(_pump(session, connection, service))
@@ -88,7 +88,7 @@ async def stream(socket: WebSocket, id: str) -> None:
     try:
         await _listen(socket, session, connection, service)
     finally:
-        service.desk.disconnect(session, connection)
+        service.session_manager.disconnect(session, connection)
         # The pump looks whether it still has the session, and ends.
         session.wake()
         sending.cancel()
@@ -107,7 +107,7 @@ def _refusal(socket: WebSocket, service: AccessServer, id: str) -> tuple[int, st
         return NO_TOKEN, _fitting(str(error))
     if service.stopping:
         return GOING_AWAY, "the server is going away; come back"
-    if not service.desk.known(id):
+    if not service.session_manager.known(id):
         return NO_CLIENT, _fitting(f"expected a known client, got {id[:40]}; declare it with PUT /clients")
     return None
 
@@ -118,7 +118,9 @@ def _fitting(reason: str) -> str:
 
 
 async def _pump(session: Session, connection: Connection, service: AccessServer) -> None:
-    pump = Pump(session, connection, service.payloads, service.desk.sent, service.desk.record_outcomes)
+    pump = Pump(
+        session, connection, service.payloads, service.session_manager.sent, service.session_manager.record_outcomes
+    )
     try:
         await pump.run()
     except ClientGone:
@@ -187,12 +189,12 @@ async def _hear(message: dict[str, Any], session: Session, service: AccessServer
         session.pace.round_trip_taken(max(0.0, now - message["pong"]), now)
     said = {name: message[name] for name in SAYABLE if message.get(name) is not None}
     if said:
-        service.contexts.update(session, said)
+        service.client_updates.update(session, said)
     await _acknowledge(acknowledged, session, service)
 
 
 async def _acknowledge(sequences: list[int], session: Session, service: AccessServer) -> None:
-    unknown = await service.desk.acknowledge(session, sequences) if sequences else []
+    unknown = await service.session_manager.acknowledge(session, sequences) if sequences else []
     if unknown:
         service.metrics.unknown_acknowledgements.inc(len(unknown))
         expected, came = (
@@ -264,10 +266,10 @@ async def events(id: str, token: Receiver, service: Annotated[AccessServer, Depe
 
 async def _event_stream(id: str, connection: EventStream, service: AccessServer) -> AsyncIterator[str]:
     # Connected when the response begins: of a client that has left by then nothing remains.
-    session = service.desk.session(id)
+    session = service.session_manager.session(id)
     sending = None
     try:
-        service.desk.connect(id, connection, "sse")
+        service.session_manager.connect(id, connection, "sse")
         log.info("client connected client=%s kind=sse session=%d", id, session.connections)
         sending = asyncio.create_task(_pump(session, connection, service))
         while True:
@@ -283,7 +285,7 @@ async def _event_stream(id: str, connection: EventStream, service: AccessServer)
                 return
     finally:
         connection.closed = True
-        service.desk.disconnect(session, connection)
+        service.session_manager.disconnect(session, connection)
         if sending:
             sending.cancel()
         log.info("client gone client=%s kind=sse", id)
@@ -297,7 +299,7 @@ async def messages(
     """The messages that a WebSocket carries, for clients that have none: `{"ack": [positions]}`, `{"readings": …}`."""
     _check_known(service, id)
     body = await service.bodies.read(request, service.config.limits.message_bytes)
-    session = service.desk.session(id)
+    session = service.session_manager.session(id)
     fault = await hear(body, session, service)
     # Answered once the acknowledgements are durable, for there is no connection to say so later; with a fault as well,
     # for of several positions some may be wrong.
@@ -313,13 +315,13 @@ async def waiting(
 ) -> dict[str, Any]:
     """What waits for a client, most urgent first, at most `limit` of it; −1 is withheld. For people who look."""
     _check_known(service, id)
-    session = service.desk.session(id)
+    session = service.session_manager.session(id)
     # By the remainder −1, withheld, comes last.
     ordered = sorted(session.waiting.waiting.values(), key=lambda one: (one.priority % 1_000, one.turn))
     return {
         "client": id,
         "connected": session.connection is not None,
-        "context": session.context(service.desk.registry.settings),
+        "context": session.context(service.session_manager.registry.settings),
         "queued": session.waiting.queued,
         "outcomes": dict(session.waiting.settled),
         "waiting": len(session.waiting.waiting),
@@ -340,5 +342,5 @@ async def waiting(
 
 
 def _check_known(service: AccessServer, id: str) -> None:
-    if not service.desk.known(id):
+    if not service.session_manager.known(id):
         raise NotFound(Fault("a known client", id[:80], Mark("request"), "declare it with PUT /clients/{id}"))

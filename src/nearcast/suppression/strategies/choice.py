@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from nearcast.errors import Fault, Mark
+from nearcast.runtime.plug_ins import plug_ins
 from nearcast.suppression.strategies.builtin import (
     CommonNode,
     ParallelLine,
@@ -38,22 +38,16 @@ def chosen(
     """
     if name in STRATEGIES:
         strategy = _made(name, STRATEGIES[name], parameters, where)
-    elif name in plug_ins():
-        strategy = _plugged_in(plug_ins()[name], parameters, where)
+    elif name in plug_ins(GROUP):
+        strategy = _plugged_in(plug_ins(GROUP)[name], parameters, where)
     else:
-        known = ", ".join(sorted({*STRATEGIES, *plug_ins()}))
+        known = ", ".join(sorted({*STRATEGIES, *plug_ins(GROUP)}))
         raise Fault(f"a strategy: {known}", repr(name), where, f"plug-ins have entry points in the group {GROUP}")
     expected = strategy.serves(bound)
     if expected is not None:
         came = "another predicate" if bound is None else f"a {bound.dimension.name} one"
         raise Fault(f"{expected}, for the strategy {name}", came, where, "common-node serves every predicate")
     return strategy
-
-
-@cache
-def plug_ins() -> dict[str, EntryPoint]:
-    """The plug-ins that are installed, by name."""
-    return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def _plugged_in(point: EntryPoint, parameters: Mapping[str, Any], where: Mark | None) -> Strategy:
