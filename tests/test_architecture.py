@@ -14,33 +14,55 @@ from nearcast import errors
 
 SOURCE = Path(nearcast.__file__).parent
 
+PURE = {
+    "model",
+    "geo",
+    "filters",
+    "algebra",
+    "state",
+    "matching",
+    "relations",
+    "situations",
+    "suppression",
+    "delivery",
+    "stages",
+    "routing",
+    "foraging",
+    "explain",
+}
+"""The rooms of the rules: deterministic, and time is an argument."""
+
+_RULES = {"errors", "runtime", "model", "geo", "filters"}
+
 ALLOWED: dict[str, set[str]] = {
     "": set(),
     "errors": set(),
+    "runtime": {"errors"},
     "model": {"errors"},
-    "decision": {"errors", "model"},
-    "language": {"errors", "model", "decision"},
-    "journal": {"errors", "model"},
-    "pipeline": {"errors", "model", "language", "decision", "journal"},
-    "server": {"errors", "model", "language", "decision", "journal"},
-    "client": {"errors", "model", "language", "decision"},
-    "node": {"errors", "model", "language", "decision", "client"},
-    "experiments": {"errors", "model", "language", "decision", "journal", "pipeline", "server", "client", "node"},
-    "cli": {
-        "errors",
-        "model",
-        "language",
-        "decision",
-        "journal",
-        "pipeline",
-        "server",
-        "client",
-        "node",
-        "experiments",
-    },
+    "geo": {"errors", "runtime", "model"},
+    "filters": {"errors", "model", "geo"},
+    "algebra": _RULES,
+    "routing": _RULES | {"algebra"},
+    "state": {"errors", "model"},
+    "matching": _RULES | {"state"},
+    "situations": _RULES | {"state"},
+    "relations": _RULES | {"state", "matching"},
+    "delivery": _RULES | {"state", "matching"},
+    "suppression": _RULES | {"state", "routing", "relations"},
+    "stages": _RULES | {"state", "matching", "relations", "situations", "delivery"},
+    "explain": _RULES | {"state", "delivery", "stages"},
+    "foraging": _RULES,
+    "language": PURE | {"errors", "runtime"},
+    "journal": {"errors", "runtime", "model"},
+    "pipeline": PURE | {"errors", "runtime", "language", "journal"},
+    "server": PURE | {"errors", "runtime", "language", "journal"},
+    "client": PURE | {"errors", "runtime", "language"},
+    "node": PURE | {"errors", "runtime", "language", "client"},
+    "experiments": PURE | {"errors", "runtime", "language", "journal", "pipeline", "server", "client", "node"},
+    "cli": PURE | {"errors", "runtime", "language", "journal", "pipeline", "server", "client", "node", "experiments"},
     "__main__": {"cli"},
 }
-"""What each layer may import besides itself and the package's root, which imports nothing."""
+"""What each room may import besides itself and the package's root, which imports nothing."""
 
 HOMES = {
     "pyspark": {"pipeline"},
@@ -53,7 +75,39 @@ HOMES = {
     "click": {"cli"},
     "rich": {"cli"},
 }
-"""The only layers that may import a library."""
+"""The only rooms that may import a library."""
+
+OUTSIDE = {
+    "asyncio",
+    "concurrent",
+    "ctypes",
+    "fcntl",
+    "gc",
+    "http",
+    "importlib",
+    "io",
+    "mmap",
+    "multiprocessing",
+    "os",
+    "pathlib",
+    "pickle",
+    "random",
+    "secrets",
+    "select",
+    "shutil",
+    "signal",
+    "socket",
+    "sqlite3",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+    "uuid",
+}
+"""What of the standard library reaches threads, processes, disks, sockets, clocks or chance: none of it is for rules."""
+
+ROLES = {"stage", "reference", "seam"}
+"""Module names that stand for the same role in several rooms."""
 
 HEAVY = ("pyspark", "fastapi", "uvicorn", "numba")
 
@@ -116,6 +170,56 @@ def test_heavy_libraries_stay_at_home() -> None:
         if layer(name) not in HOMES.get(other.split(".")[0], {layer(name)})
     ]
     assert [] == wrong
+
+
+def test_rules_are_pure() -> None:
+    """What decides reaches no thread, process, disk, socket, clock or chance by itself: `runtime` and the shells do."""
+    wrong = [
+        f"{name} imports {other}"
+        for name, tree in modules().items()
+        for other in imported(tree)
+        if layer(name) in PURE and other.split(".")[0] in OUTSIDE
+    ]
+    assert [] == wrong
+
+
+def test_rules_read_no_clock() -> None:
+    """Nothing that decides asks what time it is."""
+    wrong = [
+        f"{name}, line {node.lineno}"
+        for name, tree in modules().items()
+        if layer(name) in PURE
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in {"now", "utcnow", "today"}
+        if isinstance(node.value, ast.Name) and node.value.id in {"datetime", "date"}
+    ]
+    assert [] == wrong
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    """Who looks for a name finds one class."""
+    homes: dict[str, list[str]] = {}
+    for name, tree in modules().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(name)
+    assert {} == {name: found for name, found in homes.items() if len(found) > 1}
+
+
+def test_a_module_has_a_name_of_its_own() -> None:
+    """No two modules have the same name, unless they play the same role in their rooms."""
+    homes: dict[str, list[str]] = {}
+    for name in modules():
+        homes.setdefault(name.rpartition(".")[2], []).append(name)
+    assert {} == {name: found for name, found in homes.items() if len(found) > 1 and name not in ROLES}
+
+
+def test_rooms_are_no_halls() -> None:
+    """A folder has at most twenty modules."""
+    rooms: dict[str, int] = {}
+    for path in SOURCE.rglob("*.py"):
+        rooms[str(path.parent.relative_to(SOURCE))] = rooms.get(str(path.parent.relative_to(SOURCE)), 0) + 1
+    assert {} == {room: count for room, count in rooms.items() if count > 20 and room != "cli"}
 
 
 def test_there_are_no_cycles_among_modules() -> None:

@@ -193,11 +193,13 @@ def _delivery(status: DeliveryStatus | None) -> Iterator[str]:
         case "none":
             yield "  delivery: none"
         case "waiting":
-            yield f"  delivery: decided{_at('accepted', status.accepted)}; it waits, or was sent and is not acknowledged"
+            accepted = _at("accepted", status.accepted)
+            yield f"  delivery: decided{accepted}; it waits, or was sent and is not acknowledged"
         case outcome:
             times = "".join(_at(name, getattr(status, name)) for name in ("accepted", "queued", "sent"))
             attempts = f", {status.attempts} attempt{'' if status.attempts == 1 else 's'}"
-            yield f"  delivery: decided{times}{attempts}, at last priority {status.priority}{_at(outcome, status.settled)}"
+            settled = _at(outcome, status.settled)
+            yield f"  delivery: decided{times}{attempts}, at last priority {status.priority}{settled}"
 
 
 def _at(what: str, moment: datetime | None) -> str:

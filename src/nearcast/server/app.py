@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from fastapi.responses import RedirectResponse
 from fastapi_offline import FastAPIOffline
 
+import nearcast
 from nearcast.errors import SetupError
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
@@ -61,7 +62,7 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
     # One page about the API is enough, and ReDoc's shows a picture from elsewhere.
     app = FastAPIOffline(
         title="nearcast",
-        version="0.1.0",
+        version=nearcast.__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
         redoc_url=None,
@@ -69,8 +70,9 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
     )
     app.add_middleware(PathNames)
     error_responses.install(app)
-    for module in (publishing, lease_socket, management, management, stream, ops):
+    for module in (publishing, lease_socket, management, stream, ops):
         app.include_router(module.router)
+    app.include_router(management.rules_router)
     app.add_api_route("/", _home, include_in_schema=False)
     return app
 
