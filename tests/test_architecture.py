@@ -104,7 +104,7 @@ OUTSIDE = {
     "time",
     "uuid",
 }
-"""What of the standard library reaches threads, processes, disks, sockets, clocks or chance: none of it is for rules."""
+"""What of the standard library reaches threads, processes, disks, sockets, clocks or chance: not for rules."""
 
 ROLES = {"stage", "reference", "seam"}
 """Module names that stand for the same role in several rooms."""

@@ -4,9 +4,9 @@ A delivery is queued once and ends in exactly one outcome, so at any moment
 
     queued = acknowledged + expired + conflated + overflowed + unsubscribed + waiting + in flight
 
-Memory is bounded by `Waiting.limit` deliveries. Only what decides is kept of each; payloads stay in the journal and are
-loaded at sending. Beyond the limit the least urgent queue gives up its oldest (withheld ones first): what is oldest
-there is the most outdated. It ends as "overflowed".
+Memory is bounded by `DeliveryQueue.limit` deliveries. Only what decides is kept of each; payloads stay in the journal
+and are loaded at sending. Beyond the limit the least urgent queue gives up its oldest (withheld ones first): what is
+oldest there is the most outdated. It ends as "overflowed".
 
 A conflating newer event takes the turn of the one it replaces, where nothing else of its entity is outstanding:
 otherwise the entity that changes fastest would never come to its turn behind slower ones.
@@ -35,7 +35,7 @@ class QueuedDelivery:
 
     `others` are the client's other subscriptions that selected the event, and their levels, most urgent first. `size`
     is in bytes; `accepted` (of the event), `queued`, `expires` and `sent` are seconds since 1970. `turn` orders
-    within a priority: the sequence, or that of the event whose turn it took. `Waiting` keeps the last four.
+    within a priority: the sequence, or that of the event whose turn it took. `DeliveryQueue` keeps the last four.
     """
 
     sequence: int
@@ -100,7 +100,8 @@ SPARE = 64
 class DeliveryQueue:
     """The deliveries of one client that are not settled: waiting in queues, withheld, or in flight.
 
-    Deliveries are inserted in the order of their sequences. Methods that end deliveries return them as `Settled`.
+    Deliveries are inserted in the order of their sequences. Methods that end deliveries return them as
+    `SettledDelivery`.
     """
 
     limit: int = LIMIT

@@ -51,7 +51,7 @@ class GroupAssignments:
 
 
 class AssignmentRows:
-    """The rows of `Assignments` while they come and go."""
+    """The rows of `GroupAssignments` while they come and go."""
 
     def __init__(self) -> None:
         # By group: where its block begins, how many rows it has, and how many there is room for.

@@ -1,7 +1,7 @@
 """Why a client got an event, or did not: what held, at which level, in which context, at which priority.
 
 The plain evaluator decides once more, as of the event's position, and keeps what it saw on the way. Pure: the state of
-then comes in as a `Scene` (`past` folds one from the journal), times and logs stay outside.
+then comes in as an `ExplanationScene` (`past` folds one from the journal), times and logs stay outside.
 """
 
 from __future__ import annotations

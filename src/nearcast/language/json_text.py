@@ -86,7 +86,7 @@ class RepeatedKey:
 
 
 def marked(text: bytes) -> Any:
-    """What a JSON text holds, with `Repeated` for each object that is one. Raises ValueError and RecursionError."""
+    """What a JSON text holds, with `RepeatedKey` for each object that is one. Raises ValueError and RecursionError."""
     return json.loads(text, object_pairs_hook=_object)
 
 

@@ -1,6 +1,6 @@
 """Filters' trees over literals, in compiled code: NOT pushed to the atoms, what is absent left out, like parts joined.
 
-The same normal form as `decision.normal_form` gives, over flat arrays. A node's parts have greater numbers than the
+The same normal form as `filters.normal_form` gives, over flat arrays. A node's parts have greater numbers than the
 node, so a pass from the root down is ascending and a pass from the leaves up descending, and nothing is recursive.
 A literal is its atom's number times four plus the truth wanted: TRUE, FALSE, not TRUE, not FALSE.
 """

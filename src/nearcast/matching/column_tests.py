@@ -276,7 +276,7 @@ def key_of(atom: Atom) -> Key | None:
 
 
 def operator_of(atom: Atom) -> int:
-    """The number of the operator of an atom that has a column, as `Asked` has it."""
+    """The number of the operator of an atom that has a column, as `ColumnPredicates` has it."""
     # A list of one literal is a comparison like any other.
     single = type(atom.value) is tuple and len(atom.value) == 1
     return _EQ if single else _NUMBER[atom.operator._value_]

@@ -255,7 +255,7 @@ class Coder:
         self._literals, self._numbers, self._columns, self._cuts, self._whole = _tables(columns, self._slow)
 
     def coded(self, table: pa.Table, codes: np.dtype[Any], padding: int) -> Coded:
-        """The events as codes: see `match.codes.coded`, which gives the same."""
+        """The events as codes: see `matching.column_tests.coded`, which gives the same."""
         lanes = len(table)
         result = np.full((len(self._all), lanes + padding), missing(codes), codes)
         repeats = np.zeros(len(self._all), np.bool_)

@@ -116,8 +116,8 @@ class CompiledEngine:
     """Filters compiled for matching. What it is given as `rows` are those of its `literals`, by lane of the batch.
 
     A plan is made for events spread as in a sample: the first batch that is large enough. Codes have 16 bits if no
-    column has more than `narrow` of them, else 32. What is `Near` is told of the atoms `nearby`; the plan's entries
-    need it of those in `around`. `flat` is what reading the groups gave, if they were read already.
+    column has more than `narrow` of them, else 32. What is `NearLanes` is told of the atoms `nearby`; the plan's
+    entries need it of those in `around`. `flat` is what reading the groups gave, if they were read already.
     """
 
     def __init__(self, groups: Sequence[FilterGroup], narrow: int = NARROW, flat: PostfixFilters | None = None) -> None:

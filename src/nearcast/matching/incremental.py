@@ -4,8 +4,8 @@ The index is parts, each a few times as large as the one after it, as in a log-s
 small part of their own, joined with those before it that are not much larger; groups that went are masked. What is
 large is made anew beside, in a thread, while the parts serve. An equal group is there once, and counted.
 
-A group's tree is read once, when its first part is made. From then on it is numbers (see `match.flat`): parts are put
-together of arrays, in code that holds Python's lock for moments only, so that no batch waits for the thread.
+A group's tree is read once, when its first part is made. From then on it is numbers (see `matching.postfix`): parts are
+put together of arrays, in code that holds Python's lock for moments only, so that no batch waits for the thread.
 """
 
 from __future__ import annotations

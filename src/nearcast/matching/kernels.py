@@ -70,7 +70,7 @@ ABREAST = 8
 
 
 class KernelEntries(NamedTuple):
-    """Entries side by side: see `match.plan`."""
+    """Entries side by side: see `matching.plan`."""
 
     low: Short
     high: Short

@@ -1,7 +1,7 @@
 """The columnar matcher: which events each group's filter selects, and at which level.
 
 A group is a filter with classes for its atoms; clients with the same filter and the same classes share it, and it is
-evaluated once (Agent §6.1.2). For every event the outcome is that of the plain evaluator, `decision.evaluate`.
+evaluated once (Agent §6.1.2). For every event the outcome is that of the plain evaluator, `filters.evaluate`.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ FEWEST = 12
 """Points from which on a set has a map. From three on a map is faster, but it takes 128 bytes: of a hundred thousand
 filters with sets of 3 to 20 points, maps from 3 on would take 125 bytes a filter, from 12 on they take 40."""
 MAP_EFFORT = 2.0
-"""What a test of a set takes by its map, however large it is; see `match.sets`."""
+"""What a test of a set takes by its map, however large it is; see `matching.masks`."""
 
 
 class Program(NamedTuple):

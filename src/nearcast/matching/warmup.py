@@ -48,7 +48,7 @@ def start_warmup(wide: bool = False) -> bool:
 
 
 def wait_for_warmup(wide: bool = False) -> None:
-    """Returns when `ready` has come to say yes."""
+    """Returns when `start_warmup` has come to say yes."""
     if not start_warmup(wide):
         _compiler(wide).wait()
 

@@ -43,7 +43,7 @@ def write_sequence(sequence: int) -> int | str:
 
 
 def read_sequence(given: Any) -> int:
-    """The sequence of what `written` gives. Raises `ValueError` for anything else."""
+    """The sequence of what `write_sequence` gives. Raises `ValueError` for anything else."""
     if type(given) is int and 0 <= given < MOST_POSITIONS:
         return sequence(given, 0)
     found = _WRITTEN.fullmatch(given) if isinstance(given, str) else None

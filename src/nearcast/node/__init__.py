@@ -1,1 +1,1 @@
-"""A foraging node for a device or gateway: an event loop around `decision/foraging`, without Spark or server."""
+"""A foraging node for a device or gateway: an event loop around `foraging`, without Spark or server."""

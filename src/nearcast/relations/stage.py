@@ -265,7 +265,7 @@ Scope = str | None
 
 
 class Scopes:
-    """Relations over the batches of a journal, each in its scope; a `Deriving` stage. See `Relating`."""
+    """Relations over the batches of a journal, each in its scope; a `DerivingStage`. See `Relating`."""
 
     def __init__(self, shards: int = SHARDS) -> None:
         self._scopes: dict[Scope, Relating] = {None: Relating(shards)}

@@ -57,7 +57,7 @@ class ActionFailed(Exception):
 
 
 async def post(http: httpx.AsyncClient, webhook: Webhook, event: Event, seconds: int) -> None:
-    """Posts an event once, `seconds` since 1970 being now. Raises `NotRun`."""
+    """Posts an event once, `seconds` since 1970 being now. Raises `ActionFailed`."""
     secret = None
     if webhook.secret is not None:
         secret = os.environ.get(webhook.secret)
@@ -207,7 +207,9 @@ class ActionRunner:
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _once(self, event: Event, told: dict[str, Any], http: httpx.AsyncClient) -> None:
-        """Runs it. Raises `NotRun`, whatever happens: what ended this task otherwise would be lost without a word."""
+        """Runs it. Raises `ActionFailed`, whatever happens: what ended this task otherwise would be lost without a
+        word.
+        """
         try:
             await self._run_effects(event, told, http)
         except ActionFailed:

@@ -25,7 +25,7 @@ class PathNameConvertor(Convertor[str]):
     regex = "[^/]+"
 
     def convert(self, value: str) -> str:
-        """The name that a part of a path, as `Names` left it, stands for."""
+        """The name that a part of a path, as `PathNames` left it, stands for."""
         return unquote(value)
 
     def to_string(self, value: str) -> str:

@@ -75,7 +75,7 @@ def rejected(changes: Sequence[At], settings: Settings) -> dict[int, Fault]:
 
 
 def faults_of(changes: Sequence[Change], settings: Settings) -> list[Fault]:
-    """Why some of these changes, which come one after the other, cannot be taken: what `untaken` finds, by name."""
+    """Why some of these changes, which come one after the other, cannot be taken: what `rejected` finds, by name."""
     found = rejected(list(enumerate(changes)), settings)
     return [replace(fault, where=Mark(_title(changes[place]))) for place, fault in sorted(found.items())]
 

@@ -1,6 +1,6 @@
 """The simulation compiled: both schemes, their messages and what fires, thousands of nodes, as fast as it goes.
 
-It says in arrays what the nodes of `decision/foraging` do one by one; a test holds both against each other. Two things
+It says in arrays what the nodes of `foraging` do one by one; a test holds both against each other. Two things
 make it short. Who hears a message depends on where it began, not on what it says, so each node's flood is walked
 once a time unit and multiplied. And a provider that is polled is one whose filters last for one time unit and which
 answers each request instead of all at once.

@@ -1,7 +1,7 @@
 """A strategy over two whole tracks, at once: from the report that leaves a guard to the next one that does.
 
-It sends what `decision.strategies.side` sends where messages take no time, but only reports that must be published cost
-anything: the rest are passed over as arrays. So a week of reports takes as long as the movement in it.
+It sends what `suppression.strategies.side` sends where messages take no time, but only reports that must be published
+cost anything: the rest are passed over as arrays. So a week of reports takes as long as the movement in it.
 """
 
 from __future__ import annotations

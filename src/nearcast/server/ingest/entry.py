@@ -40,7 +40,7 @@ class EventEntry:
     """Puts events on their way into the journal. Used from one event loop.
 
     With `suppress`, of global relations too if the node is `alone`: a relation's events must all enter at one node (see
-    `decision.entry`). Those local to it do in any case.
+    `suppression.ingest_filter`). Those local to it do in any case.
     """
 
     def __init__(

@@ -1,4 +1,7 @@
-"""Leases as messages: told to the publishers that asked for them, called for, and come back. See `decision.leases`."""
+"""Leases as messages: told to the publishers that asked for them, called for, and come back.
+
+See `suppression.lease_registry`.
+"""
 
 from __future__ import annotations
 

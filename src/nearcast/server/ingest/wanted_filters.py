@@ -65,7 +65,7 @@ class InterestTable:
         return replace(found, forwarded=1, precision=1.0) if self._greedy else found
 
     def update_demands(self, changes: Mapping[str, Demand | None]) -> None:
-        """Takes what definitions want from now on; None: they are gone. Raises `Closed`."""
+        """Takes what definitions want from now on; None: they are gone. Raises `TableClosed`."""
         try:
             self._update_demands(changes)
         except BaseException:

@@ -56,7 +56,7 @@ class TailedRows:
 
 
 class JournalTailer:
-    """Reads on from two positions; `take` gets every `News`, in the reader's thread, and may hold it back."""
+    """Reads on from two positions; `take` gets every `TailedRows`, in the reader's thread, and may hold it back."""
 
     def __init__(
         self,

@@ -114,7 +114,7 @@ class SettledMark:
 
 
 class SettledCheckpoint:
-    """Keeps a `Mark` in a small file, so that a start does not read the logs from their beginnings.
+    """Keeps a `SettledMark` in a small file, so that a start does not read the logs from their beginnings.
 
     A lost or damaged file, or one of another journal, costs time only. None as path: kept nowhere.
     """

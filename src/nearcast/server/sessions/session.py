@@ -44,7 +44,7 @@ class Connection(ABC):
 
     @abstractmethod
     async def send(self, text: str, position: int | str | None) -> None:
-        """Sends one JSON message, a delivery if it has a position; raises `Gone`."""
+        """Sends one JSON message, a delivery if it has a position; raises `ClientGone`."""
 
     @abstractmethod
     async def close(self, code: int, reason: str) -> None:
@@ -117,7 +117,7 @@ class Pump:
     _loaded: dict[int, SendableEvent] = field(default_factory=dict)
 
     async def run(self) -> None:
-        """Raises `Gone` when the client is."""
+        """Raises `ClientGone` when the client is."""
         session = self.session
         while session.connection is self.connection:
             # Before it looks: what comes while it looks wakes it again.

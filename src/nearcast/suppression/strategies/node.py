@@ -12,7 +12,8 @@ from nearcast.suppression.strategies.side import Transition
 
 
 class PairPredicate(Protocol):
-    """Anything that says of two values whether a relation holds: a `Bound`, or a filter over both sides."""
+    """Anything that says of two values whether a relation holds: a `ThresholdPredicate`, or a filter over both sides.
+    """
 
     def holds(self, a: Any, b: Any, before: bool) -> bool:
         """Whether it holds between two values, None where there is none, given whether it held before."""
