@@ -25,7 +25,9 @@ ALLOWED: dict[str, set[str]] = {
     "server": {"errors", "model", "language", "decision", "journal"},
     "client": {"errors", "model", "language", "decision"},
     "node": {"errors", "model", "language", "decision", "client"},
-    "experiments": {"errors", "model", "language", "decision", "journal", "pipeline", "server", "client", "node"},
+    "importers": {"errors"},
+    "demo": {"errors", "client", "importers"},
+    "testing": {"errors", "model", "decision"},
     "cli": {
         "errors",
         "model",
@@ -36,7 +38,8 @@ ALLOWED: dict[str, set[str]] = {
         "server",
         "client",
         "node",
-        "experiments",
+        "importers",
+        "demo",
     },
     "__main__": {"cli"},
 }
