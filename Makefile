@@ -1,22 +1,28 @@
-# Two commands: `make demo` and `make test`. Each sets up what it needs, once.
+# Two commands: `make demo` and `make test`. Each sets up what it needs, once; so do the experiments.
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lock clean
+.PHONY: help demo test experiment-fulcrum experiment-foraging experiment-merging lock clean
 
 help: ## Show what there is to make
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-19s %s\n", $$1, $$2}'
 
 demo: $(READY) ## Set up, then run the main job on a simulated bushfire afternoon
 	@$(VENV)/bin/nearcast demo
 
 test: $(READY) ## Set up, then run every check and the whole test suite
-	@$(VENV)/bin/ruff check src tests benchmarks
-	@$(VENV)/bin/ruff format --check --quiet src tests benchmarks
+	@$(VENV)/bin/ruff check src tests benchmarks experiments
+	@$(VENV)/bin/ruff format --check --quiet src tests benchmarks experiments
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/python -m pytest
+
+experiment-fulcrum: $(READY) ## What strategies for relations send; tables, and a picture in experiment-results
+experiment-foraging: $(READY) ## Foraging against polling; tables, and a page with the figures in experiment-results
+experiment-merging: $(READY) ## What covering and merging save; a table, and a picture in experiment-results
+experiment-fulcrum experiment-foraging experiment-merging:
+	@$(VENV)/bin/python -m experiments $(@:experiment-%=%) --out experiment-results $(OPTIONS)
 
 lock: $(READY) ## Resolve the dependencies anew into requirements.lock
 	@$(VENV)/bin/python -m pip install --quiet uv

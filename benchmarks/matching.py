@@ -30,7 +30,7 @@ from benchmarks import rivals
 from benchmarks.kinds import SEED, Kind, kinds, place
 from benchmarks.machine import machine
 from benchmarks.rivals import Row, Tree
-from nearcast.experiments.bars import Bar, Panel, chart
+from experiments.plots import Bar, Panel, bar_chart
 from nearcast.matching.bitset import FilterGroup
 from nearcast.matching.column_tests import Coded
 from nearcast.matching.engine import CompiledEngine
@@ -323,7 +323,7 @@ def _plot(costs: dict[str, list[tuple[str, float]]]) -> str:
         for flavour, found in costs.items()
     ]
     title = "what an event costs, by the number of filters (pairs, largest batch)"
-    return chart(title, {"nearcast": "#4e79a7"}, panels, note="events encoded before; one core")
+    return bar_chart(title, {"nearcast": "#4e79a7"}, panels, note="events encoded before; one core")
 
 
 def _group(tree: Tree) -> FilterGroup:

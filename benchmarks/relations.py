@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.machine import machine
 from nearcast.errors import Mark
-from nearcast.experiments import ais
+from nearcast.importers import ais
 from nearcast.language.cloudevents import read_event
 from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.changes import RelationChange

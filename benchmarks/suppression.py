@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmarks.machine import machine
 from nearcast.errors import Mark
-from nearcast.experiments import ais
+from nearcast.importers import ais
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language import cql2
 from nearcast.language.cloudevents import read_event

@@ -58,8 +58,11 @@ ALLOWED: dict[str, set[str]] = {
     "server": PURE | {"errors", "runtime", "language", "journal"},
     "client": PURE | {"errors", "runtime", "language"},
     "node": PURE | {"errors", "runtime", "language", "client"},
-    "experiments": PURE | {"errors", "runtime", "language", "journal", "pipeline", "server", "client", "node"},
-    "cli": PURE | {"errors", "runtime", "language", "journal", "pipeline", "server", "client", "node", "experiments"},
+    "testing": PURE | {"errors", "runtime", "journal"},
+    "importers": {"errors", "model", "geo"},
+    "demo": PURE | {"errors", "runtime", "language", "journal", "pipeline", "server", "client", "importers"},
+    "cli": PURE
+    | {"errors", "runtime", "language", "journal", "pipeline", "server", "client", "node", "demo", "importers"},
     "__main__": {"cli"},
 }
 """What each room may import besides itself and the package's root, which imports nothing."""

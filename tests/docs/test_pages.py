@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from starlette.routing import WebSocketRoute
 
+from experiments.__main__ import command as experiments
 from nearcast.cli.main import COMMANDS, nearcast
 from nearcast.language.file_check import check
 from nearcast.pipeline.monitoring import PipelineMetrics
@@ -20,6 +21,7 @@ from nearcast.server.metrics import ServerMetrics
 from tests.docs.pages import PAGES, ROOT, blocks, commands
 
 DOCS = ROOT / "docs"
+EXPERIMENTS = ("fulcrum", "foraging", "merging")
 WIDTH = 100
 """Columns of the help texts in the reference of commands."""
 
@@ -53,29 +55,40 @@ def test_every_example_of_the_definitions_reference_loads(tmp_path: Path) -> Non
     assert len(list(tmp_path.iterdir())) > 10
 
 
-@pytest.mark.parametrize("name", ["", *COMMANDS, *(f"experiment {one}" for one in ("merging", "foraging", "fulcrum"))])
-def test_the_reference_of_commands_shows_the_help_as_it_is(name: str) -> None:
+PROGRAMS: dict[str, tuple[str, click.Command]] = {
+    "nearcast": ("reference-cli.md", nearcast),
+    "python -m experiments": ("experiments.md", experiments),
+}
+"""The page that shows the helps of a program."""
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [*(("nearcast", name) for name in ("", *COMMANDS)), *(("python -m experiments", name) for name in EXPERIMENTS)],
+)
+def test_the_reference_of_commands_shows_the_help_as_it_is(program: str, name: str) -> None:
     """Each command's block is its help; `python -m tests.docs.cli_reference` writes them anew."""
-    shown = {command: text for block in blocks(DOCS / "reference-cli.md") for command, text in commands(block)}
-    assert help_of(name) == shown[" ".join(filter(None, ["nearcast", name, "--help"]))].strip()
+    shown = {command: text for block in blocks(DOCS / PROGRAMS[program][0]) for command, text in commands(block)}
+    assert help_of(name, program) == shown[" ".join(filter(None, [program, name, "--help"]))].strip()
 
 
-def named(words: list[str]) -> click.Command:
-    """The command that the first words name: in a group of commands the second word names one of them."""
-    command: click.Command | None = nearcast
-    for word in words:
-        if isinstance(command, click.Group) and not word.startswith("-"):
-            command = command.get_command(click.Context(command), word)
+def named(words: list[str], program: click.Command = nearcast) -> click.Command:
+    """The command of a program that the first word names."""
+    if not words or words[0].startswith("-"):
+        return program
+    assert isinstance(program, click.Group)
+    command = program.get_command(click.Context(program), words[0])
     assert command, words
     return command
 
 
-def help_of(name: str) -> str:
-    """The help of a command, or of `nearcast` itself."""
+def help_of(name: str, program: str = "nearcast") -> str:
+    """The help of a command of a program, or of the program itself."""
+    whole = PROGRAMS[program][1]
     if name:
         # Click remembers the help option from wherever a command was first called, a test that calls it alone perhaps.
-        named(name.split())._help_option = None
-    asked = CliRunner().invoke(nearcast, [*name.split(), "--help"], prog_name="nearcast", terminal_width=WIDTH)
+        named([name], whole)._help_option = None
+    asked = CliRunner().invoke(whole, [*name.split(), "--help"], prog_name=program, terminal_width=WIDTH)
     return "\n".join(line.rstrip() for line in asked.output.strip().splitlines())
 
 

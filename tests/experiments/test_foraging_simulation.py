@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nearcast.experiments.foraging.kernel import observe, simulate
-from nearcast.experiments.foraging.plain import neighbours, simulate_plainly
-from nearcast.experiments.foraging.setting import (
+from experiments.foraging.kernel import observe, simulate
+from experiments.foraging.plain import neighbours, simulate_plainly
+from experiments.foraging.setting import (
     CFOR5,
     CFOR10,
     CLASSES,
@@ -22,7 +22,7 @@ from nearcast.experiments.foraging.setting import (
     rules_of,
     settings_of,
 )
-from nearcast.experiments.foraging.world import places, readings, sensors
+from experiments.foraging.world import places, readings, sensors
 from nearcast.filters.evaluate import satisfies
 
 SHORT = Setting(duration=25)

@@ -10,16 +10,15 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from nearcast.cli.experiment import command
-from nearcast.experiments.fulcrum.campus import EDGES, Campus, Setting
-from nearcast.experiments.fulcrum.count import STRATEGIES, Count, Task, count
-from nearcast.experiments.fulcrum.late import LateTask, late
-from nearcast.experiments.fulcrum.laws import head_on, side_by_side
-from nearcast.experiments.fulcrum.overlay import Overlay, crossbar
-from nearcast.experiments.fulcrum.sea import sea
-from nearcast.experiments.fulcrum.setting import Sweep, messages
+from experiments.fulcrum.campus import EDGES, Campus, Setting
+from experiments.fulcrum.count import STRATEGIES, Count, Task, count
+from experiments.fulcrum.late import LateTask, late
+from experiments.fulcrum.laws import head_on, side_by_side
+from experiments.fulcrum.overlay import Overlay, crossbar
+from experiments.fulcrum.sea import sea
+from experiments.fulcrum.setting import Sweep, messages
+from tests.experiments.command import experiment
 
 RINGS = ("range-ring", "parallel-line", "speed-bound", "shared-ring")
 
@@ -138,8 +137,8 @@ def test_ships_of_each_type_come_to_what_every_report_gives(data: Callable[[str]
 
 def test_the_command_prints_rows_and_writes_files(tmp_path: Path) -> None:
     """Tables for people, JSON for programs, and a picture with a point for each strategy and rate."""
-    quick = ["fulcrum", "--quick", "--engine", "local", "--rate", "1", "--rate", "2"]
-    printed = CliRunner().invoke(command, [*quick, "--out", str(tmp_path)]).stdout
+    quick = ["fulcrum", "--quick", "--engine", "local", "--rate", "1"]
+    printed = experiment(*quick, "--rate", "2", "--out", str(tmp_path)).stdout
     assert all(name in printed for name in STRATEGIES)
     assert "the paper " in printed
     written = json.loads((tmp_path / "fulcrum.json").read_text())
@@ -147,7 +146,7 @@ def test_the_command_prints_rows_and_writes_files(tmp_path: Path) -> None:
     picture = ElementTree.fromstring((tmp_path / "fulcrum.svg").read_text())
     said = [title.text or "" for title in picture.iter("{http://www.w3.org/2000/svg}title")]
     assert 2 * len(STRATEGIES) == len(said)
-    rows = [json.loads(line) for line in CliRunner().invoke(command, [*quick, "--json"]).stdout.splitlines()]
+    rows = [json.loads(line) for line in experiment(*quick, "--json").stdout.splitlines()]
     assert {"counts", "late", "laws"} == {row["kind"] for row in rows}
 
 
@@ -156,7 +155,7 @@ def test_the_sweep_runs_on_spark() -> None:
     """Each task in a process of Spark, with the outcome that it has here."""
     quick = ["fulcrum", "--quick", "--rate", "1", "--json"]
     here, there = (
-        [json.loads(line) for line in CliRunner().invoke(command, [*quick, "--engine", engine]).stdout.splitlines()]
+        [json.loads(line) for line in experiment(*quick, "--engine", engine).stdout.splitlines()]
         for engine in ("local", "spark")
     )
     assert [row | {"seconds": 0} for row in here if row["kind"] == "counts"] == [

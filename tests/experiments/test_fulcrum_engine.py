@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.experiments.fulcrum.engine import Track, changes, flow
-from nearcast.experiments.fulcrum.together import Together
+from experiments.fulcrum.engine import Track, changes, flow
+from experiments.fulcrum.together import Together
 from nearcast.model.event import Coordinates
 from nearcast.suppression.strategies.builtin import CommonNode, ParallelLine, RangeRing, SharedRing, SpeedBound
 from nearcast.suppression.strategies.dimensions import DIMENSIONS
 from nearcast.suppression.strategies.guards import TakenReport
 from nearcast.suppression.strategies.seam import Strategy, ThresholdPredicate
-from nearcast.suppression.strategies.trial import run
-from tests.suppression.test_strategy_subjects import Town, strolls
+from nearcast.testing.strategies import run
+from tests.experiments.test_fulcrum_subjects import Town, strolls
 from tests.suppression.traces import walk
 
 ENGINES = [

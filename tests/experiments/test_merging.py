@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
-from click.testing import CliRunner
-
-from nearcast.cli.experiment import command
-from nearcast.experiments.merging import Outcome, Setting, run, summarized
-from nearcast.experiments.merging_plot import plot
+from experiments.merging.plot import plot
+from experiments.merging.run import Outcome, Setting, run, summarized
+from tests.experiments.command import experiment
 
 SMALL = Setting(schemas=3, subscriptions=30, replications=2, attributes=(2, 3), precisions=(0.9,), events=200)
 
@@ -70,10 +68,10 @@ def test_the_plot_is_a_picture_with_a_bar_for_every_mean() -> None:
 def test_the_command_prints_rows_and_writes_files(tmp_path: Path) -> None:
     """A table for people, JSON for programs; what is written holds the setting too."""
     small = ["merging", "--schemas", "2", "--subscriptions", "8", "--replications", "1", "--attributes", "2"]
-    printed = CliRunner().invoke(command, [*small, "--out", str(tmp_path)]).stdout
+    printed = experiment(*small, "--out", str(tmp_path)).stdout
     assert "imperfect" in printed
     assert "100 %" in printed
-    rows = [json.loads(line) for line in CliRunner().invoke(command, [*small, "--json"]).stdout.splitlines()]
+    rows = [json.loads(line) for line in experiment(*small, "--json").stdout.splitlines()]
     assert [variant.name for variant in Setting().variants] == [row["variant"] for row in rows]
     written = json.loads((tmp_path / "merging.json").read_text())
     assert (8, 8) == (written["setting"]["subscriptions"], len(written["rows"]))

@@ -10,15 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nearcast.experiments import ais
 from nearcast.geo.distance import geodesic
+from nearcast.importers import ais
 from nearcast.model.event import Place
 from nearcast.suppression.strategies.builtin import ParallelLine, RangeRing, SharedRing, SpeedBound
 from nearcast.suppression.strategies.dimensions import DIMENSIONS
 from nearcast.suppression.strategies.guards import TakenReport
-from nearcast.suppression.strategies.node import every_report
 from nearcast.suppression.strategies.seam import SideName, Strategy, ThresholdPredicate
-from nearcast.suppression.strategies.trial import Trace, run
+from nearcast.testing.strategies import Trace, every_report, run
 
 NEAR = ThresholdPredicate(DIMENSIONS["geodesic"], 500.0, "<=", 20.0)
 PAIRS = 60

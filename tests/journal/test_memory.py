@@ -52,10 +52,8 @@ def test_a_pause_only_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [5.0] == waits
 
 
-def test_an_end_hides_what_follows_until_it_is_lifted() -> None:
-    """Readers see the log end at the marker; lifted, they see everything."""
+def test_an_end_hides_what_follows() -> None:
+    """Readers see the log end at the marker."""
     journal = MemoryJournal([End("events", at=2)])
     journal.append("events", events("abc"))
     assert (2, ["a", "b"]) == (journal.end("events"), ids(journal.read("events", 0, 9)))
-    journal.lift()
-    assert (3, ["a", "b", "c"]) == (journal.end("events"), ids(journal.read("events", 0, 9)))

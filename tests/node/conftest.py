@@ -13,8 +13,8 @@ import pytest
 from nearcast.model.event import Place
 from nearcast.node.event_loop import NodeEventLoop
 from nearcast.node.multicast import Group, MulticastTransport
-from nearcast.node.radio import Radio
 from nearcast.node.transport import ChannelFaults, FaultyTransport, Transport
+from tests.node.radio import Radio
 
 Make = Callable[[str], Transport]
 HERE = Place("planar", 0.0, 0.0)

@@ -21,9 +21,9 @@ from nearcast.model.foraging import MessageId, Request
 from nearcast.node.bridge import Bridge
 from nearcast.node.definition import BridgeDefinition
 from nearcast.node.event_loop import NodeEventLoop
-from nearcast.node.radio import Radio
 from nearcast.node.sensors import SimulatedSensor
 from tests.node.conftest import HERE, running, until
+from tests.node.radio import Radio
 from tests.server.conftest import Running
 from tests.server.conftest import running as serving
 

@@ -21,11 +21,11 @@ from nearcast.model.event import Place
 from nearcast.model.filter import Atom, Operator
 from nearcast.model.foraging import MessageId, Request, Response
 from nearcast.node.event_loop import NodeEventLoop
-from nearcast.node.radio import Radio
 from nearcast.node.sensors import Sensor, SensorReading, SimulatedSensor
 from nearcast.node.transport import ChannelFaults, Datagram, Transport
 from nearcast.node.wire import encode
 from tests.node.conftest import HERE, Make, running, until
+from tests.node.radio import Radio
 
 FIRE = ForagingRule("fire", "Fire", parse("Temperature > 80 AND Humidity < 10", Mark("rule")), 100.0, 0.5)
 MANNER = ForagingSettings(fresh=2.0, at_once=True, bounds=MessageBounds(rates=MessageRates()))

@@ -9,9 +9,9 @@ import pytest
 from nearcast.errors import Fault, SetupError
 from nearcast.model.event import Place
 from nearcast.node.multicast import Group, MulticastTransport
-from nearcast.node.radio import Radio
 from nearcast.node.transport import LARGEST, MOST_WAITING, ChannelFaults, Datagram, Transport
 from tests.node.conftest import HERE, PORTS, Make
+from tests.node.radio import Radio
 
 
 async def heard(transport: Transport, count: int, seconds: float = 60.0) -> list[bytes]:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.experiments import ais
-from nearcast.experiments.documents import Document
+from nearcast.importers import ais
+from nearcast.importers.documents import Document
 from nearcast.language.cloudevents import read_event
 from nearcast.model.changes import ClientChange, ClientRemoval, RelationRemoval
 from nearcast.model.event import Event

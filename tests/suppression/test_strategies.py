@@ -14,10 +14,9 @@ from nearcast.model.event import Coordinates, Place
 from nearcast.suppression.strategies.builtin import CommonNode, RangeRing, SpeedBound
 from nearcast.suppression.strategies.dimensions import DIMENSIONS
 from nearcast.suppression.strategies.guards import Guard, Ring, TakenReport
-from nearcast.suppression.strategies.node import every_report
 from nearcast.suppression.strategies.seam import PairKnowledge, Strategy, ThresholdPredicate, guards
-from nearcast.suppression.strategies.side import Side
-from nearcast.suppression.strategies.trial import Trace, differences, run
+from nearcast.testing.entry_node import PairSide
+from nearcast.testing.strategies import Trace, differences, every_report, run
 from tests.suppression.traces import STRATEGIES, bounds, late, traces, walk
 
 PLANAR = DIMENSIONS["planar"]
@@ -120,7 +119,7 @@ def test_reports_of_the_same_value_are_held_back(trace: Trace, bound: ThresholdP
 
 def test_the_first_report_is_published_and_then_nothing_until_the_other_is_heard_of() -> None:
     """A subject whose partner is unknown has a ring without end."""
-    side = Side("a", RangeRing(), ThresholdPredicate(PLANAR, 10.0))
+    side = PairSide("a", RangeRing(), ThresholdPredicate(PLANAR, 10.0))
     sent = [side.report(TakenReport(order, Place("planar", 100.0 * order, 0.0))) for order in range(3)]
     assert [1, 0, 0] == [len(messages) for messages in sent]
 

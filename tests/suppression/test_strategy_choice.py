@@ -19,10 +19,9 @@ from nearcast.suppression.strategies.builtin import RangeRing, SpeedBound
 from nearcast.suppression.strategies.choice import chosen
 from nearcast.suppression.strategies.dimensions import DIMENSIONS
 from nearcast.suppression.strategies.guards import Guard, Ring, TakenReport
-from nearcast.suppression.strategies.node import every_report
 from nearcast.suppression.strategies.seam import PairKnowledge, Strategy, ThresholdPredicate
-from nearcast.suppression.strategies.trial import run
 from nearcast.suppression.strategies.watched import WatchedStrategy
+from nearcast.testing.strategies import every_report, run
 from tests.suppression.traces import walk
 
 NEAR = ThresholdPredicate(DIMENSIONS["planar"], 10.0)

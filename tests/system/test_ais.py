@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from nearcast.experiments import ais
-from nearcast.experiments.documents import merged, write
+from nearcast.importers import ais
+from nearcast.importers.documents import merged, write
 from nearcast.journal.memory import MemoryJournal
 from nearcast.language.control_events import changes, to_event
 from nearcast.language.definitions import files

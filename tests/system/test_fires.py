@@ -16,11 +16,11 @@ import yaml
 
 from nearcast.cli.options import journal_path
 from nearcast.cli.system import define, free_port, running, wait_until_ready
-from nearcast.experiments import nsw_fires
-from nearcast.experiments.bushfire import Step
-from nearcast.experiments.documents import client_change, moment
-from nearcast.experiments.links import traces
-from nearcast.experiments.performance import Performance, Receiver, steps_of
+from nearcast.demo.bushfire import StoryStep
+from nearcast.demo.performance import DemoReceiver, Performance, steps_of
+from nearcast.importers import nsw_fires
+from nearcast.importers.documents import client_change, moment
+from nearcast.importers.links import traces
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.definitions import files
 from tests.shared import shared
@@ -46,7 +46,7 @@ RISE = 2
 class Afternoon:
     """What was performed, and what the journal says of it."""
 
-    receivers: dict[str, Receiver]
+    receivers: dict[str, DemoReceiver]
     deliveries: list[dict[str, Any]]
     outcomes: list[dict[str, Any]]
 
@@ -80,15 +80,15 @@ def kind(number: int) -> set[str]:
     return {f"receiver {index}" for index in range(1, RECEIVERS + 1) if index % 3 == number}
 
 
-def fires(path: Path) -> Iterator[Step]:
+def fires(path: Path) -> Iterator[StoryStep]:
     """The reports of the six hours, in story time."""
     first, last = moment(START), moment(START, HOURS * 3600)
     events = (event for event in nsw_fires.events(path) if first <= event["time"] < last)
     for step in steps_of(events):
-        yield Step(step.at / SPEED, step.kind, step.client, step.document)
+        yield StoryStep(step.at / SPEED, step.kind, step.client, step.document)
 
 
-def mobile(path: Path, clients: list[str]) -> Iterator[Step]:
+def mobile(path: Path, clients: list[str]) -> Iterator[StoryStep]:
     """Links that follow measured traces second by second, a tenth as fast so that six hours' reports are a load."""
     found = traces(path)
     for second in range(int(SECONDS)):
@@ -96,7 +96,7 @@ def mobile(path: Path, clients: list[str]) -> Iterator[Step]:
             yield from changed(second, client, found[number % len(found)].bandwidth(number * 60.0 + second) / 10)
 
 
-def cut_off() -> Iterator[Step]:
+def cut_off() -> Iterator[StoryStep]:
     """The slow links, the dying of the good ones; and in the end every link is good."""
     for client in sorted(kind(0)):
         yield from changed(0.0, client, SLOW)
@@ -107,13 +107,13 @@ def cut_off() -> Iterator[Step]:
         yield from changed(SECONDS, client, 2000.0)
 
 
-def changed(at: float, client: str, bandwidth: float) -> Iterator[Step]:
+def changed(at: float, client: str, bandwidth: float) -> Iterator[StoryStep]:
     """A link changes; over one that lives the client says so."""
-    yield Step(at, "link", client, bandwidth=bandwidth)
+    yield StoryStep(at, "link", client, bandwidth=bandwidth)
     if bandwidth > 0:
         name = f"{client}-{at}"
         told = client_change("links", name, moment(START, at), client, readings={"bandwidth": bandwidth})
-        yield Step(at, "client", client, told)
+        yield StoryStep(at, "client", client, told)
 
 
 def test_nothing_is_lost_whatever_the_link_did(afternoon: Afternoon) -> None:

@@ -19,7 +19,7 @@ from nearcast.cli.options import journal_path
 from nearcast.cli.supervisor import Supervisor, SystemPart
 from nearcast.cli.system import define, fetch, free_port, running, wait_until_ready
 from nearcast.client import Client, Delivery, Publisher
-from nearcast.experiments.link import Link
+from nearcast.demo.link import Link
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes
 from nearcast.language.definitions import files

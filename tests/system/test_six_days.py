@@ -22,8 +22,8 @@ from pyproj import Geod
 from nearcast.delivery.pacing import Pacing
 from nearcast.delivery.queue import DeliveryQueue, QueuedDelivery
 from nearcast.errors import Mark
-from nearcast.experiments import nsw_fires
-from nearcast.experiments.links import Trace, traces
+from nearcast.importers import nsw_fires
+from nearcast.importers.links import LinkTrace, traces
 from nearcast.language.cloudevents import read_event
 from nearcast.language.control_events import changes
 from nearcast.language.definitions import files
@@ -65,7 +65,7 @@ class Reception:
     """One receiver over the six days."""
 
     session: Session
-    link: Trace
+    link: LinkTrace
     offset: float
     outages: bool
     owed: dict[int, int] = field(default_factory=dict)

@@ -22,8 +22,8 @@ from rich.text import Text
 from nearcast.cli.options import journal_path
 from nearcast.cli.output import print_json, warn
 from nearcast.cli.system import define, fetch, free_port, running, wait_until_ready
-from nearcast.experiments.bushfire import Scenario, Step
-from nearcast.experiments.performance import Performance, Receiver, steps_of
+from nearcast.demo.bushfire import Scenario, StoryStep
+from nearcast.demo.performance import DemoReceiver, Performance, steps_of
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.definitions import files
 
@@ -57,14 +57,14 @@ def _cut(text: str, style: str = "") -> Text:
     return Text(text, style, no_wrap=True, overflow="ellipsis")
 
 
-def _link(receiver: Receiver) -> Text:
+def _link(receiver: DemoReceiver) -> Text:
     bandwidth = receiver.link.bandwidth
     if bandwidth <= 0:
         return Text("dead", "bold red")
     return Text(f"{bandwidth:,.0f}", "yellow" if bandwidth < 100 else "")
 
 
-def _last(receiver: Receiver) -> tuple[Text, str]:
+def _last(receiver: DemoReceiver) -> tuple[Text, str]:
     if not receiver.arrivals:
         return Text("–"), ""
     arrival = receiver.arrivals[-1]
@@ -134,7 +134,7 @@ class Story:
 
     definitions: list[Path]
     clients: list[dict[str, Any]]
-    steps: Iterator[Step]
+    steps: Iterator[StoryStep]
     title: str
 
 

@@ -11,9 +11,8 @@ import click
 import yaml
 
 from nearcast.cli.output import warn
-from nearcast.experiments import ais, links, nsw_fires
-from nearcast.experiments.documents import Document, merged, time_of, write
-from nearcast.experiments.importers import IMPORTERS
+from nearcast.importers import IMPORTERS, ais, links, nsw_fires
+from nearcast.importers.documents import Document, merged, time_of, write
 
 
 @click.command("import")

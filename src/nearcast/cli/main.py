@@ -30,7 +30,6 @@ COMMANDS = {
     "compare": "Say how the events that two filters accept relate.",
     "replay": "Decide a history: who would have got what, at which priority.",
     "import": "Turn a public data set into events, and make up receivers for them.",
-    "experiment": "Run a published setting again, and show its figures beside ours.",
     "node": "Be a foraging node: ask nodes nearby for context, and answer them.",
     "server": "Run the access server alone.",
     "pipeline": "Run the pipeline alone.",
@@ -110,16 +109,15 @@ def _check_options(context: click.Context, path: Path) -> None:
     command = group.get_command(context, name) if isinstance(group, click.Group) else None
     given = (context.default_map or {}).get(name, {})
     options = {parameter.name for parameter in command.params} if command else set()
-    options |= set(command.commands) if isinstance(command, click.Group) else set()
     unknown = sorted(given.keys() - options)
     if unknown:
         raise SetupError(f"{path}: expected options of `nearcast {name}` in [{name}], got {', '.join(unknown)}")
 
 
-def main() -> None:
-    """Runs the command; what nearcast itself raises is told in a line per fault, without a traceback."""
+def main(command: click.Command = nearcast, name: str = "nearcast") -> None:
+    """Runs a command; what nearcast itself raises is told in a line per fault, without a traceback."""
     try:
-        nearcast(prog_name="nearcast")
+        command(prog_name=name)
     except (DefinitionError, EventError, NearcastError) as error:
         faults = getattr(error, "faults", [error])
         for fault in faults:

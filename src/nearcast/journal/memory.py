@@ -47,7 +47,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Readers see `log` end at position `at`, whatever is written behind it, until the markers are lifted."""
+    """Readers see `log` end at position `at`, whatever is written behind it."""
 
     log: str
     at: int
@@ -141,10 +141,6 @@ class MemoryJournal(Journal):
             refuse_beside(others, node)
             self._nodes[node] = alone and not others
             return set(others)
-
-    def lift(self) -> None:
-        """Removes the markers that have not fired, and lets readers see past an `End`."""
-        self._faults.clear()
 
     def close(self) -> None:
         """Does nothing: what was written stays, as on a disk, for whoever opens the journal next."""

@@ -4,13 +4,14 @@ Two subjects, a and b, report; each enters at a node of its own. A relation hold
 `Dimension` reads from both newest values against a limit. If every report travelled, anybody could evaluate that. A
 strategy says which need not: from what both nodes know of each other (`PairKnowledge`: the last published report of
 each, and whether the relation holds) it gives each subject a *guard*, and a report that its subject's guard permits is
-held back. The protocol around it (`side`) is the same for every strategy: it publishes what no guard permits, keeps
-what it held back until that is settled, and looks at it again when word of the other side comes late.
+held back. The protocol around it (`nearcast.testing.entry_node`) is the same for every strategy: it publishes what no
+guard permits, keeps what it held back until that is settled, and looks at it again when word of the other side comes
+late.
 
 **The one obligation.** As long as a report of a lies in a's guard, and one of b in b's, the relation between these two
 must be as `PairKnowledge` says. Each guard must permit the report it was made from. Nothing else: with it, the outcome
 is that of evaluating every report, whatever is late, repeated, jumps or comes out of order. A tighter guard costs
-messages, a wider one than this is wrong; `trial.differences` tells which.
+messages, a wider one than this is wrong; `nearcast.testing.strategies.differences` tells which.
 
 **A plug-in** is a class with this interface, usually a frozen dataclass whose fields are its parameters. It checks them
 in `__post_init__` and raises a `Fault`; it is announced under the entry point group `nearcast.strategies`::

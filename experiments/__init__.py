@@ -1,0 +1,1 @@
+"""Published settings, run again: `python -m experiments NAME` prints the papers' figures beside ours."""

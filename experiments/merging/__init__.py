@@ -1,0 +1,1 @@
+"""How much covering and merging save: the setting of Tarkoma's figure 1 (Channels §3)."""

@@ -1,0 +1,12 @@
+"""Public data sets as CloudEvents, and receivers for them: pure functions of a file read in place, and a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from nearcast.importers import ais, nsw_fires
+from nearcast.importers.documents import Document
+
+IMPORTERS: dict[str, Callable[[Path], Iterator[Document]]] = {"nsw-fires": nsw_fires.events, "ais": ais.events}
+"""Name → a function from the data's file to its events."""

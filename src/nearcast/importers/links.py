@@ -1,0 +1,92 @@
+"""Mobile links as they were measured: HSDPA logs of commuters around Oslo (Riiser et al., MMSys 2013).
+
+86 logs, 93,104 samples of about one second, 31.2 hours. 759 samples last longer than five seconds, the longest 995: no
+measurement came for so long (a tunnel, an outage), so the link counts as dead after the first five. 482 samples are 0.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import random
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import orjson
+
+from nearcast.importers.documents import Document, client_change, moment
+
+SOURCE = "links"
+STALE = 5.0
+"""Seconds for which a sample is believed; what it lasts longer, the link is dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTrace:
+    """One link's bandwidth over time: `ends` are the samples' ends in seconds, ascending; `kbits` their bandwidths."""
+
+    name: str
+    ends: tuple[float, ...]
+    kbits: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        """How long the trace lasts; after that it begins anew."""
+        return self.ends[-1]
+
+    def bandwidth(self, at: float) -> float:
+        """kbit/s at a second of the trace, which repeats itself for ever; 0: the link is dead."""
+        at %= self.seconds
+        index = bisect.bisect_right(self.ends, at)
+        began = self.ends[index - 1] if index else 0.0
+        return self.kbits[index] if at - began < STALE else 0.0
+
+    def scaled(self, bandwidth: float = 1.0, time: float = 1.0) -> LinkTrace:
+        """The trace with every bandwidth times `bandwidth` and every sample lasting `time` times as long."""
+        return LinkTrace(
+            self.name, tuple(end * time for end in self.ends), tuple(rate * bandwidth for rate in self.kbits)
+        )
+
+
+def traces(path: Path) -> list[LinkTrace]:
+    """The traces of a tar.gz of JSON lists of {duration_ms, bandwidth_kbps}, by name (it says when it was recorded)."""
+    with tarfile.open(path) as archive:
+        files = [(member.name, archive.extractfile(member)) for member in archive if member.name.endswith(".json")]
+        read = [trace(Path(name).stem, orjson.loads(file.read())) for name, file in files if file]
+    return sorted(read, key=lambda trace: trace.name)
+
+
+def trace(name: str, samples: Sequence[dict[str, float]]) -> LinkTrace:
+    """A trace of samples {duration_ms, bandwidth_kbps}; those without duration are left out."""
+    lasting = [sample for sample in samples if sample["duration_ms"] > 0]
+    ends = itertools.accumulate(sample["duration_ms"] / 1000 for sample in lasting)
+    return LinkTrace(name, tuple(ends), tuple(float(sample["bandwidth_kbps"]) for sample in lasting))
+
+
+def readings(
+    links: Sequence[LinkTrace],
+    clients: Sequence[str],
+    start: datetime,
+    seconds: float,
+    every: float = 60.0,
+    bounds: Sequence[float] = (0.0, 1250.0, 2500.0),
+    seed: int = 1,
+) -> Iterator[Document]:
+    """Changes of the reading `bandwidth` of each client, whose link follows a trace from a point of its own, by time.
+
+    Looks every `every` seconds and tells only what crosses one of the ascending, inclusive `bounds` (kbit/s).
+    """
+    chance = random.Random(f"links {seed}")
+    offsets = [chance.uniform(0, link.seconds) for link, _ in zip(itertools.cycle(links), clients)]
+    last: dict[str, int] = {}
+    for step in range(int(seconds // every) + 1):
+        for client, link, offset in zip(clients, itertools.cycle(links), offsets):
+            rate = link.bandwidth(offset + step * every)
+            between = bisect.bisect_left(bounds, rate)
+            if last.get(client) != between:
+                last[client] = between
+                time = moment(start, step * every)
+                yield client_change(SOURCE, f"{client}-{step}", time, client, readings={"bandwidth": rate})

@@ -1,0 +1,66 @@
+"""Links that follow measured traces."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearcast.importers.documents import time_of
+from nearcast.importers.links import LinkTrace, readings, trace, traces
+
+START = datetime(2020, 1, 1, tzinfo=UTC)
+TUNNEL = trace(
+    "tunnel",
+    [
+        {"duration_ms": 1000, "bandwidth_kbps": 800},
+        {"duration_ms": 60_000, "bandwidth_kbps": 300},
+        {"duration_ms": 2000, "bandwidth_kbps": 2000},
+    ],
+)
+
+
+@pytest.mark.parametrize(("at", "kbits"), [(0, 800), (0.999, 800), (1, 300), (5.9, 300), (6, 0), (60, 0), (61.5, 2000)])
+def test_long_samples_go_dead(at: float, kbits: float) -> None:
+    """A sample is believed for five seconds; for the rest of it the link is dead."""
+    assert kbits == TUNNEL.bandwidth(at)
+
+
+@given(st.integers(0, 62_999), st.integers(0, 50))
+def test_cycles(at_ms: int, rounds: int) -> None:
+    """After its end a trace begins anew."""
+    inside = LinkTrace("whole seconds", (1.0, 4.0, 8.0), (1.0, 2.0, 3.0))
+    at = at_ms % 8
+    assert inside.bandwidth(at) == inside.bandwidth(at + rounds * 8)
+
+
+def test_scaled() -> None:
+    """A trace can be made slower in bandwidth and longer in time."""
+    slow = TUNNEL.scaled(bandwidth=0.1, time=2)
+    assert (80, 30, 126) == (slow.bandwidth(1.9), slow.bandwidth(2), slow.seconds)
+
+
+def test_readings_only_on_a_change_of_class() -> None:
+    """A client tells its bandwidth at first, then whenever it crosses a bound; times ascend."""
+    told = list(readings([TUNNEL], ["a"], START, 600, every=1.0, bounds=(0, 500)))
+    classes = [
+        (event["data"]["readings"]["bandwidth"] > 500, event["data"]["readings"]["bandwidth"] > 0) for event in told
+    ]
+    assert all(before != after for before, after in itertools.pairwise(classes))
+    assert sorted(map(time_of, told)) == [time_of(event) for event in told]
+    assert len({event["id"] for event in told}) == len(told) > 20
+
+
+@pytest.mark.data
+def test_real_traces(data: Callable[[str], Path]) -> None:
+    """The logs are the 86 with 93,104 samples in 31.2 hours that their description counts."""
+    links = traces(data("hsdpa_norway_3g/3Glogs.tar.gz"))
+    assert 86 == len(links)
+    assert 93_104 == sum(len(link.ends) for link in links)
+    assert 31.2 == round(sum(link.seconds for link in links) / 3600, 1)
+    assert sorted(link.name for link in links) == [link.name for link in links]
