@@ -109,7 +109,7 @@ OUTSIDE = {
 }
 """What of the standard library reaches threads, processes, disks, sockets, clocks or chance: not for rules."""
 
-ROLES = {"stage", "reference", "seam"}
+ROLES = {"__init__", "stage", "reference", "seam"}
 """Module names that stand for the same role in several rooms."""
 
 HEAVY = ("pyspark", "fastapi", "uvicorn", "numba")
@@ -212,8 +212,8 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
 def test_a_module_has_a_name_of_its_own() -> None:
     """No two modules have the same name, unless they play the same role in their rooms."""
     homes: dict[str, list[str]] = {}
-    for name in modules():
-        homes.setdefault(name.rpartition(".")[2], []).append(name)
+    for path in SOURCE.rglob("*.py"):
+        homes.setdefault(path.stem, []).append(str(path.relative_to(SOURCE)))
     assert {} == {name: found for name, found in homes.items() if len(found) > 1 and name not in ROLES}
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from nearcast.demo.bushfire import Scenario, StoryStep
 from nearcast.errors import Fault, Mark
 from nearcast.geo.distance import distance
-from nearcast.importers.documents import time_of
+from nearcast.importers.event_documents import time_of
 from nearcast.language.cloudevents import read_event
 from nearcast.model.event import Place
 from nearcast.model.filter import Filter, atoms

@@ -14,7 +14,7 @@ import pytest
 from nearcast.errors import Mark
 from nearcast.geo.distance import distance
 from nearcast.importers.ais import events, receivers
-from nearcast.importers.documents import merged, time_of
+from nearcast.importers.event_documents import merged, time_of
 from nearcast.language.cloudevents import read_event
 from nearcast.model.event import Place
 from nearcast.model.filter import Filter, atoms

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.importers import IMPORTERS
-from nearcast.importers.documents import client_change, document, merged, moment, time_of, write
+from nearcast.importers.event_documents import client_change, document, merged, moment, time_of, write
 
 START = datetime(2020, 1, 1, tzinfo=UTC)
 SECONDS = st.lists(st.integers(0, 100)).map(sorted)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.importers.documents import time_of
-from nearcast.importers.links import LinkTrace, readings, trace, traces
+from nearcast.importers.event_documents import time_of
+from nearcast.importers.mobile_links import LinkTrace, readings, trace, traces
 
 START = datetime(2020, 1, 1, tzinfo=UTC)
 TUNNEL = trace(

@@ -14,7 +14,7 @@ import pytest
 from nearcast.errors import Mark
 from nearcast.filters.evaluate import level_of
 from nearcast.filters.relevance import classes_of
-from nearcast.importers.documents import Document
+from nearcast.importers.event_documents import Document
 from nearcast.importers.nsw_fires import MATRIX, RELEVANCE, events, receivers
 from nearcast.language.cloudevents import read_event
 from nearcast.model.context import matrix_fault

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.importers import ais
-from nearcast.importers.documents import Document
+from nearcast.importers.event_documents import Document
 from nearcast.language.cloudevents import read_event
 from nearcast.model.changes import ClientChange, ClientRemoval, RelationRemoval
 from nearcast.model.event import Event

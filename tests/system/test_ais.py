@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from nearcast.importers import ais
-from nearcast.importers.documents import merged, write
+from nearcast.importers.event_documents import merged, write
 from nearcast.journal.memory import MemoryJournal
 from nearcast.language.control_events import changes, to_event
 from nearcast.language.definitions import files

@@ -19,8 +19,8 @@ from nearcast.cli.system import define, free_port, running, wait_until_ready
 from nearcast.demo.bushfire import StoryStep
 from nearcast.demo.performance import DemoReceiver, Performance, steps_of
 from nearcast.importers import nsw_fires
-from nearcast.importers.documents import client_change, moment
-from nearcast.importers.links import traces
+from nearcast.importers.event_documents import client_change, moment
+from nearcast.importers.mobile_links import traces
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.definitions import files
 from tests.shared import shared

@@ -23,7 +23,7 @@ from nearcast.delivery.pacing import Pacing
 from nearcast.delivery.queue import DeliveryQueue, QueuedDelivery
 from nearcast.errors import Mark
 from nearcast.importers import nsw_fires
-from nearcast.importers.links import LinkTrace, traces
+from nearcast.importers.mobile_links import LinkTrace, traces
 from nearcast.language.cloudevents import read_event
 from nearcast.language.control_events import changes
 from nearcast.language.definitions import files

@@ -11,8 +11,8 @@ import click
 import yaml
 
 from nearcast.cli.output import warn
-from nearcast.importers import IMPORTERS, ais, links, nsw_fires
-from nearcast.importers.documents import Document, merged, time_of, write
+from nearcast.importers import IMPORTERS, ais, mobile_links, nsw_fires
+from nearcast.importers.event_documents import Document, merged, time_of, write
 
 
 @click.command("import")
@@ -72,4 +72,6 @@ def _links(name: str, source: Path, traces: Path, clients: list[str], seed: int)
     # The data are read once more for this: links need the first and the last time before the first event.
     times: list[datetime] = [time_of(event) for event in _events(name, source)]
     start = min(times)
-    return links.readings(links.traces(traces), clients, start, (max(times) - start).total_seconds(), seed=seed)
+    return mobile_links.readings(
+        mobile_links.traces(traces), clients, start, (max(times) - start).total_seconds(), seed=seed
+    )

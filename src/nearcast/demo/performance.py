@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from nearcast.client import Client, Delivery, Publisher
 from nearcast.demo.bushfire import StoryStep
 from nearcast.demo.link import Link
-from nearcast.importers.documents import CLIENT_CHANGE, Document
+from nearcast.importers.event_documents import CLIENT_CHANGE, Document
 
 OPEN_LINK = 100_000.0
 """kbit/s of a link of which the story says nothing."""

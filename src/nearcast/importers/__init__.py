@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nearcast.importers import ais, nsw_fires
-from nearcast.importers.documents import Document
+from nearcast.importers.event_documents import Document
 
 IMPORTERS: dict[str, Callable[[Path], Iterator[Document]]] = {"nsw-fires": nsw_fires.events, "ais": ais.events}
 """Name → a function from the data's file to its events."""

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from nearcast.importers.documents import Document, client_change, document, moment, place
+from nearcast.importers.event_documents import Document, client_change, document, moment, place
 
 SOURCE = "marine-cadastre-ais"
 RECEIVERS = "ais-receivers"

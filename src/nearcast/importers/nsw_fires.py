@@ -25,7 +25,7 @@ from typing import Any
 
 import orjson
 
-from nearcast.importers.documents import Document, document, moment, place
+from nearcast.importers.event_documents import Document, document, moment, place
 
 SOURCE = "nsw-rfs"
 ALERT_LEVELS = ("Not Applicable", "Advice", "Watch and Act", "Emergency Warning")

@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from nearcast.demo.bushfire.afternoon import ALERT_LEVELS, MINUTES, Actor, Fire, Minute, Wind, afternoon
 from nearcast.demo.bushfire.definitions import definitions
-from nearcast.demo.bushfire.links import CUT_OFF, LinkChange, bandwidth, link_changes
+from nearcast.demo.bushfire.link_changes import CUT_OFF, LinkChange, bandwidth, link_changes
 from nearcast.demo.bushfire.messages import StoryMessage, chat, happenings, paper
 from nearcast.demo.bushfire.valley import CONTROLLER, STATIONS, Person, Point, cast
 from nearcast.errors import Fault
-from nearcast.importers.documents import Document, client_change, document, moment
+from nearcast.importers.event_documents import Document, client_change, document, moment
 
 SHARES = {"crew": 0.4, "incident": 0.2, "weather": 0.2, "chat": 0.17, "document": 0.03}
 """Of the events of a second."""

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nearcast.importers.documents import place
+from nearcast.importers.event_documents import place
 
 ORIGIN_LON, ORIGIN_LAT = 149.62, -32.84
 KILOMETRES_PER_DEGREE = 111.32

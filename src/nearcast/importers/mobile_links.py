@@ -17,7 +17,7 @@ from pathlib import Path
 
 import orjson
 
-from nearcast.importers.documents import Document, client_change, moment
+from nearcast.importers.event_documents import Document, client_change, moment
 
 SOURCE = "links"
 STALE = 5.0
