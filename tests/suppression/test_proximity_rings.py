@@ -19,7 +19,7 @@ from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event, Place
 from nearcast.model.relation import Relation
-from nearcast.relations.plain import Plain
+from nearcast.relations.plain import EventwiseRelations
 from nearcast.state.repository import NewestEvents
 from nearcast.suppression.guarded import meeting
 from nearcast.suppression.ingest_filter import IngestFilter
@@ -288,7 +288,7 @@ def test_a_distance_is_within_its_bounds(a: Place, b: Place, share: float) -> No
 def test_the_newest_that_counts(seed: int, cuts: list[int]) -> None:
     """As relations take it, however the journal is cut."""
     events = [replace(event, position=n + 1) for n, event in enumerate(story(random.Random(seed), 60))]
-    plain, newest = Plain(), NewestEvents()
+    plain, newest = EventwiseRelations(), NewestEvents()
     for event in events:
         plain.report(event)
     bounds = [0, *sorted(cuts), len(events)]

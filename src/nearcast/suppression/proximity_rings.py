@@ -138,9 +138,10 @@ class ProximityRings:
         known = self._subjects.get(now.entity, _RingSubject())
         before = known.spots
         others = {near.entity: None for one in (*before, now) for near in self._spots.near(one)}
-        # Sorted, for what is released enters the journal in this order: it must not rest on how a process hashes.
-        others |= dict.fromkeys(self._subjects if known.frozen is None else sorted(known.frozen | self._doubtful))
-        return [name for name in others if name != now.entity and self._is_threatened(name, before, now, known)]
+        others |= dict.fromkeys(self._subjects if known.frozen is None else known.frozen | self._doubtful)
+        # Sorted, for what is released enters the journal in this order: it must not rest on how a process hashes, nor
+        # on how places are found.
+        return [name for name in sorted(others) if name != now.entity and self._is_threatened(name, before, now, known)]
 
     def _is_threatened(self, name: str, before: list[IndexedSpot], now: IndexedSpot, known: _RingSubject) -> bool:
         other = self._subjects[name]
