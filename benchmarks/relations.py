@@ -31,7 +31,7 @@ from nearcast.model.columns import EVENTS, to_table
 from nearcast.model.relation import Named, Pair, Relation
 from nearcast.pipeline.spark_session import session
 from nearcast.relations.shards import SHARDS
-from nearcast.relations.stage import Relating
+from nearcast.relations.stage import RelationStage
 from nearcast.state.derived import StageInput
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
@@ -97,7 +97,7 @@ def _named(spark: SparkSession, count: int, seconds: int, shards: int) -> None:
     """Named pairs: a second of reports at a time, both ways."""
     world = _world()
     pairs = _pairs(world.chance, count)
-    relating, repository = Relating(shards), Repository()
+    relating, repository = RelationStage(shards), Repository()
     began = time.process_time()
     _defined(relating, list(_relations(pairs)))
     print(f"{count:,} named pairs over {ENTITIES:,} entities: defined in {time.process_time() - began:.1f} s")
@@ -117,7 +117,7 @@ def _named(spark: SparkSession, count: int, seconds: int, shards: int) -> None:
 
 def _crowd(spark: SparkSession, seconds: int, shards: int) -> None:
     """Any two within 1 km: a second of reports at a time by nearcast, one self-join of the latest by Spark."""
-    world, relating, repository = _world(), Relating(shards), Repository()
+    world, relating, repository = _world(), RelationStage(shards), Repository()
     _defined(relating, [_any_two("car", METRES)])
     first, *others = batches = [world.second(number) for number in range(seconds)]
     _advance(relating, [first], repository)
@@ -139,7 +139,7 @@ def _any_two(kind: str, metres: float) -> Relation:
 def _any(spark: SparkSession, path: Path, count: int, shards: int) -> None:
     """Any two vessels within 500 m: batches of 2,000 reports by nearcast, one self-join of the latest by Spark."""
     table = _vessels(path, count)
-    relating = Relating(shards)
+    relating = RelationStage(shards)
     _defined(relating, [_any_two("vessel", 500)])
     batches = [table.slice(first, 2_000) for first in range(0, len(table), 2_000)]
     own = _advance(relating, batches, Repository())
@@ -171,12 +171,12 @@ def _relations(pairs: npt.NDArray[np.int64]) -> Iterator[Relation]:
         yield replace(form, id=f"p{number}", about=replace(form.about, a=Named(f"e{a}"), b=Named(f"e{b}")))
 
 
-def _defined(relating: Relating, relations: list[Relation]) -> None:
+def _defined(relating: RelationStage, relations: list[Relation]) -> None:
     changes = [(0, RelationChange(relation)) for relation in relations]
     relating.derive(StageInput(changes, {}, EVENTS.empty_table(), Registry(), Repository()))
 
 
-def _advance(relating: Relating, batches: list[pa.Table], repository: Repository) -> float:
+def _advance(relating: RelationStage, batches: list[pa.Table], repository: Repository) -> float:
     """Seconds of the processor that deciding some batches takes."""
     began = time.process_time()
     for batch in batches:

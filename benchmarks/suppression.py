@@ -35,7 +35,7 @@ from nearcast.model.columns import EVENTS, to_table
 from nearcast.model.event import Event, Place
 from nearcast.model.relation import Relation
 from nearcast.model.subscription import Subscription
-from nearcast.relations.stage import Relating
+from nearcast.relations.stage import RelationStage
 from nearcast.state.derived import StageInput
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
@@ -164,7 +164,7 @@ def _run(
     keeping: bool = True,
 ) -> Outcome:
     """Publishes all; without `keeping` what is held back is in memory alone."""
-    entry, relating, standings, repository = IngestFilter(), Relating(), GuardedStates(), Repository()
+    entry, relating, standings, repository = IngestFilter(), RelationStage(), GuardedStates(), Repository()
     entry.define(Registry(relations={one.id: one for one in relations}), 0)
     for one in entry.unready:
         one.load([])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.filters.evaluate import atom_truth, level_of
-from nearcast.geo import near_points, near_points_grid
+from nearcast.geo import columnar_index
 from nearcast.geo.distance import distance
 from nearcast.matching import engine, plan, proximity, warmup
 from nearcast.matching.batch_columns import event_points
@@ -94,7 +94,7 @@ def test_what_is_near_is_what_the_plain_evaluator_finds(
     history = [Event(str(at), "t", "s", place=place, position=at) for at, place in enumerate(places, 1)]
     table = to_table(history)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(near_points, "FEW", few)
+        patch.setattr(columnar_index, "FEW", few)
         near = ProximityAtoms(kept).near(users, table.column("position").to_numpy(), event_points(table))
     assert near is not None
     for number, atom in enumerate(kept):
@@ -135,9 +135,9 @@ def test_filters_found_by_what_is_near_have_the_levels_of_the_plain_evaluator(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "BLOCK", data.draw(st.sampled_from([1, 3, 16_384])))
         patch.setattr(engine, "SAMPLE", data.draw(st.sampled_from([1, 1000])))
-        patch.setattr(near_points, "FEW", data.draw(st.sampled_from([0, 1000])))
+        patch.setattr(columnar_index, "FEW", data.draw(st.sampled_from([0, 1000])))
         patch.setattr(proximity, "MOST", data.draw(st.sampled_from([2, 1000])))
-        patch.setattr(near_points_grid, "ROOM", 1)
+        patch.setattr(columnar_index, "ROOM", 1)
         index = FilterMatcher(some, many=0)
         around = Environment(users)
         assert expected == found(index.match(to_table(history), around))

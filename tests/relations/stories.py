@@ -17,12 +17,12 @@ from nearcast.model.columns import to_table
 from nearcast.model.event import Event, Place
 from nearcast.model.relation import Relation
 from nearcast.model.values import Value
-from nearcast.relations.pairs import Pairing
-from nearcast.relations.reference import Reference
-from nearcast.relations.stage import Relating, Scopes
+from nearcast.relations.pairs import PairRelations
+from nearcast.relations.stage import RelationStage, Scopes
 from nearcast.state.derived import StageInput
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
+from nearcast.testing.relations import Reference
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HERE = Mark("here")
@@ -62,7 +62,9 @@ def defined(id: str = "r", **fields: Any) -> RelationChange:
     return RelationChange(relation_document(data, HERE))
 
 
-def events_told(engine: Reference | Relating | Scopes, steps: Sequence[Step], cuts: Sequence[int] = ()) -> list[Event]:
+def events_told(
+    engine: Reference | RelationStage | Scopes, steps: Sequence[Step], cuts: Sequence[int] = ()
+) -> list[Event]:
     """What an engine tells of a story, which it gets in batches that begin at these steps."""
     repository, told = Repository(), []
     bounds = [0, *sorted(cuts), len(steps)]
@@ -101,12 +103,12 @@ def told(*steps: Step) -> list[tuple[Any, ...]]:
 
 def fail_on_bad(patch: pytest.MonkeyPatch) -> None:
     """Lets the stage relate fail on relations with the id "bad"."""
-    take = Pairing._take
+    take = PairRelations._add
 
-    def taken(self: Pairing, relation: Relation, sequence: int, newest: Any) -> Any:
+    def taken(self: PairRelations, relation: Relation, sequence: int, newest: Any) -> Any:
         """Takes other relations."""
         if relation.id == "bad":
             raise OverflowError("too far")
         return take(self, relation, sequence, newest)
 
-    patch.setattr(Pairing, "_take", taken)
+    patch.setattr(PairRelations, "_add", taken)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from nearcast.model.changes import RelationRemoval
 from nearcast.model.event import MAIN, Event
-from nearcast.relations.reference import Reference
 from nearcast.relations.stage import Scopes
 from nearcast.state.derived import StageInput
+from nearcast.testing.relations import Reference
 from tests.relations.stories import Step, defined, events_told, report, summary
 from tests.relations.test_stage import FORMS, changes, planar, shards
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from nearcast.model.changes import RelationRemoval
 from nearcast.model.event import Event
-from nearcast.relations.reference import Reference
 from nearcast.relations.reports import EntityTable
 from nearcast.relations.shards import shards_of
-from nearcast.relations.stage import Relating, Scopes
+from nearcast.relations.stage import RelationStage, Scopes
 from nearcast.relations.stored_pairs import PAIRS, restore, stored
 from nearcast.state.derived import StageInput
 from nearcast.suppression.guarded import GuardedState, GuardedStates
+from nearcast.testing.relations import Reference
 from tests.relations.stories import Step, at, defined, events_told, report
 from tests.relations.test_relation_scopes import steps
 from tests.relations.test_stage import ENTITIES, planar, shards
@@ -40,7 +40,7 @@ stories = st.tuples(
 
 def standings(count: int, story: Sequence[Step], cuts: Sequence[int]) -> list[list[GuardedState]]:
     """How guarded relations stand after each batch, as far as that changed."""
-    found, relating, told = [], Relating(count), GuardedStates()
+    found, relating, told = [], RelationStage(count), GuardedStates()
     for start, stop in pairwise([0, *sorted(cuts), len(story)]):
         events_told(relating, story[start:stop])
         found.append(told.changes_until(relating.pairing, stop))
@@ -84,7 +84,7 @@ def test_every_pair_is_in_its_shard(count: int) -> None:
     """Named pairs and those that hold, whatever defined or brought them."""
     cars = [f"c{one}" for one in range(12)]
     named = [defined(f"{a}-{b}", a={"entity": a}, b={"entity": b}) for a, b in pairwise(cars)]
-    relating = Relating(count)
+    relating = RelationStage(count)
     events_told(
         relating, [*named, defined("open"), *(report(car, one) for one, car in enumerate(cars)), defined("new")]
     )

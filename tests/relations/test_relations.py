@@ -10,7 +10,7 @@ from nearcast.language.cloudevents import read_event
 from nearcast.model.changes import ClientChange, ClientRemoval, RelationRemoval
 from nearcast.model.event import Event
 from nearcast.model.values import time_text
-from nearcast.relations.reference import Reference
+from nearcast.testing.relations import Reference
 from tests.relations.stories import at, defined, events_told, report, told
 
 TRACK = [report("a", 0, 0, 0), report("b", 50, 0, 1), report("b", 5, 0, 2), report("b", 12, 0, 3)]

@@ -19,10 +19,10 @@ from nearcast.language.cloudevents import read_event
 from nearcast.model.changes import ClientChange, ClientRemoval, RelationRemoval
 from nearcast.model.event import Event
 from nearcast.relations import gatherings
-from nearcast.relations.reference import Reference
-from nearcast.relations.stage import Relating
-from nearcast.relations.transitions import Told
+from nearcast.relations.stage import RelationStage
+from nearcast.relations.transitions import Transition
 from nearcast.state.derived import StageInput
+from nearcast.testing.relations import Reference
 from tests.relations.stories import HERE, Step, defined, events_told, report, summary
 from tests.shared import shared
 
@@ -108,7 +108,7 @@ def test_the_stage_tells_what_the_reference_tells(story: Sequence[Step], data: s
     """Every event, in the same order, whatever the batches, and however many shards there are."""
     cuts = data.draw(st.lists(st.integers(0, len(story)), max_size=6))
     expected = events_told(Reference(), story)
-    assert expected == events_told(Relating(data.draw(shards)), story, cuts)
+    assert expected == events_told(RelationStage(data.draw(shards)), story, cuts)
 
 
 @settings(max_examples=50, deadline=None)
@@ -118,12 +118,12 @@ def test_the_reference_itself_does_not_depend_on_batches(story: Sequence[Step]) 
     assert events_told(Reference(), story) == events_told(Reference(), story, range(len(story)))
 
 
-class Restarted(Relating):
+class Restarted(RelationStage):
     """A stage that is stored and loaded between any two batches."""
 
-    def advance(self, stage_input: StageInput) -> list[Event]:
+    def derive(self, stage_input: StageInput) -> list[Event]:
         other = pickle.loads(pickle.dumps(self))
-        found = Relating.derive(other, stage_input)
+        found = RelationStage.derive(other, stage_input)
         self.__dict__ = other.__dict__
         return found
 
@@ -159,7 +159,7 @@ def walk(seed: int, geographic: bool) -> list[Step]:
 def test_many_that_walk_about(seed: int, geographic: bool, cuts: list[int], count: int) -> None:
     """Pairs, named ones among them, and gatherings of ten walkers."""
     story = walk(seed, geographic)
-    assert events_told(Reference(), story) == events_told(Relating(count), story, cuts)
+    assert events_told(Reference(), story) == events_told(RelationStage(count), story, cuts)
 
 
 @pytest.mark.data
@@ -173,7 +173,7 @@ def test_ships_off_a_coast() -> None:
     ]
     story = [*relations, *reports]
     expected = events_told(Reference(), story)
-    assert all(expected == events_told(Relating(count), story, [50, 51, 80]) for count in (1, 2, 7))
+    assert all(expected == events_told(RelationStage(count), story, [50, 51, 80]) for count in (1, 2, 7))
     assert len(expected) > 20
 
 
@@ -185,10 +185,10 @@ def off(document: Document) -> bool:
 
 def test_at_a_deadline_itself_nothing_is_looked_for() -> None:
     """Many reports of the very moment through which others count cost no look at all members each."""
-    stage, looks = Relating(), 0
-    crowd = gatherings.GatheringState.lapse
+    stage, looks = RelationStage(), 0
+    crowd = gatherings.GatheringState.expire
 
-    def lapse(self: gatherings.GatheringState, now: int) -> Iterator[Told]:
+    def expire(self: gatherings.GatheringState, now: int) -> Iterator[Transition]:
         """Counts how often it is looked for what lapses."""
         nonlocal looks
         looks += 1
@@ -197,7 +197,7 @@ def test_at_a_deadline_itself_nothing_is_looked_for() -> None:
     first = [report(f"car-{number}", number, second=0) for number in range(50)]
     then = [report(f"bus-{number}", number, second=60, type="bus") for number in range(200)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gatherings.GatheringState, "lapse", lapse)
+        patch.setattr(gatherings.GatheringState, "expire", expire)
         events_told(stage, [defined(among="type = 'car'", within=2, count=2, time_to_live=60), *first, *then])
         assert looks < 5
         silent = events_told(stage, [report("bus-0", 0, second=61, type="bus")])
@@ -206,10 +206,10 @@ def test_at_a_deadline_itself_nothing_is_looked_for() -> None:
 
 def test_many_late_reports_cost_one_look_at_all_entities() -> None:
     """What counts of those that late reports would replace is looked up together; relations begin with it."""
-    stage, looks = Relating(), 0
-    find = Relating._newest
+    stage, looks = RelationStage(), 0
+    find = RelationStage._newest
 
-    def newest(self: Relating, *more: Any) -> pa.Table:
+    def newest(self: RelationStage, *more: Any) -> pa.Table:
         """Counts how often all entities are gone through."""
         nonlocal looks
         looks += 1
@@ -219,7 +219,7 @@ def test_many_late_reports_cost_one_look_at_all_entities() -> None:
     steps = [defined("other", a={"entity": "x"}, b={"entity": "y"}), *(report(f"{n}", 10 * n, second=9) for n in cars)]
     late = [report(f"{n}", 1000, second=1, accepted=20) for n in cars]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Relating, "_newest", newest)
+        patch.setattr(RelationStage, "_newest", newest)
         events_told(stage, [*steps, *late, defined(when="distance(a, b) <= 5")], [41])
     assert looks < 8
     assert [] == events_told(stage, [report("z", 1000, second=30)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import hmac
 import json
@@ -305,5 +306,26 @@ def test_of_two_servers_one_runs_the_actions(tmp_path: Path) -> None:
         await until(lambda: read == [first, second])
         tasks[1].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(test)
+
+
+def test_a_disk_without_locks_does_not_keep_actions_from_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There a second server is not told of; waiting for a turn would be for ever."""
+
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+
+    async def test() -> None:
+        receiver = Receiver()
+        async with receiver.serving():
+            scene = Scene(Webhook(receiver.url), mark=tmp_path / "mark")
+            scene.call(1)
+            async with scene.running():
+                await until(lambda: len(receiver.got) == 1)
 
     run(test)

@@ -16,10 +16,10 @@ from nearcast.model.event import Event, Place
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
 from nearcast.situations.lifecycle import SituationScene
-from nearcast.situations.reference import PlainScene
 from nearcast.situations.rule_plan import RulePlan
 from nearcast.situations.stage import SituationStage
 from nearcast.situations.store import SituationStore
+from nearcast.testing.situations import PlainScene
 from tests.situations.scenes import (
     FIRE,
     ONTOLOGY,

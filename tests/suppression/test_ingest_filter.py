@@ -21,7 +21,7 @@ from nearcast.model.columns import EVENTS, to_table
 from nearcast.model.event import Event
 from nearcast.model.relation import Relation
 from nearcast.model.subscription import Roles, Settings, Subscription
-from nearcast.relations.stage import Relating
+from nearcast.relations.stage import RelationStage
 from nearcast.state.derived import StageInput
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
@@ -63,7 +63,7 @@ class Journal:
         self.events: list[Event] = []
         self.told: list[dict[str, Any]] = []
         self._positions: dict[tuple[str, str], int] = {}
-        self._relating, self._standings, self._repository = Relating(), GuardedStates(), Repository()
+        self._relating, self._standings, self._repository = RelationStage(), GuardedStates(), Repository()
         self._decided = 0
         defined = [(0, RelationChange(one)) for one in relations]
         self._relate(defined, EVENTS.empty_table())

@@ -19,11 +19,11 @@ from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event, Place
 from nearcast.model.relation import Relation
-from nearcast.relations.plain import Plain
+from nearcast.relations.plain import EventwiseRelations
 from nearcast.state.repository import NewestEvents
 from nearcast.suppression.guarded import meeting
 from nearcast.suppression.ingest_filter import IngestFilter
-from nearcast.suppression.spatial_hash import IndexedSpot, SpatialHash, bounds
+from nearcast.suppression.subject_spots import IndexedSpot, SubjectSpots, bounds
 from tests.relations.stories import report
 from tests.suppression.test_ingest_filter import Journal, by_relation, named, registry, without_dwell
 
@@ -279,7 +279,7 @@ def test_a_distance_is_within_its_bounds(a: Place, b: Place, share: float) -> No
         low, high = bounds(at("a", a), at("b", other))
         assert metres is not None
         assert low <= metres <= high
-        spots = SpatialHash(max(metres, 1.0))
+        spots = SubjectSpots(max(metres, 1.0))
         spots.add(at("b", other))
         assert ["b"] == [one.entity for one in spots.near(at("a", a))]
 
@@ -288,7 +288,7 @@ def test_a_distance_is_within_its_bounds(a: Place, b: Place, share: float) -> No
 def test_the_newest_that_counts(seed: int, cuts: list[int]) -> None:
     """As relations take it, however the journal is cut."""
     events = [replace(event, position=n + 1) for n, event in enumerate(story(random.Random(seed), 60))]
-    plain, newest = Plain(), NewestEvents()
+    plain, newest = EventwiseRelations(), NewestEvents()
     for event in events:
         plain.report(event)
     bounds = [0, *sorted(cuts), len(events)]

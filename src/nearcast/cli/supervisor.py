@@ -12,11 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nearcast.cli.output import warn
 from nearcast.errors import SetupError
+from nearcast.runtime.backoff import backoff
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds before a part is started again: doubled each time, and from the beginning after it ran for a minute."""
@@ -52,7 +53,7 @@ class SystemPart:
     held: tuple[int, ...] = ()
     proven: bool = False
     _started: float = 0.0
-    _pause: float = 0.0
+    _pauses: Iterator[float] | None = None
     _due: float = field(default=0.0)
 
     def start(self, now: float) -> None:
@@ -78,12 +79,13 @@ class SystemPart:
             return
         if code == CANNOT and not self.proven and self.restarts == 0 and now - self._started < SETTLED:
             raise SetupError(f"the {self.name} cannot run; what it said above tells why")
-        first = now - self._started > SETTLED or not self._pause
-        self._pause = min(FIRST_PAUSE if first else 2 * self._pause, self.longest_pause)
+        if now - self._started > SETTLED or self._pauses is None:
+            self._pauses = backoff(FIRST_PAUSE, self.longest_pause)
+        pause = next(self._pauses)
         self.restarts += 1
         _let_go(self.process)
-        self.process, self._due = None, now + self._pause
-        warn("warning", f"the {self.name} died ({_reason(code)}); starting it again in {self._pause:.1f} s")
+        self.process, self._due = None, now + pause
+        warn("warning", f"the {self.name} died ({_reason(code)}); starting it again in {pause:.1f} s")
 
     def stop(self) -> None:
         """Asks the process to end."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import httpx
 
@@ -27,6 +26,7 @@ from nearcast.model.changes import Change, ClientChange
 from nearcast.model.columns import are_control, entered_events, to_events
 from nearcast.model.event import MAIN, Event
 from nearcast.pipeline.snapshots import ready_file
+from nearcast.runtime.file_lock import file_lock
 from nearcast.stages.validation import faults_of
 from nearcast.state.registry import Registry
 
@@ -146,7 +146,7 @@ def running(
         server += ["--precision", str(precision)]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         # The parts hold the folder too: if this process is killed, it is free only when they have ended.
-        held = (lock.fileno(),)
+        held = (lock,)
         parts = [
             SystemPart("server", server, environment, held=held),
             SystemPart("pipeline", pipeline, environment, held=held),
@@ -159,18 +159,11 @@ def running(
             supervisor.stop()
 
 
-def _locked(data: Path) -> IO[bytes]:
-    """Holds the data folder until the file is closed here and in every process that got it. Raises SetupError."""
-    file = (data / "lock").open("wb")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise SetupError(
-            f"expected a free data folder, got {data}, on which another nearcast runs; end it, or name another folder"
-            f" (if it was killed, its parts end within {STOP_SECONDS:.0f} s: try again then)"
-        ) from None
-    return file
+def _locked(data: Path) -> AbstractContextManager[int]:
+    """Holds the data folder until the descriptor is closed here and in every process that got it. Raises SetupError."""
+    came = f"{data}, on which another nearcast runs"
+    killed = f"if it was killed, its parts end within {STOP_SECONDS:.0f} s: try again then"
+    return file_lock(data / "lock", "a free data folder", came, f"end it, or name another folder ({killed})")
 
 
 def wait_until_ready(

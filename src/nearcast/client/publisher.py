@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,11 +14,12 @@ import orjson
 from nearcast.client.lease_suppression import HeldReports, LeaseSuppression
 from nearcast.client.wanted_events import WantedFilters
 from nearcast.errors import AccessError, Fault, Mark, RightError, SessionError
+from nearcast.runtime.backoff import backoff
 
 log = logging.getLogger(__name__)
 
 BATCH_EVENTS, BATCH_BYTES = 500, 4 << 20
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FIRST_PAUSE, LONGEST_PAUSE, JITTER = 0.1, 5.0, 0.5
 MOST_BEFORE = 100
 """So many kept events go in one request with those that are published behind them."""
 BATCHED = "application/cloudevents-batch+json"
@@ -179,7 +179,9 @@ class Publisher:
             headers["Nearcast-Returned"] = ",".join(map(str, leases))
         self.requests += 1
         loop = asyncio.get_running_loop()
-        until, pause = loop.time() + self.patience, FIRST_PAUSE
+        until = loop.time() + self.patience
+        # By chance, so that many publishers do not come back at the same moment.
+        pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE, JITTER)
         while True:
             try:
                 response = await self._http.post("/events", content=batch, headers=headers)
@@ -189,14 +191,13 @@ class Publisher:
                 reason = f"status {response.status_code}"
             except httpx.TransportError as error:
                 reason = repr(error)
+            pause = next(pauses)
             if loop.time() + pause > until:
                 raise SessionError(
                     f"expected to publish within {self.patience} seconds, got {reason}; is the server up?"
                 )
             log.info("publishing again reason=%s pause=%.2f", reason, pause)
-            # By chance, so that many publishers do not come back at the same moment.
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, LONGEST_PAUSE)
+            await asyncio.sleep(pause)
 
     async def close(self) -> None:
         """Sends what is kept, and closes the connections."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,10 +21,11 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 
 from nearcast.errors import AccessError, NearcastError, RightError, SessionError
+from nearcast.runtime.backoff import backoff
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+FIRST_PAUSE, LONGEST_PAUSE, JITTER = 0.1, 10.0, 0.5
 """Seconds before the first and the last attempts to connect again; doubled in between, and cut at random."""
 ACKNOWLEDGED_AT_ONCE = 5_000
 GATHER_SECONDS = 0.005
@@ -268,7 +268,4 @@ class Client:
 
 def pauses() -> Iterator[float]:
     """Seconds to wait before each attempt to connect, without end."""
-    longest = FIRST_PAUSE
-    while True:
-        yield longest * random.uniform(0.5, 1.0)
-        longest = min(2 * longest, LONGEST_PAUSE)
+    return backoff(FIRST_PAUSE, LONGEST_PAUSE, JITTER)

@@ -1,1 +1,1 @@
-"""Where things are: distances, shapes, and what is near."""
+"""Distances, shapes, and what is near: an index for things that move, and one for columns."""

@@ -25,7 +25,7 @@ from nearcast.journal.held_back import Kept, merged, refuse_beside, restored, st
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
 from nearcast.journal.seam import READ_BYTES, Journal
 from nearcast.model.event import MAIN, Event
-from nearcast.runtime.file_lock import lock_file_of
+from nearcast.runtime.file_lock import file_identity
 
 TABLE = """
 CREATE TABLE blocks (
@@ -173,7 +173,7 @@ class SqliteJournal(Journal):
         self._idle: deque[sqlite3.Connection] = deque()
         with self._reading() as connection:
             _prepare(connection, self.path)
-        self._file = lock_file_of(self.path)
+        self._file = file_identity(self.path)
 
     def __reduce__(self) -> tuple[type[SqliteJournal], tuple[str]]:
         """Travels to another process as its path."""
@@ -287,7 +287,7 @@ class SqliteJournal(Journal):
             connection.execute("BEGIN IMMEDIATE")
             try:
                 # SQLite would go on writing to a file that nobody will find again.
-                if lock_file_of(self.path) != self._file:
+                if file_identity(self.path) != self._file:
                     raise JournalError(f"journal {self.path}: {GONE}")
                 yield connection
                 connection.execute("COMMIT")

@@ -15,10 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.filters.evaluate import satisfies
+from nearcast.geo.columnar_index import NearPairs, TimedPoints, near_pairs, square_limit
 from nearcast.geo.distance import Floats, geodesic, planar, surely_beyond, surely_within, unit_vectors
-from nearcast.geo.near_points import close
-from nearcast.geo.timed_points import NearPairs, TimedPoints
-from nearcast.geo.timed_points import TimedPoints as There
 from nearcast.matching.batch_columns import Flags, Numbers, PlaceArrays, Rows, pack, points_of
 from nearcast.model.event import Place
 from nearcast.model.filter import Atom, Count, Distance, Entities, Located, Operator, This, User
@@ -209,9 +207,6 @@ _COMPLEMENT = {Operator.GT: Operator.LE, Operator.GE: Operator.LT, Operator.NE: 
 
 _NEVER = (Operator.LT, -1.0)
 
-PAD = 1e-9
-"""Relative room for rounding in what is searched around a point."""
-
 
 def elsewhere(atom: Atom) -> bool | None:
     """Whether a distance atom is FALSE only near, TRUE elsewhere, and not TRUE only near; None: it has no limit."""
@@ -243,20 +238,19 @@ class NearTests:
         self._limit = np.array([limit for tests in own for _, limit in tests], np.float64)
         self._within = np.array([surely_within(limit) for limit in self._limit.tolist()], np.float64)
         self._beyond = np.array([surely_beyond(limit) for limit in self._limit.tolist()], np.float64)
-        self._furthest = np.array([max(limit for _, limit in tests) for tests in own], np.float64)
-        self._chords = np.array([surely_beyond(limit) for limit in self._furthest.tolist()], np.float64)
+        furthest = [max(limit for _, limit in tests) for tests in own]
+        self._squares, self._chords = (
+            np.array([square_limit(limit, globe) for limit in furthest], np.float64) for globe in (False, True)
+        )
 
     def __len__(self) -> int:
-        return len(self._furthest)
+        return len(self._chords)
 
     def candidates(
         self, atom: Integers, probes: TimedPoints, points: TimedPoints, geographic: bool
     ) -> Iterator[NearPairs]:
         """Pairs of a probe and a point that may be near for the probe's atom; see `vectors_of`."""
-        with np.errstate(over="ignore"):
-            limits = self._chords[atom] if geographic else np.square(np.maximum(self._furthest[atom], 0.0) * (1 + PAD))
-        reach = np.sqrt(limits) * (1 + PAD) + 1e-15 * np.abs(probes.vectors).max(axis=1, initial=1e-100)
-        return close(probes, reach, limits, points)
+        return near_pairs(probes, (self._chords if geographic else self._squares)[atom], points)
 
     def hold(self, atom: Integers, pairs: NearTestPairs) -> Flags:
         """For which pairs what is near holds for the pair's atom."""
@@ -327,9 +321,9 @@ class Stays:
         """Those whose place is known and of one kind."""
         return self.select(np.flatnonzero(self.points.known & (self.points.geographic == geographic)))
 
-    def located(self, geographic: bool) -> There:
+    def located(self, geographic: bool) -> TimedPoints:
         """As a grid takes them, all being of one kind."""
-        return There(vectors_of(self.points, geographic), self.begin, self.end)
+        return TimedPoints(vectors_of(self.points, geographic), self.begin, self.end)
 
 
 @dataclass(slots=True)

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from nearcast.geo.columnar_index import TimedPoints
 from nearcast.geo.distance import Floats, unit_vectors
-from nearcast.geo.timed_points import TimedPoints
 from nearcast.matching.batch_columns import Flags, PlaceArrays, event_points, points_of
 from nearcast.matching.location_atoms import Integers, NearTestPairs, NearTests, anchor_of, elsewhere, vectors_of
 from nearcast.model.event import Place

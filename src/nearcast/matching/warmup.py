@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nearcast.geo.near_points_grid import neighbours
-from nearcast.geo.timed_points import TimedPoints
+from nearcast.geo.columnar_index import always_there, grid_pairs
 from nearcast.matching.bitset import MatchedPairs
 from nearcast.matching.column_tests import NARROW
 from nearcast.matching.engine import NOTHING_NEAR, SAMPLE, CompiledEngine
@@ -81,8 +80,8 @@ def compile_all(wide: bool) -> None:
             *engine.pairs(batch, engine.no_rows(batch), nearby.near(table, Environment()) or NOTHING_NEAR)
         )
         numbered([(pairs, np.arange(len(_groups()), dtype=np.int32))])
-    one = TimedPoints(np.zeros((1, 3)), np.zeros(1, np.int64), np.ones(1, np.int64))
-    list(neighbours(one, np.ones(1), np.ones(1), one))
+    one = always_there(np.zeros((1, 3)))
+    list(grid_pairs(one, np.ones(1), one))
     place = folder()
     if place is not None:
         _mark(place, wide).touch()

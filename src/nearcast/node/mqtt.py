@@ -12,6 +12,7 @@ import orjson
 
 from nearcast.errors import Fault, Mark, SetupError
 from nearcast.node.sensors import Sensor, SensorReading, of_data, taken
+from nearcast.runtime.backoff import backoff
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds before connecting to a broker again; doubled in between."""
@@ -33,18 +34,17 @@ class MqttSensor(Sensor):
     async def measured(self) -> AsyncIterator[SensorReading | Fault]:
         """The messages as they come; connects again when the connection is lost. Raises `SetupError`."""
         client = _library()
-        pause = FIRST_PAUSE
+        pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             try:
                 async with client.Client(self.host, self.port, username=self.user, password=self.password) as broker:
                     await broker.subscribe(self.topic)
-                    pause = FIRST_PAUSE
+                    pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)
                     async for message in broker.messages:
                         yield read_message(str(message.topic), bytes(message.payload or b""), self.name)
             except client.MqttError as error:
                 yield Fault(f"a broker at {self.host}:{self.port}", str(error), Mark(self.topic))
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            await asyncio.sleep(next(pauses))
 
 
 def _library() -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import hashlib
 import os
 import re
@@ -23,6 +22,7 @@ from pyspark.sql import SparkSession
 
 import nearcast
 from nearcast.errors import SetupError
+from nearcast.runtime.file_lock import try_lock
 
 OLDEST = 17
 """Spark 4 runs on Java 17 or newer."""
@@ -196,20 +196,9 @@ def scratch() -> Path:
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     # The descriptor is never closed: the folder is held until this process ends, in whichever way.
-    _hold(folder)
+    try_lock(folder / "lock", strict=True)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def _hold(folder: Path) -> int:
-    """Holds a folder until the descriptor is closed or this process ends; OSError where somebody else holds it."""
-    held = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(held)
-        raise
-    return held
 
 
 def _abandoned(folder: Path) -> bool:
@@ -217,10 +206,12 @@ def _abandoned(folder: Path) -> bool:
     try:
         if time.time() - (folder / "lock").stat().st_mtime < YOUNG_SECONDS:
             return False
-        os.close(_hold(folder))
+        lock = try_lock(folder / "lock", strict=True)
     except OSError:
         return False
-    return True
+    if lock is not None:
+        os.close(lock)
+    return lock is not None
 
 
 def _surround(local: bool) -> None:

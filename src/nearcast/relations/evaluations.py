@@ -8,30 +8,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from nearcast.decision.relate.transitions import (
+    BEGINS,
+    FAILS,
+    FALLS_SILENT,
+    LEAVES,
+    UNCHANGED,
+    PairEffects,
+    deadlines,
+)
 from nearcast.filters.truth import Truth
+from nearcast.geo.columnar_index import always_there, near_pairs, square_limit
 from nearcast.geo.distance import geodesic, planar
 from nearcast.model.columns import to_events, without_payloads
 from nearcast.model.event import Event
 from nearcast.model.integers import distinct
 from nearcast.model.relation import Named, Side
-from nearcast.relations.near_pairs import grid_points, near_pairs
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
 from nearcast.relations.predicate import RelationPredicate
 from nearcast.relations.reports import (
     FOREVER,
     GEOGRAPHIC,
-    NEVER,
     PLACE,
     PLANAR,
     Column,
     Flags,
-    Growing,
+    GrowableTable,
     Integers,
     ReportTable,
 )
@@ -40,56 +47,42 @@ FALSE, TRUE, UNKNOWN = 0, 1, -1
 
 Truths = npt.NDArray[np.int8]
 
-BEGINS, FAILS, LEAVES, FALLS_SILENT = 1, -1, -2, -3
-"""What a step does to a pair: it holds from now on; or no longer, for one of three reasons."""
-
-Judge = Callable[[Integers, Integers, Integers], tuple[Truths, Truths]]
+Evaluate = Callable[[Integers, Integers, Integers], tuple[Truths, Truths]]
 """For numbers of rules, points of side a and points of side b: the truths of entering and of staying."""
 
 Members = Mapping[int, Flags]
 """For each filter's number: which points satisfy it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """What changes pairs, ascending by pair, then row, then what lapsed before what the row itself did.
-
-    `deadline` is the time through which a pair was not silent, where it fell so.
-    """
-
-    pair: Integers
-    row: Integers
-    effect: Integers
-    deadline: Integers
-
-    def take(self, which: npt.NDArray[np.intp]) -> Steps:
-        """Some of the steps."""
-        return Steps(self.pair[which], self.row[which], self.effect[which], self.deadline[which])
-
-
-def steps_of(
-    pairs: Growing, which: Integers, rules: PairRules, reports: ReportTable, members: Members, judge: Judge
-) -> Steps:
-    """The steps of some pairs; `pair` is the index into `which`."""
+def effects_of(
+    pairs: GrowableTable, which: Integers, rules: PairRules, reports: ReportTable, members: Members, evaluate: Evaluate
+) -> PairEffects:
+    """What evaluations do to some pairs; `pair` is the index into `which`."""
     rule, a, b = pairs["rule"][which].astype(np.int64), pairs["a"][which], pairs["b"][which]
-    found = [_reported(rule, a, b, rules, reports, members, judge)]
+    found = [_reported(rule, a, b, rules, reports, members, evaluate)]
     mortal = np.flatnonzero(rules.columns["time_to_live"][rule] != FOREVER)
     if len(mortal):
         found += [_silent(mortal, side[mortal], rule[mortal], rules, reports) for side in (a, b)]
-    steps = Steps(
+    effects = PairEffects(
         *(np.concatenate(parts) for parts in zip(*((s.pair, s.row, s.effect, s.deadline) for s in found), strict=True))
     )
     # Whatever never begins cannot end.
     begins = np.zeros(len(which), np.bool_)
-    begins[steps.pair[steps.effect == BEGINS]] = True
-    steps = steps.take(np.flatnonzero((pairs["held"][which] | begins)[steps.pair]))
-    lapsed = steps.effect == FALLS_SILENT
-    return steps.take(np.lexsort((steps.deadline, ~lapsed, steps.row, steps.pair)))
+    begins[effects.pair[effects.effect == BEGINS]] = True
+    effects = effects.select(np.flatnonzero((pairs["held"][which] | begins)[effects.pair]))
+    lapsed = effects.effect == FALLS_SILENT
+    return effects.select(np.lexsort((effects.deadline, ~lapsed, effects.row, effects.pair)))
 
 
 def _reported(
-    rule: Integers, a: Integers, b: Integers, rules: PairRules, reports: ReportTable, members: Members, judge: Judge
-) -> Steps:
+    rule: Integers,
+    a: Integers,
+    b: Integers,
+    rules: PairRules,
+    reports: ReportTable,
+    members: Members,
+    evaluate: Evaluate,
+) -> PairEffects:
     """What reports do: those of either side, held against the other side as it was known then."""
     from_a, report_a = reports.of_entities(a)
     from_b, report_b = reports.of_entities(b)
@@ -104,12 +97,12 @@ def _reported(
     inside = (
         known & _members(own, point_a, "filter_a", rules, members) & _members(own, point_b, "filter_b", rules, members)
     )
-    effect = np.where(known, LEAVES, 0)
+    effect = np.where(known, LEAVES, UNCHANGED)
     at = np.flatnonzero(inside)
-    enter, stay = judge(own[at], point_a[at], point_b[at])
-    effect[at] = np.where(enter == TRUE, BEGINS, np.where(stay == FALSE, FAILS, 0))
+    enter, stay = evaluate(own[at], point_a[at], point_b[at])
+    effect[at] = np.where(enter == TRUE, BEGINS, np.where(stay == FALSE, FAILS, UNCHANGED))
     some = np.flatnonzero(effect)
-    return Steps(pair[some], row[some], effect[some], np.full(len(some), FOREVER))
+    return PairEffects(pair[some], row[some], effect[some], np.full(len(some), FOREVER))
 
 
 def _alive(points: Integers, row: Integers, rule: Integers, rules: PairRules, reports: ReportTable) -> Flags:
@@ -119,9 +112,7 @@ def _alive(points: Integers, row: Integers, rule: Integers, rules: PairRules, re
 
 def _deadlines(points: Integers, rule: Integers, rules: PairRules, reports: ReportTable) -> Integers:
     """The time through which each point counts."""
-    time_to_live, heard = rules.columns["time_to_live"][rule], reports.take("heard", points)
-    mortal = (time_to_live != FOREVER) & (heard != NEVER)
-    return np.where(mortal, np.where(mortal, heard, 0) + np.where(mortal, time_to_live, 0), FOREVER)
+    return deadlines(reports.column("heard", points), rules.columns["time_to_live"][rule])
 
 
 def _members(rule: Integers, points: Integers, side: str, rules: PairRules, members: Members) -> Flags:
@@ -134,7 +125,7 @@ def _members(rule: Integers, points: Integers, side: str, rules: PairRules, memb
     return inside
 
 
-def _silent(index: Integers, entity: Integers, rule: Integers, rules: PairRules, reports: ReportTable) -> Steps:
+def _silent(index: Integers, entity: Integers, rule: Integers, rules: PairRules, reports: ReportTable) -> PairEffects:
     """Where an entity of each pair falls silent: at the first row beyond its deadline, unless a report comes before."""
     which, report = reports.of_entities(entity)
     points = np.concatenate([entity, reports.known + report])
@@ -149,14 +140,16 @@ def _silent(index: Integers, entity: Integers, rule: Integers, rules: PairRules,
     until[order[:-1][same]] = begin[order[1:][same]]
     falls = np.flatnonzero((row <= until) & (row < reports.length))
     pairs = index[pair[falls]]
-    return Steps(pairs, row[falls], np.full(len(falls), FALLS_SILENT), deadline[falls])
+    return PairEffects(pairs, row[falls], np.full(len(falls), FALLS_SILENT), deadline[falls])
 
 
 def near_or_far(
     rules: PairRules, reports: ReportTable, rule: Integers, a: Integers, b: Integers
 ) -> tuple[Truths, Truths]:
     """The truths of entering and of staying, for rules that are plain bounds of a distance."""
-    columns = {name: (reports.take(name, a), reports.take(name, b)) for name in ("kind", "x", "y", "z", "u", "v", "w")}
+    columns = {
+        name: (reports.column(name, a), reports.column(name, b)) for name in ("kind", "x", "y", "z", "u", "v", "w")
+    }
     kind, other = columns["kind"]
     enter, stay = (np.full(len(rule), UNKNOWN, np.int8) for _ in range(2))
     flat = np.flatnonzero((kind == PLANAR) & (other == PLANAR))
@@ -202,7 +195,7 @@ def _compared(rules: PairRules, rule: Integers, metres: Column) -> tuple[Truths,
 _CODES: dict[Truth, int] = {True: TRUE, False: FALSE, None: UNKNOWN}
 
 
-class Judging:
+class PredicateEvaluator:
     """Gives the truths of a stretch's evaluations; `newest` has each entity's newest event where rules ask for it."""
 
     def __init__(self, rules: PairRules, reports: ReportTable, newest: Mapping[int, Event]) -> None:
@@ -289,17 +282,29 @@ def _near(sides: Sequence[Integers], first: int, reports: ReportTable, rule: Pai
     points = np.unique(np.concatenate(sides))
     columns = {name: np.zeros(reports.known + len(reports.row), reports.base[name].dtype) for name in PLACE}
     for name in PLACE:
-        columns[name][points] = reports.take(name, points)
+        columns[name][points] = reports.column(name, points)
     for kind in (PLANAR, GEOGRAPHIC):
         a, b = (side[columns["kind"][side] == kind] for side in sides)
         if len(a) and len(b):
-            placed = grid_points(kind, columns)
-            for left, right in near_pairs(kind, placed, a[a >= first], b, rule.metres):
+            for left, right in _near_of_kind(kind, columns, a[a >= first], b, rule.metres):
                 yield _entities(left, reports), _entities(right, reports)
             # Of an ordered pair either side may be the one that reported.
             if not rule.unordered:
-                for left, right in near_pairs(kind, placed, b[b >= first], a, rule.metres):
+                for left, right in _near_of_kind(kind, columns, b[b >= first], a, rule.metres):
                     yield _entities(right, reports), _entities(left, reports)
+
+
+def _near_of_kind(
+    kind: int, columns: dict[str, Column], of: Integers, among: Integers, metres: float
+) -> Iterator[Pairs]:
+    """Pairs of a point of `of` and one of `among`, numbers of points of one kind, that may be within so many metres."""
+    globe = kind == GEOGRAPHIC
+    probes, points = np.zeros((len(of), 3)), np.zeros((len(among), 3))
+    for axis, name in enumerate(("u", "v", "w") if globe else ("x", "y")):
+        probes[:, axis], points[:, axis] = columns[name][of], columns[name][among]
+    limits = np.full(len(of), square_limit(metres, globe))
+    for found in near_pairs(always_there(probes), limits, always_there(points)):
+        yield of[found.probe], among[found.point]
 
 
 def _all(sides: Sequence[Integers], first: int, reports: ReportTable) -> Iterator[Pairs]:

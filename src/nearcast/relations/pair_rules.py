@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
 
 import numpy as np
 
+from nearcast.decision.relate.transitions import Lifecycle
 from nearcast.geo.distance import surely_beyond, surely_within
 from nearcast.model.filter import Filter
-from nearcast.model.relation import Detection, Named, Pair, Relation
+from nearcast.model.relation import Named, Pair, Relation
 from nearcast.relations.predicate import RelationPredicate, bound_of, is_symmetric, reach, widened
-from nearcast.relations.reports import FOREVER, Flags, Growing
+from nearcast.relations.reports import FOREVER, Flags, GrowableTable
 
 NOBODY = -1
 """In place of a filter's number: a side that is one named entity."""
-
-TELLS: dict[Detection, int] = {"enter": 1, "dwell": 2, "exit": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class PairRules:
     `open` are those with a side that is not named, `general` those with a predicate that is no plain bound.
 
     Of each: the bound of a plain distance, for entering (`near`) and for staying (`stay`), with the squares of chords
-    that are surely within and surely beyond; times in microseconds; what is told, as bits of `TELLS`.
+    that are surely within and surely beyond; times in microseconds; what is told, as bits of `DETECTS`.
     """
 
     def __init__(self) -> None:
@@ -63,7 +61,7 @@ class PairRules:
         self.general: dict[str, PairRule] = {}
         self.filters: dict[Filter, int] = {}
         self._numbers = count()
-        self.columns = Growing(
+        self.columns = GrowableTable(
             {
                 "bounded": np.False_,
                 "inclusive": np.False_,
@@ -73,9 +71,9 @@ class PairRules:
                 "stay": np.float64(0),
                 "stay_in": np.float64(-1),
                 "stay_out": np.float64(-1),
-                "lasting": np.int64(0),
+                "lasting": np.int64(FOREVER),
                 "time_to_live": np.int64(FOREVER),
-                "tells": np.int8(0),
+                "detects": np.int8(0),
                 "filter_a": np.int32(NOBODY),
                 "filter_b": np.int32(NOBODY),
             }
@@ -107,11 +105,7 @@ class PairRules:
                 "stay_in": surely_within(stay.metres),
                 "stay_out": surely_beyond(stay.metres),
             }
-        if relation.lasting is not None:
-            values["lasting"] = micros(relation.lasting)
-        if relation.time_to_live is not None:
-            values["time_to_live"] = micros(relation.time_to_live)
-        self.columns.append(tells=sum(TELLS[one] for one in relation.detect), **values)
+        self.columns.append(**values, **asdict(Lifecycle.of(relation)))
         return rule
 
     def _filter(self, side: object) -> int:
@@ -148,8 +142,3 @@ def _rule(number: int, sequence: int, relation: Relation) -> PairRule:
         enter=None if plain else RelationPredicate(pair.when),
         stay=None if plain else RelationPredicate(widened(pair.when, relation.margin)),
     )
-
-
-def micros(seconds: float) -> int:
-    """Seconds in microseconds, as `timedelta` rounds them."""
-    return timedelta(seconds=seconds) // timedelta(microseconds=1)

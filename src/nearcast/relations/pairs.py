@@ -14,39 +14,49 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
+from nearcast.decision.relate.transitions import REASONS, REMOVED, deadline, deadlines, tells_exit
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.event import Event
 from nearcast.model.relation import Matching, Named, Pair, Relation
 from nearcast.model.sequence import MOST_PARTS
-from nearcast.relations.evaluations import Judging, Members, Pairs, candidates, read
-from nearcast.relations.pair_rules import NOBODY, TELLS, PairRule, PairRules
+from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, candidates, read
+from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
 from nearcast.relations.reports import (
     FOREVER,
-    NEVER,
     EntityTable,
     Flags,
-    Growing,
+    GrowableTable,
     Integers,
     ReportTable,
     micros_of,
     moment_of,
 )
-from nearcast.relations.shards import SHARDS, AtRow, Shard, Sight, by_name, shards_of, shared, subjects_of, told_of
-from nearcast.relations.transitions import CAUSED, Subject, Told
+from nearcast.relations.shards import (
+    SHARDS,
+    AtRow,
+    BatchView,
+    Shard,
+    by_name,
+    pair_transition,
+    participants_of,
+    shards_of,
+    shared,
+)
+from nearcast.relations.transitions import CAUSED, Participant, Transition
 from nearcast.state.derived import Cause
 
 Newest = Callable[[], pa.Table]
 """Gives the newest event of every entity, where it is asked for."""
 
 
-class Pairing:
+class PairRelations:
     """All relations between pairs, and what holds in them, in so many shards."""
 
     def __init__(self, known: EntityTable, shards: int = SHARDS) -> None:
         self.rules = PairRules()
         self.known = known
         self.shards = [Shard() for _ in range(shards)]
-        self._members: dict[int, Growing] = {}
+        self._members: dict[int, GrowableTable] = {}
         self._newest: dict[int, Event] = {}
         self._index: FilterMatcher | None = None
 
@@ -72,21 +82,21 @@ class Pairing:
         order = np.argsort(rules, kind="stable")
         return rules[order], states[:, order]
 
-    def _standing(self, pairs: Growing) -> tuple[Integers, Integers]:
+    def _standing(self, pairs: GrowableTable) -> tuple[Integers, Integers]:
         named = np.flatnonzero(self.rules.named[pairs["rule"]])
         position = self.known.columns["position"]
         rows = [position[pairs[side][named]] for side in ("a", "b")]
         return pairs["rule"][named].astype(np.int64), np.stack([*rows, pairs["held"][named]])
 
-    def advance(self, reports: ReportTable) -> Iterator[AtRow]:
+    def transitions(self, reports: ReportTable) -> Iterator[AtRow]:
         """What a stretch tells; entities are not updated yet."""
         if not self.rules.by_id:
             return
         members = self._members_over(reports)
-        sight = Sight(self.rules, self.known, reports, members, self._newest)
+        view = BatchView(self.rules, self.known, reports, members, self._newest)
         near = self._near(reports, members)
         yield from chain.from_iterable(
-            [shard.advance(sight, own) for shard, own in zip(self.shards, near, strict=True)]
+            [shard.transitions(view, own) for shard, own in zip(self.shards, near, strict=True)]
         )
         self._remember(reports, members)
 
@@ -125,7 +135,7 @@ class Pairing:
                     own.append((rule, (a, b)))
         return found
 
-    def share(self, pairs: Growing, shards: int) -> None:
+    def share(self, pairs: GrowableTable, shards: int) -> None:
         """Takes these rows for its pairs, in so many shards."""
         self.shards = [Shard(pairs.chosen(own)) for own in shared(self.known, pairs["a"], pairs["b"], shards)]
 
@@ -138,12 +148,12 @@ class Pairing:
             events = read(reports.table, reports.row[last])
             self._newest.update(zip(reports.entity[last].tolist(), events, strict=True))
 
-    def define(self, relation: Relation, sequence: int, newest: Newest, now: int, cause: Cause) -> list[Told]:
+    def define(self, relation: Relation, sequence: int, newest: Newest, now: int, cause: Cause) -> list[Transition]:
         """Adds a relation; what it tells of the present.
 
         `newest` gives the newest event of every entity, where the relation needs to know more of it than its place.
         """
-        return self._present(self._take(relation, sequence, newest), now, cause)
+        return self._present(self._add(relation, sequence, newest), now, cause)
 
     def begins(self, relation: Relation, newest: Newest, now: int) -> int:
         """How many pairs a new relation would tell of; 0 where they are surely no more than one event may cause."""
@@ -152,8 +162,8 @@ class Pairing:
         if named or not isinstance(pair, Pair) or "enter" not in relation.detect or len(self.known) ** 2 <= MOST_PARTS:
             return 0
         # What is refused must change nothing, so it is counted beside what there is.
-        beside = Pairing(self.known, 1)
-        rule = beside._take(relation, 0, newest)
+        beside = PairRelations(self.known, 1)
+        rule = beside._add(relation, 0, newest)
         return int(beside._holding(rule, *beside._pairs_of(rule), now).sum())
 
     def ends(self, id: str) -> int:
@@ -164,7 +174,7 @@ class Pairing:
         own = ((shard.pairs["rule"] == rule.number) & shard.pairs["held"] for shard in self.shards)
         return sum(int(held.sum()) for held in own) if "exit" in rule.relation.detect else 0
 
-    def _take(self, relation: Relation, sequence: int, newest: Newest) -> PairRule:
+    def _add(self, relation: Relation, sequence: int, newest: Newest) -> PairRule:
         """Adds a relation, and what is known now of what it asks for."""
         # Events are remembered only while some predicate needs more of them than places.
         general = bool(self.rules.general)
@@ -177,7 +187,7 @@ class Pairing:
         for filter, number in new:
             self._index = None
             # As of the definition; from the next stretch on `_remember` carries it on.
-            self._members[number] = Growing({"inside": np.False_})
+            self._members[number] = GrowableTable({"inside": np.False_})
             if table is not None:
                 self._base(number)[self.known.numbered(table)] = FilterMatcher((), [filter]).selected(table)[0]
         if rule.enter and not general and table is not None:
@@ -185,7 +195,7 @@ class Pairing:
             self._newest = dict(zip(self.known.numbered(table).tolist(), events, strict=True))
         return rule
 
-    def _present(self, rule: PairRule, now: int, cause: Cause) -> list[Told]:
+    def _present(self, rule: PairRule, now: int, cause: Cause) -> list[Transition]:
         """What holds when a relation is defined; its pairs have rows then."""
         a, b = self._pairs_of(rule)
         held = self._holding(rule, a, b, now)
@@ -195,12 +205,11 @@ class Pairing:
                 self._place(rule, a, b)
             return []
         a, b = a[held], b[held]
-        lasting = int(self.rules.columns["lasting"][rule.number])
-        due = now + lasting if lasting and now != NEVER else FOREVER
-        self._place(rule, a, b, held=True, since=micros_of(cause.moment), due=due)
+        due = deadline(now, int(self.rules.columns["lasting"][rule.number]))
+        self._place(rule, a, b, held=True, started_at=micros_of(cause.moment), due=due)
         if "enter" not in rule.relation.detect:
             return []
-        return [told_of(rule, CAUSED, "enter", both, cause.moment, None, True) for both in self._both(a, b)]
+        return [pair_transition(rule, CAUSED, "enter", both, cause.moment, None, True) for both in self._both(a, b)]
 
     def _place(self, rule: PairRule, a: Integers, b: Integers, **state: int) -> None:
         """Adds rows for new pairs of a relation, each to its shard, all in this state."""
@@ -227,8 +236,8 @@ class Pairing:
         held = np.zeros(len(a), np.bool_)
         # Of many pairs that are defined before anything is reported, none costs a look at all entities.
         if there.any():
-            judge = Judging(self.rules, ReportTable.nothing(self.known), self._newest)
-            held[there] = judge(np.full(int(there.sum()), rule.number), a[there], b[there])[0] == 1
+            evaluate = PredicateEvaluator(self.rules, ReportTable.nothing(self.known), self._newest)
+            held[there] = evaluate(np.full(int(there.sum()), rule.number), a[there], b[there])[0] == 1
         return held
 
     def _there(self, rule: PairRule, a: Integers, b: Integers, now: int) -> Flags:
@@ -239,11 +248,10 @@ class Pairing:
             if number != NOBODY:
                 found &= self._base(number)[side]
             if time_to_live != FOREVER:
-                heard = columns["heard"][side]
-                found &= (heard == NEVER) | (now - time_to_live <= heard)
+                found &= now <= deadlines(columns["heard"][side], np.full(len(side), time_to_live))
         return found
 
-    def end(self, id: str) -> list[Told]:
+    def end(self, id: str) -> list[Transition]:
         """Removes a relation; the ends of what held in it."""
         rule = self.rules.by_id.get(id)
         if rule is None:
@@ -256,23 +264,26 @@ class Pairing:
             self._forget_filters()
         return told
 
-    def _ended(self, rule: PairRule, held: Growing) -> list[Told]:
+    def _ended(self, rule: PairRule, held: GrowableTable) -> list[Transition]:
         """What is told of pairs that held in a relation when it goes."""
-        tells = int(self.rules.columns["tells"][rule.number])
-        if not tells & TELLS["exit"]:
+        detects = int(self.rules.columns["detects"][rule.number])
+        if not tells_exit(detects, True):
             return []
-        if not tells & TELLS["enter"] and tells & TELLS["dwell"]:
-            held = held.chosen(np.flatnonzero(held["dwelt"]))
-        begun = map(moment_of, held["since"].tolist())
+        if not tells_exit(detects, False):
+            held = held.chosen(np.flatnonzero(held["dwell_sent"]))
+        begun = map(moment_of, held["started_at"].tolist())
         both = self._both(held["a"], held["b"])
-        return [told_of(rule, CAUSED, "exit", one, when, "removed") for one, when in zip(both, begun, strict=True)]
+        return [
+            pair_transition(rule, CAUSED, "exit", one, when, REASONS[REMOVED])
+            for one, when in zip(both, begun, strict=True)
+        ]
 
-    def _both(self, a: Integers, b: Integers) -> Iterator[tuple[Subject, Subject]]:
+    def _both(self, a: Integers, b: Integers) -> Iterator[tuple[Participant, Participant]]:
         """Both entities of pairs, where they are now."""
         if not len(a):
             return iter(())
         reports = ReportTable.nothing(self.known)
-        return zip(*(subjects_of(self.known, reports, side, side) for side in (a, b)), strict=True)
+        return zip(*(participants_of(self.known, reports, side, side) for side in (a, b)), strict=True)
 
     def _forget_filters(self) -> None:
         """Drops filters that no relation uses any more."""

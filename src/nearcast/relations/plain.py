@@ -9,9 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 
+from nearcast.decision.relate.transitions import (
+    FALLS_SILENT,
+    REASONS,
+    REMOVED,
+    HoldState,
+    Lifecycle,
+    deadline,
+    effect_of,
+    gathered_until,
+)
 from nearcast.filters.evaluate import NO_CONTEXT, truth
+from nearcast.filters.truth import Truth
 from nearcast.geo.distance import distance
 from nearcast.model.changes import Change, ClientChange, ClientRemoval
 from nearcast.model.event import Event
@@ -28,8 +38,9 @@ from nearcast.model.relation import (
     Side,
 )
 from nearcast.relations.predicate import RelationPredicate, is_symmetric, widened
+from nearcast.relations.reports import NEVER, micros_of, moment_of
 from nearcast.relations.sides import sees_derived
-from nearcast.relations.transitions import CAUSED, LAPSED, Reason, Subject, Told, events_of
+from nearcast.relations.transitions import CAUSED, EXPIRED, Participant, Transition, transition_events
 from nearcast.state.derived import Cause
 
 Lists = Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -37,35 +48,26 @@ Lists = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class NewestReport:
-    """The newest report of an entity, and the stream's time when it came."""
+class LatestReport:
+    """The newest report of an entity, and the stream's time when it came, in microseconds since 1970."""
 
     event: Event
-    heard: datetime | None
+    heard: int
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> Participant:
         """Whom, and where."""
-        return Subject(self.event.entity, self.event.place)
+        return Participant(self.event.entity, self.event.place)
 
 
-@dataclass(slots=True)
-class HeldRelation:
-    """Something that holds: since when, and the stream's time at which it has lasted; None: told, or never."""
-
-    since: datetime | None
-    due: datetime | None
-    dwelt: bool = False
-
-
-class Plain:
+class EventwiseRelations:
     """Relations one event at a time: what the reference does, and what the stage does with relations it has no columns
     for. `known` are the newest reports, by entity.
     """
 
     def __init__(self) -> None:
-        self.now: datetime | None = None
-        self.known: dict[str, NewestReport] = {}
+        self.now = NEVER
+        self.known: dict[str, LatestReport] = {}
         self.lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
         self._states: dict[str, _State] = {}
 
@@ -74,10 +76,10 @@ class Plain:
 
     def begin(self, events: Iterable[Event]) -> None:
         """Takes what is known of all entities when the first relation is defined: the newest event of each."""
-        self.known = {event.entity: NewestReport(event, event.accepted or event.time) for event in events}
-        self.now = max((one.heard for one in self.known.values() if one.heard), default=None)
+        self.known = {event.entity: LatestReport(event, micros_of(event.accepted or event.time)) for event in events}
+        self.now = max((one.heard for one in self.known.values()), default=NEVER)
 
-    def define(self, relation: Relation, sequence: int, cause: Cause) -> list[Told]:
+    def define(self, relation: Relation, sequence: int, cause: Cause) -> list[Transition]:
         """Adds a relation; what it tells of the present."""
         self._states[relation.id] = state = _State(relation, sequence)
         return list(state.all(self._world(), cause))
@@ -90,7 +92,7 @@ class Plain:
         """The relation of this id."""
         return self._states[id].relation if id in self._states else None
 
-    def end(self, id: str) -> list[Told]:
+    def end(self, id: str) -> list[Transition]:
         """Removes a relation; the ends of what held in it."""
         state = self._states.pop(id, None)
         found = [] if state is None else state.removed(self._world())
@@ -106,44 +108,43 @@ class Plain:
         elif isinstance(change, ClientRemoval):
             self.lists.pop(change.client, None)
 
-    def relisted(self, client: str, cause: Cause) -> list[Told]:
+    def relisted(self, client: str, cause: Cause) -> list[Transition]:
         """What the new lists of a client change."""
         world = self._world()
         crowds = [one for one in self._states.values() if isinstance(one.crowd, Buddies) and one.crowd.client == client]
         return [told for state in crowds for told in state.all(world, cause)]
 
-    def _world(self) -> ReferenceWorld:
-        return ReferenceWorld(self.known, self.now, self.lists)
+    def _world(self) -> RelationView:
+        return RelationView(self.known, self.now, self.lists)
 
-    def report(self, event: Event) -> list[Told]:
+    def report(self, event: Event) -> list[Transition]:
         """What a report changes, and the time that it brings."""
-        stamp = event.accepted or event.time
-        self.now = max((one for one in (self.now, stamp) if one), default=None)
+        self.now = max(self.now, micros_of(event.accepted or event.time))
         cause = Cause(event.position, event.time, event.accepted)
-        found = [one for state in self._states.values() for one in state.lapsed(self._world())]
-        if self._take(event):
+        found = [one for state in self._states.values() for one in state.expired(self._world())]
+        if self._moves(event):
             for state in self._states.values():
                 found += state.report(event.entity, self._world(), cause)
         return found
 
-    def _take(self, event: Event) -> bool:
+    def _moves(self, event: Event) -> bool:
         """Whether a report moves its entity: not if it is older than the newest one known."""
         old = self.known.get(event.entity)
         if old is not None and _is_older(event, old.event):
             return False
-        self.known[event.entity] = NewestReport(event, self.now)
+        self.known[event.entity] = LatestReport(event, self.now)
         return True
 
-    def told(self, found: Sequence[Told], cause: Cause) -> list[Event]:
+    def told(self, found: Sequence[Transition], cause: Cause) -> list[Event]:
         """The events that tell it, and those that these cause, in the order of their parts."""
-        told = events_of(found, cause, 1)
+        told = transition_events(found, cause, 1)
         depths = [1] * len(told)
         curious = [state for state in self._states.values() if state.derived]
         for event in told:
             depth = depths[event.part - 1]
-            if curious and depth < DEPTH and self._take(event):
+            if curious and depth < DEPTH and self._moves(event):
                 more = [one for state in curious for one in state.report(event.entity, self._world(), cause)]
-                told += events_of(more, cause, len(told) + 1)
+                told += transition_events(more, cause, len(told) + 1)
                 depths += [depth + 1] * len(more)
         return told
 
@@ -154,11 +155,11 @@ def _is_older(event: Event, other: Event) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ReferenceWorld:
+class RelationView:
     """What is known at one moment."""
 
-    known: Mapping[str, NewestReport]
-    now: datetime | None
+    known: Mapping[str, LatestReport]
+    now: int
     lists: Lists
 
 
@@ -168,15 +169,17 @@ class _State:
 
     relation: Relation
     sequence: int
-    holding: dict[tuple[str, str], HeldRelation] = field(default_factory=dict)
+    holding: dict[tuple[str, str], HoldState] = field(default_factory=dict)
     unordered: bool = field(init=False)
     derived: bool = field(init=False)
-    predicates: dict[float, RelationPredicate] = field(default_factory=dict)
+    lifecycle: Lifecycle = field(init=False)
+    predicates: dict[bool, RelationPredicate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         about = self.relation.about
         self.unordered = isinstance(about, Pair) and about.a == about.b and is_symmetric(about.when)
         self.derived = sees_derived(self.relation)
+        self.lifecycle = Lifecycle.of(self.relation)
 
     @property
     def crowd(self) -> Crowd | None:
@@ -184,44 +187,58 @@ class _State:
         about = self.relation.about
         return about.among if isinstance(about, Gathering) else None
 
-    def report(self, entity: str, world: ReferenceWorld, cause: Cause) -> Iterator[Told]:
+    def report(self, entity: str, world: RelationView, cause: Cause) -> Iterator[Transition]:
         """What an entity's new report changes."""
         if isinstance(self.relation.about, Gathering):
-            yield from self._settle_all([(one, "") for one in world.known], world, cause, False)
+            yield from self._evaluate_all([(one, "") for one in world.known], world, cause, False)
             return
         pairs = [pair for other in world.known for pair in ((entity, other), (other, entity)) if other != entity]
-        yield from self._settle_all(pairs, world, cause, False)
+        yield from self._evaluate_all(pairs, world, cause, False)
 
-    def all(self, world: ReferenceWorld, cause: Cause) -> Iterator[Told]:
+    def all(self, world: RelationView, cause: Cause) -> Iterator[Transition]:
         """What holds already, and what does no longer, when something else than a report changes."""
         pairs = [(a, b) for a in world.known for b in ("", *world.known) if a != b]
-        yield from self._settle_all([*pairs, *self.holding], world, cause, True)
+        yield from self._evaluate_all([*pairs, *self.holding], world, cause, True)
 
-    def _settle_all(
-        self, pairs: Iterable[tuple[str, str]], world: ReferenceWorld, cause: Cause, present: bool
-    ) -> Iterator[Told]:
+    def _evaluate_all(
+        self, pairs: Iterable[tuple[str, str]], world: RelationView, cause: Cause, present: bool
+    ) -> Iterator[Transition]:
         gathering = isinstance(self.relation.about, Gathering)
         for pair in dict.fromkeys(pairs):
             if (pair[1] == "") == gathering and not (self.unordered and pair[0] > pair[1]):
-                yield from self._settle(pair, world, cause, present)
+                yield from self._evaluate(pair, world, cause, present)
 
-    def _settle(self, pair: tuple[str, str], world: ReferenceWorld, cause: Cause, present: bool) -> Iterator[Told]:
-        held = self.holding.get(pair)
-        if held is None:
-            if self._are_members(pair, world) and self._truth(pair, world, 0.0) is True:
-                yield from self._entered(pair, world, cause, present)
-        elif not self._are_members(pair, world):
-            yield from self._exited(pair, world, CAUSED, "left")
-        elif self._truth(pair, world, self.relation.margin) is False:
-            yield from self._exited(pair, world, CAUSED, None)
+    def _evaluate(
+        self, pair: tuple[str, str], world: RelationView, cause: Cause, present: bool
+    ) -> Iterator[Transition]:
+        effect = effect_of(
+            pair in self.holding, self._are_members(pair, world), lambda staying: self._truth(pair, world, staying)
+        )
+        yield from self._evaluated(pair, effect, world, micros_of(cause.moment), present)
 
-    def _are_members(self, pair: tuple[str, str], world: ReferenceWorld) -> bool:
+    def _evaluated(
+        self, pair: tuple[str, str], effect: int, world: RelationView, moment: int, present: bool = False
+    ) -> Iterator[Transition]:
+        before = self.holding.get(pair)
+        after, detect = self.lifecycle.evaluated(before, effect, world.now, moment)
+        state = before or after
+        if detect and state:
+            yield self._tell(detect, pair, state, effect, world, present)
+        self._hold(pair, after)
+
+    def _hold(self, pair: tuple[str, str], state: HoldState | None) -> None:
+        if state is None:
+            self.holding.pop(pair, None)
+        else:
+            self.holding[pair] = state
+
+    def _are_members(self, pair: tuple[str, str], world: RelationView) -> bool:
         about = self.relation.about
         if isinstance(about, Gathering):
             return self._is_member(about.among, pair[0], world)
         return self._is_member(about.a, pair[0], world) and self._is_member(about.b, pair[1], world)
 
-    def _is_member(self, side: Side | Crowd, entity: str, world: ReferenceWorld) -> bool:
+    def _is_member(self, side: Side | Crowd, entity: str, world: RelationView) -> bool:
         known = world.known.get(entity)
         if known is None or self._is_silent(known, world):
             return False
@@ -239,32 +256,28 @@ class _State:
         """No relation is about what it tells itself."""
         return self.relation.id not in event.values("relation")
 
-    def _is_silent(self, known: NewestReport, world: ReferenceWorld) -> bool:
-        deadline = self._deadline(known)
-        return deadline is not None and world.now is not None and deadline < world.now
+    def _is_silent(self, known: LatestReport, world: RelationView) -> bool:
+        return self._deadline(known) < world.now
 
-    def _deadline(self, known: NewestReport) -> datetime | None:
-        if self.relation.time_to_live is None or known.heard is None:
-            return None
-        return known.heard + timedelta(seconds=self.relation.time_to_live)
+    def _deadline(self, known: LatestReport) -> int:
+        return deadline(known.heard, self.lifecycle.time_to_live)
 
-    def _truth(self, pair: tuple[str, str], world: ReferenceWorld, margin: float) -> bool | None:
+    def _truth(self, pair: tuple[str, str], world: RelationView, staying: bool) -> Truth:
         about = self.relation.about
         if isinstance(about, Pair):
             a, b = (world.known[entity].event for entity in pair)
-            return self._predicate(margin).truth(a, b)
+            return self._predicate(about, staying).truth(a, b)
         if world.known[pair[0]].event.place is None:
             return None
-        return len(self._near(pair[0], world, margin)) >= about.count - 1
+        return len(self._near(pair[0], world, self.relation.margin if staying else 0.0)) >= about.count - 1
 
-    def _predicate(self, margin: float) -> RelationPredicate:
+    def _predicate(self, about: Pair, staying: bool) -> RelationPredicate:
         """The predicate for entering, or for staying."""
-        about = self.relation.about
-        if margin not in self.predicates and isinstance(about, Pair):
-            self.predicates[margin] = RelationPredicate(widened(about.when, margin))
-        return self.predicates[margin]
+        if staying not in self.predicates:
+            self.predicates[staying] = RelationPredicate(widened(about.when, self.relation.margin if staying else 0.0))
+        return self.predicates[staying]
 
-    def _near(self, member: str, world: ReferenceWorld, margin: float) -> list[tuple[float, NewestReport]]:
+    def _near(self, member: str, world: RelationView, margin: float) -> list[tuple[float, LatestReport]]:
         """The other members of a gathering within its distance of one, by name, and how far they are."""
         about = self.relation.about
         assert isinstance(about, Gathering), "pairs have no others"
@@ -279,68 +292,45 @@ class _State:
                 found.append((metres, other))
         return found
 
-    def _entered(self, pair: tuple[str, str], world: ReferenceWorld, cause: Cause, present: bool) -> Iterator[Told]:
-        lasting = self.relation.lasting
-        due = None if lasting is None or world.now is None else world.now + timedelta(seconds=lasting)
-        self.holding[pair] = HeldRelation(cause.moment, due)
-        if "enter" in self.relation.detect:
-            yield self._tell("enter", pair, world, CAUSED, None, present)
-
-    def _exited(
-        self, pair: tuple[str, str], world: ReferenceWorld, phase: int, reason: Reason | None
-    ) -> Iterator[Told]:
-        if self._tells_exit(self.holding[pair]):
-            yield self._tell("exit", pair, world, phase, reason)
-        del self.holding[pair]
-
-    def _tells_exit(self, held: HeldRelation) -> bool:
-        """Where it is told that something lasted, but not that it began, its end is told only if it did last."""
-        detect = self.relation.detect
-        return "exit" in detect and (held.dwelt or "enter" in detect or "dwell" not in detect)
-
-    def lapsed(self, world: ReferenceWorld) -> Iterator[Told]:
+    def expired(self, world: RelationView) -> Iterator[Transition]:
         """What has lasted long enough by the stream's time, and whose entities have been silent for too long."""
         for pair, held in list(self.holding.items()):
-            ends = self._silence(pair, world)
-            until = min((one for one in (ends, world.now) if one is not None), default=None)
-            if held.due is not None and until is not None and held.due <= until:
-                held.due, held.dwelt = None, True
-                yield self._tell("dwell", pair, world, LAPSED)
-            if ends is not None and world.now is not None and ends < world.now:
-                yield from self._exited(pair, world, LAPSED, "silent")
+            after, told = self.lifecycle.passed(held, self._silence(pair, world), world.now)
+            for detect in told:
+                yield self._tell(detect, pair, held, FALLS_SILENT, world)
+            self._hold(pair, after)
 
-    def _silence(self, pair: tuple[str, str], world: ReferenceWorld) -> datetime | None:
-        """The stream's time through which silence lets something hold; None: for ever."""
+    def _silence(self, pair: tuple[str, str], world: RelationView) -> int:
+        """The stream's time through which silence lets something hold."""
         about = self.relation.about
-        own = [self._deadline(world.known[entity]) for entity in pair if entity]
-        if isinstance(about, Gathering):
-            # As members fall silent the gathering shrinks, and fails with the first that is one too many. Without a
-            # time nobody is silent: each counts through its deadline, also where that is past.
-            early = ReferenceWorld(world.known, None, world.lists)
-            others = [self._deadline(other) for _, other in self._near(pair[0], early, self.relation.margin)]
-            others.sort(key=lambda one: (one is None, one or datetime.min), reverse=True)
-            own += others[: about.count - 1][-1:]
-        return min((one for one in own if one is not None), default=None)
+        own = min(self._deadline(world.known[entity]) for entity in pair if entity)
+        if isinstance(about, Pair):
+            return own
+        # Without a time nobody is silent: each counts through its deadline, also where that is past.
+        early = RelationView(world.known, NEVER, world.lists)
+        others = (self._deadline(other) for _, other in self._near(pair[0], early, self.relation.margin))
+        return gathered_until(own, others, about.count)
 
-    def removed(self, world: ReferenceWorld) -> list[Told]:
+    def removed(self, world: RelationView) -> list[Transition]:
         """The ends of everything that holds."""
-        return [one for pair in list(self.holding) for one in self._exited(pair, world, CAUSED, "removed")]
+        return [one for pair in list(self.holding) for one in self._evaluated(pair, REMOVED, world, NEVER)]
 
     def _tell(
         self,
         detect: Detection,
         pair: tuple[str, str],
-        world: ReferenceWorld,
-        phase: int,
-        reason: Reason | None = None,
+        state: HoldState,
+        effect: int,
+        world: RelationView,
         present: bool = False,
-    ) -> Told:
-        since, a = self.holding[pair].since, world.known[pair[0]].subject
-        head = (phase, self.sequence, self.relation.id, detect, a)
+    ) -> Transition:
+        since, a = moment_of(state.started_at), world.known[pair[0]].subject
+        head = (EXPIRED if effect == FALLS_SILENT else CAUSED, self.sequence, self.relation.id, detect, a)
+        reason = REASONS[effect] if detect == "exit" else None
         if isinstance(self.relation.about, Pair):
             b = world.known[pair[1]].subject
             metres = distance(a.place, b.place) if a.place and b.place else None
-            return Told(*head, (b,), metres, since, reason, present)
+            return Transition(*head, (b,), metres, since, reason, present)
         near = self._near(pair[0], world, 0.0 if detect == "enter" else self.relation.margin)
         farthest = max((metres for metres, _ in near), default=None)
-        return Told(*head, tuple(one.subject for _, one in near), farthest, since, reason, present, len(near) + 1)
+        return Transition(*head, tuple(one.subject for _, one in near), farthest, since, reason, present, len(near) + 1)

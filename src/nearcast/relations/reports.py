@@ -29,7 +29,7 @@ ROOM = 64
 """Rows for which there is room at first."""
 
 
-class Growing:
+class GrowableTable:
     """Columns of one length, by name; `fill` has the type of each and the value of what is not given."""
 
     def __init__(self, fill: Mapping[str, Any]) -> None:
@@ -64,9 +64,9 @@ class Growing:
             self._columns[name][:count] = self[name][which]
         self.length = count
 
-    def chosen(self, rows: npt.NDArray[np.intp]) -> Growing:
+    def chosen(self, rows: npt.NDArray[np.intp]) -> GrowableTable:
         """Some rows, as a table of their own."""
-        found = Growing(self._fill)
+        found = GrowableTable(self._fill)
         found.append(len(rows), **{name: self[name][rows] for name in self._fill})
         return found
 
@@ -107,7 +107,7 @@ class EntityTable:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.numbers: dict[str, int] = {}
-        self.columns = Growing(
+        self.columns = GrowableTable(
             {"kind": np.int8(NOWHERE)}
             | dict.fromkeys(PLACE[1:], np.float64(0))
             | {"key": np.int64(NEVER), "heard": np.int64(NEVER), "position": np.int64(-1), "seen": np.False_}
@@ -196,7 +196,7 @@ class ReportTable:
     """
 
     table: pa.Table
-    base: Growing
+    base: GrowableTable
     now: Integers
     moment: Integers
     row: Integers
@@ -275,7 +275,7 @@ class ReportTable:
             np.where(inside, self.known + self._order[np.where(inside, found, 0)], number) if len(self.row) else number
         )
 
-    def take(self, name: str, points: Integers) -> Column:
+    def column(self, name: str, points: Integers) -> Column:
         """A column of what is known at some points: of `PLACE`, or `heard`."""
         base = self.base[name]
         reported = self.now[self.row] if name == "heard" else self.columns[name]
@@ -291,7 +291,7 @@ class ReportTable:
 
     def places(self, points: Integers) -> list[Place | None]:
         """Where some points are."""
-        columns = [self.take(name, points).tolist() for name in PLACE[:4]]
+        columns = [self.column(name, points).tolist() for name in PLACE[:4]]
         return [
             None if kind == NOWHERE else Place(_COORDINATES[kind], x, y, None if z != z else z)
             for kind, x, y, z in zip(*columns, strict=True)

@@ -13,15 +13,25 @@ from datetime import datetime
 
 import numpy as np
 
+from nearcast.decision.relate.transitions import REASONS, PairTransitions, pair_transitions
 from nearcast.geo.distance import distance
 from nearcast.model.event import Event
 from nearcast.model.relation import Detection
-from nearcast.relations.evaluations import Judging, Members, Pairs, steps_of
+from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, effects_of
 from nearcast.relations.pair_rules import PairRule, PairRules
-from nearcast.relations.reports import FOREVER, NEVER, EntityTable, Flags, Growing, Integers, ReportTable, moment_of
-from nearcast.relations.transitions import LAPSED, REASONS, Reason, Subject, Told, TransitionColumns, settled
+from nearcast.relations.reports import (
+    FOREVER,
+    NEVER,
+    EntityTable,
+    Flags,
+    GrowableTable,
+    Integers,
+    ReportTable,
+    moment_of,
+)
+from nearcast.relations.transitions import EXPIRED, Participant, Reason, Transition
 
-AtRow = tuple[int, Told]
+AtRow = tuple[int, Transition]
 """A thing to tell, and the row of the stretch that causes it."""
 
 SHARDS = 2
@@ -48,7 +58,7 @@ def shared(known: EntityTable, a: Integers, b: Integers, count: int) -> list[Int
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class BatchView:
     """What all shards see alike of a stretch; `newest` has each entity's newest event where rules ask for it."""
 
     rules: PairRules
@@ -58,36 +68,36 @@ class Sight:
     newest: Mapping[int, Event]
 
 
-def pair_rows() -> Growing:
+def pair_rows() -> GrowableTable:
     """A table for the state of pairs: relation and entities by number; whether a pair holds, since when, and if it was
     told that this lasts, which is due at a time of the stream.
     """
-    return Growing(
-        {"rule": np.int32(0), "a": np.int64(0), "b": np.int64(0), "held": np.False_, "dwelt": np.False_}
-        | {"since": np.int64(NEVER), "due": np.int64(FOREVER)}
+    return GrowableTable(
+        {"rule": np.int32(0), "a": np.int64(0), "b": np.int64(0), "held": np.False_, "dwell_sent": np.False_}
+        | {"started_at": np.int64(NEVER), "due": np.int64(FOREVER)}
     )
 
 
 class Shard:
     """Some of the pairs, and what holds of them."""
 
-    def __init__(self, pairs: Growing | None = None) -> None:
+    def __init__(self, pairs: GrowableTable | None = None) -> None:
         # No row for pairs that neither hold nor are named: of n entities there would be n².
         self.pairs = pair_rows() if pairs is None else pairs
 
-    def advance(self, sight: Sight, near: Sequence[tuple[PairRule, Pairs]]) -> list[AtRow]:
+    def transitions(self, view: BatchView, near: Sequence[tuple[PairRule, Pairs]]) -> list[AtRow]:
         """What a stretch tells of the shard's pairs; `near` are those of open relations that it may bring together."""
         for rule, pairs in near:
-            self._add(rule, pairs, sight.known.names)
+            self._add(rule, pairs, view.known.names)
         found: list[AtRow] = []
-        which = np.flatnonzero(self._concerned(sight))
+        which = np.flatnonzero(self._concerned(view))
         if len(which):
-            judge = Judging(sight.rules, sight.reports, sight.newest)
-            steps = steps_of(self.pairs, which, sight.rules, sight.reports, sight.members, judge)
-            for outcome in settled(self.pairs, which, steps, sight.rules, sight.reports):
-                found += _told(outcome, self.pairs, which[outcome.pair], sight)
+            evaluate = PredicateEvaluator(view.rules, view.reports, view.newest)
+            effects = effects_of(self.pairs, which, view.rules, view.reports, view.members, evaluate)
+            for outcome in pair_transitions(self.pairs, which, effects, view.rules.columns, view.reports):
+                found += _told(outcome, self.pairs, which[outcome.pair], view)
         # Only now: while the stretch is told, outcomes name pairs by their rows.
-        self._drop(sight.rules)
+        self._drop(view.rules)
         return found
 
     def _add(self, rule: PairRule, near: Pairs, names: Sequence[str]) -> None:
@@ -109,15 +119,15 @@ class Shard:
                 a, b = by_name(a, b, names)
             self.pairs.append(len(a), rule=rule.number, a=a, b=b)
 
-    def _concerned(self, sight: Sight) -> Flags:
+    def _concerned(self, view: BatchView) -> Flags:
         """Which pairs a stretch can change: those of which one has reported, and those of which something lapses."""
-        pairs, reports = self.pairs, sight.reports
+        pairs, reports = self.pairs, view.reports
         reported = reports.counts > 0
         found: Flags = reported[pairs["a"]] | reported[pairs["b"]]
         now = reports.now[-1] if reports.length else NEVER
         # Time alone changes only what holds.
         found |= pairs["held"] & (pairs["due"] <= now)
-        time_to_live = sight.rules.columns["time_to_live"]
+        time_to_live = view.rules.columns["time_to_live"]
         if (time_to_live != FOREVER).any():
             own, heard = time_to_live[pairs["rule"]], reports.base["heard"]
             # A pair falls silent with the first of its two.
@@ -132,7 +142,7 @@ class Shard:
         if not kept.all():
             self.pairs.keep(kept)
 
-    def end(self, rule: PairRule) -> Growing:
+    def end(self, rule: PairRule) -> GrowableTable:
         """Removes the pairs of a relation; gives those that held."""
         own = self.pairs["rule"] == rule.number
         ended = self.pairs.chosen(np.flatnonzero(own & self.pairs["held"]))
@@ -155,40 +165,42 @@ def by_name(a: Integers, b: Integers, names: Sequence[str]) -> Pairs:
     return np.where(turned, b, a), np.where(turned, a, b)
 
 
-def _told(outcome: TransitionColumns, pairs: Growing, rows: Integers, sight: Sight) -> Iterator[AtRow]:
+def _told(outcome: PairTransitions, pairs: GrowableTable, rows: Integers, view: BatchView) -> Iterator[AtRow]:
     """What an outcome tells, of these rows of the pairs."""
     # What lapses does so before the event that brings the time: entities are told where they were until then.
-    before = np.where(outcome.phase == LAPSED, 1, 0)
-    points = [sight.reports.as_of(pairs[side][rows], outcome.row - before) for side in ("a", "b")]
+    before = np.where(outcome.phase == EXPIRED, 1, 0)
+    points = [view.reports.as_of(pairs[side][rows], outcome.row - before) for side in ("a", "b")]
     sides = (pairs[side][rows] for side in "ab")
     subjects = zip(
-        *(subjects_of(sight.known, sight.reports, *each) for each in zip(sides, points, strict=True)), strict=True
+        *(participants_of(view.known, view.reports, *each) for each in zip(sides, points, strict=True)), strict=True
     )
-    columns = (pairs["rule"][rows], outcome.row, outcome.phase, outcome.since, outcome.effect)
+    columns = (pairs["rule"][rows], outcome.row, outcome.phase, outcome.started_at, outcome.effect)
     every = zip(*(column.tolist() for column in columns), subjects, strict=True)
     for number, row, phase, since, effect, both in every:
-        rule = sight.rules.all[number]
+        rule = view.rules.all[number]
         assert rule, "what is told is of a relation that there is"
         reason = REASONS[effect] if outcome.detect == "exit" else None
-        yield row, told_of(rule, phase, outcome.detect, both, moment_of(since), reason)
+        yield row, pair_transition(rule, phase, outcome.detect, both, moment_of(since), reason)
 
 
-def subjects_of(known: EntityTable, reports: ReportTable, entities: Integers, points: Integers) -> list[Subject]:
+def participants_of(
+    known: EntityTable, reports: ReportTable, entities: Integers, points: Integers
+) -> list[Participant]:
     """Some entities, where they are at some points."""
     names = [known.names[number] for number in entities.tolist()]
-    return [Subject(name, place) for name, place in zip(names, reports.places(points), strict=True)]
+    return [Participant(name, place) for name, place in zip(names, reports.places(points), strict=True)]
 
 
-def told_of(
+def pair_transition(
     rule: PairRule,
     phase: int,
     detect: Detection,
-    subjects: Sequence[Subject],
+    subjects: Sequence[Participant],
     since: datetime | None,
     reason: Reason | None,
     present: bool = False,
-) -> Told:
+) -> Transition:
     """Something that is told of a pair."""
     a, b = subjects
     metres = distance(a.place, b.place) if a.place and b.place else None
-    return Told(phase, rule.sequence, rule.relation.id, detect, a, (b,), metres, since, reason, present)
+    return Transition(phase, rule.sequence, rule.relation.id, detect, a, (b,), metres, since, reason, present)

@@ -22,13 +22,13 @@ from nearcast.model.columns import nodes_of, to_events
 from nearcast.model.event import Event
 from nearcast.model.relation import Gathering, Relation
 from nearcast.model.sequence import MOST_PARTS
-from nearcast.relations.gatherings import Crowds
-from nearcast.relations.pairs import Pairing
-from nearcast.relations.plain import NewestReport, Plain
-from nearcast.relations.reports import NEVER, EntityTable, ReportTable, moment_of
+from nearcast.relations.gatherings import GatheringStates
+from nearcast.relations.pairs import PairRelations
+from nearcast.relations.plain import EventwiseRelations, LatestReport
+from nearcast.relations.reports import NEVER, EntityTable, ReportTable
 from nearcast.relations.shards import SHARDS
 from nearcast.relations.sides import sees_derived
-from nearcast.relations.transitions import Told, events_of
+from nearcast.relations.transitions import Transition, transition_events
 from nearcast.state.derived import At, Cause, StageInput, derived_of
 from nearcast.state.repository import Repository, entities, last_of_each
 
@@ -42,7 +42,7 @@ MOST_PAIRS = 1_000_000
 """Pairs that a stretch may make of a relation whose predicate has no distance to bound it."""
 
 
-class Relating:
+class RelationStage:
     """Relations over the batches of a journal, all of which see the same reports; see `Scopes`.
 
     It is given every batch, in order, also while there are no relations: it then looks at the changes only. The whole
@@ -56,13 +56,13 @@ class Relating:
         self._relations: dict[str, Relation] = {}
         self._known = EntityTable()
         self._overtaken: dict[int, pa.Table] = {}
-        self._pairing = Pairing(self._known, shards)
-        self._crowds = Crowds(self._known)
-        self._plain = Plain()
+        self._pairing = PairRelations(self._known, shards)
+        self._crowds = GatheringStates(self._known)
+        self._plain = EventwiseRelations()
 
-    def beside(self) -> Relating:
+    def beside(self) -> RelationStage:
         """One without relations that knows the same lists."""
-        other = Relating(len(self._pairing.shards))
+        other = RelationStage(len(self._pairing.shards))
         other._lists = dict(self._lists)
         return other
 
@@ -72,7 +72,7 @@ class Relating:
         return bool(self._relations)
 
     @property
-    def pairing(self) -> Pairing:
+    def pairing(self) -> PairRelations:
         """The relations between pairs."""
         return self._pairing
 
@@ -123,7 +123,7 @@ class Relating:
                 return len(self._crowds.by_id) > 0
         return False
 
-    def _change(self, change: Change, cause: Cause, newest: Newest) -> list[Told]:
+    def _change(self, change: Change, cause: Cause, newest: Newest) -> list[Transition]:
         match change:
             case RelationChange(relation):
                 if not self._relations:
@@ -155,7 +155,7 @@ class Relating:
             case ClientRemoval(client):
                 self._lists.pop(client, None)
 
-    def _define(self, relation: Relation, cause: Cause, newest: Newest) -> list[Told]:
+    def _define(self, relation: Relation, cause: Cause, newest: Newest) -> list[Transition]:
         self._sequence += 1
         self._relations[relation.id] = relation
         if isinstance(relation.about, Gathering) and not sees_derived(relation):
@@ -168,13 +168,13 @@ class Relating:
 
     def _begin_plain(self, newest: pa.Table) -> None:
         heard = self._known.columns["heard"]
-        self._plain.now = moment_of(self._now)
+        self._plain.now = self._now
         self._plain.known = {
-            event.entity: NewestReport(event, moment_of(int(heard[self._known.number(event.entity)])))
+            event.entity: LatestReport(event, int(heard[self._known.number(event.entity)]))
             for event in to_events(newest)
         }
 
-    def _end(self, id: str) -> list[Told]:
+    def _end(self, id: str) -> list[Transition]:
         if self._relations.pop(id, None) is None:
             return []
         found = [*self._pairing.end(id), *self._crowds.end(id), *self._plain.end(id)]
@@ -185,7 +185,10 @@ class Relating:
     def _reset(self) -> None:
         """Without relations nothing is kept; the first new one begins with what the repository has."""
         self._now, self._known, self._overtaken = NEVER, EntityTable(), {}
-        self._pairing, self._crowds = Pairing(self._known, len(self._pairing.shards)), Crowds(self._known)
+        self._pairing, self._crowds = (
+            PairRelations(self._known, len(self._pairing.shards)),
+            GatheringStates(self._known),
+        )
 
     def _newest(self, repository: Repository, events: pa.Table, done: int) -> pa.Table:
         """The newest event that counts of every entity, so many events of a batch being passed; the repository has the
@@ -216,8 +219,8 @@ class Relating:
         return told
 
     def _stretch(self, reports: ReportTable) -> list[Event]:
-        found: dict[int, list[Told]] = {}
-        for row, one in chain(self._pairing.advance(reports), self._crowds.advance(reports)):
+        found: dict[int, list[Transition]] = {}
+        for row, one in chain(self._pairing.transitions(reports), self._crowds.transitions(reports)):
             found.setdefault(row, []).append(one)
         told: list[Event] = []
         if len(self._plain):
@@ -227,7 +230,7 @@ class Relating:
             return told
         rows = sorted(found)
         for row, cause in zip(rows, _causes(reports.table, rows), strict=True):
-            told += events_of(found[row], cause, 1)
+            told += transition_events(found[row], cause, 1)
         return told
 
     def _keep_overtaken(self, reports: ReportTable, newest: Newest) -> None:
@@ -265,15 +268,15 @@ Scope = str | None
 
 
 class Scopes:
-    """Relations over the batches of a journal, each in its scope; a `DerivingStage`. See `Relating`."""
+    """Relations over the batches of a journal, each in its scope; a `DerivingStage`. See `RelationStage`."""
 
     def __init__(self, shards: int = SHARDS) -> None:
-        self._scopes: dict[Scope, Relating] = {None: Relating(shards)}
+        self._scopes: dict[Scope, RelationStage] = {None: RelationStage(shards)}
         self._where: dict[str, Scope] = {}
         self._heard: _Heard | None = None
 
     @property
-    def pairings(self) -> Mapping[Scope, Pairing]:
+    def pairings(self) -> Mapping[Scope, PairRelations]:
         """The relations between pairs, by scope."""
         return {scope: relating.pairing for scope, relating in self._scopes.items()}
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.relations.pairs import Pairing
+from nearcast.relations.pairs import PairRelations
 from nearcast.relations.reports import FOREVER, NEVER, Integers
 from nearcast.relations.shards import pair_rows
 from nearcast.relations.stage import Scope
@@ -35,7 +35,7 @@ PAIRS = pa.schema(
 told to dwell, and whether it was."""
 
 
-def stored(pairings: Mapping[Scope, Pairing]) -> list[pa.Table]:
+def stored(pairings: Mapping[Scope, PairRelations]) -> list[pa.Table]:
     """The pairs of each shard; tables of `PAIRS`."""
     count = max((len(pairing.shards) for pairing in pairings.values()), default=0)
     return [
@@ -44,7 +44,7 @@ def stored(pairings: Mapping[Scope, Pairing]) -> list[pa.Table]:
     ]
 
 
-def _table(scope: Scope, pairing: Pairing, shard: int) -> pa.Table:
+def _table(scope: Scope, pairing: PairRelations, shard: int) -> pa.Table:
     pairs = pairing.shards[shard].pairs
     ids = pa.array([rule and rule.relation.id for rule in pairing.rules.all], pa.string())
     names = pa.array(pairing.known.names, pa.string())
@@ -56,14 +56,14 @@ def _table(scope: Scope, pairing: Pairing, shard: int) -> pa.Table:
         "b": names.take(pa.array(pairs["b"])),
         "held": pa.array(held),
         # What a pair was like that holds no longer says nothing.
-        "dwelt": pa.array(pairs["dwelt"] & held),
-        "since": pa.array(pairs["since"], _TIME, mask=~held | (pairs["since"] == NEVER)),
+        "dwelt": pa.array(pairs["dwell_sent"] & held),
+        "since": pa.array(pairs["started_at"], _TIME, mask=~held | (pairs["started_at"] == NEVER)),
         "due": pa.array(pairs["due"], _TIME, mask=~held | (pairs["due"] == FOREVER)),
     }
     return pa.table(columns, PAIRS)
 
 
-def restore(pairings: Mapping[Scope, Pairing], tables: Sequence[pa.Table], shards: int) -> None:
+def restore(pairings: Mapping[Scope, PairRelations], tables: Sequence[pa.Table], shards: int) -> None:
     """Gives relations that have no pairs those of all shards' tables, in so many shards from now on.
 
     Raises ArrowInvalid if a table has not the columns of `PAIRS`, KeyError if a relation or an entity is not known.
@@ -81,8 +81,10 @@ def restore(pairings: Mapping[Scope, Pairing], tables: Sequence[pa.Table], shard
             len(own),
             rule=_numbers(own.column("relation"), rules),
             **{side: _numbers(own.column(side), pairing.known.numbers) for side in "ab"},
-            **{name: own.column(name).to_numpy() for name in ("held", "dwelt")},
-            **{name: _micros(own.column(name), absent) for name, absent in (("since", NEVER), ("due", FOREVER))},
+            held=own.column("held").to_numpy(),
+            dwell_sent=own.column("dwelt").to_numpy(),
+            started_at=_micros(own.column("since"), NEVER),
+            due=_micros(own.column("due"), FOREVER),
         )
         pairing.share(rows, shards)
 

@@ -1,1 +1,1 @@
-"""What needs threads, processes, disks or the private parts of other packages."""
+"""What the parts need of the machine beneath them: files that one process at a time holds, pauses between attempts."""

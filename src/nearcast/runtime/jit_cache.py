@@ -22,6 +22,8 @@ import llvmlite.binding
 import numba
 from numba.core import caching
 
+import nearcast
+
 F = TypeVar("F", bound=Callable[..., Any])
 _njit: Any = numba.njit
 
@@ -43,7 +45,7 @@ def compiled(function: F) -> F:
     """
     dispatcher = _njit(**OPTIONS)(function)
     if folder() is not None:
-        dispatcher._cache = _FunctionCache(function)
+        dispatcher._cache = _Kept(function)
     return dispatcher
 
 
@@ -61,8 +63,10 @@ def folder() -> Path | None:
 
 def _stamp() -> str:
     """What compiled code depends on: its sources, the compiler, Python, the processor."""
-    rooms = (Path(__file__).parents[1] / room for room in ("matching", "geo", "runtime"))
-    sources = b"".join(_compiled_of(path.read_bytes()) for room in rooms for path in sorted(room.glob("*.py")))
+    texts = {path: path.read_bytes() for path in sorted(Path(nearcast.__file__).parent.rglob("*.py"))}
+    # Compiled code has numbers also from the modules beside it.
+    homes = {path.parent for path, text in texts.items() if any(mark in text for mark in MARKS)}
+    sources = b"".join(_compiled_of(text) for path, text in texts.items() if path.parent in homes)
     machine = f"{numba.__version__} {sys.version} {platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
     return hashlib.sha256(sources + machine.encode()).hexdigest()[:24]
 
@@ -92,7 +96,7 @@ def _writable(path: Path) -> bool:
         return False
 
 
-class _CachePlace(caching._CacheLocator):
+class _Place(caching._CacheLocator):
     """Tells Numba the folder."""
 
     def __init__(self, line: int) -> None:
@@ -111,7 +115,7 @@ class _CachePlace(caching._CacheLocator):
         return str(self._line)
 
     @classmethod
-    def from_function(cls, function: Any, file: str) -> _CachePlace:
+    def from_function(cls, function: Any, file: str) -> _Place:
         """The place of a function."""
         return cls(function.__code__.co_firstlineno)
 
@@ -120,14 +124,14 @@ _Impl: Any = caching.CompileResultCacheImpl
 _Cache: Any = caching.FunctionCache
 
 
-class _CacheForm(_Impl):
-    _locator_classes: ClassVar[list[type]] = [_CachePlace]
+class _Form(_Impl):
+    _locator_classes: ClassVar[list[type]] = [_Place]
 
 
-class _FunctionCache(_Cache):
+class _Kept(_Cache):
     """Numba's cache of a function, for which a fault of the disk is no fault of who calls the function."""
 
-    _impl_class = _CacheForm
+    _impl_class = _Form
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         """The code, or None: it may be half written, or of a disk that is full or gone."""

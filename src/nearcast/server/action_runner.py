@@ -8,7 +8,6 @@ the end. The action is the one that its definition says now: an event names it, 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import hashlib
 import hmac
 import json
@@ -19,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -31,7 +30,9 @@ from nearcast.journal.seam import Journal
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.model.situation import ACTION_TYPE, PLUG_INS, Run, Webhook
+from nearcast.runtime.backoff import backoff
 from nearcast.runtime.error_log import RateLimitedErrorLog
+from nearcast.runtime.file_lock import try_lock
 from nearcast.runtime.plug_ins import plug_ins
 from nearcast.server import clock
 from nearcast.server.metrics import ServerMetrics
@@ -145,10 +146,11 @@ class ActionRunner:
             # Not waited for: a function that hangs would keep the server from ending.
             turn.callback(self._threads.shutdown, wait=False, cancel_futures=True)
             if self._path is not None:
-                file = turn.enter_context(self._path.with_name(self._path.name + "-turn").open("wb"))
-                # Held until the file is closed, also by death: then the next server goes on from the mark.
-                while not _taken(file):
+                path = self._path.with_name(self._path.name + "-turn")
+                # Held until it is closed, also by death: then the next server goes on from the mark.
+                while (lock := try_lock(path)) is None:
                     await asyncio.sleep(TURN_SECONDS)
+                turn.callback(os.close, lock)
             await self._follow()
 
     async def _follow(self) -> None:
@@ -189,7 +191,7 @@ class ActionRunner:
     async def _attempts(self, event: Event, http: httpx.AsyncClient) -> None:
         """Runs one action until it succeeds, or is given up."""
         told = json.loads(event.payload)["data"]
-        pause = self._pause
+        pauses = backoff(self._pause, LONGEST_PAUSE)
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 await self._once(event, told, http)
@@ -203,8 +205,7 @@ class ActionRunner:
                     self._bury(RefusedInput(f"action {told['action']}", reason, event.payload, clock.now()))
                     return
                 self.metrics.actions.labels(told["effect"], "tried").inc()
-                await asyncio.sleep(max(pause, error.pause))
-                pause = min(2 * pause, LONGEST_PAUSE)
+                await asyncio.sleep(max(next(pauses), error.pause))
 
     async def _once(self, event: Event, told: dict[str, Any], http: httpx.AsyncClient) -> None:
         """Runs it. Raises `ActionFailed`, whatever happens: what ended this task otherwise would be lost without a
@@ -247,14 +248,6 @@ class ActionRunner:
     def _write_mark(self, position: int) -> None:
         if self._path is not None:
             note(self._path, str(position), self.journal)
-
-
-def _taken(file: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _called(rows: pa.Table) -> pa.Table:

@@ -92,7 +92,7 @@ def serve(config: ServerConfig, ready: Callable[[int], None] | None = None) -> N
         _serve(config, ready)
 
 
-def _alone(config: ServerConfig) -> AbstractContextManager[None]:
+def _alone(config: ServerConfig) -> AbstractContextManager[int]:
     """Holds the server's name: two of one name would have the same mark of what is settled, and the same sessions."""
     journal, name = config.journal, quote(config.node, safe="")
     return file_lock(

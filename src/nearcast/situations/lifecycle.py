@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from nearcast.model.situation import Phase
-from nearcast.situations.evaluation import NEVER, Evidence, RuleEvaluation, SituationWorld, distinct, satisfied
+from nearcast.situations.evaluation import NEVER, Evidence, RuleEvaluation, SituationWorld, distinct
 from nearcast.situations.readings import ContextReading, SituationCentre, separation
 from nearcast.situations.rule_plan import ConditionLeaf, PlannedRule, RulePlan
 
@@ -344,13 +344,3 @@ def _told(grounds: Iterable[Evidence]) -> list[tuple[object, ...]]:
         else (one.name, one.reading.name, one.reading.value, one.reading.entity)
         for one in distinct(grounds)
     ]
-
-
-def makes_hold(rule: PlannedRule, reading: ContextReading, plan: RulePlan) -> bool:
-    """Whether a reading alone makes one of the conditions hold by which a rule may be completed."""
-    for leaf in rule.contributing:
-        if any(reading.name in plan.served.get(name, (name,)) for name in leaf.names) and satisfied(
-            leaf, reading.value
-        ):
-            return True
-    return False

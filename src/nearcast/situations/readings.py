@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -95,33 +94,6 @@ class ReadingStore(Protocol):
 
     def everything(self) -> Iterable[ContextReading]:
         """All readings, in any order."""
-
-
-@dataclass(slots=True)
-class PlainReadingStore:
-    """Looks at every reading: the reference for what is faster."""
-
-    all: dict[tuple[str, str], ContextReading] = field(default_factory=dict)
-
-    def put_reading(self, reading: ContextReading) -> None:
-        """Takes a reading in, in place of an older one."""
-        self.all[reading.key] = reading
-
-    def newest(self, entity: str, name: str) -> ContextReading | None:
-        """The newest reading of a class by an entity."""
-        return self.all.get((entity, name))
-
-    def near(self, names: Collection[str], centre: SituationCentre, metres: float) -> Iterable[ContextReading]:
-        """The readings of these classes within metres of a centre."""
-        return [one for one in self.all.values() if one.name in names and is_near(centre, one, metres)]
-
-    def inside(self, names: Collection[str], area: str) -> Iterable[ContextReading]:
-        """The readings of these classes in a named place."""
-        return [one for one in self.all.values() if one.name in names and area in one.areas]
-
-    def everything(self) -> Iterable[ContextReading]:
-        """All readings."""
-        return self.all.values()
 
 
 NOWHERE: frozenset[str] = frozenset()

@@ -7,38 +7,31 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from nearcast.geo.cells import Cell, around, cell_of, joined, level_of
-from nearcast.model.event import Place
+from nearcast.geo.dynamic_index import SpatialHash, cell_of, cells_around, joined_levels, level_of
 from nearcast.model.ontology import Ontology
 from nearcast.situations.lifecycle import SituationInstance
-from nearcast.situations.readings import ContextReading, SituationCentre, is_near
-from nearcast.situations.reference import is_around
+from nearcast.situations.readings import ContextReading, SituationCentre, is_near, separation
 from nearcast.situations.rule_plan import PlannedRule, RulePlan
 from nearcast.situations.trigger_index import TriggerCondition, TriggerIndex
 
 WIDER = 2
 """How many sizes of cells one may stand for: putting readings into cells is more frequent than looking there."""
 
-ReadingRecord = tuple[ContextReading, tuple[Cell, ...], Sequence[TriggerCondition]]
-"""A reading, the cells that it is in, and the conditions that it makes hold."""
+
+@dataclass(slots=True, eq=False)
+class _Newest:
+    """The newest reading of a class by an entity, and the conditions that it makes hold."""
+
+    reading: ContextReading
+    held: Sequence[TriggerCondition]
 
 
 @dataclass(slots=True)
 class _ClassReadings:
-    """The newest readings of one class by entity; in which cells of each size which entities are."""
+    """The newest readings of one class by entity, and those of them that are somewhere by their places."""
 
-    levels: tuple[int, ...] = ()
-    records: dict[str, ReadingRecord] = field(default_factory=dict)
-    cells: tuple[dict[Cell, dict[str, None]], ...] = ()
-
-    def move(self, entity: str, before: tuple[Cell, ...], after: tuple[Cell, ...]) -> None:
-        """Takes an entity out of some cells and into others."""
-        for cells, cell in zip(self.cells, before, strict=False):
-            del cells[cell][entity]
-            if not cells[cell]:
-                del cells[cell]
-        for cells, cell in zip(self.cells, after, strict=False):
-            cells.setdefault(cell, {})[entity] = None
+    by_place: SpatialHash[str, _Newest]
+    by_entity: dict[str, _Newest] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -50,7 +43,6 @@ class IndexedReadingStore:
     _kept: dict[str, _ClassReadings] = field(default_factory=dict)
     # What was found around the centre that was asked for last.
     _centre: SituationCentre | None = None
-    _around: dict[int, list[Cell]] = field(default_factory=dict)
     _found: dict[tuple[Collection[str], float], list[ContextReading]] = field(default_factory=dict)
     _inside: dict[tuple[str, str], dict[str, ContextReading]] = field(default_factory=lambda: defaultdict(dict))
 
@@ -60,12 +52,11 @@ class IndexedReadingStore:
         self._centre = None
         self._inside.clear()
         before = self._kept
-        sizes = {name: joined(found, WIDER) for name, found in levels.items()}
-        self._kept = {name: _ClassReadings(found, {}, tuple({} for _ in found)) for name, found in sizes.items()}
+        self._kept = {name: _ClassReadings(SpatialHash(joined_levels(found, WIDER))) for name, found in levels.items()}
         # What no rule asks for is not kept.
         for name in levels:
-            for reading, _, _ in before[name].records.values() if name in before else ():
-                self.put_reading(reading)
+            for newest in before[name].by_entity.values() if name in before else ():
+                self.put_reading(newest.reading)
 
     def put_reading(self, reading: ContextReading) -> bool:
         """Takes a reading in; whether it makes some condition hold, or that in whose place it comes did."""
@@ -73,47 +64,46 @@ class IndexedReadingStore:
         name, value, entity, place, _, _, areas = reading
         kept = self._kept.get(name)
         if kept is None:
-            kept = self._kept[name] = _ClassReadings()
-        cells: tuple[Cell, ...] = ()
-        if place is not None:
-            cells = tuple([cell_of(place, level) for level in kept.levels])
+            kept = self._kept[name] = _ClassReadings(SpatialHash(()))
         held = self.completing.held(name, value)
-        old = kept.records.get(entity)
-        kept.records[entity] = (reading, cells, held)
+        old: ContextReading | None = None
         before: Sequence[TriggerCondition] = ()
-        if old is None:
-            kept.move(entity, (), cells)
+        newest = kept.by_entity.get(entity)
+        if newest is None:
+            newest = kept.by_entity[entity] = _Newest(reading, held)
         else:
-            before = old[2]
-            if old[1] != cells:
-                kept.move(entity, old[1], cells)
-            for area in old[0].areas & self.areas if old[0].areas else ():
+            old, before = newest.reading, newest.held
+            newest.reading, newest.held = reading, held
+            for area in old.areas & self.areas if old.areas else ():
                 del self._inside[name, area][entity]
+        if place is not None:
+            kept.by_place.insert(entity, place, newest)
+        elif old is not None and old.place is not None:
+            kept.by_place.remove(entity)
         for area in areas & self.areas if areas else ():
             self._inside[name, area][entity] = reading
         if old is not None and before:
             # The old one first: in its cell the new one has the same key.
-            self.completing.remove_reading(old[0])
+            self.completing.remove_reading(old)
         if held:
             self.completing.add_reading(reading)
         return bool(held or before)
 
     def completed(self, reading: ContextReading, now: int) -> Iterable[PlannedRule]:
         """The rules that a reading that was put may complete at a moment."""
-        return self.completing.rules(reading, self._kept[reading.name].records[reading.entity][2], now)
+        return self.completing.rules(reading, self._kept[reading.name].by_entity[reading.entity].held, now)
 
     def newest(self, entity: str, name: str) -> ContextReading | None:
         """The newest reading of a class by an entity."""
         kept = self._kept.get(name)
-        found = None if kept is None else kept.records.get(entity)
-        return None if found is None else found[0]
+        found = None if kept is None else kept.by_entity.get(entity)
+        return None if found is None else found.reading
 
     def near(self, names: Collection[str], centre: SituationCentre, metres: float) -> Iterable[ContextReading]:
         """The readings of these classes within metres of a centre."""
         # By identity, which is quick: all that looks around one centre has the very same.
         if centre is not self._centre:
             self._centre = centre
-            self._around.clear()
             self._found.clear()
         # Many rules ask for the same around one reading.
         key = (names, metres)
@@ -131,24 +121,11 @@ class IndexedReadingStore:
                 found.append(own)
         if centre.place is None:
             return found
-        least = level_of(metres)
         for name in names:
             kept = self._kept.get(name)
-            number = (
-                next((number for number, level in enumerate(kept.levels) if level >= least), None) if kept else None
-            )
-            if kept is not None and number is not None:
-                cells, records = kept.cells[number], kept.records
-                for cell in self._cells_around(centre.place, kept.levels[number]):
-                    if cell in cells:
-                        candidates = [records[entity][0] for entity in cells[cell]]
-                        found += [one for one in candidates if is_near(centre, one, metres)]
-        return found
-
-    def _cells_around(self, place: Place, level: int) -> list[Cell]:
-        found = self._around.get(level)
-        if found is None:
-            found = self._around[level] = around(place, level)
+            if kept is not None:
+                candidates = [newest.reading for newest in kept.by_place.candidates(centre.place, metres)]
+                found += [one for one in candidates if is_near(centre, one, metres)]
         return found
 
     def inside(self, names: Collection[str], area: str) -> Iterable[ContextReading]:
@@ -157,7 +134,7 @@ class IndexedReadingStore:
 
     def everything(self) -> Iterable[ContextReading]:
         """All readings."""
-        return [one for kept in self._kept.values() for one, _, _ in kept.records.values()]
+        return [newest.reading for kept in self._kept.values() for newest in kept.by_entity.values()]
 
 
 Key = Hashable
@@ -252,7 +229,7 @@ class SituationStore:
         # Where it is beside every reading that is near enough: then one look finds it.
         if centre.place is not None:
             level = level_of(rule.horizon)
-            yield from ((level, cell) for cell in around(centre.place, level))
+            yield from ((level, cell) for cell in cells_around(centre.place, level))
 
     def running(self, rule: PlannedRule) -> Iterable[SituationInstance]:
         """The situations of a rule."""
@@ -287,7 +264,7 @@ class SituationStore:
         yield from (("in", area) for area in centre.areas)
         if centre.place is not None:
             level = level_of(metres)
-            yield from ((level, cell) for cell in around(centre.place, level))
+            yield from ((level, cell) for cell in cells_around(centre.place, level))
 
     def concerned(
         self, name: str, keys: Sequence[tuple[str, str]], centre: SituationCentre
@@ -315,6 +292,18 @@ class SituationStore:
     def completed(self, reading: ContextReading, now: int) -> Iterable[PlannedRule]:
         """The rules that a reading that was put may complete at a moment."""
         return self.readings.completed(reading, now)
+
+
+def is_around(
+    instance: SituationInstance, own: PlannedRule, centre: SituationCentre, rule: PlannedRule, metres: float
+) -> bool:
+    """Whether a situation, of the rule `own`, is within the validity of another rule around a centre."""
+    if rule.area is not None:
+        return rule.area in instance.centre.areas
+    if own.area is not None:
+        return own.area in centre.areas
+    apart = separation(centre, instance.centre)
+    return apart is not None and apart <= metres
 
 
 def asked_for(plan: RulePlan) -> Iterator[tuple[PlannedRule, str]]:

@@ -14,8 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nearcast.geo.cells import Cell, around, cell_of, joined, level_of
-from nearcast.model.event import Place
+from nearcast.geo.dynamic_index import SpatialHash, joined_levels, level_of
 from nearcast.model.filter import Operator
 from nearcast.model.values import Value
 from nearcast.situations.evaluation import satisfied
@@ -39,52 +38,10 @@ Inside = dict[tuple[str, str], dict[str, ContextReading]]
 
 
 @dataclass(slots=True, eq=False)
-class _Track:
-    """The readings that make some condition hold, by key, in cells of one size; and how many of a class are nowhere."""
-
-    level: int
-    cells: dict[Cell, dict[tuple[str, str], ContextReading]] = field(default_factory=dict)
-    nowhere: Counter[str] = field(default_factory=Counter)
-
-    def add_reading(self, reading: ContextReading) -> None:
-        """Takes a reading in."""
-        if reading.place is None:
-            self.nowhere[reading.name] += 1
-        else:
-            self.cells.setdefault(cell_of(reading.place, self.level), {})[reading.key] = reading
-
-    def remove_reading(self, reading: ContextReading) -> None:
-        """Forgets it."""
-        if reading.place is None:
-            self.nowhere[reading.name] -= 1
-            # What is counted is there.
-            if not self.nowhere[reading.name]:
-                del self.nowhere[reading.name]
-            return
-        cell = cell_of(reading.place, self.level)
-        here = self.cells[cell]
-        del here[reading.key]
-        if not here:
-            del self.cells[cell]
-
-    def around(self, place: Place) -> Near:
-        """The readings in the cells around a place."""
-        found: Near = {}
-        cells = self.cells
-        for cell in around(place, self.level):
-            if cell in cells:
-                for one in cells[cell].values():
-                    if one.name in found:
-                        found[one.name].append(one)
-                    else:
-                        found[one.name] = [one]
-        return found
-
-
-@dataclass(slots=True, eq=False)
 class TriggerCondition:
     """A condition of a rule; `served` are the classes whose readings may make it hold, within `metres`, or those
-    `inside` the rule's place. `others` are those without which the rule cannot hold either.
+    `inside` the rule's place. `others` are those without which the rule cannot hold either. `level` is that of the
+    cells that it looks into; `nowhere` counts the readings of each class that are in none.
     """
 
     leaf: ConditionLeaf
@@ -92,14 +49,15 @@ class TriggerCondition:
     metres: float
     inside: Inside
     served: tuple[str, ...]
-    track: _Track
+    level: int
+    nowhere: Counter[str]
     others: tuple[TriggerCondition, ...] = ()
 
     def may_hold(self, reading: ContextReading, now: int, near: Near) -> bool:
-        """Whether, of the readings `near` on its track, one makes the condition hold around another at a moment."""
+        """Whether, of the readings `near` by its level, one makes the condition hold around another at a moment."""
         area = self.rule.area
         # What is nowhere is with its entity, wherever that is.
-        if area is None and self.track.nowhere and not self.track.nowhere.keys().isdisjoint(self.served):
+        if area is None and self.nowhere and not self.nowhere.keys().isdisjoint(self.served):
             return True
         leaf, valid = self.leaf, self.rule.valid
         compares, limit, negated = leaf.compares, leaf.limit, leaf.negated
@@ -186,11 +144,13 @@ class TriggerIndex:
     def __init__(self, plan: RulePlan) -> None:
         self._by_class: dict[str, _Class] = defaultdict(_Class)
         levels = {level_of(_metres(leaf, rule)) for rule in plan.rules for leaf in rule.contributing}
-        self._tracks = [_Track(level) for level in joined(levels, 2)]
+        self._nowhere = Counter[str]()
+        # By key: the readings that make some condition hold.
+        self._readings: SpatialHash[tuple[str, str], ContextReading] = SpatialHash(joined_levels(levels, 2))
         self._inside: Inside = defaultdict(dict)
         self._areas = frozenset(rule.area for rule in plan.rules if rule.area is not None)
         for rule in plan.rules:
-            for condition in conditions_of(rule, plan, self._tracks, self._inside):
+            for condition in conditions_of(rule, plan, self._readings.levels, self._nowhere, self._inside):
                 for name in condition.served:
                     self._by_class[name].add_condition(condition)
         for found in self._by_class.values():
@@ -203,15 +163,22 @@ class TriggerIndex:
 
     def add_reading(self, reading: ContextReading) -> None:
         """Takes in a reading that makes some condition hold."""
-        for track in self._tracks:
-            track.add_reading(reading)
+        if reading.place is None:
+            self._nowhere[reading.name] += 1
+        else:
+            self._readings.insert(reading.key, reading.place, reading)
         for area in reading.areas & self._areas if reading.areas else ():
             self._inside[reading.name, area][reading.entity] = reading
 
     def remove_reading(self, reading: ContextReading) -> None:
         """Forgets it."""
-        for track in self._tracks:
-            track.remove_reading(reading)
+        if reading.place is not None:
+            self._readings.remove(reading.key)
+        elif self._nowhere[reading.name] > 1:
+            self._nowhere[reading.name] -= 1
+        else:
+            # What is counted is there.
+            del self._nowhere[reading.name]
         for area in reading.areas & self._areas if reading.areas else ():
             del self._inside[reading.name, area][reading.entity]
 
@@ -221,21 +188,31 @@ class TriggerIndex:
         if reading.place is None:
             return dict.fromkeys(condition.rule for condition in held)
         found: dict[PlannedRule, None] = {}
-        near: dict[_Track, Near] = {}
+        near: dict[int, Near] = {}
         for condition in held:
             for other in condition.others:
-                track = other.track
-                if track not in near:
-                    near[track] = track.around(reading.place)
-                if not other.may_hold(reading, now, near[track]):
+                level = other.level
+                if level not in near:
+                    near[level] = _by_class(self._readings.candidates(reading.place, other.metres))
+                if not other.may_hold(reading, now, near[level]):
                     break
             else:
                 found[condition.rule] = None
         return found
 
 
+def _by_class(readings: Iterable[ContextReading]) -> Near:
+    found: Near = {}
+    for one in readings:
+        if one.name in found:
+            found[one.name].append(one)
+        else:
+            found[one.name] = [one]
+    return found
+
+
 def conditions_of(
-    rule: PlannedRule, plan: RulePlan, tracks: Sequence[_Track], inside: Inside
+    rule: PlannedRule, plan: RulePlan, levels: Sequence[int], nowhere: Counter[str], inside: Inside
 ) -> Iterator[TriggerCondition]:
     """The conditions by which a rule may be completed, each knowing those that the rule cannot do without."""
     tree = rule.tree
@@ -249,8 +226,8 @@ def conditions_of(
     found = {}
     for leaf in rule.contributing:
         metres = _metres(leaf, rule)
-        track = next(one for one in tracks if one.level >= level_of(metres))
-        found[leaf] = TriggerCondition(leaf, rule, metres, inside, _served(leaf, plan), track)
+        level = next(one for one in levels if one >= level_of(metres))
+        found[leaf] = TriggerCondition(leaf, rule, metres, inside, _served(leaf, plan), level, nowhere)
     for leaf, condition in found.items():
         condition.others = tuple(found[other] for other in needed if other is not leaf)
     yield from found.values()

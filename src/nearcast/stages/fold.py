@@ -32,7 +32,7 @@ from nearcast.model.event import Event, Place
 from nearcast.model.filter import Entities
 from nearcast.model.relation import Relation
 from nearcast.model.subscription import ClientProfile, Settings
-from nearcast.relations.pairs import Pairing
+from nearcast.relations.pairs import PairRelations
 from nearcast.relations.shards import SHARDS
 from nearcast.relations.stage import Scope, Scopes
 from nearcast.situations.stage import SituationStage
@@ -122,7 +122,7 @@ class StateFold:
         self._conditions = FilterMatcher(())
 
     @property
-    def pairings(self) -> Mapping[Scope, Pairing]:
+    def pairings(self) -> Mapping[Scope, PairRelations]:
         """The relations between pairs, by scope; nothing where nothing is related."""
         return next((stage.pairings for stage in self.stages if isinstance(stage, Scopes)), {})
 

@@ -11,7 +11,7 @@ from nearcast.errors import Fault
 from nearcast.model.event import Event
 from nearcast.model.relation import Named, Pair, Relation, Side
 from nearcast.model.relation import StrategyChoice as Choice
-from nearcast.relations.pairs import Pairing
+from nearcast.relations.pairs import PairRelations
 from nearcast.relations.predicate import bound_of
 from nearcast.relations.reports import Flags, Integers
 from nearcast.relations.sides import sees_derived
@@ -142,11 +142,11 @@ class GuardedStates:
     """What was told of guarded relations; it can begin anywhere, and then tells all of them once."""
 
     def __init__(self) -> None:
-        self._pairing: Pairing | None = None
+        self._pairing: PairRelations | None = None
         self._guarded: Flags = np.zeros(0, np.bool_)
         self._told: Integers = np.zeros((3, 0), np.int64)
 
-    def changes_until(self, pairing: Pairing, position: int) -> list[GuardedState]:
+    def changes_until(self, pairing: PairRelations, position: int) -> list[GuardedState]:
         """What has changed since the last time; `position` is that of the last event that counts."""
         if pairing is not self._pairing:
             self.__init__()  # type: ignore[misc]
@@ -164,8 +164,8 @@ class GuardedStates:
             for each in zip(rule.tolist(), now[0].tolist(), now[1].tolist(), now[2].tolist(), strict=True)
         ]
 
-    def _note_rules(self, pairing: Pairing) -> None:
-        """Rules are only added; what has ended has no pair any more."""
+    def _note_rules(self, pairing: PairRelations) -> None:
+        """PairRules are only added; what has ended has no pair any more."""
         new = pairing.rules.all[len(self._guarded) :]
         if new:
             flags = [rule is not None and guarded(rule.relation) is not None for rule in new]
@@ -173,7 +173,7 @@ class GuardedStates:
             self._told = np.concatenate([self._told, np.full((3, len(new)), -1)], axis=1)
 
     @staticmethod
-    def _standing(pairing: Pairing, position: int, number: int, a: int, b: int, holds: int) -> GuardedState:
+    def _standing(pairing: PairRelations, position: int, number: int, a: int, b: int, holds: int) -> GuardedState:
         rule = pairing.rules.all[number]
         assert rule, "there is a pair of it"
         found = guarded(rule.relation)

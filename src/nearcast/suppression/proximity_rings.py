@@ -25,7 +25,7 @@ from nearcast.model.event import Event
 from nearcast.model.filter import atoms
 from nearcast.model.relation import Named, Side
 from nearcast.suppression.guarded import Meeting
-from nearcast.suppression.spatial_hash import IndexedSpot, SpatialHash, bounds, moved, spot
+from nearcast.suppression.subject_spots import IndexedSpot, SubjectSpots, bounds, moved, spot
 
 LEAST = 10.0
 """Metres of the largest ring where a relation has no distance to take it from."""
@@ -61,7 +61,7 @@ class ProximityRings:
         self._is_a, self._is_b = _member(meeting.a), _member(meeting.b)
         self._near, self._far = meeting.metres, meeting.metres + meeting.margin
         self._largest = max(meeting.metres, LEAST)
-        self._spots = SpatialHash(max(self._far, 0.0) + 2 * self._largest)
+        self._spots = SubjectSpots(max(self._far, 0.0) + 2 * self._largest)
         self._subjects: dict[str, _RingSubject] = {}
         self._doubtful: set[str] = set()
 
@@ -138,9 +138,10 @@ class ProximityRings:
         known = self._subjects.get(now.entity, _RingSubject())
         before = known.spots
         others = {near.entity: None for one in (*before, now) for near in self._spots.near(one)}
-        # Sorted, for what is released enters the journal in this order: it must not rest on how a process hashes.
-        others |= dict.fromkeys(self._subjects if known.frozen is None else sorted(known.frozen | self._doubtful))
-        return [name for name in others if name != now.entity and self._is_threatened(name, before, now, known)]
+        others |= dict.fromkeys(self._subjects if known.frozen is None else known.frozen | self._doubtful)
+        # Sorted, for what is released enters the journal in this order: it must not rest on how a process hashes, nor
+        # on how places are found.
+        return [name for name in sorted(others) if name != now.entity and self._is_threatened(name, before, now, known)]
 
     def _is_threatened(self, name: str, before: list[IndexedSpot], now: IndexedSpot, known: _RingSubject) -> bool:
         other = self._subjects[name]

@@ -1,1 +1,1 @@
-"""For tests of plug-ins: a strategy tried on a trace (`strategies`), by the protocol at entry nodes (`entry_node`)."""
+"""What tests hold implementations against: plain references, for what is faster here and for plug-ins."""

@@ -38,7 +38,7 @@ def differences(strategy: Strategy, bound: ThresholdPredicate, trace: Trace, del
 
 
 class PairPredicate(Protocol):
-    """Anything that says of two values whether a relation holds: a `Bound`, or a filter over both sides."""
+    """What says of two values whether a relation holds: a `ThresholdPredicate`, or a filter over both sides."""
 
     def holds(self, a: Any, b: Any, before: bool) -> bool:
         """Whether it holds between two values, None where there is none, given whether it held before."""

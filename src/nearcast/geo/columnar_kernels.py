@@ -1,22 +1,20 @@
-"""Points near other points, by a grid in compiled code: what is looked at are neighbours, not all pairs.
+"""The grid of the columnar index, compiled: points are put into cells, and probes look into those around them.
 
-On the globe points are vectors of the unit sphere and distances chords, so there is no seam and no pole; in the plane
-the third coordinate is 0. A cell is at least as wide as what is searched around a point, so a search looks into two
-cells along each axis. Cells are found by a hash: empty space costs nothing, however wide it is.
+A cell is at least as wide as what is searched around a probe, so a search looks into two cells along each axis. Cells
+are found by a hash: empty space costs nothing, however wide it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from nearcast.geo.timed_points import Floats, Integers, NearPairs, Short, TimedPoints
 from nearcast.runtime.jit_cache import compiled
 
-SMALLEST, LARGEST = 2.0**-20, 2.0**1000
-"""Bounds of a cell's width: finer cells of the unit sphere would not fit into a key."""
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 FURTHEST = 2.0**60
 """Numbers of cells end here: what lies beyond is all in the last one, where it is as near as it was."""
@@ -24,53 +22,6 @@ FURTHEST = 2.0**60
 BITS = 21
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """Fibonacci hashing: 2^64 divided by the golden ratio."""
-
-ROOM = 1 << 18
-"""Pairs that are handed out together, or as many as one probe finds."""
-
-
-class _Grid(NamedTuple):
-    """Points by cell: those of bucket b are `order[start[b]]` … `order[start[b + 1] − 1]`, `keys` their cells."""
-
-    cell: float
-    shift: int
-    start: Integers
-    order: Short
-    keys: Integers
-
-
-def neighbours(probes: TimedPoints, reach: Floats, limits: Floats, points: TimedPoints) -> Iterator[NearPairs]:
-    """Every pair of a probe and a point that are there at one time, with a square of at most the probe's limit.
-
-    `reach` of a probe is what no coordinate of such a point is farther away. Pairs come part by part.
-    """
-    wide = np.clip(2.0 * reach, SMALLEST, LARGEST)
-    exponents = np.ceil(np.log2(wide)).astype(np.int64)
-    for exponent in np.unique(exponents).tolist():
-        which = np.flatnonzero(exponents == exponent)
-        own = probes if len(which) == len(reach) else probes.select(which)
-        grid = _grid(points.vectors, 2.0**exponent)
-        for found in _searched(own, np.minimum(reach[which], LARGEST), limits[which], points, grid):
-            yield found._replace(probe=which[found.probe].astype(np.int32))
-
-
-def _grid(vectors: Floats, cell: float) -> _Grid:
-    bits = max(4, (2 * len(vectors)).bit_length())
-    order, keys = np.empty(len(vectors), np.int32), np.empty(len(vectors), np.int64)
-    grid = _Grid(cell, 64 - bits, np.zeros((1 << bits) + 1, np.int64), order, keys)
-    _fill(vectors, grid, np.empty(len(vectors), np.int64))
-    return grid
-
-
-def _searched(
-    probes: TimedPoints, reach: Floats, limits: Floats, points: TimedPoints, grid: _Grid
-) -> Iterator[NearPairs]:
-    size = max(ROOM, len(points.since))
-    done = 0
-    while done < len(reach):
-        room = NearPairs(np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.float64))
-        done, count = _search(done, probes, reach, limits, points, grid, room)
-        yield NearPairs(room.probe[:count], room.point[:count], room.square[:count])
 
 
 @compiled
@@ -92,7 +43,7 @@ def _bucket(key: int, shift: int) -> int:
 
 
 @compiled
-def _fill(vectors: Floats, grid: Any, own: Integers) -> None:
+def fill_grid(vectors: Floats, grid: Any, own: Integers) -> None:
     """A counting sort of the points by bucket; `own` has room for each point's cell."""
     start, cell = grid.start, grid.cell
     for point in range(len(vectors)):
@@ -113,7 +64,7 @@ def _fill(vectors: Floats, grid: Any, own: Integers) -> None:
 
 
 @compiled
-def _search(
+def search_grid(
     first: int, probes: Any, reach: Floats, limits: Floats, points: Any, grid: Any, room: Any
 ) -> tuple[int, int]:
     """Pairs of the probes from `first` on; returns the first that found too little room, and how many there are."""

@@ -6,16 +6,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import product
 
 from nearcast.geo.distance import SHORTEST, distance
+from nearcast.geo.dynamic_index import SpatialHash, level_of
 from nearcast.model.event import Coordinates, Event, Place
 from nearcast.suppression.strategies.dimensions import DIMENSIONS, GEODESIC_ROUNDING, ROUNDING, UNDERFLOW, Vector
 
 Sides = tuple[bool, bool]
 """Whether somebody is of side a of a relation, and of side b."""
-
-Cell = tuple[int, ...]
 
 
 @dataclass(eq=False, slots=True)
@@ -93,38 +91,29 @@ def moved(before: IndexedSpot, now: IndexedSpot) -> float | None:
     return bounds(before, now)[1]
 
 
-class SpatialHash:
-    """Spots in cells no smaller than `reach`, metres."""
+class SubjectSpots:
+    """Spots, found by who is within `reach` of them, metres."""
 
     def __init__(self, reach: float) -> None:
-        self.reach = reach
-        self._cells: dict[Cell, list[IndexedSpot]] = {}
+        self.reach = reach * (1 + ROUNDING) + GEODESIC_ROUNDING
+        self._index: SpatialHash[IndexedSpot, IndexedSpot] = SpatialHash([level_of(self.reach)])
 
     def add(self, one: IndexedSpot) -> None:
         """Adds a spot that is somewhere."""
-        if one.point is not None:
-            self._cells.setdefault(self._cell(one.point), []).append(one)
+        if one.place is not None and one.point is not None:
+            self._index.insert(one, one.place, one)
 
     def remove(self, one: IndexedSpot) -> None:
         """Removes a spot, if it is there."""
-        cell = None if one.point is None else self._cell(one.point)
-        found = self._cells.get(cell, []) if cell is not None else []
-        if one in found:
-            found.remove(one)
-        if cell is not None and not found:
-            self._cells.pop(cell, None)
+        self._index.remove(one)
 
     def near(self, one: IndexedSpot) -> Iterator[IndexedSpot]:
-        """All others within reach of a spot, of its kind; perhaps some that are farther."""
-        if one.point is None:
+        """All others within reach of a spot, of its kind; perhaps some that are a little farther."""
+        if one.place is None or one.point is None:
             return
-        point, reach = one.point, self.reach * (1 + ROUNDING) + GEODESIC_ROUNDING
-        for cell in product(*((number - 1, number, number + 1) for number in self._cell(point))):
-            for other in self._cells.get(cell, ()):
-                assert other.point is not None
-                if other.entity != one.entity and math.dist(point, other.point) <= reach:
-                    yield other
-
-    def _cell(self, point: Vector) -> Cell:
-        # Planar cells have two numbers, those in space three: they never meet.
-        return tuple(math.floor(number / self.reach) for number in point)
+        for other in self._index.candidates(one.place, self.reach):
+            assert other.point is not None
+            # Planar points have two numbers, those in space three.
+            comparable = other.entity != one.entity and len(other.point) == len(one.point)
+            if comparable and math.dist(one.point, other.point) <= self.reach:
+                yield other

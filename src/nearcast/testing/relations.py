@@ -17,8 +17,8 @@ from nearcast.model.event import MAIN, Event
 from nearcast.model.relation import (
     Relation,
 )
-from nearcast.relations.plain import Plain
-from nearcast.relations.transitions import Told
+from nearcast.relations.plain import EventwiseRelations
+from nearcast.relations.transitions import Transition
 from nearcast.state.derived import Cause, StageInput
 
 
@@ -26,7 +26,7 @@ class Reference:
     """Relations over a stream, all of them plainly, for each scope apart; a local one hears nothing of other nodes."""
 
     def __init__(self) -> None:
-        self._scopes: dict[str | None, Plain] = {None: Plain()}
+        self._scopes: dict[str | None, EventwiseRelations] = {None: EventwiseRelations()}
         self._heard: list[Event] | None = None
         self._sequence = 0
 
@@ -62,7 +62,7 @@ class Reference:
     def _change(self, cause: Cause, change: Change) -> list[Event]:
         for plain in self._scopes.values():
             plain.note_lists(change)
-        found: dict[str | None, list[Told]] = {}
+        found: dict[str | None, list[Transition]] = {}
         before: str | None = None
         match change:
             case RelationChange(relation):
@@ -80,14 +80,14 @@ class Reference:
             for event in _at(scope, self._scopes[scope].told(found[scope], cause))
         ]
 
-    def _define(self, relation: Relation, cause: Cause, found: dict[str | None, list[Told]]) -> None:
+    def _define(self, relation: Relation, cause: Cause, found: dict[str | None, list[Transition]]) -> None:
         plain = self._scopes.get(relation.node)
         if plain is not None and plain.relation(relation.id) == relation:
             return
         for scope, other in self._scopes.items():
             found[scope] = other.end(relation.id)
         if plain is None:
-            plain = self._scopes[relation.node] = Plain()
+            plain = self._scopes[relation.node] = EventwiseRelations()
             plain.lists = dict(self._scopes[None].lists)
         if not len(plain):
             heard = [one for one in self._heard or () if relation.node in (None, one.node or MAIN)]

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from nearcast.errors import SetupError
-from nearcast.runtime.file_lock import file_lock
+from nearcast.runtime.file_lock import file_lock, try_lock
 
 HOLDING = """
 import sys, time
 from pathlib import Path
-from nearcast.runtime.file_lock import held
-with held(Path(sys.argv[1]), "a", "b", "c"):
+from nearcast.runtime.file_lock import file_lock
+with file_lock(Path(sys.argv[1]), "a", "b", "c"):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -69,4 +69,27 @@ def test_a_disk_without_locks_stops_nothing(
 
     monkeypatch.setattr("fcntl.flock", flock)
     with file_lock(tmp_path / "lock", "a", "b", "c"):
-        assert "another process on this journal would not be told" in caplog.text
+        assert "another process would not be told" in caplog.text
+
+
+def test_a_descriptor_that_another_process_inherits_holds_on(tmp_path: Path) -> None:
+    """The file is free once the last of both has ended."""
+    path = tmp_path / "lock"
+    with file_lock(path, "a", "b", "c") as lock:
+        process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,))
+    assert try_lock(path) is None
+    process.communicate(b"\n")
+    free = try_lock(path)
+    assert free is not None
+    os.close(free)
+
+
+def test_who_insists_is_told_where_there_are_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would take for abandoned what is not."""
+
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(OSError, match="no locks"):
+        try_lock(tmp_path / "lock", strict=True)

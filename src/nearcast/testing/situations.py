@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from nearcast.situations.lifecycle import SituationInstance, makes_hold
-from nearcast.situations.readings import ContextReading, PlainReadingStore, SituationCentre, separation
+from nearcast.situations.evaluation import satisfied
+from nearcast.situations.lifecycle import SituationInstance
+from nearcast.situations.readings import ContextReading, SituationCentre, is_near
 from nearcast.situations.rule_plan import PlannedRule, RulePlan
+from nearcast.situations.store import is_around
+
+
+@dataclass(slots=True)
+class PlainReadings:
+    """Looks at every reading: the reference for what is faster."""
+
+    all: dict[tuple[str, str], ContextReading] = field(default_factory=dict)
+
+    def put_reading(self, reading: ContextReading) -> None:
+        """Takes a reading in, in place of an older one."""
+        self.all[reading.key] = reading
+
+    def newest(self, entity: str, name: str) -> ContextReading | None:
+        """The newest reading of a class by an entity."""
+        return self.all.get((entity, name))
+
+    def near(self, names: Collection[str], centre: SituationCentre, metres: float) -> Iterable[ContextReading]:
+        """The readings of these classes within metres of a centre."""
+        return [one for one in self.all.values() if one.name in names and is_near(centre, one, metres)]
+
+    def inside(self, names: Collection[str], area: str) -> Iterable[ContextReading]:
+        """The readings of these classes in a named place."""
+        return [one for one in self.all.values() if one.name in names and area in one.areas]
+
+    def everything(self) -> Iterable[ContextReading]:
+        """All readings."""
+        return self.all.values()
 
 
 @dataclass(slots=True)
@@ -15,7 +44,7 @@ class PlainScene:
     """A scene without any index."""
 
     plan: RulePlan
-    readings: PlainReadingStore = field(default_factory=PlainReadingStore)
+    readings: PlainReadings = field(default_factory=PlainReadings)
     situations: dict[str, SituationInstance] = field(default_factory=dict)
 
     def put_reading(self, reading: ContextReading) -> bool:
@@ -59,13 +88,11 @@ class PlainScene:
         return [rule for rule in self.plan.rules if makes_hold(rule, reading, self.plan)]
 
 
-def is_around(
-    instance: SituationInstance, own: PlannedRule, centre: SituationCentre, rule: PlannedRule, metres: float
-) -> bool:
-    """Whether a situation, of the rule `own`, is within the validity of another rule around a centre."""
-    if rule.area is not None:
-        return rule.area in instance.centre.areas
-    if own.area is not None:
-        return own.area in centre.areas
-    apart = separation(centre, instance.centre)
-    return apart is not None and apart <= metres
+def makes_hold(rule: PlannedRule, reading: ContextReading, plan: RulePlan) -> bool:
+    """Whether a reading alone makes one of the conditions hold by which a rule may be completed."""
+    for leaf in rule.contributing:
+        if any(reading.name in plan.served.get(name, (name,)) for name in leaf.names) and satisfied(
+            leaf, reading.value
+        ):
+            return True
+    return False
