@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from nearcast.language.cql2_text import write
+from nearcast.language.cql2 import write
 from nearcast.model.event import Event
 from nearcast.model.filter import And, Atom, Filter, Operator
 from nearcast.model.values import Value

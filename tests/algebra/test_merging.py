@@ -11,8 +11,7 @@ from nearcast.algebra.merging import merge
 from nearcast.algebra.simplify import simplify
 from nearcast.errors import Mark
 from nearcast.filters.evaluate import NO_CONTEXT, truth
-from nearcast.language.cql2 import parse
-from nearcast.language.cql2_text import write
+from nearcast.language.cql2 import parse, write
 from nearcast.model.event import Event
 from nearcast.model.filter import And, Atom, Filter, Or, atoms
 from tests.random_filters import attribute_atoms, events, filters

@@ -17,8 +17,7 @@ from nearcast.explain.explanation import AtomFinding, ExplanationScene, explain
 from nearcast.explain.state_at import PastState, state_at
 from nearcast.explain.why_not import observed, why_not
 from nearcast.language.control_events import changes
-from nearcast.language.cql2 import parse
-from nearcast.language.cql2_text import write
+from nearcast.language.cql2 import parse, write
 from nearcast.model.changes import (
     Change,
     ClientChange,

@@ -16,9 +16,7 @@ import pytest
 
 from nearcast.errors import Mark
 from nearcast.filters.evaluate import NO_CONTEXT, truth
-from nearcast.language.cql2 import parse, parse_node
-from nearcast.language.cql2_json import write_json
-from nearcast.language.cql2_text import write
+from nearcast.language.cql2 import parse, parse_node, write, write_json
 from nearcast.language.event_files import read_tables
 from nearcast.language.nodes import from_data
 from nearcast.matching.matcher import FilterMatcher

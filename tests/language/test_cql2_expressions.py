@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from nearcast.errors import DefinitionError, Mark
 from nearcast.filters.evaluate import NO_CONTEXT, truth
-from nearcast.language.cql2 import parse, parse_node
-from nearcast.language.cql2_json import write_json
-from nearcast.language.cql2_text import write
+from nearcast.language.cql2 import parse, parse_node, write, write_json
 from nearcast.language.nodes import from_data
 from nearcast.model.event import Event, Place
 from nearcast.model.expression import Array, Box, Call, Constant, Expression, Property, Shape
@@ -184,7 +182,7 @@ def test_escapes_within_a_pattern(matching: str, other: str, text: str) -> None:
         (1, 17, "S_INTERSECTS(a, POLYGON((0 0, 1 1, 1 0)))"),
         (1, 25, "S_INTERSECTS(a, POINT(1 b))"),
         (1, 24, "S_INTERSECTS(a, POINT(1))"),
-        (1, 30, "S_INTERSECTS(a, BBOX(1, 2, 3))"),
+        (1, 29, "S_INTERSECTS(a, BBOX(1, 2, 3))"),
         (1, 29, "distance(this, user('u')) < a"),
         (1, 11, "S_DWITHIN(uform(), geom, 5)"),
         (1, 11, "a < b + c < d"),

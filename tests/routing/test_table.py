@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from nearcast.algebra.comparison import equivalent
 from nearcast.errors import Mark
 from nearcast.filters.evaluate import NO_CONTEXT, truth
-from nearcast.language.cql2 import parse
-from nearcast.language.cql2_text import write
+from nearcast.language.cql2 import parse, write
 from nearcast.model.event import Event
 from nearcast.model.filter import And, Filter, Or, atoms
 from nearcast.routing.table import LOOK, QUICK, THOROUGH, MergingEffort, MergingPolicy, RoutingTable

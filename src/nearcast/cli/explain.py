@@ -23,7 +23,7 @@ from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes
-from nearcast.language.cql2_text import write
+from nearcast.language.cql2 import write
 from nearcast.language.definitions import files
 from nearcast.language.event_files import read_tables
 from nearcast.model.columns import to_events

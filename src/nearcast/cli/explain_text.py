@@ -13,7 +13,7 @@ from nearcast.explain.delivery_status import DeliveryStatus
 from nearcast.explain.explanation import AtomFinding, Explanation, SubscriptionFinding
 from nearcast.explain.why_not import observed
 from nearcast.filters.relevance import ABSENT
-from nearcast.language.cql2_text import write
+from nearcast.language.cql2 import write
 from nearcast.model.context import WITHHELD
 from nearcast.model.event import Event, place_data
 from nearcast.model.filter import Not

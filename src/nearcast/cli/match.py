@@ -12,8 +12,8 @@ import pyarrow as pa
 from nearcast.cli.output import DeadLetters, print_json, progress, warn
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2 import parse
-from nearcast.language.cql2_geometry import within_degrees
-from nearcast.language.cql2_text import expression
+from nearcast.language.cql2.geometry import within_degrees
+from nearcast.language.cql2.printer import expression
 from nearcast.language.event_files import FEATURES, read_tables
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.event import Place

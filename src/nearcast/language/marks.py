@@ -31,17 +31,15 @@ class Lines:
 
 def starting_at(text: str, where: Mark) -> Locate:
     """Marks within a text whose first character stands at `where`, and whose lines stand in the file as they are."""
-    # Of most texts nobody asks for a place, of others for many.
-    known: list[Lines] = []
+    file, above, before = where.file, (where.line or 1) - 1, (where.column or 1) - 1 if where.line else 0
+    lines: Lines | None = None
 
     def locate(offset: int) -> Mark:
         """The place of a character of the text."""
-        if not known:
-            known.append(Lines(text))
-        line, column = known[0].at(offset)
-        if where.line is None:
-            return Mark(where.file, line, column)
-        first = where.column or 1
-        return Mark(where.file, where.line + line - 1, column + first - 1 if line == 1 else column)
+        nonlocal lines
+        lines = lines or Lines(text)
+        line, column = lines.at(offset)
+        return Mark(file, above + line, before + column if line == 1 else column)
 
-    return locate
+    # Most texts are of one line.
+    return locate if "\n" in text else lambda offset: Mark(file, above + 1, before + offset + 1)

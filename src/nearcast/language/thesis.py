@@ -20,10 +20,9 @@ import defusedxml.sax
 from defusedxml.common import DefusedXmlException
 
 from nearcast.errors import DefinitionError, Fault, Mark
+from nearcast.language.cql2.limits import MAX_DEPTH, too_large
 from nearcast.language.marks import Lines, Locate, starting_at
 from nearcast.language.quantities import relevance_of
-from nearcast.language.sizes import too_large
-from nearcast.language.tokens import MAX_DEPTH
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.filter import (
     Atom,

@@ -20,7 +20,7 @@ import httpx
 from nearcast.client import Client, Delivery, Publisher
 from nearcast.errors import AccessError, DefinitionError, Fault, Mark, NearcastError, SessionError, SetupError
 from nearcast.foraging.request_index import RequestIndex
-from nearcast.language.cql2_text import write
+from nearcast.language.cql2 import write
 from nearcast.language.definitions.client_documents import place_of
 from nearcast.model.event import Place
 from nearcast.model.filter import And, Atom, Distance, Filter, Not, Operator, Or, This

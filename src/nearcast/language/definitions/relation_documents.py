@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import cql2
-from nearcast.language.cql2_text import expression as written
-from nearcast.language.cql2_types import Type, type_of
+from nearcast.language.cql2.printer import expression as written
+from nearcast.language.cql2.types import Type, type_of
 from nearcast.language.definitions.filter_warnings import LONGEST, excluded, never_holding, types_of
 from nearcast.language.definitions.relation_predicates import read_predicate
 from nearcast.language.definitions.subscription_documents import BRANCHES, filter_data, read_filter

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nearcast.errors import Fault
-from nearcast.language.cql2_conditions import Conditions
-from nearcast.language.cql2_expressions import Expressions, fault
-from nearcast.language.cql2_reading import read_text
-from nearcast.language.cql2_types import Type
+from nearcast.language.cql2.conditions import Conditions
+from nearcast.language.cql2.expressions import Expressions, fault
+from nearcast.language.cql2.parser import read_text
+from nearcast.language.cql2.syntax import Syntax
+from nearcast.language.cql2.types import Type
 from nearcast.language.marks import Locate
-from nearcast.language.syntax import Syntax
 from nearcast.model.expression import COMPARISONS, PREVIOUS, TOLD_GEOMETRY, Call, Constant, Expression, Property, parts
 from nearcast.model.filter import Atom, Filter, Operator, atoms
 from nearcast.model.relation import SIDES
@@ -63,7 +63,7 @@ class _PairConditions(Conditions):
             raise fault("a condition", syntax, f"compare it: {FORM_EXAMPLE}")
         return super().condition(syntax)
 
-    def _listed(self, syntax: Syntax) -> Atom | None:
+    def _plain(self, syntax: Syntax) -> Atom | None:
         """None: of two sides no atom is of one attribute and literals."""
         return None
 

@@ -9,10 +9,10 @@ from typing import Literal
 
 from nearcast.errors import Fault, Mark
 from nearcast.language import cql2
-from nearcast.language.cql2_types import EXAMPLES, Type, type_of
+from nearcast.language.cql2.syntax import Syntax
+from nearcast.language.cql2.types import EXAMPLES, Type, type_of
 from nearcast.language.definitions.subscription_documents import BRANCHES, read_filter
 from nearcast.language.nodes import DocumentNode, DocumentReader, closest
-from nearcast.language.syntax import Syntax
 from nearcast.model.expression import COMPARISONS, PREVIOUS, Array, Call, Expression, Property, parts
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, PlainNot, atoms
 from nearcast.model.ontology import Ontology, below

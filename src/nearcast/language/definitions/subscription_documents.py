@@ -9,10 +9,9 @@ from typing import Any
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import cql2
+from nearcast.language.cql2.limits import LONG, MAX_DEPTH, too_large
 from nearcast.language.nodes import DocumentNode, DocumentReader, from_data
 from nearcast.language.quantities import relevance_of
-from nearcast.language.sizes import LONG, too_large
-from nearcast.language.tokens import MAX_DEPTH
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.filter import And, Atom, Filter, Not, Or, PlainNot, atoms
 from nearcast.model.subscription import Settings, Subscription

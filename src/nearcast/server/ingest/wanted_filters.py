@@ -17,7 +17,7 @@ import orjson
 
 from nearcast.errors import DefinitionError
 from nearcast.journal.seam import Journal
-from nearcast.language.cql2_text import write
+from nearcast.language.cql2 import write
 from nearcast.model.columns import to_events
 from nearcast.model.filter import Atom, Filter
 from nearcast.routing.table import QUICK, ForwardingChange, MergingPolicy, RoutingMeasures, RoutingTable

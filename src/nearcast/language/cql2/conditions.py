@@ -5,17 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 
 from nearcast.errors import Fault, Mark
-from nearcast.language.cql2_expressions import Expressions, fault
-from nearcast.language.cql2_types import EXAMPLES, SCALARS, Type, type_of
-from nearcast.language.syntax import Syntax
+from nearcast.language.cql2.expressions import Expressions, fault
+from nearcast.language.cql2.syntax import PREDICATES, Syntax
+from nearcast.language.cql2.types import EXAMPLES, SCALARS, Type, type_of
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.event import Place
 from nearcast.model.expression import COMPARISONS, GEOMETRY, TOLD_GEOMETRY, Call, Constant, Expression, Property
 from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Located, Not, Operator, This, User
 from nearcast.model.values import Value
 
+_SEVERAL = frozenset({Operator.IN, Operator.BETWEEN})
+_LITERALS = frozenset({"number", "text", "boolean", "values"})
+
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-FORMS = ("IN", "BETWEEN", "LIKE", "IS NULL")
 PLACES = "user('name'), uform(conditions), this, geom or POINT(lon lat)"
 
 
@@ -38,6 +40,8 @@ class Conditions:
 
     def condition(self, syntax: Syntax) -> Filter:
         """The filter that is meant where a condition is expected. Raises `Fault`."""
+        if syntax.kind == "atom":
+            return syntax.value
         if syntax.calls("AND", "OR"):
             join = all_of if syntax.value == "AND" else any_of
             return join([self.condition(part) for part in syntax.parts])
@@ -47,8 +51,8 @@ class Conditions:
             return Atom(str(syntax.value), Operator.EQ, True, syntax.where)
         if syntax.kind == "boolean":
             return Atom(Call("TRUE" if syntax.value else "FALSE"), Operator.EQ, True, syntax.where)
-        if syntax.calls(*COMPARISONS, *FORMS):
-            return self._listed(syntax) or self._measured(syntax) or self._atom(self._predicate(syntax), syntax)
+        if syntax.calls(*PREDICATES):
+            return self._plain(syntax) or self._measured(syntax) or self._atom(self._predicate(syntax), syntax)
         if syntax.calls("S_DWITHIN"):
             found = self._within(syntax)
             if found:
@@ -61,13 +65,21 @@ class Conditions:
             expression = Call("=", (expression, Constant(True)))
         return self._atom(expression, syntax)
 
-    def _listed(self, syntax: Syntax) -> Atom | None:
-        """The atom of an attribute and literals that were read at once, which compare with it whatever they are."""
-        subject, values = syntax.parts[0], syntax.parts[-1]
-        if values.kind != "values" or subject.kind != "property":
+    def _plain(self, syntax: Syntax) -> Atom | None:
+        """The atom of an attribute and literals, which compare with it whatever they are; None for any other.
+
+        Most conditions are of this kind, and as expressions they would take several times as long.
+        """
+        subject, *others = syntax.parts
+        operator = Operator(syntax.value)
+        if subject.kind != "property" or not others or not _LITERALS.issuperset([other.kind for other in others]):
             return None
-        assert isinstance(values.value, tuple), "values are a tuple"
-        return Atom(str(subject.value), Operator.IN, values.value, syntax.where)
+        value = others[0].value
+        if operator is Operator.LIKE and not isinstance(value, str):
+            return None
+        if operator in _SEVERAL and others[0].kind != "values":
+            value = tuple([other.value for other in others])
+        return Atom(subject.value, operator, value, syntax.where)
 
     def _expression(self, syntax: Syntax) -> Expression:
         """A condition as a value: TRUE, FALSE, or nothing where it is UNKNOWN."""
@@ -86,8 +98,7 @@ class Conditions:
         operator = str(syntax.value)
         if operator == "LIKE":
             return self._like(syntax)
-        syntax = syntax.spread()
-        found = [self._expressions.expression(part) for part in syntax.parts]
+        found = [self._expressions.expression(part) for part in syntax.spread()]
         if operator != "IS NULL":
             self._check_comparable(syntax, found)
         return Call(operator, tuple(found))
@@ -107,7 +118,7 @@ class Conditions:
     def _check_comparable(self, syntax: Syntax, found: list[Expression]) -> None:
         """Every side must be of a kind that compares, and all of one kind as far as that is known."""
         first = type_of(found[0])
-        for part, expression in zip(syntax.parts, found, strict=True):
+        for part, expression in zip(syntax.spread(), found, strict=True):
             own = type_of(expression)
             if own != "any" and own not in SCALARS:
                 advice = {"geometry": "use S_EQUALS", "array": "use A_EQUALS", "interval": "use T_EQUALS"}.get(own, "")
@@ -117,11 +128,11 @@ class Conditions:
 
     def _atom(self, predicate: Call, syntax: Syntax) -> Atom:
         """The atom of a predicate: of one attribute and literals, the plain one, which matching is fastest at."""
-        return _plain(predicate, syntax.where) or Atom(predicate, Operator.EQ, True, syntax.where)
+        return _with_literals(predicate, syntax.where) or Atom(predicate, Operator.EQ, True, syntax.where)
 
     def _measured(self, syntax: Syntax) -> Atom | None:
         """The atom of a comparison with a distance or a count; None if it is about neither."""
-        subject, *values = syntax.spread().parts
+        subject, *values = syntax.spread()
         operator = str(syntax.value)
         if operator in COMPARISONS and values[0].calls("DISTANCE", "COUNT"):
             subject, values, operator = values[0], [subject], FLIPPED.get(operator, operator)
@@ -133,7 +144,7 @@ class Conditions:
             raise fault(f"a comparison of a {what} with a number", syntax, advice)
         numbers = tuple(self._limit(value, what) for value in values)
         measure = self._distance(subject) if what == "distance" else self._count(subject)
-        return Atom(measure, Operator(operator), numbers if operator in FORMS else numbers[0], syntax.where)
+        return Atom(measure, Operator(operator), numbers if operator in ("IN", "BETWEEN") else numbers[0], syntax.where)
 
     def _limit(self, syntax: Syntax, what: str) -> int | float:
         found = self._expressions.number(syntax)
@@ -216,10 +227,10 @@ def _no_condition(syntax: Syntax, given: Type) -> Fault:
     return Fault("a condition", f"{syntax.came}, which gives {GIVEN[given]}", syntax.where, advice)
 
 
-def _plain(predicate: Call, where: Mark) -> Atom | None:
+def _with_literals(predicate: Call, where: Mark) -> Atom | None:
     """The atom (name, operator, value) that a predicate is, if it is one."""
     function = predicate.function
-    if function not in (*COMPARISONS, *FORMS):
+    if function not in PREDICATES:
         return None
     first, rest = predicate.arguments[0], predicate.arguments[1:]
     if function in COMPARISONS and isinstance(first, Constant):

@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 from nearcast.errors import Fault
 from nearcast.filters.instants import Interval, as_interval
-from nearcast.language import cql2_geometry
-from nearcast.language.cql2_types import EXAMPLES, FUNCTIONS, OTHERS, Type, type_of
+from nearcast.language.cql2 import geometry
+from nearcast.language.cql2.syntax import CONDITIONS, Syntax
+from nearcast.language.cql2.types import EXAMPLES, FUNCTIONS, OTHERS, Type, type_of
 from nearcast.language.nodes import closest
-from nearcast.language.syntax import Syntax
 from nearcast.model.expression import (
     ARITHMETIC,
-    COMPARISONS,
     PREVIOUS,
     Array,
     Box,
@@ -26,7 +25,6 @@ from nearcast.model.expression import (
 from nearcast.model.values import calculate, has_zone, lacking, narrowed, time_of
 
 SUPPORTED = f"there are {', '.join(sorted((*FUNCTIONS, *OTHERS)))}"
-CONDITIONS = frozenset({*COMPARISONS, "IN", "BETWEEN", "LIKE", "IS NULL", "AND", "OR", "NOT"})
 _TIMESTAMP = "TIMESTAMP('2020-01-31T12:00:00Z')"
 
 
@@ -51,11 +49,14 @@ class Expressions:
             case "property":
                 return Property(str(syntax.value))
             case "number" | "text" | "boolean":
-                return Constant(syntax.value)  # type: ignore[arg-type]
+                return Constant(syntax.value)
             case "list":
                 return Array(tuple(self.expression(part) for part in syntax.parts))
             case "geometry":
                 return _geometry(syntax)
+            case "atom":
+                atom = syntax.value
+                return Call(atom.operator.value, (Property(atom.name), *map(Constant, atom.literals)))
             case "null":
                 raise fault("a literal", syntax, "absence is asked for with IS NULL")
         return self._call(syntax)
@@ -164,7 +165,7 @@ def _advice_on(written: str, form: str) -> str:
 
 def _geometry(syntax: Syntax) -> Shape | Box:
     try:
-        return cql2_geometry.literal(syntax.value)  # type: ignore[arg-type]
+        return geometry.literal(syntax.value)
     except ValueError as error:
         raise Fault("a geometry", str(error), syntax.where) from None
 

@@ -1,7 +1,5 @@
 """Filters in CQL2 (OGC 21-065r2), text and JSON, all conformance classes: what is read becomes our filters and atoms.
 
-The package `cql2` parses text; a text whose conditions all are an attribute beside literals is read without it.
-
 Beyond the standard there are the location terms distance, count, user and uform (SEMANTICS §4), S_DWITHIN, and CHANGED
 and PREVIOUS of an attribute. Text and JSON are read into one syntax, which is checked and given its meaning: an
 unknown function, a wrong number of arguments or types that clash are faults with line and column.
@@ -12,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from nearcast.errors import DefinitionError, Fault, Mark
-from nearcast.language.cql2_conditions import Conditions
-from nearcast.language.cql2_json import read_json, read_node, write_json
-from nearcast.language.cql2_plain import read_plain
-from nearcast.language.cql2_reading import read_text
-from nearcast.language.cql2_text import write
+from nearcast.language.cql2.conditions import Conditions
+from nearcast.language.cql2.json_encoding import read_json, read_node, write_json
+from nearcast.language.cql2.parser import read_text
+from nearcast.language.cql2.printer import write
+from nearcast.language.cql2.syntax import Syntax
 from nearcast.language.marks import Locate, starting_at
 from nearcast.language.nodes import DocumentNode
-from nearcast.language.syntax import Syntax
 from nearcast.model.filter import Filter
 
 __all__ = ["names_alone", "parse", "parse_node", "write", "write_json"]
@@ -34,7 +31,7 @@ def parse(text: str, where: Mark, locate: Locate | None = None) -> Filter:
     locate = locate or starting_at(text, where)
     if _is_json(text):
         return _meant(lambda at_once: read_json(text, where, locate, at_once))
-    return read_plain(text, locate) or _meant(lambda at_once: read_text(text, locate, at_once))
+    return _meant(lambda at_once: read_text(text, locate, at_once))
 
 
 def parse_node(node: DocumentNode) -> Filter:

@@ -10,10 +10,11 @@ import orjson
 import shapely
 
 from nearcast.errors import DefinitionError, Fault, Mark
-from nearcast.language.cql2_values import Literal
+from nearcast.language.cql2.limits import MAX_HEIGHT
+from nearcast.language.cql2.literals import PlainLiteral
+from nearcast.language.cql2.syntax import Syntax, SyntaxKind
 from nearcast.language.marks import Locate
 from nearcast.language.nodes import DocumentNode, from_data, from_yaml
-from nearcast.language.syntax import MAX_HEIGHT, Syntax
 from nearcast.model.event import Place
 from nearcast.model.expression import Array, Box, Call, Constant, Expression, Property, Shape
 from nearcast.model.filter import (
@@ -71,14 +72,20 @@ def read_node(node: DocumentNode, height: int = 1, at_once: bool = False) -> Syn
         return _object(node, value, height, at_once)
     if isinstance(value, list):
         parts = tuple(read_node(item, height + 1, at_once) for item in value)
-        return Syntax("list", None, node.where, "a list" if parts else "an empty list", parts)
+        return _syntax("list", None, node, parts=parts)
     if value is None:
-        return Syntax("null", None, node.where, "null")
+        return _syntax("null", None, node, "null")
     if isinstance(value, bool):
-        return Syntax("boolean", value, node.where, str(value).lower())
+        return _syntax("boolean", value, node, str(value).lower())
     if isinstance(value, str):
-        return Syntax("text", value, node.where, repr(value)[:80])
-    return Syntax("number", _exact(value, node), node.where, str(value)[:80])
+        return _syntax("text", value, node, repr(value))
+    return _syntax("number", _exact(value, node), node, str(value))
+
+
+def _syntax(
+    kind: SyntaxKind, value: Any, node: DocumentNode, written: str = "", parts: tuple[Syntax, ...] = ()
+) -> Syntax:
+    return Syntax(kind, value, 0, lambda offset: node.where, written, parts)
 
 
 def _exact(value: int | float, node: DocumentNode) -> int | float:
@@ -97,20 +104,20 @@ def _object(node: DocumentNode, value: dict[str, DocumentNode], height: int, at_
         return _call(node, value, height, at_once)
     if "property" in value:
         name = _text(value["property"], "the name of an attribute")
-        return Syntax("property", name, node.where, f"the attribute {name}")
+        return _syntax("property", name, node, name)
     for word in ("date", "timestamp"):
         if word in value:
-            return Syntax("call", word.upper(), node.where, f"a {word}", (read_node(value[word], height + 1),))
+            return _syntax("call", word.upper(), node, word, (read_node(value[word], height + 1),))
     if "interval" in value:
         ends = tuple(read_node(item, height + 1) for item in _items(value["interval"], "interval"))
-        return Syntax("call", "INTERVAL", node.where, "an interval", ends)
+        return _syntax("call", "INTERVAL", node, "interval", ends)
     if "bbox" in value and "type" not in value:
         bounds = [read_node(item).value for item in _items(value["bbox"], "bbox")]
         if len(bounds) not in (4, 6):
             raise Fault("bbox, 4 or 6 numbers", f"{len(bounds)}", node.where)
-        return Syntax("geometry", {"bbox": bounds}, node.where, "a geometry")
+        return _syntax("geometry", {"bbox": bounds}, node)
     if "type" in value:
-        return Syntax("geometry", node.plain(), node.where, "a geometry")
+        return _syntax("geometry", node.plain(), node)
     raise Fault(f"CQL2 JSON: {_KEYS}", ", ".join(value)[:80] or "an empty object", node.where)
 
 
@@ -127,20 +134,18 @@ def _call(node: DocumentNode, value: dict[str, DocumentNode], height: int, at_on
         literals = _literals(values) if at_once else None
         if literals:
             subject = read_node(listed[0], height + 1, at_once)
-            found = Syntax("values", literals, values[0].where, "a list of literals")
-            return Syntax("call", name, node.where, f"a condition with {written}", (subject, found))
+            return _syntax("call", name, node, written, (subject, _syntax("values", literals, values[0])))
         listed = [listed[0], *values]
     parts = tuple(read_node(item, height + 1, at_once) for item in listed)
     least, most = _SIZES.get(name, (0, len(parts)))
     if not least <= len(parts) <= most:
         raise Fault(f"{least} arguments of {written}", str(len(parts)), args.where)
-    named = "a condition with" if name in _SIZES else "the function"
-    return Syntax("call", name, node.where, f"{named} {written}", parts)
+    return _syntax("call", name, node, written, parts)
 
 
-def _literals(values: list[DocumentNode]) -> tuple[Literal, ...] | None:
+def _literals(values: list[DocumentNode]) -> tuple[PlainLiteral, ...] | None:
     """The values of an `in` if all are texts and plain numbers."""
-    found: list[Literal] = []
+    found: list[PlainLiteral] = []
     for node in values:
         value = node.value
         # By exact type: in Python a bool is an integer.

@@ -6,9 +6,9 @@ import math
 from datetime import date, datetime
 
 from nearcast.errors import DefinitionError, Fault
-from nearcast.language.cql2_geometry import GEOMETRIES
-from nearcast.language.cql2_literals import pattern_literal, text_literal
-from nearcast.language.tokens import KEYWORDS, NAME
+from nearcast.language.cql2.geometry import GEOMETRIES
+from nearcast.language.cql2.literals import pattern_literal, text_literal
+from nearcast.language.cql2.tokens import KEYWORDS, NAME
 from nearcast.model.event import Place
 from nearcast.model.expression import COMPARISONS, Array, Box, Call, Constant, Expression, Property, Shape
 from nearcast.model.filter import (

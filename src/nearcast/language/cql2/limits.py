@@ -12,6 +12,17 @@ MAX_ATOMS = 20_000
 MAX_LITERALS = 250_000
 """Values that are written into a filter, those of lists behind IN among them, coordinates of geometries not."""
 
+MAX_TOKENS = 500_000
+"""Words and signs of a text; a list of plain literals is one."""
+
+MAX_DEPTH = 100
+"""Parentheses and NOTs within each other, or elements, or branches of a tree."""
+
+MAX_HEIGHT = 50
+"""Depth of an arithmetic expression; each operator of a chain makes it one deeper. Conditions and functions within
+each other may be twice as deep.
+"""
+
 LONG = 50_000
 """Characters in which no filter can be that is larger than it may be."""
 
