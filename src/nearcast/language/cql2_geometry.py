@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import shapely
-
 from nearcast.language.definitions.client_documents import ROUNDING
 from nearcast.model.expression import MENDED, Box, Shape
 
@@ -31,6 +29,8 @@ def literal(geometry: Mapping[str, Any]) -> Shape | Box:
     """The expression of a geometry's GeoJSON. Raises ValueError with what is wrong with it."""
     if "bbox" in geometry and "type" not in geometry:
         return Box(tuple(_finite(number) for number in geometry["bbox"]))
+    import shapely
+
     text = well_known(geometry)
     try:
         shape = shapely.from_wkt(text)
@@ -44,6 +44,8 @@ def literal(geometry: Mapping[str, Any]) -> Shape | Box:
 def within_degrees(geometry: Shape | Box) -> bool:
     """Whether a geometry lies on the globe, up to rounding, if its coordinates are degrees."""
     if isinstance(geometry, Shape):
+        import shapely
+
         west, south, east, north = shapely.bounds(shapely.from_wkt(geometry.text)).tolist()
     else:
         middle = len(geometry.bounds) // 2

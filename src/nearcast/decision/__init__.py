@@ -1,0 +1,1 @@
+"""The rules: pure and deterministic, columnar where hot. No clock, disk, socket or Spark."""
