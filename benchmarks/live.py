@@ -108,7 +108,7 @@ def run(load: Load, seconds: float, tuned: bool = True) -> Outcome:
         port, metrics = free_port(), free_port()
         url = f"http://127.0.0.1:{port}"
         with (running if tuned else untuned)(data, "127.0.0.1", port, None, metrics) as supervisor:
-            wait_until_ready(supervisor, url, data)
+            wait_until_ready(supervisor, url, data, seconds=400.0)
             with watching(journal) as watch:
                 traffic, batch = asyncio.run(_traffic(load, url, seconds, metrics))
         return _outcome(traffic, journal, watch, batch, seconds)

@@ -172,7 +172,7 @@ def main(arguments: Sequence[str]) -> None:
         define(journal, files.load([data / "load.yaml"]))
         journal.close()
         with running(data, "127.0.0.1", port, None, None) as supervisor:
-            wait_until_ready(supervisor, url, data)
+            wait_until_ready(supervisor, url, data, seconds=400.0)
             sizes = asyncio.run(_measured(load, url, port, given.minutes, processes(supervisor), data))
             status = fetch(url, "/status", None)
     print(f"balance {status['balance']}; outcomes {status['outcomes']}; waiting {status['waiting']}")

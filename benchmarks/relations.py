@@ -36,7 +36,6 @@ from nearcast.state.derived import StageInput
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
 
-ENTITIES = 20_000
 METRES = 1_000
 START = 1_767_268_800_000_000
 """The first report, in microseconds since 1970."""
@@ -72,6 +71,7 @@ class World:
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--entities", type=int, default=20_000)
     parser.add_argument("--pairs", type=int, default=100_000)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--ais", type=Path, default=Path("../shared/data/ais_us_20220103/AISdata.csv.gz"))
@@ -81,26 +81,26 @@ def main() -> None:
     asked = parser.parse_args()
     print(machine())
     spark = session(asked.master)
-    _named(spark, asked.pairs, asked.seconds, asked.shards)
-    _crowd(spark, asked.seconds, asked.shards)
+    _named(spark, asked.entities, asked.pairs, asked.seconds, asked.shards)
+    _crowd(spark, asked.entities, asked.seconds, asked.shards)
     if asked.ais.exists():
         _any(spark, asked.ais, asked.reports, asked.shards)
     print(machine())
 
 
-def _world() -> World:
+def _world(entities: int) -> World:
     chance = np.random.default_rng(4)
-    return World(chance, chance.uniform(11.0, 11.5, ENTITIES), chance.uniform(48.0, 48.3, ENTITIES))
+    return World(chance, chance.uniform(11.0, 11.5, entities), chance.uniform(48.0, 48.3, entities))
 
 
-def _named(spark: SparkSession, count: int, seconds: int, shards: int) -> None:
+def _named(spark: SparkSession, entities: int, count: int, seconds: int, shards: int) -> None:
     """Named pairs: a second of reports at a time, both ways."""
-    world = _world()
-    pairs = _pairs(world.chance, count)
+    world = _world(entities)
+    pairs = _pairs(world.chance, entities, count)
     relating, repository = RelationStage(shards), Repository()
     began = time.process_time()
     _defined(relating, list(_relations(pairs)))
-    print(f"{count:,} named pairs over {ENTITIES:,} entities: defined in {time.process_time() - began:.1f} s")
+    print(f"{count:,} named pairs over {entities:,} entities: defined in {time.process_time() - began:.1f} s")
     batches = [world.second(number) for number in range(seconds)]
     first, *others = batches
     _advance(relating, [first], repository)
@@ -115,16 +115,16 @@ def _named(spark: SparkSession, count: int, seconds: int, shards: int) -> None:
     print(f"self-join: {reported / joined:,.0f} reports/s; nearcast is {joined / own:.1f} times as fast")
 
 
-def _crowd(spark: SparkSession, seconds: int, shards: int) -> None:
+def _crowd(spark: SparkSession, entities: int, seconds: int, shards: int) -> None:
     """Any two within 1 km: a second of reports at a time by nearcast, one self-join of the latest by Spark."""
-    world, relating, repository = _world(), RelationStage(shards), Repository()
+    world, relating, repository = _world(entities), RelationStage(shards), Repository()
     _defined(relating, [_any_two("car", METRES)])
     first, *others = batches = [world.second(number) for number in range(seconds)]
     _advance(relating, [first], repository)
     own = _advance(relating, others, repository)
     reported = sum(map(len, others))
     held = sum(int(shard.pairs["held"].sum()) for shard in relating.pairing.shards)
-    print(f"a crowd of {ENTITIES:,}, any two within {METRES:,} m, {held:,} pairs at the end:", end=" ")
+    print(f"a crowd of {entities:,}, any two within {METRES:,} m, {held:,} pairs at the end:", end=" ")
     print(f"{reported / own:,.0f} reports/s, {own / reported * 1e6:.1f} µs a report")
     joined = _join_all(spark, batches[-1], METRES)
     print(f"self-join of the latest positions, once: {joined:.1f} s; nearcast takes {own / len(others):.2f} s a second")
@@ -156,9 +156,9 @@ def _any(spark: SparkSession, path: Path, count: int, shards: int) -> None:
     print(f"which is {joined * len(batches) / own:,.0f} times as fast")
 
 
-def _pairs(chance: np.random.Generator, count: int) -> npt.NDArray[np.int64]:
+def _pairs(chance: np.random.Generator, entities: int, count: int) -> npt.NDArray[np.int64]:
     """So many different pairs of entities, shape (count, 2)."""
-    drawn = np.sort(chance.integers(0, ENTITIES, (3 * count, 2)), axis=1)
+    drawn = np.sort(chance.integers(0, entities, (3 * count, 2)), axis=1)
     different = np.unique(drawn[drawn[:, 0] != drawn[:, 1]], axis=0)
     return chance.permutation(different)[:count]
 

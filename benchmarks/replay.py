@@ -19,7 +19,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -31,7 +32,7 @@ from nearcast.model.filter import And
 from nearcast.pipeline.batch_replay import replay
 from nearcast.pipeline.source import ranges
 from nearcast.pipeline.spark_session import session
-from nearcast.pipeline.spread import decided
+from nearcast.pipeline.spread import submit_batch
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import FoldedBatch, StateFold
 
@@ -44,6 +45,8 @@ EXPRESSIONS_MOST = 100
 """Filters from which generated expressions are not tried: Spark compiles 1,000 of them until its 2 GB are full."""
 ALONE = 20_000
 """Events of the batches without Spark."""
+SPREAD = (10_000, 20_000, 40_000, 80_000)
+"""Events of the batches that are decided in the driver and spread out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--master", default="local[2]")
     asked = parser.parse_args()
-    console = Console(width=120)
+    console = Console(width=80)
     console.print(machine(), style="bold")
     with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as folder:
         bench = _prepared(session(asked.master), asked.events, Path(folder))
@@ -169,8 +172,16 @@ def _seconds(job: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+def _table(title: str, *columns: str) -> Table:
+    """A table in which no figure is cut off: a column takes what its widest does."""
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    return table
+
+
 def _print(console: Console, count: int, found: list[Measured]) -> None:
-    table = Table("way", "events", "seconds", "events/s", "pairs", "pairs/s", "nearcast is", title=f"{count:,} filters")
+    table = _table(f"{count:,} filters", "way", "events", "seconds", "events/s", "pairs", "pairs/s", "nearcast is")
     for each in found:
         table.add_row(
             each.way,
@@ -191,9 +202,8 @@ def _batch(filters: list[And], events: pa.Table) -> FoldedBatch:
 
 def _alone(console: Console, found: pa.Table, filters: list[int]) -> None:
     """Deciding on one core without Spark: a large batch, and live ones."""
-    table = Table(
-        "filters", "events", "ms", "µs per event", "events/s", title="deciding alone, one core, without Spark"
-    )
+    title = "deciding alone, one core, without Spark"
+    table = _table(title, "filters", "events", "ms", "µs per event", "events/s")
     for count in filters:
         everything = workload.events(found)
         for size in (10, 100, len(found)):
@@ -204,18 +214,20 @@ def _alone(console: Console, found: pa.Table, filters: list[int]) -> None:
     console.print(table)
 
 
+def _decided(batch: FoldedBatch, blocks: Callable[[], DataFrame], bench: Bench, spread: int) -> pa.Table:
+    return submit_batch(batch, blocks, bench.journal.path, bench.folder, spread=spread)()
+
+
 def _crossover(console: Console, bench: Bench, filters: list[int]) -> None:
     """One batch decided in the driver, and spread over the executors."""
-    table = Table("filters", "events", "driver ms", "executors ms", title="one batch, in the driver or spread out")
+    title = "one batch, in the driver or spread out"
+    table = _table(title, "filters", "events", "driver ms", "executors ms")
     for count in filters:
-        for size in (10_000, 20_000, 40_000, 80_000):
+        for size in sorted({min(size, len(bench.values)) for size in SPREAD}):
             batch = _batch(workload.filters(count), bench.journal.read("events", 0, size))
             cores = bench.spark.sparkContext.defaultParallelism
             blocks = partial(ranges, bench.spark, 0, size, cores)
-            ways = [
-                partial(decided, batch, blocks, bench.journal.path, bench.folder, spread=spread)
-                for spread in (size + 1, 0)
-            ]
+            ways = [partial(_decided, batch, blocks, bench, spread) for spread in (size + 1, 0)]
             rounds = [[_seconds(way) for way in ways] for _ in range(4)]
             driver, executors = (1000 * min(each) for each in zip(*rounds, strict=True))
             table.add_row(f"{count:,}", f"{size:,}", f"{driver:.0f}", f"{executors:.0f}")

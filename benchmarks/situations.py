@@ -21,6 +21,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -68,13 +69,22 @@ def main() -> None:
     sensors = Sensors(given.sensors, chance)
     seconds = list(sensors.seconds(WARM + given.seconds, given.rate))
     gc.set_threshold(*GC_THRESHOLDS)
-    console = Console()
+    console = Console(width=80)
     console.print(machine())
     measured = [_inferred(defined, seconds, given.cuts)]
     if not given.no_spark:
         measured.append(_joined(defined, seconds))
     title = f"{given.rules:,} rules, {given.sensors:,} sensors, {given.rate:,} readings/s, one second's readings"
-    table = Table("way", "s by the clock", "s of this process", "readings/s", "found", title=title)
+    table = Table(
+        "way",
+        "s by the clock",
+        "s of this process",
+        "readings/s",
+        "found",
+        title=title,
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
     for one in measured:
         rate = f"{given.rate / one.clock:,.0f}"
         table.add_row(one.way, f"{one.clock:.2f}", f"{one.process:.2f}", rate, one.found)

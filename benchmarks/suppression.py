@@ -69,8 +69,9 @@ def main() -> None:
     print(f"{count} reports of {len({one.entity for one in events})} subjects, {len(held.told)} begins and ends")
     print(f"every report: {plain.entered} entered; us a report: {plain.costs(count)}")
     print(f"held back: {held.entered} entered, {1 - held.entered / count:.1%} did not; {held.costs(count)}")
-    kept = 1e6 * (held.seconds["journal"] - unkept.seconds["journal"]) / (count - held.entered)
-    print(f"  of a report that is held back the journal keeps {kept:.1f} us")
+    if held.entered < count:
+        kept = 1e6 * (held.seconds["journal"] - unkept.seconds["journal"]) / (count - held.entered)
+        print(f"  of a report that is held back the journal keeps {kept:.1f} us")
     _print_interest(options.subscriptions)
 
 

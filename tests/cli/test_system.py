@@ -98,14 +98,14 @@ def test_who_waits_is_told_what_for(tmp_path: Path) -> None:
             wait()
 
 
-def test_definitions_that_the_pipeline_could_not_take_are_not_taken_in(tmp_path: Path) -> None:
+def test_definitions_with_a_fault_are_not_taken_in(tmp_path: Path) -> None:
     """None of them, whatever the others are: the files are to be mended."""
     journal, path = MemoryJournal(), tmp_path / "d.yaml"
     path.write_text(
         "ontology: {situations: {Fire: {}}}\n"
-        "actions: [{id: act, when: Fire, publish: {type: alert, data: {n: 9223372036854775808}}}]"
+        "actions: [{id: act, when: Fire, run: {name: ring, arguments: {n: 9223372036854775808}}}]"
     )
-    with pytest.raises(DefinitionError, match="action act: expected a definition that the stage infer can take"):
+    with pytest.raises(DefinitionError, match=r"d\.yaml:2:66: expected an integer within 64 bits"):
         define(journal, files.load([path]))
     assert 0 == journal.end("events")
 

@@ -13,7 +13,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nearcast.filters.evaluate import NO_CONTEXT, truth
-from nearcast.geo.distance import distance, geodesic, planar, surely_beyond, surely_within, unit_vectors
+from nearcast.geo.distance import (
+    MAJOR,
+    MINOR,
+    distance,
+    geodesic,
+    planar,
+    surely_beyond,
+    surely_within,
+    unit_vectors,
+    wgs84,
+)
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event, Place
@@ -35,6 +45,11 @@ def matched(node: Atom, places: list[Place]) -> list[bool]:
     events = [Event(str(number), "t", "s", place=place, position=number) for number, place in enumerate(places, 1)]
     lanes = set(FilterMatcher([(node, (0,))]).match(to_table(events), Environment()).lanes.tolist())
     return [lane in lanes for lane in range(len(places))]
+
+
+def test_the_half_axes_are_those_of_the_geodesics() -> None:
+    """They are written down, for most commands have no geodesic to load."""
+    assert (wgs84().a, wgs84().b) == (MAJOR, MINOR)
 
 
 @pytest.mark.data

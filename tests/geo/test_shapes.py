@@ -10,7 +10,7 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.geo.distance import WGS84
+from nearcast.geo.distance import wgs84
 from nearcast.geo.shapes import within
 from tests.shared import shared
 
@@ -73,7 +73,7 @@ def distance(a: shapely.Geometry, b: shapely.Geometry) -> float:
     """The least geodesic between 201 samples of both, or their corners."""
     left, right = samples(a), samples(b)
     pairs = [np.repeat(left, len(right), axis=0), np.tile(right, (len(left), 1))]
-    return float(WGS84.inv(*pairs[0].T.copy(), *pairs[1].T.copy())[2].min())
+    return float(wgs84().inv(*pairs[0].T.copy(), *pairs[1].T.copy())[2].min())
 
 
 def samples(geometry: shapely.Geometry) -> np.ndarray:

@@ -17,7 +17,7 @@ from nearcast.model.columns import to_table
 from nearcast.model.event import Event, Place
 from nearcast.model.relation import Relation
 from nearcast.model.values import Value
-from nearcast.relations.pairs import PairRelations
+from nearcast.relations.pair_rules import PairRule, PairRules
 from nearcast.relations.stage import RelationStage, Scopes
 from nearcast.state.derived import StageInput
 from nearcast.state.registry import Registry
@@ -103,12 +103,12 @@ def told(*steps: Step) -> list[tuple[Any, ...]]:
 
 def fail_on_bad(patch: pytest.MonkeyPatch) -> None:
     """Lets the stage relate fail on relations with the id "bad"."""
-    take = PairRelations._add
+    add = PairRules.add_relation
 
-    def taken(self: PairRelations, relation: Relation, sequence: int, newest: Any) -> Any:
-        """Takes other relations."""
+    def added(self: PairRules, relation: Relation, sequence: int) -> PairRule:
+        """Adds other relations."""
         if relation.id == "bad":
             raise OverflowError("too far")
-        return take(self, relation, sequence, newest)
+        return add(self, relation, sequence)
 
-    patch.setattr(PairRelations, "_add", taken)
+    patch.setattr(PairRules, "add_relation", added)

@@ -20,7 +20,7 @@ from nearcast.model.changes import ClientChange, ClientRemoval, RelationRemoval
 from nearcast.model.event import Event
 from nearcast.relations import gatherings
 from nearcast.relations.stage import RelationStage
-from nearcast.relations.transitions import Transition
+from nearcast.relations.transition_events import Transition
 from nearcast.state.derived import StageInput
 from nearcast.testing.relations import Reference
 from tests.relations.stories import HERE, Step, defined, events_told, report, summary

@@ -8,7 +8,6 @@ import pytest
 
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
-from tests.relations.stories import fail_on_bad
 from tests.server.conftest import Running, run, running
 
 CLOSE = {"a": "type = 'car'", "b": "type = 'car'", "when": "distance(a, b) < 10"}
@@ -71,17 +70,17 @@ def test_a_faulty_rule_is_refused_with_what_was_expected(many: str, document: di
     run(test)
 
 
-def test_a_rule_that_the_pipeline_could_not_take_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_no_stage_could_take_is_refused() -> None:
     """Put by itself, or published among others, which are taken."""
-    fail_on_bad(monkeypatch)
     data: list[dict[str, Any]] = [{"id": id, **CLOSE, "detect": ["enter"]} for id in ("first", "bad", "last")]
+    data[1]["time_to_live"] = "1000000000 d"
     kind = {"specversion": "1.0", "type": "nearcast.relation.defined", "source": "s"}
-    expected = "a definition that the stage relate can take"
+    expected = "time_to_live: time_to_live: a hundred years at most"
 
     async def test() -> None:
         async with running() as server:
             answer = await server.http.put("/relations/bad", json=data[1])
-            assert (422, expected, "relation bad") == (answer.status_code, *at(answer.json()))
+            assert (422, expected, "request") == (answer.status_code, *at(answer.json()))
             batch = [{**kind, "id": one["id"], "data": one} for one in data]
             headers = {"Content-Type": "application/cloudevents-batch+json"}
             answer = await server.http.post("/events", json=batch, headers=headers)

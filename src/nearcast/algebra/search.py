@@ -24,7 +24,7 @@ from nearcast.algebra.texts import Undecided
 from nearcast.algebra.value_sets import NO_VALUES, ValueSet
 from nearcast.filters.evaluate import truth
 from nearcast.filters.truth import Truth
-from nearcast.geo.distance import WGS84
+from nearcast.geo.distance import wgs84
 from nearcast.model.event import Event, Place
 from nearcast.model.expression import Call
 from nearcast.model.filter import Atom, Distance, Filter, This, User
@@ -217,7 +217,7 @@ def _beside(place: Place, metres: float) -> Place:
     """A place so far from another one, to the east; up to rounding, which is for the evaluator to judge."""
     if place.coordinates == "planar":
         return Place("planar", place.x + metres, place.y)
-    x, y, _ = WGS84.fwd(place.x, place.y, 90.0, metres)
+    x, y, _ = wgs84().fwd(place.x, place.y, 90.0, metres)
     return Place("geographic", float(x), float(y))
 
 

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import pyarrow as pa
 
 from nearcast.cli.output import DeadLetters, print_json, progress, warn
 from nearcast.errors import DefinitionError, Fault, Mark
+from nearcast.filters.evaluate import NO_CONTEXT, truth
 from nearcast.language.cql2 import parse
 from nearcast.language.cql2.geometry import within_degrees
 from nearcast.language.cql2.printer import expression
-from nearcast.language.event_files import FEATURES, read_tables
-from nearcast.matching.matcher import FilterMatcher
-from nearcast.model.event import Place
+from nearcast.language.event_files import FEATURES, as_tables, read_events
+from nearcast.model.event import Event, Place
 from nearcast.model.expression import Box, Call, Shape, parts, remembered, users
 from nearcast.model.filter import Atom, Filter, This, atoms
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SMALL = 10_000
+"""Conditions of events, all together, that are evaluated one by one: fewer take less than columns take to load."""
+
+STEP = 1_000
+"""Events after which progress is shown: for each alone it would take longer than the event."""
+
+Found = tuple[str, bytes]
+"""The id and the payload of an event that matches."""
 
 
 @click.command("match")
@@ -39,10 +52,10 @@ def command(filter_text: str, files: tuple[Path, ...], count: bool, engine: str,
         _refuse_beyond_degrees(filter)
     letters, found = DeadLetters(), 0
     with progress("matching") as advance:
-        for table in matching(engine)(filter, _counted(files, letters, advance)):
-            found += len(table)
+        for some in matching(engine)(filter, _counted(read_events(files, (), letters), advance)):
+            found += len(some)
             if not count:
-                _show(table, as_json)
+                _show(some, as_json)
     letters.summary()
     if count:
         print_json({"count": found}) if as_json else click.echo(found)
@@ -81,34 +94,46 @@ def _self_contained(atom: Atom) -> bool:
     return all(side is None or isinstance(side, (This, Place)) for side in sides)
 
 
-def _counted(files: tuple[Path, ...], letters: DeadLetters, advance: Callable[[int], None]) -> Iterator[pa.Table]:
-    for table in read_tables(files, (), letters):
-        yield table
-        advance(len(table))
+def _counted(events: Iterable[Event], advance: Callable[[int], None]) -> Iterator[Event]:
+    for number, event in enumerate(events, 1):
+        yield event
+        if number % STEP == 0:
+            advance(STEP)
 
 
-Engine = Callable[[Filter, Iterator[pa.Table]], Iterator[pa.Table]]
+Engine = Callable[[Filter, Iterator[Event]], Iterator[Sequence[Found]]]
 
 
 def matching(engine: str) -> Engine:
-    """The function that gives the matching rows of tables, in their order."""
-    if engine == "local":
-        return _locally
+    """The function that gives the matching ones of events, in their order."""
+    return _locally if engine == "local" else _on_spark
+
+
+def _locally(filter: Filter, events: Iterator[Event]) -> Iterator[Sequence[Found]]:
+    room = SMALL // sum(1 for _ in atoms(filter)) + 1
+    first = list(islice(events, room))
+    if len(first) < room:
+        yield [(event.id, event.payload) for event in first if truth(filter, event, NO_CONTEXT)]
+        return
+    import pyarrow as pa
+
+    from nearcast.matching.matcher import FilterMatcher
+
+    index = FilterMatcher((), [filter])
+    for table in as_tables(chain(first, events)):
+        yield _of_table(table.filter(pa.array(index.selected(table)[0])))
+
+
+def _on_spark(filter: Filter, events: Iterator[Event]) -> Iterator[Sequence[Found]]:
     from nearcast.pipeline.spread import select  # Spark is imported only by those who ask for it
 
     warn("note", "starting Spark, which takes some seconds")
-    return select
+    return map(_of_table, select(filter, as_tables(events)))
 
 
-def _locally(filter: Filter, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    index = FilterMatcher((), [filter])
-    for table in tables:
-        yield table.filter(pa.array(index.selected(table)[0]))
+def _of_table(table: pa.Table) -> Sequence[Found]:
+    return list(zip(table.column("id").to_pylist(), table.column("payload").to_pylist(), strict=True))
 
 
-def _show(table: pa.Table, as_json: bool) -> None:
-    if as_json:
-        for payload in table.column("payload").to_pylist():
-            sys.stdout.write(payload.decode() + "\n")
-    else:
-        sys.stdout.writelines(f"{id}\n" for id in table.column("id").to_pylist())
+def _show(found: Sequence[Found], as_json: bool) -> None:
+    sys.stdout.writelines(f"{payload.decode() if as_json else id}\n" for id, payload in found)

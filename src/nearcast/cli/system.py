@@ -17,7 +17,7 @@ import httpx
 
 from nearcast.cli.options import journal_path, state_path, url_of
 from nearcast.cli.supervisor import STOP_SECONDS, Supervisor, SystemPart
-from nearcast.errors import DefinitionError, EventError, SetupError
+from nearcast.errors import EventError, SetupError
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes, to_event
@@ -27,7 +27,6 @@ from nearcast.model.columns import are_control, entered_events, to_events
 from nearcast.model.event import MAIN, Event
 from nearcast.pipeline.snapshots import ready_file
 from nearcast.runtime.file_lock import file_lock
-from nearcast.stages.validation import faults_of
 from nearcast.state.registry import Registry
 
 SOURCE = "definitions"
@@ -41,8 +40,7 @@ STRETCH = 100_000
 def define(journal: Journal, definitions: Definitions, node: str = MAIN) -> int:
     """Appends the changes that bring definitions about, without those that would change nothing; how many.
 
-    `node` is the name of the server to which the definitions are given. Raises DefinitionError, and appends nothing,
-    where the pipeline could not take some of them.
+    `node` is the name of the server to which the definitions are given.
     """
     registry, stated = Registry(), Registry()
     for event in _control_events(journal):
@@ -51,9 +49,6 @@ def define(journal: Journal, definitions: Definitions, node: str = MAIN) -> int:
             _apply(stated, event)
     asked = (_restated(registry, stated, change) for change in definitions.changes(node))
     needed = [change for change in asked if not _there(registry, change)]
-    faults = faults_of(needed, registry.settings)
-    if faults:
-        raise DefinitionError(faults)
     now = datetime.now(UTC)
     events = [to_event(change, uuid.uuid4().hex, SOURCE, now) for change in needed]
     if events:

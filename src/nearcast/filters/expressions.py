@@ -11,19 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime
 from functools import lru_cache, partial
 from itertools import islice, product
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from nearcast.filters import operators
 from nearcast.filters.instants import TEMPORAL, Interval, as_interval, instant_of, order
 from nearcast.filters.operators import like
 from nearcast.filters.truth import COMPARE, Truth, both, joined, negated, some
-from nearcast.geo import shapes
-from nearcast.geo.shapes import Geometry
 from nearcast.model.event import Place
 from nearcast.model.expression import (
     ARITHMETIC,
+    ARRAYS,
     COMPARISONS,
     GEOMETRY,
+    SPATIAL,
     TOLD_GEOMETRY,
     Array,
     Box,
@@ -35,8 +34,14 @@ from nearcast.model.expression import (
 )
 from nearcast.model.values import Value, calculate, kind_of, time_of
 
+if TYPE_CHECKING:
+    from nearcast.geo.shapes import Geometry
+
 Values = Sequence[Any]
 """Of an expression: values of events, days, `Interval`, `Geometry`, tuples (arrays)."""
+
+ORDERED = (int, float, str)
+"""The types of values, booleans among them, that operators compare; besides these there are days and moments."""
 
 MAX_CHOICES = 10_000
 """Choices among the values of repeated names that count: a sender may repeat names as often as it likes."""
@@ -76,7 +81,9 @@ def values_of(expression: Expression, facts: Facts) -> Values:
         case Constant(value):
             return (value,)
         case Shape() | Box():
-            return (shapes.written(expression),)
+            from nearcast.geo.shapes import written
+
+            return (written(expression),)
         case Array(items):
             # An array with a hole is not known, as an arithmetic expression with one is not.
             found = [values_of(item, facts) for item in items]
@@ -99,7 +106,9 @@ def _call_values(call: Call, facts: Facts) -> Values:
         return [Interval(start, end) for start, end in _choices(*ends)]
     if function == "USER":
         place = facts.user(values_of(arguments[0], facts)[0])
-        return () if place is None else (shapes.at(place),)
+        from nearcast.geo.shapes import at
+
+        return () if place is None else (at(place),)
     truth = truth_of(call, facts)
     return () if truth is None else (truth,)
 
@@ -116,7 +125,8 @@ def compare(operator: str, a: Any, b: Any) -> Truth:
     if isinstance(a, date) or isinstance(b, date):
         left, right = _beside(a, b), _beside(b, a)
         return None if left is None or right is None else COMPARE[operator](order(left, right), 0)
-    if isinstance(a, (Geometry, Interval, tuple)) or isinstance(b, (Geometry, Interval, tuple)):
+    # Geometries, intervals and arrays have relations of their own.
+    if not isinstance(a, ORDERED) or not isinstance(b, ORDERED):
         return None
     return COMPARE[operator](a, b) if kind_of(a) == kind_of(b) else None
 
@@ -177,13 +187,15 @@ def _name(expression: Expression) -> str:
 
 def _geometries(expression: Expression, facts: Facts) -> list[Geometry]:
     """The geometries that an expression has; the event's own is what it tells as such, else the point where it is."""
+    from nearcast.geo.shapes import Geometry, at, told
+
     # Who writes a filter need not know under which of its names an event tells its geometry.
     own = isinstance(expression, Property) and expression.name.lower() in GEOMETRY
     names = dict.fromkeys([_name(expression), *TOLD_GEOMETRY]) if own else ()
     listed = [value for name in names for value in facts.values(name)] if own else values_of(expression, facts)
-    found = [shapes.told(value) if isinstance(value, str) else value for value in listed]
+    found = [told(value) if isinstance(value, str) else value for value in listed]
     there = [value for value in found if isinstance(value, Geometry)]
-    return [shapes.at(facts.place)] if own and not there and facts.place else there
+    return [at(facts.place)] if own and not there and facts.place else there
 
 
 def _array(expression: Expression, facts: Facts) -> Values | None:
@@ -230,14 +242,18 @@ def _truth(expression: Expression, facts: Facts) -> Truth:
 
 
 def _spatial(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
+    from nearcast.geo.shapes import related
+
     sides = [_geometries(argument, facts) for argument in arguments]
-    return some(shapes.related(function, a, b) for a, b in _choices(*sides))
+    return some(related(function, a, b) for a, b in _choices(*sides))
 
 
 def _near(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
+    from nearcast.geo.shapes import near
+
     a, b = (_geometries(argument, facts) for argument in arguments[:2])
     limits = _numbers(arguments[2], facts)
-    return some(shapes.near(left, right, metres) for left, right, metres in _choices(a, b, limits))
+    return some(near(left, right, metres) for left, right, metres in _choices(a, b, limits))
 
 
 def _temporal(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
@@ -247,8 +263,10 @@ def _temporal(function: str, arguments: tuple[Expression, ...], facts: Facts) ->
 
 
 def _array_relation(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
+    from nearcast.filters.operators import related
+
     a, b = (_array(argument, facts) for argument in arguments)
-    return None if a is None or b is None else operators.related(function, a, b)
+    return None if a is None or b is None else related(function, a, b)
 
 
 def _changed(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
@@ -277,7 +295,7 @@ _PREDICATES: dict[str, Predicate] = {
     "IS NULL": _is_null,
     "S_DWITHIN": _near,
     "CHANGED": _changed,
-    **dict.fromkeys(shapes.SPATIAL, _spatial),
+    **dict.fromkeys(SPATIAL, _spatial),
     **dict.fromkeys(TEMPORAL, _temporal),
-    **dict.fromkeys(operators.ARRAYS, _array_relation),
+    **dict.fromkeys(ARRAYS, _array_relation),
 }

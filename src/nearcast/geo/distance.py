@@ -8,20 +8,33 @@ the greatest radius of curvature (meridian at the equator, either at the pole). 
 from __future__ import annotations
 
 import math
-
-import numpy as np
-import numpy.typing as npt
-from pyproj import Geod
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
 
 from nearcast.model.event import Place
 
-WGS84 = Geod(ellps="WGS84")
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from pyproj import Geod
+
+MAJOR, MINOR = 6378137.0, 6356752.314245179
+"""Half axes of WGS84 in metres, as PROJ has them."""
+
 SLACK = 1e-9
 """Relative room for rounding in the bounds: far above that of doubles, far below what could hide a metre."""
-SHORTEST = WGS84.b * WGS84.b / WGS84.a * (1 - SLACK)
-LONGEST = WGS84.a * WGS84.a / WGS84.b * (1 + SLACK)
+SHORTEST = MINOR * MINOR / MAJOR * (1 - SLACK)
+LONGEST = MAJOR * MAJOR / MINOR * (1 + SLACK)
 
-Floats = npt.NDArray[np.float64]
+Floats: TypeAlias = "npt.NDArray[np.float64]"
+
+
+@cache
+def wgs84() -> Geod:
+    """Geodesics on WGS84. Loaded with the first: most commands ask for none."""
+    from pyproj import Geod
+
+    return Geod(ellps="WGS84")
 
 
 def distance(a: Place, b: Place) -> float | None:
@@ -29,7 +42,7 @@ def distance(a: Place, b: Place) -> float | None:
     if a.coordinates != b.coordinates:
         return None
     if a.coordinates == "geographic":
-        return float(WGS84.inv(a.x, a.y, b.x, b.y)[2])
+        return float(wgs84().inv(a.x, a.y, b.x, b.y)[2])
     dx, dy = a.x - b.x, a.y - b.y
     dz = 0.0 if a.z is None or b.z is None else a.z - b.z
     return math.sqrt(dx * dx + dy * dy + dz * dz)
@@ -37,11 +50,15 @@ def distance(a: Place, b: Place) -> float | None:
 
 def geodesic(x1: Floats, y1: Floats, x2: Floats, y2: Floats) -> Floats:
     """Metres on WGS84 between points in degrees, element by element: exactly what `distance` gives."""
-    return np.asarray(WGS84.inv(x1, y1, x2, y2)[2], dtype=np.float64)
+    import numpy as np
+
+    return np.asarray(wgs84().inv(x1, y1, x2, y2)[2], dtype=np.float64)
 
 
 def planar(dx: Floats, dy: Floats, dz: Floats) -> Floats:
     """Metres from differences; `dz` is 0 where a side has no height: exactly what `distance` gives."""
+    import numpy as np
+
     # Beyond all doubles is infinitely far, for numbers one by one without a word.
     with np.errstate(over="ignore"):
         return np.sqrt(dx * dx + dy * dy + dz * dz)
@@ -49,6 +66,8 @@ def planar(dx: Floats, dy: Floats, dz: Floats) -> Floats:
 
 def unit_vectors(longitude: Floats, latitude: Floats) -> Floats:
     """Points on the unit sphere, shape (n, 3), from degrees: no seam at the antimeridian, no trouble at the poles."""
+    import numpy as np
+
     lon, lat = np.radians(longitude), np.radians(latitude)
     across = np.cos(lat)
     return np.stack([across * np.cos(lon), across * np.sin(lon), np.sin(lat)], axis=-1)

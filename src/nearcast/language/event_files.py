@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-import pyarrow as pa
 
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.language.cloudevents import KEPT_BYTES, DeadLetter, attributes_of, numbered, whole_lines
 from nearcast.language.definitions.client_documents import geometry_text, is_geometry, place_of_geometry
 from nearcast.language.json_text import loads
-from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.subscription import Channel
 from nearcast.model.values import time_of
@@ -106,6 +105,9 @@ def _from_collection(path: Path) -> Iterator[Event | DeadLetter]:
             yield DeadLetter(error.fault, orjson.dumps(feature)[:KEPT_BYTES])
 
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 ROWS = 10_000
 """Events of one table: enough for columns to pay, few enough to show progress."""
 
@@ -125,17 +127,24 @@ def read_tables(
     """Tables of EVENTS of all files, not yet numbered; what cannot be taken goes to `on_dead`, and into `marks` where
     control events stand.
     """
-    events: list[Event] = []
-    for event in _taken(paths, channels, on_dead, {} if marks is None else marks):
-        events.append(event)
-        if len(events) == ROWS:
-            yield to_table(events)
-            events = []
-    if events:
-        yield to_table(events)
+    return as_tables(read_events(paths, channels, on_dead, marks))
 
 
-def _taken(paths: Iterable[Path], channels: Sequence[Channel], on_dead: OnDeadLetter, marks: Marks) -> Iterator[Event]:
+def as_tables(events: Iterable[Event]) -> Iterator[pa.Table]:
+    """Events as tables of at most `ROWS`."""
+    # Columns take longer to load than a small file to read.
+    from nearcast.model.columns import to_table
+
+    waiting = iter(events)
+    while some := list(islice(waiting, ROWS)):
+        yield to_table(some)
+
+
+def read_events(
+    paths: Iterable[Path], channels: Sequence[Channel], on_dead: OnDeadLetter, marks: Marks | None = None
+) -> Iterator[Event]:
+    """The events of all files, one by one; see `read_tables`."""
+    marks = {} if marks is None else marks
     for path in paths:
         features = path.suffix.lower() in FEATURES
         for number, event in enumerate(read_features(path), 1) if features else numbered(path, channels):

@@ -23,7 +23,6 @@ from nearcast.model.changes import SettingsChange
 from nearcast.model.event import MAIN
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
-from nearcast.stages.validation import faults_of
 
 MAX_FAULTS = 1_000
 """How many faults of one event file are kept: beyond it the file is of another kind."""
@@ -60,7 +59,6 @@ def check(paths: Sequence[Path], node: str = MAIN, now: datetime | None = None) 
             found = files.load(described)
             settings, rules = found.settings, found.situations
             warnings += [*found.warnings, *warnings_of_nodes(found.relations, node)]
-            faults += faults_of(found.changes(node), Settings())
         except DefinitionError as error:
             faults += error.faults
     for path in paths:

@@ -16,9 +16,6 @@ from xml.sax import SAXParseException
 from xml.sax.handler import ContentHandler
 from xml.sax.xmlreader import AttributesImpl, Locator
 
-import defusedxml.sax
-from defusedxml.common import DefusedXmlException
-
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2.limits import MAX_DEPTH, too_large
 from nearcast.language.marks import Lines, Locate, starting_at
@@ -67,6 +64,9 @@ def read_elements(text: str, where: Mark, group: str | None = None) -> Element:
 
     Raises `DefinitionError` for text that is not XML, and for document types and entities, which may do harm.
     """
+    import defusedxml.sax
+    from defusedxml.common import DefusedXmlException
+
     mended = _mend(text, group) if group else text
     handler = _Handler(mended, starting_at(text, where))
     try:

@@ -27,6 +27,11 @@ PREVIOUS = frozenset({"PREVIOUS", "CHANGED"})
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*", "/", "%", "^", "DIV")
+SPATIAL = (
+    *("S_INTERSECTS", "S_EQUALS", "S_DISJOINT", "S_TOUCHES"),
+    *("S_WITHIN", "S_OVERLAPS", "S_CROSSES", "S_CONTAINS"),
+)
+ARRAYS = ("A_EQUALS", "A_CONTAINS", "A_CONTAINEDBY", "A_OVERLAPS")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nearcast.decision.relate.transitions import (
-    BEGINS,
-    FAILS,
-    FALLS_SILENT,
-    LEAVES,
-    UNCHANGED,
-    PairEffects,
-    deadlines,
-)
 from nearcast.filters.truth import Truth
 from nearcast.geo.columnar_index import always_there, near_pairs, square_limit
 from nearcast.geo.distance import geodesic, planar
@@ -42,6 +33,7 @@ from nearcast.relations.reports import (
     Integers,
     ReportTable,
 )
+from nearcast.relations.transitions import BEGINS, FAILS, FALLS_SILENT, LEAVES, UNCHANGED, PairEffects, deadlines
 
 FALSE, TRUE, UNKNOWN = 0, 1, -1
 

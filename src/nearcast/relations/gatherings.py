@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from nearcast.decision.relate.transitions import (
+from nearcast.geo.distance import distance
+from nearcast.geo.dynamic_index import SpatialHash, level_of
+from nearcast.matching.matcher import FilterMatcher
+from nearcast.model.event import Place
+from nearcast.model.relation import Buddies, Detection, Gathering, Matching, Relation
+from nearcast.relations.reports import FOREVER, NEVER, EntityTable, Flags, ReportTable, micros_of, moment_of
+from nearcast.relations.transition_events import CAUSED, EXPIRED, Participant, Transition
+from nearcast.relations.transitions import (
     FALLS_SILENT,
     REASONS,
     REMOVED,
@@ -23,13 +30,6 @@ from nearcast.decision.relate.transitions import (
     effect_of,
     gathered_until,
 )
-from nearcast.geo.distance import distance
-from nearcast.geo.dynamic_index import SpatialHash, level_of
-from nearcast.matching.matcher import FilterMatcher
-from nearcast.model.event import Place
-from nearcast.model.relation import Buddies, Detection, Gathering, Matching, Relation
-from nearcast.relations.reports import FOREVER, NEVER, EntityTable, Flags, ReportTable, micros_of, moment_of
-from nearcast.relations.transitions import CAUSED, EXPIRED, Participant, Transition
 from nearcast.state.derived import Cause
 
 

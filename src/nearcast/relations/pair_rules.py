@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from nearcast.decision.relate.transitions import Lifecycle
 from nearcast.geo.distance import surely_beyond, surely_within
 from nearcast.model.filter import Filter
 from nearcast.model.relation import Named, Pair, Relation
 from nearcast.relations.predicate import RelationPredicate, bound_of, is_symmetric, reach, widened
 from nearcast.relations.reports import FOREVER, Flags, GrowableTable
+from nearcast.relations.transitions import Lifecycle
 
 NOBODY = -1
 """In place of a filter's number: a side that is one named entity."""
@@ -84,7 +84,7 @@ class PairRules:
         """Of each rule whether both of its sides are named."""
         return (self.columns["filter_a"] == NOBODY) & (self.columns["filter_b"] == NOBODY)
 
-    def add(self, relation: Relation, sequence: int) -> PairRule:
+    def add_relation(self, relation: Relation, sequence: int) -> PairRule:
         """Takes a relation between pairs."""
         rule = _rule(len(self.all), sequence, relation)
         pair, bound = rule.pair, bound_of(rule.pair.when)

@@ -14,7 +14,6 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from nearcast.decision.relate.transitions import REASONS, REMOVED, deadline, deadlines, tells_exit
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.event import Event
 from nearcast.model.relation import Matching, Named, Pair, Relation
@@ -42,7 +41,8 @@ from nearcast.relations.shards import (
     shards_of,
     shared,
 )
-from nearcast.relations.transitions import CAUSED, Participant, Transition
+from nearcast.relations.transition_events import CAUSED, Participant, Transition
+from nearcast.relations.transitions import REASONS, REMOVED, deadline, deadlines, tells_exit
 from nearcast.state.derived import Cause
 
 Newest = Callable[[], pa.Table]
@@ -178,7 +178,7 @@ class PairRelations:
         """Adds a relation, and what is known now of what it asks for."""
         # Events are remembered only while some predicate needs more of them than places.
         general = bool(self.rules.general)
-        rule = self.rules.add(relation, sequence)
+        rule = self.rules.add_relation(relation, sequence)
         for side in (rule.pair.a, rule.pair.b):
             if isinstance(side, Named):
                 self.known.number(side.entity)

@@ -10,16 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nearcast.decision.relate.transitions import (
-    FALLS_SILENT,
-    REASONS,
-    REMOVED,
-    HoldState,
-    Lifecycle,
-    deadline,
-    effect_of,
-    gathered_until,
-)
 from nearcast.filters.evaluate import NO_CONTEXT, truth
 from nearcast.filters.truth import Truth
 from nearcast.geo.distance import distance
@@ -40,7 +30,17 @@ from nearcast.model.relation import (
 from nearcast.relations.predicate import RelationPredicate, is_symmetric, widened
 from nearcast.relations.reports import NEVER, micros_of, moment_of
 from nearcast.relations.sides import sees_derived
-from nearcast.relations.transitions import CAUSED, EXPIRED, Participant, Transition, transition_events
+from nearcast.relations.transition_events import CAUSED, EXPIRED, Participant, Transition, transition_events
+from nearcast.relations.transitions import (
+    FALLS_SILENT,
+    REASONS,
+    REMOVED,
+    HoldState,
+    Lifecycle,
+    deadline,
+    effect_of,
+    gathered_until,
+)
 from nearcast.state.derived import Cause
 
 Lists = Mapping[str, Mapping[str, tuple[str, ...]]]

@@ -9,16 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nearcast.filters.expressions import truth_of
 from nearcast.filters.truth import Truth, joined, negated
-from nearcast.geo import shapes
 from nearcast.geo.distance import distance
 from nearcast.model.event import Event, Place
 from nearcast.model.expression import ARITHMETIC, TOLD_GEOMETRY, Call, Constant, Expression, Property, parts
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, PlainNot, atoms
 from nearcast.model.relation import SIDES
 from nearcast.model.values import Value, narrowed
+
+if TYPE_CHECKING:
+    from nearcast.geo import shapes
 
 METRES = Call("DISTANCE", (Property("a"), Property("b")))
 """The distance of both sides."""
@@ -93,6 +96,8 @@ class _Sides:
 
 def _geometries(event: Event, told: bool) -> list[shapes.Geometry]:
     """The geometry that an event tells, if that is asked for, else the point where it is."""
+    from nearcast.geo import shapes
+
     values = [value for name in TOLD_GEOMETRY for value in event.values(name)] if told else []
     found = [shapes.told(value) for value in values if isinstance(value, str)]
     there = [geometry for geometry in found if geometry]

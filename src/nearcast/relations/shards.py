@@ -13,7 +13,6 @@ from datetime import datetime
 
 import numpy as np
 
-from nearcast.decision.relate.transitions import REASONS, PairTransitions, pair_transitions
 from nearcast.geo.distance import distance
 from nearcast.model.event import Event
 from nearcast.model.relation import Detection
@@ -29,7 +28,8 @@ from nearcast.relations.reports import (
     ReportTable,
     moment_of,
 )
-from nearcast.relations.transitions import EXPIRED, Participant, Reason, Transition
+from nearcast.relations.transition_events import EXPIRED, Participant, Reason, Transition
+from nearcast.relations.transitions import REASONS, PairTransitions, pair_transitions
 
 AtRow = tuple[int, Transition]
 """A thing to tell, and the row of the stretch that causes it."""

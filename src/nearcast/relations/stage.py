@@ -17,18 +17,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.errors import Fault
+from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, RelationChange, RelationRemoval
 from nearcast.model.columns import nodes_of, to_events
 from nearcast.model.event import Event
-from nearcast.model.relation import Gathering, Relation
+from nearcast.model.relation import Gathering, Matching, Relation
 from nearcast.model.sequence import MOST_PARTS
-from nearcast.relations.gatherings import GatheringStates
+from nearcast.relations.gatherings import GatheringState, GatheringStates
+from nearcast.relations.pair_rules import PairRules
 from nearcast.relations.pairs import PairRelations
 from nearcast.relations.plain import EventwiseRelations, LatestReport
 from nearcast.relations.reports import NEVER, EntityTable, ReportTable
 from nearcast.relations.shards import SHARDS
-from nearcast.relations.sides import sees_derived
-from nearcast.relations.transitions import Transition, transition_events
+from nearcast.relations.sides import sees_derived, sides_of
+from nearcast.relations.transition_events import Transition, transition_events
 from nearcast.state.derived import At, Cause, StageInput, derived_of
 from nearcast.state.repository import Repository, entities, last_of_each
 
@@ -255,6 +257,17 @@ class RelationStage:
             number_of = dict(zip(positions.to_pylist(), before, strict=True))
             for row, position in enumerate(known.column("position").to_pylist()):
                 self._overtaken[number_of[position]] = known.slice(row, 1)
+
+
+def compile_relation(relation: Relation) -> None:
+    """Makes of a relation alone what the stage makes of it, and forgets it; raises what that raises."""
+    if isinstance(relation.about, Gathering):
+        GatheringState(relation, 0)
+    else:
+        PairRules().add_relation(relation, 0)
+    filters = [side.filter for side in sides_of(relation) if isinstance(side, Matching)]
+    if filters:
+        FilterMatcher((), filters)
 
 
 def _causes(table: pa.Table, rows: list[int]) -> list[Cause]:

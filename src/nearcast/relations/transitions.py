@@ -1,100 +1,254 @@
-"""The events that relations cause: what they tell, and in which order (SEMANTICS §7).
+"""What becomes of something that may hold, a pair or a gathering: it begins, lasts, and ends (SEMANTICS §7).
 
-Of one cause, what lapsed with its time comes first, then what it did itself; relations in the order of their
-definitions, pairs by their names.
+One rule, written once for one thing (`Lifecycle`) and once for many pairs over a stretch, in columns
+(`pair_transitions`); a test holds them equal. It begins where its predicate comes to be TRUE for members of its sides.
+It ends where the predicate with its margin is FALSE, where one of it leaves its side, and where one of it has been
+silent for too long. It dwells once it has held for so long; an end is told only of what was told to have begun.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Literal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import NamedTuple
 
-from nearcast.model.event import Event, Place, place_data
-from nearcast.model.relation import RELATION_EVENT, RELATIONS, Detection
-from nearcast.model.values import time_text
-from nearcast.state.derived import Cause, derived_event
+import numpy as np
+import numpy.typing as npt
 
-Reason = Literal["left", "silent", "removed"]
-"""Why something ended though nothing says that its predicate failed: an entity is no longer of its side, was not heard
-for too long, or the relation itself was removed."""
+from nearcast.filters.truth import Truth
+from nearcast.model.relation import Detection, Relation
+from nearcast.relations.reports import FOREVER, NEVER, Flags, GrowableTable, Integers, ReportTable
+from nearcast.relations.transition_events import CAUSED, EXPIRED, Reason
 
-EXPIRED, CAUSED = 0, 1
+BEGINS, UNCHANGED, FAILS, LEAVES, FALLS_SILENT, REMOVED = 1, 0, -1, -2, -3, -4
+"""What an evaluation does: it holds from now on; nothing; or it holds no longer, for one of four reasons."""
 
-_ORDER: dict[str, int] = {"dwell": 0, "exit": 1, "enter": 2}
+REASONS: dict[int, Reason | None] = {FAILS: None, LEAVES: "left", FALLS_SILENT: "silent", REMOVED: "removed"}
 
-
-@dataclass(frozen=True, slots=True)
-class Participant:
-    """One of those that something is told of: its name and where it is."""
-
-    entity: str
-    place: Place | None
+DETECTS: dict[Detection, int] = {"enter": 1, "dwell": 2, "exit": 4}
+"""What a relation tells, as bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """One thing to tell. `b` is one entity of a pair, or those around `a` in a gathering, whose number is `count`.
-
-    `phase` is `EXPIRED` or `CAUSED`, `sequence` the number of the relation. `present`: it held when it was asked for.
+class HoldState(NamedTuple):
+    """Something that holds: since when, by the time of its event; the stream's time at which it has lasted (`FOREVER`:
+    it was told to dwell, or never is); and whether that was told. In microseconds since 1970.
     """
 
-    phase: int
-    sequence: int
-    relation: str
+    started_at: int
+    due: int
+    dwell_sent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """How long what a relation is about must last, how long it may be silent, and what is told: bits of `DETECTS`."""
+
+    detects: int
+    lasting: int
+    time_to_live: int
+
+    @staticmethod
+    def of(relation: Relation) -> Lifecycle:
+        """The lifecycle that a relation asks for."""
+        spans = (FOREVER if one is None else micros(one) for one in (relation.lasting, relation.time_to_live))
+        return Lifecycle(sum(DETECTS[one] for one in relation.detect), *spans)
+
+    def evaluated(
+        self, held: HoldState | None, effect: int, now: int, moment: int
+    ) -> tuple[HoldState | None, Detection | None]:
+        """The state after an evaluation at the stream's time `now`, by an event of a `moment`; and what is told."""
+        if held is None:
+            if effect != BEGINS:
+                return None, None
+            return HoldState(moment, deadline(now, self.lasting)), "enter" if self.detects & DETECTS["enter"] else None
+        if effect >= UNCHANGED:
+            return held, None
+        return None, "exit" if tells_exit(self.detects, held.dwell_sent) else None
+
+    def passed(self, held: HoldState, silent_after: int, now: int) -> tuple[HoldState | None, list[Detection]]:
+        """The state once the stream's time has come to `now`, and what is told, in order.
+
+        Silence lets it hold through `silent_after`: what fell silent first has not lasted, though its time has come.
+        """
+        found: list[Detection] = []
+        if held.due <= min(silent_after, now):
+            held = HoldState(held.started_at, FOREVER, True)
+            found += ["dwell"] if self.detects & DETECTS["dwell"] else []
+        if silent_after >= now:
+            return held, found
+        after, ended = self.evaluated(held, FALLS_SILENT, now, NEVER)
+        return after, [*found, ended] if ended else found
+
+
+def effect_of(held: bool, member: bool, truth: Callable[[bool], Truth]) -> int:
+    """What an evaluation does; `truth` gives the predicate's: with its margin (True) for what holds, else without."""
+    if not member:
+        return LEAVES
+    found = truth(held)
+    if held:
+        # What is unknown ends nothing.
+        return FAILS if found is False else UNCHANGED
+    return BEGINS if found is True else UNCHANGED
+
+
+def tells_exit(detects: int, dwell_sent: bool) -> bool:
+    """Whether an end is told. Where it is told that something lasted, but not that it began: only if it did last."""
+    begun = dwell_sent or detects & DETECTS["enter"] or not detects & DETECTS["dwell"]
+    return bool(detects & DETECTS["exit"] and begun)
+
+
+def deadline(start: int, span: int) -> int:
+    """The time after a span from a start; `FOREVER` where there is no span, or the start is not known."""
+    return FOREVER if start == NEVER or span == FOREVER else start + span
+
+
+def deadlines(start: Integers, span: Integers) -> Integers:
+    """`deadline` in columns."""
+    known = (start != NEVER) & (span != FOREVER)
+    return np.where(known, np.where(known, start, 0) + np.where(known, span, 0), FOREVER)
+
+
+def gathered_until(own: int, others: Iterable[int], count: int) -> int:
+    """The time through which silence lets one gather that counts through `own`, with others that count through theirs.
+
+    As members fall silent the gathering shrinks, and ends with the first that is one too many.
+    """
+    return min([own, *sorted(others, reverse=True)[: count - 1][-1:]])
+
+
+def micros(seconds: float) -> int:
+    """Seconds in microseconds, as `timedelta` rounds them; one at least."""
+    return max(1, timedelta(seconds=seconds) // timedelta(microseconds=1))
+
+
+@dataclass(frozen=True, slots=True)
+class PairEffects:
+    """What evaluations do to pairs, ascending by pair, then row, then what lapsed before what the row itself did.
+
+    `deadline` is the time through which a pair was not silent, where it fell so.
+    """
+
+    pair: Integers
+    row: Integers
+    effect: Integers
+    deadline: Integers
+
+    def select(self, which: npt.NDArray[np.intp]) -> PairEffects:
+        """Some of them."""
+        return PairEffects(self.pair[which], self.row[which], self.effect[which], self.deadline[which])
+
+
+@dataclass(frozen=True, slots=True)
+class PairTransitions:
+    """What is told of pairs, as columns: at which row, in which phase, of which pair, since when, by which effect."""
+
     detect: Detection
-    a: Participant
-    b: tuple[Participant, ...]
-    distance: float | None
-    since: datetime | None
-    reason: Reason | None = None
-    present: bool = False
-    count: int | None = None
+    pair: Integers
+    row: Integers
+    phase: Integers
+    started_at: Integers
+    effect: Integers
 
-    @property
-    def order(self) -> tuple[int, int, str, str, int]:
-        """Ascends in the order of telling, among what one event causes."""
-        other = self.b[0].entity if self.count is None else ""
-        return self.phase, self.sequence, self.a.entity, other, _ORDER[self.detect]
+    def select(self, which: Flags) -> PairTransitions:
+        """Some of them."""
+        columns = (self.pair, self.row, self.phase, self.started_at, self.effect)
+        return PairTransitions(self.detect, *(column[which] for column in columns))
 
 
-def transition_events(told: Iterable[Transition], cause: Cause, first: int) -> list[Event]:
-    """The events that tell it, in order; their parts count from `first`."""
-    ordered = sorted(told, key=lambda one: one.order)
-    return [_event(one, cause, part) for part, one in enumerate(ordered, first)]
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """Times through which pairs held: from their state, or a row, to a row; `end` of an open one is their number."""
+
+    pair: Integers
+    started_at: Integers
+    due: Integers
+    dwell_sent: Flags
+    end: Integers
+    effect: Integers
+    deadline: Integers
 
 
-def _event(told: Transition, cause: Cause, part: int) -> Event:
-    names = [told.relation, told.a.entity] + [one.entity for one in told.b if told.count is None]
-    # Names may have slashes of their own: two pairs with one subject would be one entity, and conflated into one.
-    path = "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
-    subject, id = f"nearcast/relations/{path}", f"{path}/{cause.position}.{part}"
-    return derived_event(RELATION_EVENT, RELATIONS, id, subject, _data(told), cause, told.a.place, part)
+def pair_transitions(
+    pairs: GrowableTable, which: Integers, effects: PairEffects, rules: GrowableTable, reports: ReportTable
+) -> list[PairTransitions]:
+    """What some pairs tell over a stretch; their state is as of its end then. `rules` has `detects` and `lasting`."""
+    rule = pairs["rule"][which]
+    begins = effects.effect == BEGINS
+    # Before an effect a pair holds if the one before began it, or it held when the stretch began.
+    first = np.append(True, effects.pair[1:] != effects.pair[:-1])[: len(effects.pair)]
+    before = np.where(first, pairs["held"][which][effects.pair], np.append(False, begins)[: len(begins)])
+    # Reports that find a pair as it was are most; only changes are looked at further.
+    changes = np.flatnonzero(begins != before)
+    effects, begins = effects.select(changes), begins[changes]
+    spans, dwells = _lasted(_spans(pairs, which, effects, begins, rules["lasting"][rule], reports), reports)
+    detects = rules["detects"][rule]
+    entered = effects.select(np.flatnonzero(begins & _detects(detects, effects.pair, "enter")))
+    ended = spans.end < reports.length
+    # An end is told of what was told to have begun: by `enter`, or where only `dwell` is told, by that.
+    begun = spans.dwell_sent | _detects(detects, spans.pair, "enter") | ~_detects(detects, spans.pair, "dwell")
+    found = [
+        _told("enter", entered.pair, entered.row, reports.moment[entered.row], entered.effect),
+        _told("dwell", spans.pair, dwells, spans.started_at, spans.effect).select(
+            (dwells < reports.length) & _detects(detects, spans.pair, "dwell")
+        ),
+        _told("exit", spans.pair, spans.end, spans.started_at, spans.effect).select(
+            ended & _detects(detects, spans.pair, "exit") & begun
+        ),
+    ]
+    _keep(pairs, which, spans, ~ended)
+    return found
 
 
-def _data(told: Transition) -> dict[str, Any]:
-    """What the event tells; what is not known is left out."""
-    pair = told.count is None
-    names = [one.entity for one in told.b]
-    places = [_position(one.place) for one in told.b]
-    data: dict[str, Any] = {
-        "relation": told.relation,
-        "detect": told.detect,
-        "a": told.a.entity,
-        "b": names[0] if pair else names,
-        "a_position": _position(told.a.place),
-        "b_position": places[0] if pair else [place for place in places if place],
-        "distance": told.distance,
-        "since": None if told.since is None else time_text(told.since),
-        "reason": told.reason,
-        "present": told.present or None,
-        "count": told.count,
-    }
-    # The event is where `a` is; who reads it anew finds its place as in any other event.
-    data |= _position(told.a.place) or {}
-    return {name: value for name, value in data.items() if value is not None}
+def _spans(
+    pairs: GrowableTable, which: Integers, effects: PairEffects, begins: Flags, lasting: Integers, reports: ReportTable
+) -> _Spans:
+    held = np.flatnonzero(pairs["held"][which])
+    starts, ends = effects.select(np.flatnonzero(begins)), effects.select(np.flatnonzero(~begins))
+    due = deadlines(reports.now[starts.row], lasting[starts.pair])
+    columns = (
+        np.concatenate([held, starts.pair]),
+        np.concatenate([pairs["started_at"][which[held]], reports.moment[starts.row]]),
+        np.concatenate([pairs["due"][which[held]], due]),
+        np.concatenate([pairs["dwell_sent"][which[held]], np.zeros(len(starts.pair), np.bool_)]),
+    )
+    # Beginnings and ends alternate: the n-th span of a pair ends with its n-th end, if there are so many.
+    order = np.argsort(columns[0], kind="stable")
+    pair, started_at, due, dwell_sent = (column[order] for column in columns)
+    end, effect = np.full(len(pair), reports.length), np.full(len(pair), FAILS)
+    last = np.full(len(pair), FOREVER)
+    # A pair's spans lie side by side, in order; its ends are counted into them.
+    rank = np.arange(len(ends.pair)) - np.searchsorted(ends.pair, ends.pair)
+    at = np.searchsorted(pair, ends.pair) + rank
+    end[at], effect[at], last[at] = ends.row, ends.effect, ends.deadline
+    return _Spans(pair, started_at, due, dwell_sent, end, effect, last)
 
 
-def _position(place: Place | None) -> dict[str, float] | None:
-    return None if place is None else place_data(place)
+def _lasted(spans: _Spans, reports: ReportTable) -> tuple[_Spans, Integers]:
+    """The row at which each span has lasted long enough, if it has; the spans know that it has."""
+    row = np.searchsorted(reports.now, spans.due, "left")
+    # Silence ends at a time of its own, which no row need have; all else with a row, before which what lapses is told.
+    in_time = np.where(spans.effect == FALLS_SILENT, spans.due <= spans.deadline, row <= spans.end)
+    lasted = (spans.due != FOREVER) & (row < reports.length) & in_time
+    known = replace(spans, due=np.where(lasted, FOREVER, spans.due), dwell_sent=spans.dwell_sent | lasted)
+    return known, np.where(lasted, row, reports.length)
+
+
+def _keep(pairs: GrowableTable, which: Integers, spans: _Spans, open_: Flags) -> None:
+    """Writes what holds at the end of the stretch."""
+    # At most one span of a pair is open, its last.
+    pairs["held"][which] = False
+    rows = which[spans.pair[open_]]
+    pairs["held"][rows] = True
+    for name in ("started_at", "due", "dwell_sent"):
+        pairs[name][rows] = getattr(spans, name)[open_]
+
+
+def _detects(detects: npt.NDArray[np.int8], pair: Integers, detect: Detection) -> Flags:
+    return (detects[pair] & DETECTS[detect]) != 0
+
+
+def _told(detect: Detection, pair: Integers, row: Integers, started_at: Integers, effect: Integers) -> PairTransitions:
+    """What lapses with its time is told before what the row itself did."""
+    lapses = np.full(len(pair), detect == "dwell") | ((effect == FALLS_SILENT) & (detect == "exit"))
+    return PairTransitions(detect, pair, row, np.where(lapses, EXPIRED, CAUSED), started_at, effect)

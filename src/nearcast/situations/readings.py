@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
-
-import shapely
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from nearcast.geo.distance import SHORTEST, distance
 from nearcast.model.event import Place
@@ -96,12 +94,17 @@ class ReadingStore(Protocol):
         """All readings, in any order."""
 
 
+if TYPE_CHECKING:
+    import shapely
+
 NOWHERE: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=4096)
 def outline(text: str) -> shapely.Geometry | None:
     """The geometry of a text in WKT, prepared; None if it is none."""
+    import shapely
+
     try:
         shape = shapely.from_wkt(text)
     except shapely.errors.ShapelyError:
@@ -143,6 +146,8 @@ class NamedAreas:
         found = [NOWHERE] * len(places)
         if not self._outlines:
             return found
+        import shapely
+
         if self._tree is None:
             self._tree = shapely.STRtree([shape for _, shape in self._outlines])
         coordinates = [(math.nan, math.nan) if one is None else (one.x, one.y) for one in places]

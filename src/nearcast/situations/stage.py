@@ -28,6 +28,7 @@ from nearcast.model.changes import (
 from nearcast.model.event import Event
 from nearcast.model.ontology import Ontology, below, upwards
 from nearcast.model.situation import Action, Situation
+from nearcast.model.subscription import Settings
 from nearcast.situations.diagnosis import RuleFinding, find
 from nearcast.situations.events import action_events, lone_situation, situation_data, situation_event
 from nearcast.situations.extract import ObservedTable, ReadingExtractor
@@ -255,6 +256,15 @@ class SituationStage:
         units = ((one.name, unit_of(self._ontology, one.name)) for one in self._ontology.classes)
         self._units = {name: unit for name, unit in units if unit is not None}
         self._called_by = {id: under.get(name, frozenset()) for id, name in lone.items() if name is not None}
+
+
+def compile_rules(change: SituationChange | ActionChange | SettingsChange, ontology: Ontology) -> None:
+    """Makes ready what a change defines, alone with its ontology, and forgets it; raises what that raises."""
+    stage = SituationStage()
+    held = change if isinstance(change, SettingsChange) else SettingsChange(Settings(ontology=ontology))
+    for one in (held, change) if change is not held else (held,):
+        list(stage._apply(1, one))
+    list(stage._replan(1))
 
 
 HIDDEN = "action "

@@ -36,8 +36,8 @@ from nearcast.relations.pairs import PairRelations
 from nearcast.relations.shards import SHARDS
 from nearcast.relations.stage import Scope, Scopes
 from nearcast.situations.stage import SituationStage
+from nearcast.stages.isolation import rejected
 from nearcast.stages.term_members import MembershipTracker
-from nearcast.stages.validation import rejected
 from nearcast.state.derived import At, DerivingStage, StageInput, woven
 from nearcast.state.previous_values import PreviousValues
 from nearcast.state.registry import Registry
@@ -151,7 +151,7 @@ class StateFold:
             self.position = int(table.column("position")[-1].as_py())
 
     def _changes(self, control: Sequence[Event], parse: Parse) -> list[At]:
-        """What control events change, without those that cannot be read, or that some stage cannot take."""
+        """What control events change, without those that cannot be read, or that some stage cannot compile."""
         before = settings = self.registry.settings
         self._times = {event.position: event.time or event.accepted for event in control}
         self._control = {event.position: event for event in control}
@@ -172,7 +172,7 @@ class StateFold:
         return [one for one in found if one[0] not in refused]
 
     def _refused(self, changes: Sequence[At], settings: Settings) -> Collection[int]:
-        """The positions of those of some changes that a stage cannot take; they are refused."""
+        """The positions of those of some changes that a stage cannot compile; they are refused."""
         found = rejected(changes, settings)
         for position, fault in found.items():
             self._refuse(position, fault)

@@ -18,7 +18,7 @@ from nearcast.model.relation import (
     Relation,
 )
 from nearcast.relations.plain import EventwiseRelations
-from nearcast.relations.transitions import Transition
+from nearcast.relations.transition_events import Transition
 from nearcast.state.derived import Cause, StageInput
 
 

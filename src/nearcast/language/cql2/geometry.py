@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-import shapely
-
 from nearcast.errors import Fault
 from nearcast.language.cql2.tokens import Tokens
 from nearcast.language.definitions.client_documents import ROUNDING
@@ -163,6 +161,8 @@ def literal(geometry: Mapping[str, Any]) -> Shape | Box:
     """The expression of a geometry's GeoJSON. Raises ValueError with what is wrong with it."""
     if "bbox" in geometry and "type" not in geometry:
         return Box(tuple(_finite(number) for number in geometry["bbox"]))
+    import shapely
+
     text = well_known(geometry)
     try:
         shape = shapely.from_wkt(text)
@@ -176,6 +176,8 @@ def literal(geometry: Mapping[str, Any]) -> Shape | Box:
 def within_degrees(geometry: Shape | Box) -> bool:
     """Whether a geometry lies on the globe, up to rounding, if its coordinates are degrees."""
     if isinstance(geometry, Shape):
+        import shapely
+
         west, south, east, north = shapely.bounds(shapely.from_wkt(geometry.text)).tolist()
     else:
         middle = len(geometry.bounds) // 2

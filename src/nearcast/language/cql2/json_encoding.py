@@ -7,7 +7,6 @@ from math import isfinite
 from typing import Any
 
 import orjson
-import shapely
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2.limits import MAX_HEIGHT
@@ -240,6 +239,8 @@ def expression_data(expression: Expression) -> Any:
         case Constant(value):
             return _value(value)
         case Shape(text):
+            import shapely
+
             return orjson.loads(shapely.to_geojson(shapely.from_wkt(text)))
         case Box(bounds):
             return {"bbox": list(bounds)}

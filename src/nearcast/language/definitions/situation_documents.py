@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from nearcast.model.filter import Filter, atoms
 from nearcast.model.ontology import Ontology, below, cycles, upwards
 from nearcast.model.situation import PHASES, PLUG_INS, Action, Effect, Phase, Publish, Run, Situation, Webhook
 from nearcast.model.subscription import Settings
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM
 from nearcast.runtime.plug_ins import plug_ins
 from nearcast.situations.rule_plan import names_in, names_of, reach, standing_on
 
@@ -183,11 +185,26 @@ def _publish(node: DocumentNode, ontology: Ontology, reader: DocumentReader) -> 
     data = fields.get("data")
     if data is not None:
         _check_texts(data, [one.name for one in ontology.classes], reader)
-    return Publish(type_, _json(data)) if type_ is not None else None
+    told = _json(data, reader)
+    return Publish(type_, told) if type_ is not None else None
 
 
-def _json(node: DocumentNode | None) -> str:
-    return json.dumps({} if node is None else node.plain(), ensure_ascii=False, sort_keys=True)
+def _json(node: DocumentNode | None, reader: DocumentReader) -> str:
+    if node is None:
+        return "{}"
+    _check_numbers(node, reader)
+    return json.dumps(node.plain(), ensure_ascii=False, sort_keys=True)
+
+
+def _check_numbers(node: DocumentNode, reader: DocumentReader) -> None:
+    """Notes numbers that no event can have."""
+    if isinstance(node.value, (dict, list)):
+        for child in node.value.values() if isinstance(node.value, dict) else node.value:
+            _check_numbers(child, reader)
+    elif isinstance(node.value, float) and not math.isfinite(node.value):
+        reader.fault("a finite number", node, "events have no others; send it as a text")
+    elif isinstance(node.value, int) and not INTEGER_MINIMUM <= node.value <= INTEGER_MAXIMUM:
+        reader.fault("an integer within 64 bits", node, "send it as a text")
 
 
 def _check_texts(node: DocumentNode, classes: Sequence[str], reader: DocumentReader) -> None:
@@ -233,7 +250,8 @@ def _run(node: DocumentNode, reader: DocumentReader) -> Run | None:
         return Run(node.value) if reader.text(node, "run, the name of an action") else None
     fields = reader.fields(node, ("name",), ("arguments",), "run")
     name = reader.text(fields["name"], "the name of a registered action") if "name" in fields else None
-    return Run(name, _json(fields.get("arguments"))) if name is not None else None
+    arguments = _json(fields.get("arguments"), reader)
+    return Run(name, arguments) if name is not None else None
 
 
 def read_rules(

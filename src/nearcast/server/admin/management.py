@@ -56,7 +56,6 @@ from nearcast.server.ingest.cloudevents_http import check_json, read_object
 from nearcast.server.path_names import ID
 from nearcast.server.service import AccessServer
 from nearcast.situations.rule_plan import rule_cycle
-from nearcast.stages.validation import faults_of
 from nearcast.state.registry import Registry
 
 
@@ -199,17 +198,11 @@ Read = Callable[[Settings], tuple[Change, dict[str, Any]]]
 
 
 async def put(service: AccessServer, size: int, read: Read, dry: bool) -> ChangeAnswer:
-    """Reads a change from so many bytes, and writes it unless it is dry. Raises DefinitionError, Full, JournalError.
-
-    What the pipeline could not take is refused here, as it would only become a dead letter there.
-    """
+    """Reads a change from so many bytes, and writes it unless it is dry. Raises DefinitionError, Full, JournalError."""
 
     def prepared() -> tuple[Event, dict[str, Any]]:
         """The event that brings the change about, and the answer."""
         change, document = read(held)
-        faults = faults_of([change], held)
-        if faults:
-            raise DefinitionError(faults)
         event = _event(change)
         service.reading.remember(event, held, [] if dry else [change])
         return event, document

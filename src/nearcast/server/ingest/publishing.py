@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
-from operator import itemgetter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -13,7 +11,6 @@ from fastapi.responses import JSONResponse
 
 from nearcast.errors import DefinitionError, EventError, Fault
 from nearcast.language.cloudevents import CONTROL_TYPES, read_event
-from nearcast.model.changes import Change
 from nearcast.model.event import Event
 from nearcast.model.subscription import Settings
 from nearcast.server import clock
@@ -25,7 +22,6 @@ from nearcast.server.ingest.cloudevents_http import BATCHED, STRUCTURED, Receive
 from nearcast.server.ingest.group_commit import QueueFull
 from nearcast.server.service import AccessServer
 from nearcast.server.sessions.outcomes import RefusedInput
-from nearcast.stages.validation import rejected
 
 log = logging.getLogger(__name__)
 
@@ -142,33 +138,27 @@ def _read(
     faults: list[tuple[int, Fault]] = []
     settings = service.session_manager.registry.settings
     accepted = clock.moment(clock.now())
-    changes: list[tuple[int, Change]] = []
     for one in came:
         try:
             if one.fault:
                 raise EventError(one.fault)
             event = read_event(one.document, one.where, settings.channels, accepted, one.content)
             if event.control:
-                changes += [(one.index, change) for change in _checked_control(event, settings, token, service)]
+                _check_control(event, settings, token, service)
             taken.append((one.index, event))
         except EventError as error:
             faults.append((one.index, error.fault))
         except DefinitionError as error:
             faults += [(one.index, fault) for fault in error.faults]
-    untakeable = rejected(changes, settings)
-    faults += [(one.index, replace(untakeable[one.index], where=one.where)) for one in came if one.index in untakeable]
-    return came, [one for one in taken if one[0] not in untakeable], sorted(faults, key=itemgetter(0))
+    return came, taken, faults
 
 
-def _checked_control(
-    event: Event, settings: Settings, token: AccessToken | None, service: AccessServer
-) -> list[Change]:
-    """What a control event changes: it needs the right to manage, and must mean something."""
+def _check_control(event: Event, settings: Settings, token: AccessToken | None, service: AccessServer) -> None:
+    """A control event needs the right to manage, and must mean something."""
     if token:
         allow([token], token.secret, "manage")
     changes = checked_changes(event, settings)
     service.reading.remember(event, settings, changes)
-    return changes
 
 
 def _bury(came: list[ReceivedEvent], faults: list[tuple[int, Fault]], service: AccessServer) -> None:

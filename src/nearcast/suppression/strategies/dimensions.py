@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from nearcast.geo.distance import WGS84, distance
+from nearcast.geo.distance import distance, wgs84
 from nearcast.model.event import Place
 from nearcast.model.values import is_exact
 
@@ -99,11 +99,12 @@ class Geodesic(Dimension):
         if value.coordinates != "geographic":
             return None
         lon, lat = math.radians(value.x), math.radians(value.y)
-        across = WGS84.a / math.sqrt(1 - WGS84.es * math.sin(lat) ** 2)
+        ellipsoid = wgs84()
+        across = ellipsoid.a / math.sqrt(1 - ellipsoid.es * math.sin(lat) ** 2)
         return (
             across * math.cos(lat) * math.cos(lon),
             across * math.cos(lat) * math.sin(lon),
-            across * (1 - WGS84.es) * math.sin(lat),
+            across * (1 - ellipsoid.es) * math.sin(lat),
         )
 
 

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.decision.relate.transitions import (
+from nearcast.model.columns import to_table
+from nearcast.relations.pair_rules import PairRules
+from nearcast.relations.reports import FOREVER, NEVER, EntityTable, ReportTable
+from nearcast.relations.shards import pair_rows
+from nearcast.relations.transition_events import CAUSED, EXPIRED
+from nearcast.relations.transitions import (
     BEGINS,
     FAILS,
     FALLS_SILENT,
@@ -26,11 +31,6 @@ from nearcast.decision.relate.transitions import (
     pair_transitions,
     tells_exit,
 )
-from nearcast.model.columns import to_table
-from nearcast.relations.pair_rules import PairRules
-from nearcast.relations.reports import FOREVER, NEVER, EntityTable, ReportTable
-from nearcast.relations.shards import pair_rows
-from nearcast.relations.transitions import CAUSED, EXPIRED
 from tests.relations.stories import defined, report
 
 FORMS = (

@@ -1,4 +1,4 @@
-"""Definitions that a stage raises on are left out; everything else is as if they had never been made."""
+"""Definitions that a stage cannot compile are left out; everything else is as if they had never been made."""
 
 from __future__ import annotations
 
@@ -15,28 +15,20 @@ from hypothesis import strategies as st
 from nearcast.errors import Mark
 from nearcast.language.cloudevents import read_event
 from nearcast.language.control_events import changes
-from nearcast.language.cql2 import parse
-from nearcast.matching.bitset import FilterGroup
-from nearcast.matching.matcher import FilterMatcher
-from nearcast.model.changes import ActionChange, RelationChange, SubscriptionChange
+from nearcast.matching.atom_table import AtomTable
+from nearcast.model.changes import RelationChange
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
-from nearcast.model.filter import Atom, Filter, Not, Operator, PlainNot, atoms
-from nearcast.model.ontology import Ontology, SituationClass
-from nearcast.model.situation import Action, Publish
-from nearcast.model.subscription import Settings, Subscription
-from nearcast.model.values import EXACT
+from nearcast.model.filter import Atom
+from nearcast.model.ontology import Ontology
+from nearcast.model.subscription import Settings
 from nearcast.relations import pairs, stage
 from nearcast.situations import stage as infer
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.rule_plan import DefinedRule
-from nearcast.stages import validation
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import StateFold
-from nearcast.stages.validation import rejected
 from nearcast.state.derived import derived_of
-from nearcast.state.timeline import Environment
-from tests.language.strategies import trees
 from tests.relations.stories import at, fail_on_bad
 
 ONTOLOGY = {"classes": {"temperature": {"unit": "degC", "within": 50}}, "situations": {"hot": {}}}
@@ -93,8 +85,8 @@ def decided(events: Sequence[Event], cuts: Sequence[int] = ()) -> tuple[list[Any
 
 @pytest.fixture(autouse=True, scope="module")
 def broken() -> Iterator[None]:
-    """Stages that raise on whatever is called bad."""
-    plan, made = infer.plan, FilterMatcher.__init__
+    """Stages that cannot compile whatever is called bad."""
+    plan, number = infer.plan, AtomTable.number
 
     def planned(ontology: Ontology, rules: Iterable[DefinedRule]) -> Any:
         """Plans other rules."""
@@ -103,16 +95,16 @@ def broken() -> Iterator[None]:
             raise RecursionError("too deep")
         return plan(ontology, listed)
 
-    def make(self: FilterMatcher, groups: Sequence[FilterGroup], *rest: Any, **more: Any) -> None:
-        """Makes an index of other filters."""
-        if any("bad" in repr(group) for group in groups):
+    def added(self: AtomTable, atom: Atom) -> int:
+        """Numbers other atoms."""
+        if "bad" in repr(atom):
             raise ValueError("too much")
-        made(self, groups, *rest, **more)
+        return number(self, atom)
 
     with pytest.MonkeyPatch.context() as patch:
         fail_on_bad(patch)
         patch.setattr(infer, "plan", planned)
-        patch.setattr(FilterMatcher, "__init__", make)
+        patch.setattr(AtomTable, "number", added)
         yield
 
 
@@ -124,7 +116,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("stage", BAD)
-def test_a_definition_that_a_stage_raises_on_is_refused(stage: str) -> None:
+def test_a_definition_that_a_stage_cannot_compile_is_refused(stage: str) -> None:
     """It says which stage, and what it raised; the events before and after are decided as if it were not there."""
     events, without = history(BAD[stage]), history(("nearcast.client.removed", {"client": "nobody"}))
     derived, deliveries, [(position, told)] = decided(events)
@@ -144,50 +136,7 @@ def test_where_batches_are_cut_changes_nothing(cuts: list[int]) -> None:
     assert whole == decided(events, cuts)
 
 
-ASCII = st.text(st.characters(max_codepoint=127), max_size=5)
-ORDINARY = ASCII | st.booleans() | st.integers(-EXACT, EXACT) | st.floats(allow_nan=False)
-SIX = st.sampled_from(list(Operator)[:6])
-COMPARISONS = (
-    st.builds(Atom, ASCII, SIX, ORDINARY)
-    | st.builds(Atom, ASCII, st.just(Operator.IN), st.lists(ORDINARY, min_size=1, max_size=9).map(tuple))
-    | st.builds(Atom, ASCII, st.just(Operator.BETWEEN), st.tuples(ORDINARY, ORDINARY))
-    | st.builds(Atom, ASCII, st.just(Operator.IS_NULL), st.none())
-)
-
-
-@given(st.lists(trees(COMPARISONS, (Not, PlainNot)), min_size=1, max_size=4))
-def test_plain_subscriptions_need_no_trial(filters: list[Filter]) -> None:
-    """Every one of them would pass, and so would all of them in a compiled index."""
-    subscriptions = [Subscription(str(number), ("ann",), filter) for number, filter in enumerate(filters)]
-    plain = [SubscriptionChange(one) for one in subscriptions]
-    assert all(map(validation.is_plain, plain))
-    validation._matched(plain, Settings())
-    events = to_table([event(1, *report(1))])
-    FilterMatcher([(filter, (0,) * sum(1 for _ in atoms(filter))) for filter in filters], many=1).match(
-        events, Environment()
-    )
-
-
-@pytest.mark.parametrize(
-    "filter", ["name LIKE 'a%'", "casei(name) = 'a'", "größe = 1", "a = 'ü'", "a = 9007199254740993", "a < user"]
-)
-def test_any_other_subscription_is_tried(filter: str) -> None:
-    """Its patterns, functions and letters may be what a stage fails on."""
-    [change] = changes(event(1, *subscription("s", filter)), Settings())
-    assert not validation.is_plain(change)
-
-
-def test_a_large_subscription_is_tried() -> None:
-    """However plain each comparison is."""
-    for filter in (
-        " OR ".join(["a = 1"] * (validation.FEW + 1)),
-        f"a IN ({', '.join(map(str, range(validation.FEW + 1)))})",
-    ):
-        [change] = changes(event(1, *subscription("s", filter)), Settings())
-        assert not validation.is_plain(change)
-
-
-def test_settings_that_a_stage_raises_on_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_a_stage_cannot_compile_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes behind them is read under the settings before them."""
 
     def areas(ontology: Ontology) -> NamedAreas:
@@ -200,15 +149,6 @@ def test_settings_that_a_stage_raises_on_are_refused(monkeypatch: pytest.MonkeyP
     events = history(("nearcast.settings", {"ontology": {"places": {"yard": {}}}}), rule("another"))
     [(position, told)] = decided(events)[2]
     assert (10, True) == (position, "ValueError: no places" in told)
-
-
-def test_a_bad_one_among_many_is_found() -> None:
-    """Those that are tried together with it are taken."""
-    count = validation.TOGETHER + 10
-    many = [(number, *changes(event(number, *relation(f"r{number}")), Settings())) for number in range(1, count)]
-    bad = [(count, *changes(event(count, *relation("bad")), Settings()))]
-    assert {count} == set(rejected([*many, *bad], Settings()))
-    assert {} == rejected(many, Settings())
 
 
 @pytest.mark.parametrize("removed", [False, True])
@@ -230,13 +170,3 @@ def test_a_relation_that_would_tell_too_much_at_once_is_refused(removed: bool, m
     assert (6, expected) == (refused.event.position, str(refused.error)[: len(expected)])
     assert [0 if removed else 1] == told
     assert [kept] == [RelationChange(one) for one in known.registry.relations.values()]
-
-
-def test_an_action_whose_event_cannot_be_written_is_refused() -> None:
-    """Else the first situation that calls for it would stop everything."""
-    when = parse("Fire", Mark("here"))
-    good, bad = (Action("act", when, (Publish("alert", data),)) for data in ('{"n": 1}', '{"n": 18446744073709551616}'))
-    ontology = Ontology(situations=(SituationClass("Fire"),))
-    found = rejected([(1, ActionChange(good)), (2, ActionChange(bad))], Settings(ontology=ontology))
-    assert [2] == list(found)
-    assert "the stage infer can take" in found[2].expected

@@ -1,1 +1,0 @@
-"""The rules: pure and deterministic, columnar where hot. No clock, disk, socket or Spark."""

@@ -1,0 +1,71 @@
+"""Every benchmark runs, small: a figure that nobody can measure again is none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nearcast
+from tests.shared import shared
+
+ROOT = Path(__file__).parents[2]
+
+HELPERS = {"untuned"}
+"""Modules with a `main` of their own that others start."""
+
+QUICK = {
+    "changing": "--subscriptions 300 --replaced 20 --events 500 --rounds 1",
+    "leases": "--subjects 4 --rounds 3 --publishers 2 --pause 0.02",
+    "matching": "--filters 100 --events 500 --batch 64 --work W1 --no-clips",
+    "nearby": "--receivers 500 --batch 64",
+    "routing": "--subscriptions 200",
+    "situations": "--rules 20 --sensors 100 --rate 100 --seconds 2 --no-spark",
+    "startup": "--rounds 1",
+    "suppression": "--subjects 20 --rounds 5 --subscriptions 100",
+}
+ON_SPARK = {
+    "carried": "--events 2000 --filters 50 --rounds 1",
+    "live": "--seconds 2 --rate 20 --subscriptions 10 --clients 2 --alone",
+    "memory": "--minutes 0.1 --rate 20 --subscriptions 10 --clients 2",
+    "relations": "--entities 50 --pairs 20 --seconds 2 --ais nowhere",
+    "replay": "--filters 20 --events 500 --rounds 1",
+}
+WIDTH = 80
+"""Columns that a terminal has, into which tables fit."""
+
+
+def test_every_benchmark_is_run() -> None:
+    """Whatever has a command line is in one of the lists above."""
+    found = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if '"__main__"' in path.read_text()}
+    assert found - HELPERS == QUICK.keys() | ON_SPARK.keys()
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_benchmark_runs(name: str) -> None:
+    """In seconds, with small numbers."""
+    if name == "matching":
+        shared("tools/matching_workload.py")
+    check(name, QUICK[name])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ON_SPARK)
+def test_a_benchmark_on_spark_runs(name: str) -> None:
+    """The same for those that start Spark."""
+    check(name, ON_SPARK[name])
+
+
+def check(name: str, options: str) -> None:
+    """A benchmark ends well, tells its machine, and cuts no figure off; its tables fit a terminal."""
+    path = os.pathsep.join([str(Path(nearcast.__file__).parents[1]), str(ROOT)])
+    command = [sys.executable, "-m", f"benchmarks.{name}", *options.split()]
+    environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": str(WIDTH)}
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    assert 0 == ran.returncode, ran.stderr[-4000:]
+    assert "cores (" in ran.stdout
+    tables = [line for line in ran.stdout.splitlines() if "─" in line or "│" in line]
+    assert "…" not in ran.stdout and all(len(line) <= WIDTH for line in tables)
