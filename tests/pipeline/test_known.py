@@ -299,7 +299,7 @@ def test_a_snapshot_is_read_in_any_number_of_shards(
     stages = StateFold(stages=stages_of(snapshot, known.registry))
     # They are in those files only, and relations in the registry's: what is in two places may differ.
     named = [named for _, named, _ in pickletools.genops((snapshot / "stages.pickle").read_bytes())]
-    assert known.registry.relations and "Relating" in named and "Relation" not in named
+    assert known.registry.relations and "RelationStage" in named and "Relation" not in named
     assert {0} == {shard.pairs.length for pairing in stages.pairings.values() for shard in pairing.shards}
     loaded = load(tmp_path, 250, after)
     assert {after} == {len(pairing.shards) for pairing in loaded.pairings.values()}
