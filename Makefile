@@ -2,21 +2,28 @@
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
+# Which tests stay together, and which begin first, is for tests/conftest.py to say.
+TESTS = $(VENV)/bin/python -m pytest -n 2 --no-loadscope-reorder --durations=25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lock clean
+.PHONY: help demo test test-all check lock clean
 
 help: ## Show what there is to make
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 demo: $(READY) ## Set up, then run the main job on a simulated bushfire afternoon
 	@$(VENV)/bin/nearcast demo
 
-test: $(READY) ## Set up, then run every check and the whole test suite
+test: check ## Set up, then run every check and the tests, in two processes; of the longest a smaller instance
+	@$(TESTS) -m 'not long'
+
+test-all: check ## As test, with the longest tests whole
+	@$(TESTS)
+
+check: $(READY) ## Set up, then look at the code without running it: ruff and mypy
 	@$(VENV)/bin/ruff check src tests benchmarks
 	@$(VENV)/bin/ruff format --check --quiet src tests benchmarks
 	@$(VENV)/bin/mypy
-	@$(VENV)/bin/python -m pytest
 
 lock: $(READY) ## Resolve the dependencies anew into requirements.lock
 	@$(VENV)/bin/python -m pip install --quiet uv

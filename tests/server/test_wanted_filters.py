@@ -36,6 +36,8 @@ from tests.server.test_rules import ONTOLOGY
 from tests.suppression.test_interest_index import changes, wishes
 
 HERE = Mark("here")
+HTTP = httpx.AsyncClient(verify=False)
+"""Never asked. One for all examples: to make one takes longer than an example."""
 ENDS = {"a": {"entity": "u1"}, "b": {"entity": "u2"}, "when": "distance(a, b) < 10"}
 
 
@@ -59,7 +61,7 @@ def test_no_event_that_anybody_may_want_is_held_back(
             table.take(heard)
             heard.clear()
     texts = EVERYTHING if interest.all else table.texts()
-    index = WantedFilters(httpx.AsyncClient())._read(texts)
+    index = WantedFilters(HTTP)._read(texts)
     for event in events:
         with suppress(EventError):
             document = write_event(event)

@@ -76,12 +76,12 @@ class SystemPart:
         code = self.process.poll()
         if code is None:
             return
+        _let_go(self.process)
         if code == CANNOT and not self.proven and self.restarts == 0 and now - self._started < SETTLED:
             raise SetupError(f"the {self.name} cannot run; what it said above tells why")
         first = now - self._started > SETTLED or not self._pause
         self._pause = min(FIRST_PAUSE if first else 2 * self._pause, self.longest_pause)
         self.restarts += 1
-        _let_go(self.process)
         self.process, self._due = None, now + self._pause
         warn("warning", f"the {self.name} died ({_reason(code)}); starting it again in {self._pause:.1f} s")
 
