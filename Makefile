@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
+# Which tests stay together, and which begin first, is for tests/conftest.py to say.
+TESTS = $(VENV)/bin/python -m pytest -n 2 --no-loadscope-reorder --durations=25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test experiment-fulcrum experiment-foraging experiment-merging lock clean
+.PHONY: help demo test test-all check experiment-fulcrum experiment-foraging experiment-merging lock clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-19s %s\n", $$1, $$2}'
@@ -12,11 +14,16 @@ help: ## Show what there is to make
 demo: $(READY) ## Set up, then run the main job on a simulated bushfire afternoon
 	@$(VENV)/bin/nearcast demo
 
-test: $(READY) ## Set up, then run every check and the whole test suite
+test: check ## Set up, then run every check and the tests, in two processes; of the longest a smaller instance
+	@$(TESTS) -m 'not long'
+
+test-all: check ## As test, with the longest tests whole
+	@$(TESTS)
+
+check: $(READY) ## Set up, then look at the code without running it: ruff and mypy
 	@$(VENV)/bin/ruff check src tests benchmarks experiments
 	@$(VENV)/bin/ruff format --check --quiet src tests benchmarks experiments
 	@$(VENV)/bin/mypy
-	@$(VENV)/bin/python -m pytest
 
 experiment-fulcrum: $(READY) ## What strategies for relations send; tables, and a picture in experiment-results
 experiment-foraging: $(READY) ## Foraging against polling; tables, and a page with the figures in experiment-results

@@ -26,6 +26,48 @@ settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("repeatable")
 
 
+FIRST = (
+    "matching",
+    "language",
+    "system",
+    "docs",
+    "pipeline",
+    "spark",
+    "experiments",
+    "benchmarks",
+    "suppression",
+    "relations",
+)
+"""Folders in the order in which workers begin with them. Kernels are compiled first, beside tests that need none of
+them; then come the longest: a long one that begins last leaves the other worker idle."""
+
+TOGETHER = {"matching": "kernels", "pipeline": "spark", "spark": "spark"}
+"""Folders whose tests stay in one worker: they share compiled kernels, or the one Spark session."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Workers (`pytest -n 2`) begin with the longest tests."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: next((FIRST.index(one) for one in item.path.parts if one in FIRST), len(FIRST)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Workers get whole modules, whose tests share fixtures, or whole folders.
+
+    Nothing keeps two modules from running at the same time: files, journals and data folders are below `tmp_path`,
+    servers choose free ports, and multicast ports are a worker's own (`tests/node/conftest.py`).
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            module = nodeid.partition("::")[0]
+            return next((TOGETHER[folder] for folder in module.split("/") if folder in TOGETHER), module)
+
+    return Together(config, log)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark session for the whole run, started by the first test that needs it: that takes ten seconds."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 import z3
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -146,10 +147,22 @@ def solver(count: int, single: bool) -> tuple[z3.Solver, dict[str, list[Slot]]]:
     return found, slots
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(small, small, st.booleans())
 def test_it_decides_as_an_smt_solver_does(first: Filter, second: Filter, single: bool) -> None:
     """Covering both ways and having something in common: never unknown, and never another answer."""
+    assert_as_solved(first, second, single)
+
+
+@pytest.mark.long
+@settings(max_examples=50, deadline=None)
+@given(small, small, st.booleans())
+def test_it_decides_as_an_smt_solver_does_on_many(first: Filter, second: Filter, single: bool) -> None:
+    """As before. It is the solver that takes long."""
+    assert_as_solved(first, second, single)
+
+
+def assert_as_solved(first: Filter, second: Filter, single: bool) -> None:
     count = sum(1 for _ in (*atoms(first), *atoms(second)))
     found = compare(first, second, Premises(single=single))
     prover, slots = solver(count, single)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from nearcast.cli.main import OneLine
+from nearcast.cli.main import OneLine, main
 from nearcast.cli.options import url_of
 
 DEFINITIONS = """\
@@ -58,8 +60,15 @@ def files(tmp_path: Path) -> Path:
 
 
 def nearcast(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "nearcast", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    """What the command does, in this process: a new one takes more than a second only to start."""
+    said, complained = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(complained):
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["nearcast", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    texts = [stream.buffer.getvalue().decode() for stream in (said, complained)]
+    return subprocess.CompletedProcess(arguments, ended.value.code or 0, *texts)
 
 
 def test_replay_writes_who_would_have_got_what_at_which_priority(files: Path) -> None:
@@ -105,6 +114,23 @@ def test_match_takes_geojson_features(files: Path) -> None:
     assert "f0\nf1\n" == done.stdout
     beyond = nearcast(files, "match", "S_DISJOINT(geom, POINT(90 180))", "f.geojson")
     assert (2, True) == (beyond.returncode, "longitude comes first" in beyond.stderr)
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments"),
+    [
+        (0, ("match", "type = 'unit'", "e.jsonl")),
+        (1, ("match", "type = 'nothing'", "e.jsonl")),
+        (2, ("match", "type = = 'unit'", "e.jsonl")),
+    ],
+)
+def test_a_process_of_the_command_does_the_same(code: int, arguments: tuple[str, ...], files: Path) -> None:
+    """Started as a person starts it: the same exit code, output and complaints."""
+    command = [sys.executable, "-m", "nearcast", *arguments]
+    done = subprocess.run(command, cwd=files, capture_output=True, text=True, timeout=60)
+    here = nearcast(files, *arguments)
+    assert code == done.returncode
+    assert (here.returncode, here.stdout, here.stderr) == (done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,7 @@ def test_the_command_prints_rows_and_writes_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_the_sweep_runs_on_spark() -> None:
     """Each task in a process of Spark, with the outcome that it has here."""
     quick = ["fulcrum", "--quick", "--rate", "1", "--json"]

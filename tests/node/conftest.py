@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
@@ -18,7 +19,9 @@ from tests.node.radio import Radio
 
 Make = Callable[[str], Transport]
 HERE = Place("planar", 0.0, 0.0)
-PORTS = count(18_700)
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+PORTS = count(18_700 + 2_000 * WORKER)
+"""Of multicast groups. Whoever opens the port hears the group, so each worker has ports of its own."""
 
 
 @pytest.fixture(params=["radio", "multicast", "weathered multicast"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -88,29 +88,34 @@ def test_other_mqtt_messages_are_faults(payload: bytes) -> None:
     assert isinstance(found, Fault) and Mark("home/h") == found.where
 
 
+CONNECT, SUBSCRIBE = 1, 8
+
+
+async def read_packet(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """The kind of the next MQTT packet, and what is in it."""
+    kind = (await reader.readexactly(1))[0] >> 4
+    size, shift, more = 0, 0, True
+    while more:
+        byte = (await reader.readexactly(1))[0]
+        size, shift, more = size | (byte & 127) << shift, shift + 7, byte > 127
+    return kind, await reader.readexactly(size)
+
+
 @asynccontextmanager
 async def broker(*payloads: bytes) -> AsyncIterator[int]:
     """As little of an MQTT broker as it takes: who subscribes gets these payloads, and the connection is closed."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            kind = (await reader.readexactly(1))[0] >> 4
-            size, shift, more = 0, 0, True
-            while more:
-                byte = (await reader.readexactly(1))[0]
-                size, shift, more = size | (byte & 127) << shift, shift + 7, byte > 127
-            body = await reader.readexactly(size)
-            if kind == 1:
-                writer.write(b"\x20\x02\x00\x00")
-            elif kind == 8:
-                writer.write(b"\x90\x03" + body[:2] + b"\x00")
-                for payload in payloads:
-                    packet = b"\x00\x0chall/Celsius" + payload
-                    writer.write(b"\x30" + bytes([len(packet)]) + packet)
-                await writer.drain()
-                await asyncio.sleep(0.1)
-                writer.close()
-                return
+        with closing(writer):
+            while (packet := await read_packet(reader))[0] != SUBSCRIBE:
+                if packet[0] == CONNECT:
+                    writer.write(b"\x20\x02\x00\x00")
+            writer.write(b"\x90\x03" + packet[1][:2] + b"\x00")
+            for payload in payloads:
+                message = b"\x00\x0chall/Celsius" + payload
+                writer.write(b"\x30" + bytes([len(message)]) + message)
+            await writer.drain()
+            await asyncio.sleep(0.1)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:

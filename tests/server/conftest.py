@@ -67,7 +67,7 @@ async def running(journal: Journal | None = None, **more: Any) -> AsyncIterator[
     server = server_of(config, journal)
     task = asyncio.create_task(server.serve(sockets=[listening]))
     try:
-        async with httpx.AsyncClient(base_url=url) as http:
+        async with httpx.AsyncClient(base_url=url, timeout=60.0, verify=False) as http:
             await until(lambda: server.started or task.done())
             yield Running(url, journal, FakePipeline(journal), server, http)
     finally:

@@ -100,9 +100,7 @@ def test_a_server_that_is_killed_has_lost_nothing_that_it_held_back(tmp_path: Pa
     two, held = Two(), []
 
     async def test() -> None:
-        journal = SqliteJournal(tmp_path / "journal")
         stages = defined(journal)
-        server = Process(tmp_path / "journal", "suppress")
         server.start()
         await server.healthy()
 
@@ -131,10 +129,11 @@ def test_a_server_that_is_killed_has_lost_nothing_that_it_held_back(tmp_path: Pa
         assert [] == journal.kept()
         stages.decide()
         found.extend(stages.told)
-        journal.close()
 
     found: list[dict[str, Any]] = []
-    run(test)
+    path = tmp_path / "journal"
+    with contextlib.closing(SqliteJournal(path)) as journal, Process(path, "suppress") as server:
+        run(test)
     assert ["enter", "exit"] * 2 == [one["detect"] for one in found]
     assert told_of_all(two.told) == found
     assert len(held) >= 8

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ serve(ServerConfig(Path(sys.argv[1]), port=int(sys.argv[2]), suppress="suppress"
 
 
 class Process:
-    """A server of its own process on one port, which can be killed and started again."""
+    """A server of its own process on one port, which can be killed and started again; it ends with the block."""
 
     def __init__(self, path: Path, *options: str) -> None:
         with socket.socket() as free:
@@ -62,6 +63,14 @@ class Process:
         self.log = path.with_suffix(".log").open("ab")
         self.process: subprocess.Popen[bytes] | None = None
 
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process and self.process.poll() is None:
+            self.end(signal.SIGKILL)
+        self.log.close()
+
     def start(self) -> None:
         command = [sys.executable, "-c", PROGRAM, str(self.path), str(self.port), *self.options]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=dict(os.environ))
@@ -69,10 +78,10 @@ class Process:
     def end(self, with_signal: signal.Signals) -> int:
         assert self.process
         self.process.send_signal(with_signal)
-        return self.process.wait(15)
+        return self.process.wait(60)
 
     async def healthy(self) -> None:
-        async with asyncio.timeout(20), httpx.AsyncClient(base_url=self.url) as http:
+        async with asyncio.timeout(60), httpx.AsyncClient(base_url=self.url) as http:
             while True:
                 try:
                     if (await http.get("/health")).status_code == 200:
@@ -93,9 +102,7 @@ def test_killing_the_server_again_and_again_loses_and_repeats_nothing(tmp_path: 
     """Clients that reconnect, a publisher that repeats itself, a pipeline that goes on: each event once, in order."""
 
     async def test() -> None:
-        server = Process(tmp_path / "journal")
         server.start()
-        journal = SqliteJournal(server.path)
         pipeline = FakePipeline(journal)
         await server.healthy()
         await _declare(server.url)
@@ -124,7 +131,8 @@ def test_killing_the_server_again_and_again_loses_and_repeats_nothing(tmp_path: 
         assert {"acknowledged"} == set(_outcomes(journal).values())
         assert 0 == server.end(signal.SIGTERM)
 
-    run(test)
+    with Process(tmp_path / "journal") as server, closing(SqliteJournal(server.path)) as journal:
+        run(test)
 
 
 async def _declare(url: str) -> None:
@@ -169,11 +177,9 @@ def test_a_server_that_is_asked_to_end_writes_what_it_knows(tmp_path: Path) -> N
     """SIGTERM: acknowledgements are flushed, clients come back to the next server, and nothing comes again."""
 
     async def test() -> None:
-        server = Process(tmp_path / "journal")
         server.start()
         await server.healthy()
         await _declare(server.url)
-        journal = SqliteJournal(server.path)
         async with Client(server.url, "a") as client:
             await client.connected()
             [*_] = await _publish(server.url, 20)
@@ -190,7 +196,8 @@ def test_a_server_that_is_asked_to_end_writes_what_it_knows(tmp_path: Path) -> N
             assert 0 == client.duplicates
         server.end(signal.SIGKILL)
 
-    run(test)
+    with Process(tmp_path / "journal") as server, closing(SqliteJournal(server.path)) as journal:
+        run(test)
 
 
 def test_a_restarted_server_takes_up_what_is_not_settled() -> None:

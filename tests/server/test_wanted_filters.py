@@ -36,6 +36,8 @@ from tests.server.test_rules import ONTOLOGY
 from tests.suppression.test_interest_index import changes, demands
 
 HERE = Mark("here")
+HTTP = httpx.AsyncClient(verify=False)
+"""Never asked. One for all examples: to make one takes longer than an example."""
 ENDS = {"a": {"entity": "u1"}, "b": {"entity": "u2"}, "when": "distance(a, b) < 10"}
 
 

@@ -83,6 +83,8 @@ class Journal:
 
     def decide(self) -> list[Any]:
         """Relates what is new; how relations stand where that changed."""
+        if self._decided == len(self.events) > 0:
+            return []
         table = to_table(self.events[self._decided :])
         derived = self._relate([], table)
         self.told += [orjson.loads(event.payload)["data"] for event in derived]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ from tests.shared import shared
 pytestmark = pytest.mark.data
 
 REPORTS, MOVES = 99_999, 5_000
+FEW = 30_000
+"""The events of the day's first minutes: all receivers have moved once."""
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +41,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def replayed(folder: Path, name: str, *options: str) -> tuple[int, str]:
+def replayed(folder: Path, events: Path, *options: str) -> tuple[int, str]:
     """What `nearcast replay` writes: how many lines, and their digest."""
-    out = folder / f"{name}.jsonl"
+    out = folder / "out"
     command = [sys.executable, "-m", "nearcast", "replay", "--out", str(out), *options]
-    command += ["--definitions", str(folder / "ais.yaml"), "--events", str(folder / "ais.jsonl")]
+    command += ["--definitions", str(folder / "ais.yaml"), "--events", str(events)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert 0 == done.returncode, done.stderr
     written = out.read_bytes()
@@ -50,23 +53,35 @@ def replayed(folder: Path, name: str, *options: str) -> tuple[int, str]:
 
 
 @pytest.mark.spark
-def test_one_process_local_spark_and_a_cluster_decide_the_same(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("count", "reports"), [(FEW, FEW - 1_000), pytest.param(REPORTS + MOVES, REPORTS, marks=pytest.mark.long)]
+)
+def test_one_process_local_spark_and_a_cluster_decide_the_same(folder: Path, count: int, reports: int) -> None:
     """Byte for byte, more than a delivery for each report."""
-    plain = replayed(folder, "plain", "--engine", "local")
-    assert plain[0] > REPORTS
-    assert plain == replayed(folder, "spark", "--engine", "spark", "--master", "local[2]")
-    assert plain == replayed(folder, "cluster", "--engine", "spark", "--master", "local-cluster[2,1,1024]")
+    events = folder / "first.jsonl"
+    with (folder / "ais.jsonl").open() as lines:
+        events.write_text("".join(islice(lines, count)))
+    plain = replayed(folder, events, "--engine", "local")
+    assert plain[0] > reports
+    assert plain == replayed(folder, events, "--engine", "spark", "--master", "local[2]")
+    assert plain == replayed(folder, events, "--engine", "spark", "--master", "local-cluster[2,1,1024]")
 
 
-@pytest.mark.parametrize(("stretch", "reports"), [(1, 1_500), (7, 15_000)])
-def test_batches_of_one_and_of_seven_decide_as_one_batch(folder: Path, stretch: int, reports: int) -> None:
-    """Over a part of the day in which receivers move."""
+@pytest.fixture(scope="module")
+def journal(folder: Path) -> MemoryJournal:
+    """The definitions as control events, and the day's events behind them."""
     journal = MemoryJournal()
     found = files.load([folder / "ais.yaml"])
     control = (to_event(change, str(number), "test") for number, change in enumerate(found.changes()))
     journal.append("events", to_table(control))
     for table in read_tables([folder / "ais.jsonl"], found.settings.channels, pytest.fail):
         journal.append("events", table)
+    return journal
+
+
+@pytest.mark.parametrize(("stretch", "reports"), [(1, 1_500), (7, 15_000)])
+def test_batches_of_one_and_of_seven_decide_as_one_batch(journal: MemoryJournal, stretch: int, reports: int) -> None:
+    """Over a part of the day in which receivers move."""
     begin = REPORTS // 4
     assert decided(journal, begin, reports, reports) == decided(journal, begin, reports, stretch)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     try:
         supervisor.start()
         supervisor.watch(lambda: ready_file(state_path(data)).exists() and all(map(answers, urls.values())))
-        yield Two(urls["north"], urls["south"], SqliteJournal(journal_path(data)))
+        with closing(SqliteJournal(journal_path(data))) as journal:
+            yield Two(urls["north"], urls["south"], journal)
     finally:
         supervisor.stop()
 

@@ -198,8 +198,12 @@ def _bushfire(scenario: Scenario, folder: Path) -> Story:
 
 def _told(events: Path, files: list[Path]) -> Story:
     clients = [client for path in files for client in yaml.safe_load(path.read_text()).get("clients", [])]
-    documents = (orjson.loads(line) for line in events.open("rb") if not line.isspace())
-    return Story(files, clients, steps_of(documents), f"{events.name}, {len(clients)} receivers")
+    return Story(files, clients, steps_of(_documents(events)), f"{events.name}, {len(clients)} receivers")
+
+
+def _documents(events: Path) -> Iterator[dict[str, Any]]:
+    with events.open("rb") as lines:
+        yield from (orjson.loads(line) for line in lines if not line.isspace())
 
 
 def _perform(story: Story, data: Path, speed: float, as_json: bool) -> dict[str, Any]:

@@ -77,13 +77,13 @@ class SystemPart:
         code = self.process.poll()
         if code is None:
             return
+        _let_go(self.process)
         if code == CANNOT and not self.proven and self.restarts == 0 and now - self._started < SETTLED:
             raise SetupError(f"the {self.name} cannot run; what it said above tells why")
         if now - self._started > SETTLED or self._pauses is None:
             self._pauses = backoff(FIRST_PAUSE, self.longest_pause)
         pause = next(self._pauses)
         self.restarts += 1
-        _let_go(self.process)
         self.process, self._due = None, now + pause
         warn("warning", f"the {self.name} died ({_reason(code)}); starting it again in {pause:.1f} s")
 

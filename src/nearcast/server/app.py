@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from urllib.parse import quote
 
 import uvicorn
@@ -164,12 +164,14 @@ def listen(config: ServerConfig) -> socket.socket:
     config.check()
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)
-        # Else a restart would find the port taken by connections of its predecessor that are not quite gone.
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        # Whoever connects from now on waits a moment instead of being refused.
-        bound.listen(BACKLOG)
+        with ExitStack() as unless_listening:
+            bound = unless_listening.enter_context(socket.socket(family, kind, protocol))
+            # Else a restart would find the port taken by connections of its predecessor that are not quite gone.
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+            # Whoever connects from now on waits a moment instead of being refused.
+            bound.listen(BACKLOG)
+            unless_listening.pop_all()
     except OSError as error:
         raise SetupError(
             f"expected to listen on {config.host}:{config.port}, got {error.strerror or error};"
