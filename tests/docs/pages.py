@@ -17,7 +17,7 @@ from pathlib import Path
 from nearcast.cli.system import free_port
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 DEFAULT_PORTS = ("8640", "8641")
 SECONDS = 120.0
