@@ -17,7 +17,7 @@ from pathlib import Path
 from nearcast.cli.system import free_port
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 DEFAULT_PORTS = ("8640", "8641")
 SECONDS = 120.0
@@ -79,7 +79,8 @@ class Terminal:
             (tools / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
             (tools / name).chmod(0o755)
         self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("NEARCAST_")},
+            # As in a newcomer's shell: output is buffered, too.
+            **{name: value for name, value in os.environ.items() if not name.startswith(("NEARCAST_", "PYTHON"))},
             "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
             "COLUMNS": "120",

@@ -31,7 +31,7 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     """A link to another page, or to a heading of one, finds it."""
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
@@ -92,7 +92,7 @@ def help_of(name: str, program: str = "nearcast") -> str:
     return "\n".join(line.rstrip() for line in asked.output.strip().splitlines())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_command_of_a_page_has_the_options_it_is_given(page: Path) -> None:
     """Each `nearcast …` in a console block names a subcommand and options that there are."""
     for block in blocks(page):

@@ -211,7 +211,7 @@ def _moment(moment: datetime) -> str:
 
 
 def as_data(found: Explanation, reasons: list[str], status: DeliveryStatus | None) -> dict[str, Any]:
-    """The same as one JSON object; `fate` is null where there is no log of deliveries."""
+    """The same as one JSON object; `delivery` is null where there is no log of deliveries."""
     event = found.event
     return {
         "event": {name: getattr(event, name) for name in ("id", "source", "type", "entity", "position")},

@@ -35,7 +35,8 @@ def pluralize(count: int, what: str, several: str | None = None) -> str:
 
 
 def warn(kind: str, fault: Fault | str) -> None:
-    """A line on standard error: `error: …`, `warning: …`, `note: …`."""
+    """A line on standard error: `error: …`, `warning: …`, `note: …`; on a terminal, below the results before it."""
+    sys.stdout.flush()
     click.echo(plain(f"{kind}: {fault}", kept="\n\t"), err=True)
 
 

@@ -22,7 +22,7 @@ from nearcast.state.repository import Repository
 class EntityChanges:
     """When clients and subscriptions came and went, on one side of an event: positions by id.
 
-    `came` is the first time, `went` the last; `clients_of` names the receivers of each subscription that came.
+    `came` is the first time, `went` the last; `receivers` names those of each subscription that came.
     """
 
     clients_came: dict[str, int] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """The provider's part: requests become filters, new readings that satisfy one become responses (listing 2).
 
-A polled provider keeps nothing: it answers each request by what it reads just then, or not at all (§4, CPol).
+A polled provider keeps nothing: it answers each request by what it reads just then, or not at all (Foraging §4, CPol).
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class AccessPath(NamedTuple):
 
 
 class CoverTests(NamedTuple):
-    """The atoms as tests (see `match.reading.Atoms`), the share of events for which each is TRUE or FALSE."""
+    """The atoms as tests (see `LaidOutAtoms`), the share of events for which each is TRUE or FALSE."""
 
     kind: Short
     column: Short

@@ -1,4 +1,4 @@
-"""The events that tell of situations: what a happening is in the journal's own form."""
+"""The events that tell of situations: what a change of one is in the journal's own form."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _plain(value: Value) -> Value:
 
 
 def situation_event(found: SituationChanged, data: dict[str, Any], number: int, cause: Cause) -> Event:
-    """The event that tells of a happening; `number` tells those with one cause apart."""
+    """The event that tells of a change; `number` tells those with one cause apart."""
     id = f"{found.situation}:{found.phase}:{cause.position}.{number}"
     return derived_event(SITUATION_TYPE, SITUATION_SOURCE, id, found.situation, data, cause, found.centre.place)
 
@@ -92,7 +92,7 @@ def lone_situation(action: Action) -> str | None:
 def action_events(
     action: Action, found: SituationChanged, data: Mapping[str, Any], number: int, cause: Cause
 ) -> Iterator[Event]:
-    """The events of an action's effects at a happening; `data` is what the situation's event has."""
+    """The events of an action's effects at a change; `data` is what the situation's event has."""
     if found.phase not in action.phases:
         return
     for index, effect in enumerate(action.effects):

@@ -205,7 +205,7 @@ class SituationStage:
         return True
 
     def _replan(self, position: int) -> Iterator[Event]:
-        """Makes the rules ready anew, each lane its own."""
+        """Makes the rules ready anew, each buffer its own."""
         self._stale = None
         self._prepare()
         hidden = {one.rule.id: one for one in self._hidden(position)}

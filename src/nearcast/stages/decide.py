@@ -1,4 +1,4 @@
-"""Deciding a batch: match, then adapt. Relate and infer will add derived events before match; known comes first.
+"""Deciding a batch: match, then adapt, once it is folded (known) and has its derived events (relate, infer).
 
     known → relate → infer → match → adapt
 

@@ -1,6 +1,4 @@
-"""The registry of settings, clients, subscriptions, relations: the fold of control events over the journal (SEMANTICS
-§3).
-"""
+"""The registry of all that is defined, and of clients: the fold of control events over the journal (SEMANTICS §3)."""
 
 from __future__ import annotations
 

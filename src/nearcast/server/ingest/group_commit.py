@@ -47,7 +47,7 @@ class GroupCommit(Generic[T]):
 
     Used from one event loop; the journal is called on `executor`. With `persistent`, a block that the journal does not
     take is tried again until it does; otherwise those who wait for it get the JournalError, and the journal is asked
-    until it takes something again. `node` is the entry node; `trouble` hears of failures; `through` is the last
+    until it takes something again. `node` is the entry node; `error_log` hears of failures; `through` is the last
     position that was given here.
     """
 

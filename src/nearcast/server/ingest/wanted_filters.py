@@ -41,7 +41,7 @@ class TableClosed(Exception):
 
 
 class InterestTable:
-    """Wishes by the kind and id of their definition, and the table of what is forwarded for them.
+    """What is wanted, by the kind and id of their definition, and the table of what is forwarded for them.
 
     With a `precision` below 1 it merges imperfectly, as far as the newest events of the journal show nothing less.
     `body` is the answer that says what is forwarded, JSON; `version` counts its changes. Where `closing` is set, from

@@ -1,4 +1,4 @@
-"""The desk: every session of this server, fed with what the journal brings and with what clients say."""
+"""The session manager: every session of this server, fed with what the journal brings and with what clients say."""
 
 from __future__ import annotations
 
