@@ -18,16 +18,13 @@ from nearcast.filters.relevance import by_role, classes_of, role_relevance
 from nearcast.matching.bitset import FilterGroup
 from nearcast.matching.incremental import IncrementalIndex
 from nearcast.matching.matcher import location_conditions
+from nearcast.model.arrays import Int32s, Integers, runs
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, SubscriptionChange, SubscriptionRemoval
 from nearcast.model.filter import Entities, Filter, atoms
-from nearcast.model.integers import runs
 from nearcast.model.subscription import ClientProfile, Roles, Settings, Subscription
 from nearcast.state.previous_values import asked_of_previous
 from nearcast.state.registry import Registry
 from nearcast.state.timeline import FOREVER
-
-Integers = npt.NDArray[np.int64]
-Short = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +38,9 @@ class GroupAssignments:
 
     starts: Integers
     counts: Integers
-    client: Short
-    order: Short
-    role: Short
+    client: Int32s
+    order: Int32s
+    role: Int32s
     after: Integers
     through: Integers
     clients: list[str]
@@ -98,7 +95,7 @@ class AssignmentRows:
             column[to] = column[rows[kept]]
         self._blocks[1, groups] = left
 
-    def renumber(self, clients: Short, orders: Short) -> None:
+    def renumber(self, clients: Int32s, orders: Int32s) -> None:
         """Gives clients and subscriptions other numbers: `clients[old]` and `orders[old]`."""
         self._own()
         self.client, self.order = clients[self.client], orders[self.order]
@@ -109,7 +106,7 @@ class AssignmentRows:
         columns = (self.client, self.order, self.role, self.after, self.through)
         return GroupAssignments(self._blocks[0], self._blocks[1], *columns, clients, subscriptions)
 
-    def _end(self, group: int, column: Short, value: int, position: int) -> None:
+    def _end(self, group: int, column: Int32s, value: int, position: int) -> None:
         self._own()
         block = self._block(group)
         through = self.through[block]

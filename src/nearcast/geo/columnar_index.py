@@ -11,13 +11,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from nearcast.geo.distance import surely_beyond
-
-Integers = npt.NDArray[np.int64]
-Short = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
+from nearcast.model.arrays import Floats, Int32s, Integers
 
 FEW = 1 << 16
 """Pairs up to which all are looked at: a grid takes longer, and has to be compiled."""
@@ -47,8 +43,8 @@ class TimedPoints(NamedTuple):
 class NearPairs(NamedTuple):
     """Pairs side by side: which probe, which point, and the square of their distance."""
 
-    probe: Short
-    point: Short
+    probe: Int32s
+    point: Int32s
     square: Floats
 
 
@@ -71,7 +67,7 @@ class _Grid(NamedTuple):
     cell: float
     shift: int
     start: Integers
-    order: Short
+    order: Int32s
     keys: Integers
 
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from nearcast.model.arrays import Floats, Integers
 from nearcast.runtime.jit_cache import compiled
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 FURTHEST = 2.0**60
 """Numbers of cells end here: what lies beyond is all in the last one, where it is as near as it was."""

@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from nearcast.matching.column_tests import NEARBY, OPAQUE, OUTSIDE, POINTS, RANGE
 from nearcast.matching.postfix import AND, FALSE, NOT, NOT_FALSE, NOT_TRUE, PLAIN_NOT, TRUE
+from nearcast.model.arrays import Floats, Int32s, Integers
 from nearcast.runtime.jit_cache import compiled
-
-Integers = npt.NDArray[np.int64]
 
 SOME, EVERY, LEAF = range(3)
 """Kinds of nodes."""
@@ -132,9 +130,6 @@ def _grow(token: int, node: int, draft: Any, tree: Any, size: int) -> int:
     return size + 1
 
 
-Short = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
-
 ENTRY = 0.0008
 """What one more range to look at costs, in shares of all events."""
 
@@ -162,11 +157,11 @@ class AccessPath(NamedTuple):
 class CoverTests(NamedTuple):
     """The atoms as tests (see `LaidOutAtoms`), the share of events for which each is TRUE or FALSE."""
 
-    kind: Short
-    column: Short
-    low: Short
-    high: Short
-    points: Short
+    kind: Int32s
+    column: Int32s
+    low: Int32s
+    high: Int32s
+    points: Int32s
     true: Floats
     false: Floats
 

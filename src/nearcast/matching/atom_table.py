@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from nearcast.matching.batch_columns import plain
 from nearcast.matching.column_tests import ColumnPredicates, Key, key_of, operator_of
+from nearcast.model.arrays import Integers, placed, runs
 from nearcast.model.filter import Atom
-from nearcast.model.integers import placed, runs
 from nearcast.model.values import Value
 from nearcast.runtime.background import Lock
 
@@ -99,8 +99,6 @@ class CompactHashIndex:
             left, at = left[on], at[on] + 1 & len(slots) - 1
         self._slots = array("i", slots.tobytes())
 
-
-Integers = npt.NDArray[np.int64]
 
 QUESTION_SHIFT = 32
 REST = (1 << QUESTION_SHIFT) - 1

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.geo.distance import Floats
+from nearcast.model.arrays import Flags
 from nearcast.model.columns import entries_of
 from nearcast.model.event import OWN, Place
 from nearcast.model.values import EXACT, Kind, Value
@@ -258,9 +259,6 @@ def _one_hot(codes: Codes, lanes: Codes, width: int) -> tuple[Codes, Rows]:
     rows = np.zeros((len(distinct), width), np.uint64)
     rows.reshape(-1)[where[starts]] = np.bitwise_or.reduceat(flags, starts)
     return distinct, rows
-
-
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

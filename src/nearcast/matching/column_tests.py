@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.matching.batch_columns import Column, Numbers, encode
+from nearcast.model.arrays import Integers, distinct
 from nearcast.model.filter import Atom, Operator
-from nearcast.model.integers import distinct
 from nearcast.model.values import EXACT, Kind, Value
 
 Key = tuple[str, Kind]
@@ -133,7 +133,6 @@ def _collect(tests: _Collected, number: int, atom: Atom, kind: Kind) -> None:
             tests.by_operator.setdefault(atom.operator, []).append((number, atom.value))  # type: ignore[arg-type]
 
 
-Integers = npt.NDArray[np.int64]
 Codes = npt.NDArray[Any]
 """Codes by column and lane, of 16 or 32 bits without sign, shape (columns, stride)."""
 

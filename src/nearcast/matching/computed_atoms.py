@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import shapely
 
@@ -19,7 +18,8 @@ from nearcast.filters.expressions import truth_of
 from nearcast.filters.truth import COMPARE
 from nearcast.geo import shapes
 from nearcast.geo.distance import Floats, geodesic, surely_beyond, unit_vectors
-from nearcast.matching.batch_columns import Flags, Rows, pack, words
+from nearcast.matching.batch_columns import Rows, pack, words
+from nearcast.model.arrays import Flags, Truths
 from nearcast.model.columns import places_of
 from nearcast.model.event import Place
 from nearcast.model.expression import (
@@ -42,9 +42,6 @@ from nearcast.state.previous_values import Rows as ValueRows
 from nearcast.state.previous_values import values_of
 from nearcast.state.repository import entities
 from nearcast.state.timeline import Environment
-
-Truths = npt.NDArray[np.int8]
-"""Of each lane 1 TRUE, 0 FALSE, −1 UNKNOWN, or `OPEN`: not decided."""
 
 OPEN = 2
 

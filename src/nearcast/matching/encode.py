@@ -15,12 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.matching.column_tests import Classes, Coded, Key, coded, missing
+from nearcast.model.arrays import Int32s, Integers
 from nearcast.model.event import OWN
 from nearcast.model.values import EXACT, Kind
 from nearcast.runtime.jit_cache import compiled, inlined
 
-Integers = npt.NDArray[np.int64]
-Short = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 Doubles = npt.NDArray[np.float64]
 
@@ -70,7 +69,7 @@ def _find(
 
 
 @compiled
-def name_all(starts: Any, data: Bytes, known: Bytes, begins: Integers, slots: Integers, names: Short) -> None:
+def name_all(starts: Any, data: Bytes, known: Bytes, begins: Integers, slots: Integers, names: Int32s) -> None:
     """The number of each attribute's name, or the number of names if it is none of them."""
     count = len(begins) - 1
     for at in range(len(names)):
@@ -86,9 +85,9 @@ def _is_there(there: Bytes, bit: int, at: int) -> bool:
 
 @compiled
 def take_texts(
-    lanes: Short, names: Short, there: Bytes, bit: int, where: Integers, starts: Any, data: Bytes,
+    lanes: Int32s, names: Int32s, there: Bytes, bit: int, where: Integers, starts: Any, data: Bytes,
     known: Bytes, begins: Integers, slots: Integers,
-    firsts: Integers, lasts: Integers, cut: Integers, ordered: Integers, size: Integers, cuts: Short,
+    firsts: Integers, lasts: Integers, cut: Integers, ordered: Integers, size: Integers, cuts: Int32s,
     codes: Any, repeats: Any,
 ) -> None:  # fmt: skip
     """Codes of texts: those of literals by hash, of others by halving if the column has an order."""
@@ -125,9 +124,9 @@ def take_texts(
 
 @compiled
 def take_integers(
-    lanes: Short, names: Short, there: Bytes, bit: int, where: Integers, values: Any, numbers: Doubles,
+    lanes: Int32s, names: Int32s, there: Bytes, bit: int, where: Integers, values: Any, numbers: Doubles,
     firsts: Integers, lasts: Integers, cut: Integers, ordered: Integers, size: Integers,
-    lowest: Integers, span: Integers, table: Integers, cuts: Short, whole: Short, codes: Any, repeats: Any,
+    lowest: Integers, span: Integers, table: Integers, cuts: Int32s, whole: Int32s, codes: Any, repeats: Any,
 ) -> None:  # fmt: skip
     """Codes of integers, exactly: by a table, or by halving the literals."""
     kind = codes.dtype.type
@@ -164,9 +163,9 @@ def take_integers(
 
 @compiled
 def take_doubles(
-    lanes: Short, names: Short, there: Bytes, bit: int, where: Integers, values: Any, numbers: Doubles,
+    lanes: Int32s, names: Int32s, there: Bytes, bit: int, where: Integers, values: Any, numbers: Doubles,
     firsts: Integers, lasts: Integers, cut: Integers, ordered: Integers, size: Integers,
-    lowest: Integers, span: Integers, table: Integers, cuts: Short, whole: Short, codes: Any, repeats: Any,
+    lowest: Integers, span: Integers, table: Integers, cuts: Int32s, whole: Int32s, codes: Any, repeats: Any,
 ) -> None:  # fmt: skip
     """Codes of doubles by halving the literals; NaN has the last one."""
     kind = codes.dtype.type
@@ -293,7 +292,7 @@ class Coder:
                 self._take(field, entries.field(field), (lanes, names), where, result, repeats)
 
     def _take(
-        self, field: str, array: Any, given: tuple[Short, Short], where: Integers, result: Any, repeats: Any
+        self, field: str, array: Any, given: tuple[Int32s, Int32s], where: Integers, result: Any, repeats: Any
     ) -> None:
         """Codes of the values of one field."""
         if field == "text":
@@ -355,7 +354,7 @@ def _fixed(array: Any) -> Any:
     return array
 
 
-def _tables(columns: Mapping[Key, Classes], slow: list[int]) -> tuple[Texts, Doubles, Columns, Short, Short]:
+def _tables(columns: Mapping[Key, Classes], slow: list[int]) -> tuple[Texts, Doubles, Columns, Int32s, Int32s]:
     """All literals that are texts, all that are numbers, the columns, their codes, and their tables."""
     fields = Columns(*(np.zeros(len(columns), np.int64) for _ in Columns._fields))
     literals: list[str] = []
@@ -385,7 +384,7 @@ def _tables(columns: Mapping[Key, Classes], slow: list[int]) -> tuple[Texts, Dou
     return texts, np.concatenate(doubles), fields, np.concatenate(cuts), np.concatenate([*whole, np.zeros(1, np.int32)])
 
 
-def _table(literals: Doubles, classes: Classes) -> Short | None:
+def _table(literals: Doubles, classes: Classes) -> Int32s | None:
     """The codes of the whole numbers from the first literal to the last, if literals are whole and lie close."""
     if not len(literals) or not (np.abs(literals) <= EXACT).all() or not (literals == np.floor(literals)).all():
         return None

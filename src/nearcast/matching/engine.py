@@ -34,13 +34,10 @@ from nearcast.matching.postfix import DEEPEST, AtomLayout, FilterGroup, LaidOutA
 from nearcast.matching.programs import IN_AROUND, JOIN, TEST_SHIFT
 from nearcast.matching.proximity import NearLanes
 from nearcast.matching.simd import PADDING
+from nearcast.model.arrays import Floats, Int32s, Integers, runs
 from nearcast.model.filter import Atom
-from nearcast.model.integers import runs
 
-Integers = npt.NDArray[np.int64]
-Short = npt.NDArray[np.int32]
 Rows = npt.NDArray[np.uint64]
-Floats = npt.NDArray[np.float64]
 
 BLOCK = 16_384
 """Events that are sorted and matched together: their columns stay in the second-level cache."""
@@ -66,7 +63,7 @@ class _Room:
         self._codes = np.empty(0, codes)
         self.stack = np.empty(ABREAST * (DEEPEST + 1), np.uint64)
 
-    def taken(self, count: int) -> tuple[Short, Short]:
+    def taken(self, count: int) -> tuple[Int32s, Int32s]:
         """The pairs written, as views: where they were is written again once nobody has them any more."""
         lanes, names = self.pairs.lanes[:count], self.pairs.names[:count]
         self._others.append(self.pairs)
@@ -97,7 +94,7 @@ def _unused(pairs: PairBuffer) -> bool:
     return getrefcount(pairs.lanes) == 2 and getrefcount(pairs.names) == 2
 
 
-def _longer(array: Short, size: int) -> Short:
+def _longer(array: Int32s, size: int) -> Int32s:
     longer = np.empty(size, np.int32)
     longer[: len(array)] = array
     return longer
@@ -108,8 +105,8 @@ class _Unplanned(NamedTuple):
 
     tests: LaidOutAtoms
     reading: AtomLayout
-    groups: Short
-    starts: Short
+    groups: Int32s
+    starts: Int32s
 
 
 class CompiledEngine:
@@ -209,7 +206,7 @@ class CompiledEngine:
 
     def pairs(
         self, batch: Coded, rows: Rows = NO_ROWS, near: NearLanes = NOTHING_NEAR
-    ) -> tuple[Short, Short, npt.NDArray[np.int8]]:
+    ) -> tuple[Int32s, Int32s, npt.NDArray[np.int8]]:
         """Lanes, groups and levels of what matches, in no particular order."""
         layout = self.layout
         room = self._rooms.pop() if self._rooms else _Room(int(self._sizes.max(initial=0)), self.codes)
@@ -232,7 +229,7 @@ class CompiledEngine:
             return lanes, found, np.broadcast_to(levels[:1], at)
         return lanes, found, self._levels[found]
 
-    def _greatest(self, lanes: Short, forms: Short, every: bool) -> tuple[Short, Short, npt.NDArray[np.int8]]:
+    def _greatest(self, lanes: Int32s, forms: Int32s, every: bool) -> tuple[Int32s, Int32s, npt.NDArray[np.int8]]:
         """Pairs of forms as pairs of groups, each with its greatest level."""
         layout = self.layout
         kept = _kept(lanes, forms, layout, every)
@@ -296,7 +293,7 @@ def _around(near: NearLanes, batch: Coded, rows: Rows, stack: Rows) -> SortedEve
     return SortedEvents(near.starts, order, codes, stride, batch.complete, rows, near.starts, near.lanes, stack)
 
 
-def _kept(lanes: Short, forms: Short, layout: PlanLayout, every: bool) -> npt.NDArray[np.intp]:
+def _kept(lanes: Int32s, forms: Int32s, layout: PlanLayout, every: bool) -> npt.NDArray[np.intp]:
     """The pairs by which each (lane, root) has its greatest level once."""
     careful = np.ones(len(forms), np.bool_) if every else layout.careful[forms]
     which = np.flatnonzero(careful)

@@ -23,13 +23,13 @@ from nearcast.matching.programs import (
     TEST_SHIFT,
 )
 from nearcast.matching.simd import BESIDE, WIDE_REGISTERS, emit, within64
+from nearcast.model.arrays import Int32s, Integers
 from nearcast.runtime.jit_cache import compiled, inlined
 
-Short = npt.NDArray[np.int32]
 Levels = npt.NDArray[np.int8]
 
 
-def numbered(found: Sequence[tuple[MatchedPairs, Short]]) -> MatchedPairs:
+def numbered(found: Sequence[tuple[MatchedPairs, Int32s]]) -> MatchedPairs:
     """Each part's pairs with its numbers for groups, less those below zero; the arrays of a single part are reused."""
     parts = [(_arrays(pairs), numbers) for pairs, numbers in found]
     [(lanes, groups, levels), _], *others = parts
@@ -43,7 +43,7 @@ def numbered(found: Sequence[tuple[MatchedPairs, Short]]) -> MatchedPairs:
     return MatchedPairs(lanes[:count], groups[:count], levels[:count])
 
 
-def _arrays(pairs: MatchedPairs) -> tuple[Short, Short, Levels]:
+def _arrays(pairs: MatchedPairs) -> tuple[Int32s, Int32s, Levels]:
     # Also to be written: one level for all pairs may be one byte that is shown as many, which nobody may write.
     kinds = (pairs.lanes, np.int32), (pairs.groups, np.int32), (pairs.levels, np.int8)
     lanes, groups, levels = (np.require(column, kind, ["C", "W"]) for column, kind in kinds)
@@ -52,8 +52,8 @@ def _arrays(pairs: MatchedPairs) -> tuple[Short, Short, Levels]:
 
 @compiled
 def append(
-    lanes: Short, groups: Short, levels: Levels, numbers: Short,
-    own_lanes: Short, own_groups: Short, own_levels: Levels, at: int,
+    lanes: Int32s, groups: Int32s, levels: Levels, numbers: Int32s,
+    own_lanes: Int32s, own_groups: Int32s, own_levels: Levels, at: int,
 ) -> int:  # fmt: skip
     """Writes pairs behind others, or over themselves; returns where they end."""
     for pair in range(len(groups)):
@@ -72,27 +72,27 @@ ABREAST = 8
 class KernelEntries(NamedTuple):
     """Entries side by side: see `matching.plan`."""
 
-    low: Short
-    high: Short
-    form: Short
-    first: Short
-    last: Short
-    tail: Short
+    low: Int32s
+    high: Int32s
+    form: Int32s
+    first: Int32s
+    last: Int32s
+    tail: Int32s
 
 
 class EmittedNames(NamedTuple):
     """What is emitted for a form: `names[first[form]]` and the `extra[form]` names behind it."""
 
-    names: Short
-    first: Short
-    extra: Short
+    names: Int32s
+    first: Int32s
+    extra: Int32s
 
 
 class PairBuffer(NamedTuple):
     """Room for pairs, side by side."""
 
-    lanes: Short
-    names: Short
+    lanes: Int32s
+    names: Int32s
 
 
 @compiled
@@ -249,9 +249,6 @@ def _run_abreast(
     masks[words - 1] &= final
 
 
-Integers = npt.NDArray[np.int64]
-
-
 class RepeatedColumns(NamedTuple):
     """The columns in which lanes have several values: see `match.codes.Coded`; `mark` is the code of such a lane."""
 
@@ -269,19 +266,19 @@ class SortedEvents(NamedTuple):
     which every lane has a value. `stack` is work space.
     """
 
-    start: Short
+    start: Int32s
     order: npt.NDArray[np.uint16]
     codes: Any
     stride: int
     complete: npt.NDArray[np.bool_]
     rows: npt.NDArray[np.uint64]
-    near_starts: Short
-    near: Short
+    near_starts: Int32s
+    near: Int32s
     stack: npt.NDArray[np.uint64]
 
 
 @compiled
-def sort(codes: Any, column: int, first: int, lanes: int, size: int, needed: Short, events: Any, repeated: Any) -> int:
+def sort(codes: Any, column: int, first: int, lanes: int, size: int, needed: Int32s, events: Any, repeated: Any) -> int:
     """Sorts the lanes from `first` on by a column's codes below `size`, and the needed columns with them.
 
     Returns how many there are: lanes without a value are left out, lanes with several stand under each.
@@ -316,7 +313,7 @@ def sort(codes: Any, column: int, first: int, lanes: int, size: int, needed: Sho
 
 
 @compiled
-def _count_repeated(column: int, first: int, lanes: int, start: Short, repeated: Any) -> None:
+def _count_repeated(column: int, first: int, lanes: int, start: Int32s, repeated: Any) -> None:
     which = repeated.which[column]
     if which >= 0:
         for lane in range(first, first + lanes):
@@ -327,7 +324,7 @@ def _count_repeated(column: int, first: int, lanes: int, start: Short, repeated:
 
 
 @compiled
-def _place_repeated(column: int, first: int, lanes: int, start: Short, order: Short, repeated: Any) -> None:
+def _place_repeated(column: int, first: int, lanes: int, start: Int32s, order: Int32s, repeated: Any) -> None:
     which = repeated.which[column]
     if which >= 0:
         for lane in range(first, first + lanes):
@@ -339,7 +336,7 @@ def _place_repeated(column: int, first: int, lanes: int, start: Short, order: Sh
 
 
 @compiled
-def gather(codes: Any, lanes: Short, first: int, needed: Short, events: Any) -> None:
+def gather(codes: Any, lanes: Int32s, first: int, needed: Int32s, events: Any) -> None:
     """These lanes in this order, however often each: `events.start` says already where which of them are."""
     for rank in range(len(lanes)):
         events.order[rank] = lanes[rank]
@@ -350,7 +347,7 @@ def gather(codes: Any, lanes: Short, first: int, needed: Short, events: Any) -> 
 
 
 @compiled
-def as_they_are(codes: Any, first: int, lanes: int, needed: Short, events: Any) -> None:
+def as_they_are(codes: Any, first: int, lanes: int, needed: Int32s, events: Any) -> None:
     """The lanes from `first` on in their own order, for entries that look at all events."""
     for lane in range(lanes):
         events.order[lane] = lane

@@ -17,10 +17,10 @@ import numpy.typing as npt
 from nearcast.filters.evaluate import satisfies
 from nearcast.geo.columnar_index import NearPairs, TimedPoints, near_pairs, square_limit
 from nearcast.geo.distance import Floats, geodesic, planar, surely_beyond, surely_within, unit_vectors
-from nearcast.matching.batch_columns import Flags, Numbers, PlaceArrays, Rows, pack, points_of
+from nearcast.matching.batch_columns import Numbers, PlaceArrays, Rows, pack, points_of
+from nearcast.model.arrays import Flags, Integers, runs
 from nearcast.model.event import Place
 from nearcast.model.filter import Atom, Count, Distance, Entities, Located, Operator, This, User
-from nearcast.model.integers import runs
 from nearcast.state.timeline import Environment, Positions, TermMembers, Timeline
 
 Sides = npt.NDArray[np.int8]
@@ -193,8 +193,6 @@ class Paths:
         exact = geodesic(self._points.x[place], self._points.y[place], events.x[lane], events.y[lane])
         sides[test, lane] = sides_of(exact, atoms.limits[test])
 
-
-Integers = npt.NDArray[np.int64]
 
 _NEAR: dict[Operator, Callable[[Sides], Flags]] = {
     Operator.LT: lambda side: side < 0,

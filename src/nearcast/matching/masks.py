@@ -39,12 +39,11 @@ from nearcast.matching.simd import (
     same16,
     within64,
 )
-from nearcast.model.integers import runs
+from nearcast.model.arrays import Int32s, Integers, runs
 from nearcast.runtime.jit_cache import compiled, inlined
 
 Codes = npt.NDArray[np.uint16]
 Numbers = npt.NDArray[np.uint32]
-Integers = npt.NDArray[np.int64]
 
 WORDS = 64
 """Words of a map."""
@@ -154,8 +153,6 @@ def _held(builder: Any, words: Any, codes: Any) -> Any:
     return builder.icmp_unsigned("!=", builder.and_(found, bit), none)
 
 
-Short = npt.NDArray[np.int32]
-
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -254,7 +251,7 @@ def _in_row(row: Any, live: Any, order: Any, first: int) -> Any:
 
 
 @inlined
-def _in_around(atom: int, live: Any, starts: Short, near: Short, order: Any) -> Any:
+def _in_around(atom: int, live: Any, starts: Int32s, near: Int32s, order: Any) -> Any:
     """The live lanes that are near an atom: each is looked up among those that are, which are few."""
     held = np.uint64(0)
     end = starts[atom + 1]

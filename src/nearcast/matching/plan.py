@@ -45,9 +45,8 @@ from nearcast.matching.programs import (
     write,
 )
 from nearcast.matching.simd import PADDING, WIDE_REGISTERS
+from nearcast.model.arrays import Int32s, Integers
 from nearcast.runtime.jit_cache import compiled
-
-Integers = npt.NDArray[np.int64]
 
 EVERYWHERE, AROUND = -1, -2
 """The columns of an entry that looks at all events, and of one that looks at those near an atom: codes are atoms."""
@@ -256,8 +255,6 @@ def _enter(
     filled[0] += 1
 
 
-Short = npt.NDArray[np.int32]
-
 UNKNOWN = 0.5
 """What share of events an opaque atom is taken to hold for."""
 
@@ -326,7 +323,7 @@ def shares(atoms: LaidOutAtoms, sizes: Integers, sample: Coded | None, near: npt
     return CoverTests(kinds, atoms.column, atoms.low, atoms.high, atoms.points, true, false)
 
 
-def _of_points(share: npt.NDArray[np.float64], points: Short, low: Short, high: Short) -> npt.NDArray[np.float64]:
+def _of_points(share: npt.NDArray[np.float64], points: Int32s, low: Int32s, high: Int32s) -> npt.NDArray[np.float64]:
     """The shares of lists of points from `low` to before `high`, which for one column lie side by side."""
     first, last = low.min(initial=len(points)), high.max(initial=0)
     sums = np.concatenate([[0.0], np.cumsum(share[points[first:last]])])

@@ -17,12 +17,9 @@ import numpy.typing as npt
 from nearcast.matching.atom_table import QUESTION_SHIFT, REST, AtomTable
 from nearcast.matching.column_tests import NEARBY, POINTS, Classes, Key
 from nearcast.matching.proximity import inner
+from nearcast.model.arrays import Int32s, Integers, runs
 from nearcast.model.filter import And, Atom, Filter, Not, Or, PlainNot
-from nearcast.model.integers import runs
 from nearcast.runtime.background import give_way
-
-Integers = npt.NDArray[np.int64]
-Short = npt.NDArray[np.int32]
 
 AND, OR, NOT, PLAIN_NOT = range(4)
 """A token of a connective is −1 − (number of parts · 4 + one of these)."""
@@ -51,10 +48,10 @@ class PostfixFilters(NamedTuple):
     atom_table: AtomTable
     packed: npt.NDArray[Any]
     shift: int
-    starts: Short
+    starts: Int32s
     classes: npt.NDArray[np.int16]
-    class_starts: Short
-    roots: Short
+    class_starts: Int32s
+    roots: Int32s
 
     @property
     def tokens(self) -> Integers:
@@ -169,7 +166,7 @@ def together(parts: Sequence[tuple[PostfixFilters, npt.NDArray[np.bool_]]]) -> P
     return PostfixFilters(flats[0].atom_table, *packed(tokens), starts, classes, owns, numbers.astype(np.int32))
 
 
-def _rows(parts: Sequence[tuple[npt.NDArray[Any], Short, Short]]) -> tuple[npt.NDArray[Any], Short]:
+def _rows(parts: Sequence[tuple[npt.NDArray[Any], Int32s, Int32s]]) -> tuple[npt.NDArray[Any], Int32s]:
     """These rows of each part's values, one behind the other, and where they begin."""
     values, lengths = [], [np.zeros(1, np.int32)]
     for own, starts, rows in parts:
@@ -186,11 +183,11 @@ class LaidOutAtoms:
     Of one about what is near `low` is its number among these, and `high` the truth that it has only near.
     """
 
-    kind: Short
-    column: Short
-    low: Short
-    high: Short
-    points: Short
+    kind: Int32s
+    column: Int32s
+    low: Int32s
+    high: Int32s
+    points: Int32s
 
 
 class AtomLayout(NamedTuple):
@@ -199,10 +196,10 @@ class AtomLayout(NamedTuple):
     `others` are the atoms that codes do not show, by number.
     """
 
-    tokens: Short
-    starts: Short
+    tokens: Int32s
+    starts: Int32s
     classes: npt.NDArray[np.int16]
-    class_starts: Short
+    class_starts: Int32s
     nearby: list[Atom]
     others: dict[int, Atom]
 
@@ -213,7 +210,7 @@ def compiled(flat: PostfixFilters) -> tuple[dict[Key, Classes], LaidOutAtoms, At
     given = flat.tokens
     numbers, ranks = np.unique(given, return_inverse=True)
     least = int(np.searchsorted(numbers, 0))
-    tokens: Short = np.where(given < 0, given, ranks - least).astype(np.int32)
+    tokens: Int32s = np.where(given < 0, given, ranks - least).astype(np.int32)
     numbers = numbers[least:]
     nearby: list[Atom] = []
     fields = np.zeros((4, len(numbers)), np.int64)

@@ -16,11 +16,10 @@ from nearcast.matching.access_paths import EVERY, LEAF, OPEN, share_of
 from nearcast.matching.column_tests import NEARBY, OPAQUE, OUTSIDE, POINTS
 from nearcast.matching.postfix import FALSE, NOT_TRUE, TRUE
 from nearcast.matching.simd import WIDE_REGISTERS
+from nearcast.model.arrays import Floats, Integers
 from nearcast.runtime.jit_cache import compiled
 
-Integers = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint32]
-Floats = npt.NDArray[np.float64]
 
 LOAD, MEET, JOIN, PUSH, POP_MEET, POP_JOIN, CHECK = range(7)
 """Set the mask, AND or OR it with a test's; push it, pop one and AND or OR it; stop where the mask is empty."""

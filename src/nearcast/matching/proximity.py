@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from nearcast.geo.columnar_index import TimedPoints
 from nearcast.geo.distance import Floats, unit_vectors
-from nearcast.matching.batch_columns import Flags, PlaceArrays, event_points, points_of
-from nearcast.matching.location_atoms import Integers, NearTestPairs, NearTests, anchor_of, elsewhere, vectors_of
+from nearcast.matching.batch_columns import PlaceArrays, event_points, points_of
+from nearcast.matching.location_atoms import NearTestPairs, NearTests, anchor_of, elsewhere, vectors_of
+from nearcast.model.arrays import Flags, Integers, runs
 from nearcast.model.event import Place
 from nearcast.model.filter import Atom, User
-from nearcast.model.integers import runs
 from nearcast.state.timeline import FOREVER, Environment, Positions, Timeline
 
 

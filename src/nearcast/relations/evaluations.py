@@ -16,28 +16,17 @@ import pyarrow as pa
 from nearcast.filters.truth import Truth
 from nearcast.geo.columnar_index import always_there, near_pairs, square_limit
 from nearcast.geo.distance import geodesic, planar
+from nearcast.model.arrays import Flags, Integers, Truths, distinct
 from nearcast.model.columns import to_events, without_payloads
 from nearcast.model.event import Event
-from nearcast.model.integers import distinct
 from nearcast.model.relation import Named, Side
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
 from nearcast.relations.predicate import RelationPredicate
-from nearcast.relations.reports import (
-    FOREVER,
-    GEOGRAPHIC,
-    PLACE,
-    PLANAR,
-    Column,
-    Flags,
-    GrowableTable,
-    Integers,
-    ReportTable,
-)
+from nearcast.relations.reports import FOREVER, GEOGRAPHIC, PLACE, PLANAR, Column, GrowableTable, ReportTable
 from nearcast.relations.transitions import BEGINS, FAILS, FALLS_SILENT, LEAVES, UNCHANGED, PairEffects, deadlines
 
 FALSE, TRUE, UNKNOWN = 0, 1, -1
 
-Truths = npt.NDArray[np.int8]
 
 Evaluate = Callable[[Integers, Integers, Integers], tuple[Truths, Truths]]
 """For numbers of rules, points of side a and points of side b: the truths of entering and of staying."""

@@ -15,9 +15,10 @@ import pyarrow as pa
 from nearcast.geo.distance import distance
 from nearcast.geo.dynamic_index import SpatialHash, level_of
 from nearcast.matching.matcher import FilterMatcher
+from nearcast.model.arrays import Flags
 from nearcast.model.event import Place
 from nearcast.model.relation import Buddies, Detection, Gathering, Matching, Relation
-from nearcast.relations.reports import FOREVER, NEVER, EntityTable, Flags, ReportTable, micros_of, moment_of
+from nearcast.relations.reports import FOREVER, NEVER, EntityTable, ReportTable, micros_of, moment_of
 from nearcast.relations.transition_events import CAUSED, EXPIRED, Participant, Transition
 from nearcast.relations.transitions import (
     FALLS_SILENT,

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from nearcast.geo.distance import surely_beyond, surely_within
+from nearcast.model.arrays import Flags
 from nearcast.model.filter import Filter
 from nearcast.model.relation import Named, Pair, Relation
 from nearcast.relations.predicate import RelationPredicate, bound_of, is_symmetric, reach, widened
-from nearcast.relations.reports import FOREVER, Flags, GrowableTable
+from nearcast.relations.reports import FOREVER, GrowableTable
 from nearcast.relations.transitions import Lifecycle
 
 NOBODY = -1

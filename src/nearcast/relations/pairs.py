@@ -15,21 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.matching.matcher import FilterMatcher
+from nearcast.model.arrays import Flags, Integers
 from nearcast.model.event import Event
 from nearcast.model.relation import Matching, Named, Pair, Relation
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, candidates, read
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
-from nearcast.relations.reports import (
-    FOREVER,
-    EntityTable,
-    Flags,
-    GrowableTable,
-    Integers,
-    ReportTable,
-    micros_of,
-    moment_of,
-)
+from nearcast.relations.reports import FOREVER, EntityTable, GrowableTable, ReportTable, micros_of, moment_of
 from nearcast.relations.shards import (
     SHARDS,
     AtRow,

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.geo.distance import unit_vectors
+from nearcast.model.arrays import Flags, Integers, runs
 from nearcast.model.columns import EVENTS
 from nearcast.model.event import Coordinates, Place
-from nearcast.model.integers import runs
 from nearcast.state.repository import entities
 
 Column = npt.NDArray[Any]
@@ -83,9 +83,6 @@ class GrowableTable:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
-
-Integers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 NEVER = np.iinfo(np.int64).min
 FOREVER = np.iinfo(np.int64).max

@@ -14,20 +14,12 @@ from datetime import datetime
 import numpy as np
 
 from nearcast.geo.distance import distance
+from nearcast.model.arrays import Flags, Integers
 from nearcast.model.event import Event
 from nearcast.model.relation import Detection
 from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, effects_of
 from nearcast.relations.pair_rules import PairRule, PairRules
-from nearcast.relations.reports import (
-    FOREVER,
-    NEVER,
-    EntityTable,
-    Flags,
-    GrowableTable,
-    Integers,
-    ReportTable,
-    moment_of,
-)
+from nearcast.relations.reports import FOREVER, NEVER, EntityTable, GrowableTable, ReportTable, moment_of
 from nearcast.relations.transition_events import EXPIRED, Participant, Reason, Transition
 from nearcast.relations.transitions import REASONS, PairTransitions, pair_transitions
 

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.model.arrays import Integers
 from nearcast.relations.pairs import PairRelations
-from nearcast.relations.reports import FOREVER, NEVER, Integers
+from nearcast.relations.reports import FOREVER, NEVER
 from nearcast.relations.shards import pair_rows
 from nearcast.relations.stage import Scope
 

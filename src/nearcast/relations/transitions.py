@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.filters.truth import Truth
+from nearcast.model.arrays import Flags, Integers
 from nearcast.model.relation import Detection, Relation
-from nearcast.relations.reports import FOREVER, NEVER, Flags, GrowableTable, Integers, ReportTable
+from nearcast.relations.reports import FOREVER, NEVER, GrowableTable, ReportTable
 from nearcast.relations.transition_events import CAUSED, EXPIRED, Reason
 
 BEGINS, UNCHANGED, FAILS, LEAVES, FALLS_SILENT, REMOVED = 1, 0, -1, -2, -3, -4

@@ -21,10 +21,11 @@ from nearcast.algebra.comparison import find
 from nearcast.algebra.merging import Clauses, Shared, Structure, clauses, merged
 from nearcast.algebra.search import STEPS, USUAL, WitnessEvent
 from nearcast.filters.evaluate import NO_CONTEXT, truth
+from nearcast.model.arrays import Flags
 from nearcast.model.event import Event
 from nearcast.model.filter import Filter, atoms
 from nearcast.routing.filter_index import ExampleIndex
-from nearcast.routing.traffic import Flags, TrafficSample
+from nearcast.routing.traffic import TrafficSample
 
 
 @dataclass(frozen=True, slots=True)

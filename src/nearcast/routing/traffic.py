@@ -9,12 +9,10 @@ import numpy.typing as npt
 
 from nearcast.filters.evaluate import NO_CONTEXT, atom_truth, satisfies
 from nearcast.filters.truth import COMPARE
+from nearcast.model.arrays import Flags
 from nearcast.model.event import Event
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, PlainNot
 from nearcast.model.values import Value, is_exact, kind_of
-
-Flags = npt.NDArray[np.bool_]
-"""One flag per event."""
 
 KEPT = 4_096
 """Atoms whose truths are kept; filters share atoms, and clauses that are merged are made of known ones."""

@@ -14,12 +14,10 @@ import pyarrow as pa
 
 from nearcast.delivery.subscription_index import ANY_ROLE, GroupAssignments
 from nearcast.matching.bitset import MatchedPairs
+from nearcast.model.arrays import Integers, placed, runs
 from nearcast.model.columns import DELIVERIES, OTHER, ROLE_LEVEL
-from nearcast.model.integers import placed, runs
 from nearcast.stages.fold import FoldedBatch
 from nearcast.state.timeline import Positions, Timeline
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.matching.matcher import FilterMatcher
+from nearcast.model.arrays import Flags
 from nearcast.model.columns import places_of
 from nearcast.model.filter import Entities
 from nearcast.state.repository import Repository, entities
 from nearcast.state.timeline import EntityMembership, Followed, TermMembers
-
-Flags = npt.NDArray[np.bool_]
 
 
 class MembershipTracker:

@@ -8,12 +8,12 @@ from typing import Literal
 import numpy as np
 
 from nearcast.errors import Fault
+from nearcast.model.arrays import Flags, Integers
 from nearcast.model.event import Event
 from nearcast.model.relation import Named, Pair, Relation, Side
 from nearcast.model.relation import StrategyChoice as Choice
 from nearcast.relations.pairs import PairRelations
 from nearcast.relations.predicate import bound_of
-from nearcast.relations.reports import Flags, Integers
 from nearcast.relations.sides import sees_derived
 from nearcast.suppression.strategies.builtin import RangeRing, SharedRing
 from nearcast.suppression.strategies.choice import chosen

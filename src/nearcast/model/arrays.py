@@ -1,4 +1,4 @@
-"""Columns of integers: runs of numbers behind each other, and the distinct ones."""
+"""Arrays as columns have them: their types, runs of numbers behind each other, and the distinct ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 Integers = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+Truths = npt.NDArray[np.int8]
+"""1 TRUE, 0 FALSE, −1 UNKNOWN."""
 
 CLOSE = 8
 """Numbers below so many times their count are told apart by looking each up, not by sorting."""
