@@ -30,6 +30,19 @@ from nearcast.state.timeline import Environment
 
 log = logging.getLogger("nearcast.matcher")
 
+COMPILER = """
+import fcntl, os, sys
+lock, mark, wide = sys.argv[1:]
+os.nice(5)
+with open(lock, "wb") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    if not os.path.exists(mark):
+        from {module} import compile_all
+        compile_all(wide == "wide")
+"""
+"""What the other process runs. Of all processes of a machine, Spark's workers for example, one compiles and the others
+wait for it, with nothing imported yet."""
+
 
 def start_warmup(wide: bool = False) -> bool:
     """Whether the kernels, for wide codes or narrow ones, are there to be loaded; if not, they are being compiled.
@@ -39,7 +52,7 @@ def start_warmup(wide: bool = False) -> bool:
     place = folder()
     if place is None or _mark(place, wide).exists():
         return True
-    process = _compiler(wide)
+    process = _compiler(place, wide)
     if process.poll() is None:
         return False
     if process.returncode:
@@ -49,8 +62,9 @@ def start_warmup(wide: bool = False) -> bool:
 
 def wait_for_warmup(wide: bool = False) -> None:
     """Returns when `ready` has come to say yes."""
-    if not start_warmup(wide):
-        _compiler(wide).wait()
+    place = folder()
+    if place is not None and not start_warmup(wide):
+        _compiler(place, wide).wait()
 
 
 def _mark(place: Path, wide: bool) -> Path:
@@ -59,11 +73,11 @@ def _mark(place: Path, wide: bool) -> Path:
 
 
 @cache
-def _compiler(wide: bool) -> subprocess.Popen[bytes]:
+def _compiler(place: Path, wide: bool) -> subprocess.Popen[bytes]:
     """The process that compiles, begun once."""
     log.info("compiling the kernels of the matcher beside: until they are there, filters are matched by rows of bits")
-    script = f"import os; os.nice(5); from nearcast.matching import warmup; warmup.compile_all({wide})"
-    command = [sys.executable, "-c", script]
+    mark = _mark(place, wide)
+    command = [sys.executable, "-c", COMPILER.format(module=__name__), str(place / "compiling"), str(mark), mark.name]
     surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(command, env=surroundings, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -61,8 +62,9 @@ def folder() -> Path | None:
 
 def _stamp() -> str:
     """What compiled code depends on: its sources, the compiler, Python, the processor."""
-    rooms = (Path(__file__).parents[1] / room for room in ("matching", "geo", "runtime"))
-    sources = b"".join(_compiled_of(path.read_bytes()) for room in rooms for path in sorted(room.glob("*.py")))
+    # The package may be read out of a zip archive, where there are no paths.
+    modules = {one.name: one for one in files(__package__).iterdir() if one.name.endswith(".py")}
+    sources = b"".join(_compiled_of(modules[name].read_bytes()) for name in sorted(modules))
     machine = f"{numba.__version__} {sys.version} {platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
     return hashlib.sha256(sources + machine.encode()).hexdigest()[:24]
 
