@@ -22,9 +22,9 @@ from pyspark.sql import SparkSession
 from benchmarks import workload
 from benchmarks.machine import machine
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.matching.warmup import wait_for_warmup
 from nearcast.pipeline.batch_replay import replay
 from nearcast.pipeline.spark_session import session
+from nearcast.runtime.jit_warmup import wait_for_warmup
 from nearcast.stages.fold import StateFold
 
 PIECE = 10_000

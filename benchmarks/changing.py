@@ -22,12 +22,12 @@ import pyarrow as pa
 from benchmarks import workload
 from benchmarks.machine import machine
 from nearcast.language.control_events import changes, to_event
-from nearcast.matching.warmup import wait_for_warmup
 from nearcast.model.changes import SubscriptionChange
 from nearcast.model.columns import to_table
 from nearcast.model.filter import And
 from nearcast.model.subscription import Subscription
 from nearcast.runtime.gc_settings import GC_THRESHOLDS
+from nearcast.runtime.jit_warmup import wait_for_warmup
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import StateFold
 from nearcast.state.registry import Registry

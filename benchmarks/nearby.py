@@ -18,12 +18,12 @@ import shapely
 
 from benchmarks.machine import machine
 from nearcast.geo.distance import SHORTEST
-from nearcast.matching import warmup
 from nearcast.matching.bitset import FilterGroup, MatchedPairs
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event, Place
 from nearcast.model.filter import And, Atom, Distance, Operator, This, User
+from nearcast.runtime import jit_warmup
 from nearcast.state.timeline import Environment, Timeline
 
 Floats = npt.NDArray[np.float64]
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--receivers", type=int, default=100_000)
     parser.add_argument("--batch", type=int, nargs="*", default=[64, 1_024, 16_384])
     options = parser.parse_args()
-    warmup.wait_for_warmup()
+    jit_warmup.wait_for_warmup()
     print(machine())
     _agree()
     scene = Scene(options.receivers)

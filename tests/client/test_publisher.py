@@ -10,9 +10,8 @@ import httpx
 import orjson
 import pytest
 
-from nearcast import client
 from nearcast.client import Publisher
-from nearcast.client.lease_suppression import HeldReports
+from nearcast.client.kept import Kept
 from nearcast.client.publisher import _batches
 from nearcast.client.receiver import pauses
 from nearcast.errors import AccessError, Fault, RightError, SessionError
@@ -55,14 +54,14 @@ def test_what_was_kept_and_did_not_arrive_is_sent_until_it_does() -> None:
 
     async def test() -> None:
         made = publisher(answer, patience=0.0)
-        await made._send_kept(HeldReports([event(1)], [7]))
+        await made._send_kept(Kept([event(1)], [7]))
         for _ in range(2):
             with pytest.raises(SessionError):
                 await made.publish([event(2)])
         down[0] = False
         await made.publish([event(3)])
         down[0] = True
-        await made._send_kept(HeldReports([event(4)], [8]))
+        await made._send_kept(Kept([event(4)], [8]))
         down[0] = False
         await made.close()
 
@@ -109,11 +108,6 @@ def test_pauses_grow_to_a_bound() -> None:
     found = list(islice(pauses(), 20))
     assert 0.05 <= found[0] <= 0.1
     assert all(5.0 <= pause <= 10.0 for pause in found[10:])
-
-
-def test_the_library_exports_these() -> None:
-    """The public surface."""
-    assert ["Client", "Delivery", "Published", "Publisher"] == client.__all__
 
 
 @pytest.mark.parametrize("response", [httpx.Response(404, text="<html>"), httpx.Response(404, json={"detail": "no"})])

@@ -20,7 +20,7 @@ def test_a_newcomer_who_follows_the_page_sees_what_it_shows(page: str, tmp_path:
     assert not otherwise, "\n\n".join(otherwise)
 
 
-@pytest.mark.parametrize("page", ["docs/how-to-strategies.md"])
+@pytest.mark.parametrize("page", ["docs/how-to-strategies.md", "docs/reference-python.md"])
 def test_a_page_of_scripts_prints_what_it_shows(page: str, tmp_path: Path) -> None:
     """Pages that need no running system."""
     with terminal(tmp_path) as newcomer:

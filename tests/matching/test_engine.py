@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.filters.evaluate import level_of
-from nearcast.matching import access_paths, engine, engine_matcher, plan, warmup
+from nearcast.matching import access_paths, engine, engine_matcher, plan
 from nearcast.matching.bitset import FilterGroup, MatchedPairs
 from nearcast.matching.column_tests import NARROW, Coded, coded
 from nearcast.matching.engine import CompiledEngine
@@ -23,7 +23,7 @@ from nearcast.matching.simd import PADDING
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, atoms
-from nearcast.runtime import jit_cache
+from nearcast.runtime import jit_cache, jit_warmup
 from nearcast.state.timeline import Environment, Timeline
 from tests.matching.test_matcher import AsOf, surrounding, users
 from tests.random_filters import attribute_atoms, events, filters, trees
@@ -36,8 +36,8 @@ groups = trees(attribute_atoms()).flatmap(
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
     """Compiled before anything is tested, for until then rows of bits would be."""
-    warmup.wait_for_warmup()
-    warmup.wait_for_warmup(wide=True)
+    jit_warmup.wait_for_warmup()
+    jit_warmup.wait_for_warmup(wide=True)
 
 
 def found(pairs: MatchedPairs) -> set[tuple[int, int, int]]:

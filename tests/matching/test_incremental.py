@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from nearcast.matching import incremental as coming_and_going
 from nearcast.matching import matcher as few_or_many
-from nearcast.matching import warmup
 from nearcast.matching.atom_table import AtomTable
 from nearcast.matching.bitset import FilterGroup, MatchedPairs
 from nearcast.matching.incremental import PARTS, IncrementalIndex
@@ -23,6 +22,7 @@ from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.filter import Atom, Operator
+from nearcast.runtime import jit_warmup
 from nearcast.state.timeline import Environment
 from tests.matching.test_engine import found, groups, numbered, plainly
 from tests.random_filters import events
@@ -36,7 +36,7 @@ steps = st.lists(
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
     """Compiled before anything is tested."""
-    warmup.wait_for_warmup()
+    jit_warmup.wait_for_warmup()
 
 
 @dataclass

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from nearcast.matching import warmup
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, atoms
+from nearcast.runtime import jit_warmup
 from nearcast.state.timeline import Environment
 
 EVENTS = to_table([Event("1", "t", "s", attributes=(("a", 1), ("b", "x" * 50)), position=1)])
@@ -21,7 +21,7 @@ SIZE = 2_000
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
     """Compiled before anything is tested, for until then rows of bits would be."""
-    warmup.wait_for_warmup()
+    jit_warmup.wait_for_warmup()
 
 
 def large() -> Iterator[Filter]:

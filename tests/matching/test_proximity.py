@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nearcast.filters.evaluate import atom_truth, level_of
 from nearcast.geo import columnar_index
 from nearcast.geo.distance import distance
-from nearcast.matching import engine, plan, proximity, warmup
+from nearcast.matching import engine, plan, proximity
 from nearcast.matching.batch_columns import event_points
 from nearcast.matching.bitset import FilterGroup
 from nearcast.matching.engine import CompiledEngine
@@ -21,6 +21,7 @@ from nearcast.matching.proximity import ProximityAtoms, inner
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event, Place
 from nearcast.model.filter import And, Atom, Distance, Filter, Not, Operator, Or, This, User, atoms
+from nearcast.runtime import jit_warmup
 from nearcast.state.timeline import Environment, Timeline
 from tests.matching.test_engine import found, numbered
 from tests.matching.test_matcher import AsOf, make_track
@@ -30,7 +31,7 @@ from tests.random_filters import USERS, attribute_atoms, events, limits, points,
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
     """Compiled before anything is tested, for until then rows of bits would be."""
-    warmup.wait_for_warmup()
+    jit_warmup.wait_for_warmup()
 
 
 degrees = st.one_of(st.floats(-180, 180), st.sampled_from([-180.0, 180.0, 179.9999, -179.9999, 0.0]))

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.matching import warmup
 from nearcast.matching.bitset import FilterGroup
 from nearcast.matching.column_tests import missing, several
 from nearcast.matching.masks import MOST, WORDS, map_sets, mapped, mapped_singly
@@ -19,6 +18,7 @@ from nearcast.matching.simd import PADDING
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.filter import Atom, Filter, Operator, atoms
+from nearcast.runtime import jit_warmup
 from nearcast.state.timeline import Environment
 from tests.matching.test_engine import found, numbered, plainly
 from tests.random_filters import trees
@@ -32,7 +32,7 @@ code_lists = st.lists(st.one_of(st.integers(0, MOST - 1), st.sampled_from(KINDS_
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
     """Compiled before anything is tested, for until then rows of bits would be."""
-    warmup.wait_for_warmup()
+    jit_warmup.wait_for_warmup()
 
 
 def instruction(column: int, low: int, span: int) -> list[int]:

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nearcast.matching import warmup
 from nearcast.matching.incremental import PartitionedIndex
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.columns import to_table
@@ -16,6 +15,7 @@ from nearcast.model.event import Event
 from nearcast.model.filter import Atom, Operator
 from nearcast.pipeline import mmap_pickle
 from nearcast.pipeline.mmap_pickle import IndexShelf, loads, read, write
+from nearcast.runtime import jit_warmup
 from nearcast.state.timeline import Environment
 
 
@@ -35,7 +35,7 @@ def test_a_value_comes_back(tmp_path: Path) -> None:
 
 def test_an_index_is_written_once_and_goes_with_its_file(tmp_path: Path) -> None:
     """Batch after batch has the same file, and who maps it matches the same."""
-    warmup.wait_for_warmup()
+    jit_warmup.wait_for_warmup()
     mmap_pickle._mapped.cache_clear()
     table = to_table([Event(id="1", type="t", source="s", attributes=(("v", 5),), position=1)])
     index = FilterMatcher([(Atom("v", Operator.LT, n), (0,)) for n in range(300)])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nearcast.api.filters import refuse_surroundings
 from nearcast.cli.output import DeadLetters, print_json, progress, warn
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.filters.evaluate import NO_CONTEXT, truth
@@ -17,9 +18,9 @@ from nearcast.language.cql2 import parse
 from nearcast.language.cql2.geometry import within_degrees
 from nearcast.language.cql2.printer import expression
 from nearcast.language.event_files import FEATURES, as_tables, read_events
-from nearcast.model.event import Event, Place
-from nearcast.model.expression import Box, Call, Shape, parts, remembered, users
-from nearcast.model.filter import Atom, Filter, This, atoms
+from nearcast.model.event import Event
+from nearcast.model.expression import Box, Call, Shape, parts
+from nearcast.model.filter import Filter, atoms
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +48,7 @@ def command(filter_text: str, files: tuple[Path, ...], count: bool, engine: str,
     the geometry as geom). Exits with 1 if no event matches.
     """
     filter = parse(filter_text, Mark("FILTER", 1, 1))
-    _refuse_surroundings(filter)
+    refuse_surroundings(filter)
     if any(path.suffix.lower() in FEATURES for path in files):
         _refuse_beyond_degrees(filter)
     letters, found = DeadLetters(), 0
@@ -62,15 +63,6 @@ def command(filter_text: str, files: tuple[Path, ...], count: bool, engine: str,
     sys.exit(0 if found else 1)
 
 
-def _refuse_surroundings(filter: Filter) -> None:
-    """A single filter over files has no users and no repository: terms about them could only ever be unknown."""
-    for atom in atoms(filter):
-        asks = _asks(atom)
-        if asks:
-            advice = "use `nearcast replay` with definitions"
-            raise DefinitionError(Fault("a filter about the event alone", asks, atom.where, advice))
-
-
 def _refuse_beyond_degrees(filter: Filter) -> None:
     """GeoJSON is in degrees, so a geometry beyond them is a slip: most often longitude and latitude are swapped."""
     for atom in atoms(filter):
@@ -78,20 +70,6 @@ def _refuse_beyond_degrees(filter: Filter) -> None:
             if isinstance(part, (Shape, Box)) and not within_degrees(part):
                 expected = "a geometry in degrees: longitudes to 180, latitudes to 90"
                 raise DefinitionError(Fault(expected, expression(part)[:80], atom.where, "longitude comes first"))
-
-
-def _asks(atom: Atom) -> str:
-    """What an atom asks for besides the event; empty if nothing."""
-    if isinstance(atom.name, Call):
-        if remembered(atom.name):
-            return "a condition about the previous event"
-        return "a position of a user" if users(atom.name) else ""
-    return "" if isinstance(atom.name, str) or _self_contained(atom) else "a location term about users or entities"
-
-
-def _self_contained(atom: Atom) -> bool:
-    sides = [getattr(atom.name, name) for name in ("a", "b", "of", "around") if hasattr(atom.name, name)]
-    return all(side is None or isinstance(side, (This, Place)) for side in sides)
 
 
 def _counted(events: Iterable[Event], advance: Callable[[int], None]) -> Iterator[Event]:

@@ -146,8 +146,8 @@ async def _ask(http: httpx.AsyncClient, method: str, path: str, document: Any = 
 
 def _show(delivery: Delivery, as_json: bool) -> None:
     if as_json:
-        names = ("position", "priority", "subscription", "level", "attempt", "event")
-        print_json({name: getattr(delivery, name) for name in names})
+        names = ("position", "priority", "subscription", "level", "attempt")
+        print_json({name: getattr(delivery, name) for name in names} | {"event": dict(delivery.event)})
         # Into a pipe too each delivery is to go now, not with the next 8 KiB.
         sys.stdout.flush()
         return

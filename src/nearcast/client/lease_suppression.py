@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -19,6 +18,7 @@ import orjson
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 
+from nearcast.client.kept import Event, Kept
 from nearcast.client.receiver import CLOSE_SECONDS, MESSAGE_BYTES, REFUSALS, pauses
 from nearcast.errors import EventError, Mark
 from nearcast.language.cloudevents import read_event
@@ -35,21 +35,11 @@ BEATS = 4
 DONE = 1000
 """The code with which a server that holds nothing back ends the connection."""
 
-Event = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class HeldReports:
-    """Events to be sent, and the leases that end with them."""
-
-    events: list[Event]
-    leases: list[int]
-
 
 class LeaseSuppression:
     """What one publisher holds back, and its connection to the server; `send` sends what is kept, if it goes alone."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], send: Callable[[HeldReports], Awaitable[None]]) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], send: Callable[[Kept], Awaitable[None]]) -> None:
         self.url = f"ws{url.rstrip('/').removeprefix('http')}/guards"
         self.publisher: str | None = None
         self._headers, self._send = dict(headers), send
@@ -85,7 +75,7 @@ class LeaseSuppression:
         """Whether the event may be kept just now."""
         return read is not None and self._holding.permits(read, _now())
 
-    def give_back(self, subjects: Sequence[str]) -> HeldReports:
+    def give_back(self, subjects: Sequence[str]) -> Kept:
         """What goes before events of these subjects."""
         found = [self._holding.give_back(subject) for subject in dict.fromkeys(subjects)]
         return _kept([one for one in found if one is not None])
@@ -197,8 +187,8 @@ class LeaseSuppression:
             sending.add_done_callback(self._sending.discard)
 
 
-def _kept(returned: Sequence[ReturnedLease[Event]]) -> HeldReports:
-    return HeldReports([one.kept for one in returned if one.kept is not None], [one.lease for one in returned])
+def _kept(returned: Sequence[ReturnedLease[Event]]) -> Kept:
+    return Kept([one.kept for one in returned if one.kept is not None], [one.lease for one in returned])
 
 
 def _now() -> float:

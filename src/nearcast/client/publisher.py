@@ -6,15 +6,18 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import orjson
 
-from nearcast.client.lease_suppression import HeldReports, LeaseSuppression
-from nearcast.client.wanted_events import WantedFilters
+from nearcast.client.kept import Event, Kept
 from nearcast.errors import AccessError, Fault, Mark, RightError, SessionError
 from nearcast.runtime.backoff import backoff
+
+if TYPE_CHECKING:
+    from nearcast.client.lease_suppression import LeaseSuppression
+    from nearcast.client.wanted_events import WantedFilters
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +26,6 @@ FIRST_PAUSE, LONGEST_PAUSE, JITTER = 0.1, 5.0, 0.5
 MOST_BEFORE = 100
 """So many kept events go in one request with those that are published behind them."""
 BATCHED = "application/cloudevents-batch+json"
-
-Event = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,19 @@ class Publisher:
         suppress: bool = False,
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.patience, self.quench = patience, quench
+        self.patience = patience
         self._http = httpx.AsyncClient(base_url=url, headers=headers, timeout=30.0)
-        self._wanted = WantedFilters(self._http)
-        self._suppression = LeaseSuppression(url, headers, self._send_kept) if suppress else None
+        self._wanted: WantedFilters | None = None
+        self._suppression: LeaseSuppression | None = None
+        # Filters take much to read, and a publisher that sends everything needs none of it.
+        if quench:
+            from nearcast.client.wanted_events import WantedFilters
+
+            self._wanted = WantedFilters(self._http)
+        if suppress:
+            from nearcast.client.lease_suppression import LeaseSuppression
+
+            self._suppression = LeaseSuppression(url, headers, self._send_kept)
         self._owed: list[Event] = []
         self.requests = 0
 
@@ -79,7 +89,7 @@ class Publisher:
         """
         if self._suppression is not None:
             return await self._publish_outside(events, self._suppression)
-        return await (self._publish_wanted(events) if self.quench else self._publish(events))
+        return await self._publish_wanted(events)
 
     async def _publish_outside(self, events: Sequence[Event], suppression: LeaseSuppression) -> Published:
         """Publishes what cannot be held back; what comes before an event that is kept is sent before it is kept."""
@@ -109,11 +119,11 @@ class Publisher:
         suppression.sending(subjects)
         kept = suppression.give_back(subjects)
         try:
-            if self.quench or len(kept.events) > MOST_BEFORE:
+            if self._wanted is not None or len(kept.events) > MOST_BEFORE:
                 await self._send_kept(kept)
-                kept = HeldReports([], [])
+                kept = Kept([], [])
             sent = [events[index] for index in indices]
-            told = await (self._publish_wanted(sent) if self.quench else self._publish(sent, kept))
+            told = await self._publish_wanted(sent, kept)
         except BaseException:
             self._owed += kept.events
             raise
@@ -121,19 +131,19 @@ class Publisher:
             await suppression.sent(subjects)
         return _placed(told, indices, len(events))
 
-    async def _send_kept(self, kept: HeldReports) -> None:
+    async def _send_kept(self, kept: Kept) -> None:
         """Sends what was kept by itself; what does not arrive is sent before what is published next."""
         try:
             # Once in any case: what did not arrive before goes too.
             for start in range(0, max(len(kept.leases), len(kept.events), 1), MOST_BEFORE):
                 stop = start + MOST_BEFORE
-                await self._publish([], HeldReports(kept.events[start:stop], kept.leases[start:stop]))
+                await self._publish([], Kept(kept.events[start:stop], kept.leases[start:stop]))
         except Exception as error:
             self._owed += kept.events
             log.warning("kept events not sent events=%d error=%r", len(kept.events), error)
 
-    async def _publish(self, events: Sequence[Event], kept: HeldReports | None = None) -> Published:
-        kept = kept or HeldReports([], [])
+    async def _publish(self, events: Sequence[Event], kept: Kept | None = None) -> Published:
+        kept = kept or Kept([], [])
         owed, self._owed = self._owed, []
         try:
             return await self._publish_behind([*owed, *kept.events], events, kept.leases)
@@ -165,8 +175,10 @@ class Publisher:
             known=frozenset(index - first for index in known if index >= first),
         )
 
-    async def _publish_wanted(self, events: Sequence[Event]) -> Published:
-        """Publishes what somebody may want; of the others it says which they are."""
+    async def _publish_wanted(self, events: Sequence[Event], kept: Kept | None = None) -> Published:
+        """Publishes what somebody may want, all of it without `quench`; of the others it says which they are."""
+        if self._wanted is None:
+            return await self._publish(events, kept)
         sent = [index for index, wanted in enumerate(await self._wanted.wants(events)) if wanted]
         found = await self._publish([events[index] for index in sent])
         return replace(_placed(found, sent, len(events)), quenched=frozenset(range(len(events))) - frozenset(sent))
@@ -204,7 +216,7 @@ class Publisher:
         if self._suppression is not None:
             await self._suppression.close()
         if self._owed:
-            await self._send_kept(HeldReports([], []))
+            await self._send_kept(Kept([], []))
         await self._http.aclose()
 
     async def __aenter__(self) -> Publisher:

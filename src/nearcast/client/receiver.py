@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ import orjson
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 
+from nearcast.client.event import DeliveredEvent
 from nearcast.errors import AccessError, NearcastError, RightError, SessionError
 from nearcast.runtime.backoff import backoff
 
@@ -51,7 +52,7 @@ class Delivery:
     subscription: str
     level: int
     attempt: int
-    event: dict[str, Any]
+    event: DeliveredEvent
 
 
 class Client:
@@ -77,7 +78,7 @@ class Client:
         self._failure: NearcastError | None = None
         self._running: asyncio.Task[None] | None = None
 
-    async def deliveries(self) -> AsyncIterator[Delivery]:
+    async def deliveries(self) -> AsyncGenerator[Delivery, None]:
         """The deliveries, as they come, without end; connects again whenever the connection is lost.
 
         Raises AccessError, RightError or SessionError where that has no sense.
@@ -245,7 +246,8 @@ class Client:
                 message["subscription"],
                 message["level"],
                 message["attempt"],
-                message["event"],
+                # A server that has lost an event delivers null in its place.
+                DeliveredEvent(message["event"] or {}),
             )
         )
 

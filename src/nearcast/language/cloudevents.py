@@ -171,7 +171,7 @@ def _event(
     place = None if control else _take_data(document, attributes, where)
     if len(attributes) > MAX_ATTRIBUTES:
         raise Fault(f"at most {MAX_ATTRIBUTES:,} attributes", f"{len(attributes):,}", where)
-    channel = None if control else _channel(type_, document.get("channel"), place, channels, where)
+    channel = None if control else channel_of(type_, document.get("channel"), place, channels, where)
     return Event(id, type_, source, subject, time, place, tuple(attributes), payload, channel, accepted)
 
 
@@ -270,11 +270,15 @@ def _add(name: str, value: Any, attributes: list[tuple[str, Value]], depth: int,
     elif kind is list:
         for child in value:
             _add(name, child, attributes, depth + 1, where)
+    elif kind is datetime:
+        # JSON has no moments; dicts of Python have.
+        attributes.append((name, value))
     elif value is not None:
         raise Fault(f"a JSON value as {name}", _kind(value), where)
 
 
-def _channel(type_: str, named: object, place: Place | None, channels: Sequence[Channel], where: Mark) -> str | None:
+def channel_of(type_: str, named: object, place: Place | None, channels: Sequence[Channel], where: Mark) -> str | None:
+    """The channel of an event of this type and place that names one, or not; None without channels. Raises `Fault`."""
     if not channels:
         return None
     by_name, by_type, other = _tables(tuple(channels))

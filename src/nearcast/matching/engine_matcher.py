@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from nearcast.geo.columnar_index import always_there, grid_pairs
 from nearcast.matching.batch_columns import pack, words
 from nearcast.matching.bitset import BitsetMatcher, MatchedPairs
 from nearcast.matching.column_tests import NARROW, Coded
-from nearcast.matching.engine import SAMPLE, CompiledEngine
+from nearcast.matching.engine import NOTHING_NEAR, SAMPLE, CompiledEngine
+from nearcast.matching.kernels import numbered
 from nearcast.matching.postfix import FilterGroup, PostfixFilters
 from nearcast.matching.proximity import ProximityIndex
-from nearcast.matching.warmup import start_warmup
-from nearcast.model.filter import Atom, Filter, Not, Or, PlainNot
+from nearcast.model.columns import to_table
+from nearcast.model.event import Event, Place
+from nearcast.model.filter import And, Atom, Distance, Filter, Not, Operator, Or, PlainNot, This, atoms
+from nearcast.runtime.jit_warmup import mark_compiled, start_warmup
 from nearcast.state.timeline import Environment
 
 log = logging.getLogger("nearcast.matcher")
@@ -105,3 +109,45 @@ def _joined(first: MatchedPairs, second: MatchedPairs, lanes: int) -> MatchedPai
 def _as_wanted(atom: Atom, wanted: int) -> Filter:
     """A filter that is TRUE where an atom has the truth that is wanted of it."""
     return (atom, Not(atom), PlainNot(atom), PlainNot(Not(atom)))[wanted]
+
+
+def compile_all(wide: bool) -> None:
+    """Compiles all kernels by running each, and leaves the mark that they are there."""
+    engine = CompiledEngine(_groups(), 0 if wide else NARROW)
+    nearby = ProximityIndex(engine.nearby)
+    for repeats in (False, True):
+        table = to_table(_event(number, repeats) for number in range(SAMPLE))
+        batch = engine.encode(table)
+        engine.prepare(batch)
+        nearby.follow(engine.around)
+        pairs = MatchedPairs(
+            *engine.pairs(batch, engine.no_rows(batch), nearby.near(table, Environment()) or NOTHING_NEAR)
+        )
+        numbered([(pairs, np.arange(len(_groups()), dtype=np.int32))])
+    one = always_there(np.zeros((1, 3)))
+    list(grid_pairs(one, np.ones(1), one))
+    mark_compiled(wide)
+
+
+def _groups() -> list[tuple[Filter, tuple[int, ...]]]:
+    """Filters of all kinds: straight tests and trees, sets, opaque atoms, with and without a cover."""
+    equal, below = Atom("a", Operator.EQ, 1), Atom("b", Operator.LT, 2)
+    among, like = Atom("c", Operator.IN, ("x", "y")), Atom("c", Operator.LIKE, "x%")
+    near = Atom(Distance(Place("geographic", 0.0, 0.0), This()), Operator.LE, 1.0)
+    found: list[Filter] = [
+        And((equal, below)),
+        And((equal, Or((below, Not(among))))),
+        Or((like, among)),
+        Not(equal),
+        near,
+        Atom("d", Operator.EQ, True),
+        Atom("type", Operator.EQ, "t"),
+    ]
+    return [(filter, (0,) * sum(1 for _ in atoms(filter))) for filter in found]
+
+
+def _event(number: int, repeats: bool) -> Event:
+    again = (("a", 2), ("c", "y")) * repeats
+    given = (("a", number % 3), ("a", 0.5) if number % 5 == 0 else ("b", 1), ("c", "x"), ("d", True), *again)
+    place = Place("geographic", number / 60, 0.0)
+    return Event(id=str(number), type="t", source="s", place=place, attributes=given, position=number + 1)

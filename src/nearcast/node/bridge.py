@@ -149,8 +149,7 @@ class Bridge:
             log.error("the server has ended the session error=%r", str(error))
 
     def _deliver(self, delivery: Delivery) -> None:
-        # A server that has lost an event delivers null in its place.
-        event, node, now = delivery.event or {}, self._runtime.node, self._runtime.clock()
+        event, node, now = delivery.event, self._runtime.node, self._runtime.clock()
         data = event.get("data")
         where = Mark(f"event {event.get('id')}")
         if not isinstance(data, dict):

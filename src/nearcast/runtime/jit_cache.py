@@ -15,14 +15,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import llvmlite.binding
 import numba
 from numba.core import caching
-
-import nearcast
 
 F = TypeVar("F", bound=Callable[..., Any])
 _njit: Any = numba.njit
@@ -63,10 +62,15 @@ def folder() -> Path | None:
 
 def _stamp() -> str:
     """What compiled code depends on: its sources, the compiler, Python, the processor."""
-    texts = {path: path.read_bytes() for path in sorted(Path(nearcast.__file__).parent.rglob("*.py"))}
-    # Compiled code has numbers also from the modules beside it.
-    homes = {path.parent for path, text in texts.items() if any(mark in text for mark in MARKS)}
-    sources = b"".join(_compiled_of(text) for path, text in texts.items() if path.parent in homes)
+    # Compiled code has numbers also from the modules beside it. The package may be read out of a zip archive, where
+    # there are no paths.
+    rooms = sorted((one for one in files("nearcast").iterdir() if one.is_dir()), key=lambda one: one.name)
+    texts = (
+        [one.read_bytes() for one in sorted(room.iterdir(), key=lambda one: one.name) if one.name.endswith(".py")]
+        for room in rooms
+    )
+    compiled = (own for own in texts if any(mark in text for text in own for mark in MARKS))
+    sources = b"".join(_compiled_of(text) for own in compiled for text in own)
     machine = f"{numba.__version__} {sys.version} {platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
     return hashlib.sha256(sources + machine.encode()).hexdigest()[:24]
 

@@ -1,1 +1,12 @@
-"""What tests hold implementations against: plain references, for what is faster here and for plug-ins."""
+"""For tests of what uses nearcast, or is plugged into it.
+
+A journal in memory whose faults are part of the test (`MemoryJournal` with `Abort`, `Pause`, `End`), a clock that the
+test moves (`ManualClock`), what a Python action is tried with (`run_actions`), and plain references, for plug-ins and
+for what is faster here: strategies (`nearcast.testing.strategies`), relations and situations.
+"""
+
+from nearcast.journal.memory import Abort, End, MemoryJournal, Pause
+from nearcast.testing.actions import ActionRun, run_actions
+from nearcast.testing.clock import ManualClock
+
+__all__ = ["Abort", "ActionRun", "End", "ManualClock", "MemoryJournal", "Pause", "run_actions"]

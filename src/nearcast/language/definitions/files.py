@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import thesis
@@ -29,7 +30,7 @@ from nearcast.language.definitions.subscription_documents import (
     subscription_data,
     subscription_document,
 )
-from nearcast.language.nodes import DocumentNode, DocumentReader, at, closest, from_yaml
+from nearcast.language.nodes import DocumentNode, DocumentReader, at, closest, from_data, from_yaml
 from nearcast.model.changes import (
     ActionChange,
     Change,
@@ -93,10 +94,12 @@ class Definitions:
         return changes
 
 
-def load(paths: Sequence[Path]) -> Definitions:
-    """The definitions of some YAML files together. Raises `DefinitionError` with every fault of all of them."""
+def load(sources: Sequence[Path | Mapping[str, Any]]) -> Definitions:
+    """The definitions of some YAML files, or of mappings like them, together; the files that a mapping names are found
+    in the working folder. Raises `DefinitionError` with every fault of all of them.
+    """
     reader = DocumentReader()
-    roots = [root for path in paths if (root := _root(path, reader)) is not None]
+    roots = [root for source in sources if (root := _root(source, reader)) is not None]
     settings = _settings(roots, reader)
     clients = _clients(roots, settings, reader)
     subscriptions = _subscriptions(roots, settings, _declared(roots), reader)
@@ -126,10 +129,13 @@ def read_text(path: Path, mark: Mark) -> str:
         ) from None
 
 
-def _root(path: Path, reader: DocumentReader) -> DocumentNode | None:
-    """The root of a file, its unknown fields noted."""
+def _root(source: Path | Mapping[str, Any], reader: DocumentReader) -> DocumentNode | None:
+    """The root of a file or a mapping, its unknown fields noted."""
     try:
-        root = from_yaml(read_text(path, Mark(str(path))), str(path))
+        if isinstance(source, Path):
+            root = from_yaml(read_text(source, Mark(str(source))), str(source))
+        else:
+            root = from_data(source, Mark("definitions"))
     except (Fault, DefinitionError) as error:
         reader.note_raised(error)
         return None

@@ -1,0 +1,112 @@
+"""The client library without async, against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nearcast.client import SyncClient, SyncPublisher
+from nearcast.errors import SessionError
+from tests.server.conftest import Running, running
+
+
+def beside(work: Callable[[Running], Any], **more: Any) -> Any:
+    """What some work, in a thread of its own, makes of a server."""
+
+    async def test() -> Any:
+        async with running(**more) as server:
+            await server.declare("a")
+            return await asyncio.to_thread(work, server)
+
+    return asyncio.run(test())
+
+
+def event(number: int) -> dict[str, Any]:
+    return {"specversion": "1.0", "id": str(number), "type": "unit", "source": "s", "data": {"size": number}}
+
+
+def publish(server: Running, *numbers: int) -> list[int | None]:
+    with SyncPublisher(server.url) as publisher:
+        positions = publisher.publish([event(number) for number in numbers]).positions
+    server.pipeline.decide()
+    return positions
+
+
+def test_what_is_published_is_delivered_and_acknowledged() -> None:
+    """Each once, in order; the last one with the next question, which ends after its timeout."""
+
+    def work(server: Running) -> list[tuple[Any, int]]:
+        positions = publish(server, 1, 2, 3)
+        with SyncClient(server.url, "a") as client:
+            client.say(readings={"bandwidth": 3000})
+            found = [(one.position, one.event.data["size"]) for one in client.deliveries(timeout=1.0)]
+            assert client.online
+        assert positions == [position for position, _ in found]
+        while server.journal.end("outcomes") < 3:
+            threading.Event().wait(0.01)
+        return [size for _, size in found]
+
+    assert [1, 2, 3] == beside(work)
+
+
+def test_what_is_not_acknowledged_comes_again_to_whoever_connects_next() -> None:
+    """Leaving the loop acknowledges nothing; `acknowledge` does."""
+
+    def work(server: Running) -> tuple[list[str], list[str]]:
+        publish(server, 1, 2)
+        with SyncClient(server.url, "a", automatic=False) as client:
+            first = []
+            for delivery in client.deliveries():
+                first.append(delivery.event.id)
+                if delivery.event.id == "2":
+                    client.acknowledge(delivery.position)
+                    break
+        with SyncClient(server.url, "a") as client:
+            return first, [one.event.id for one in client.deliveries(timeout=1.0)]
+
+    assert (["1", "2"], ["1"]) == beside(work)
+
+
+def test_errors_come_through() -> None:
+    """A client that the server does not know, and faults of events."""
+
+    def work(server: Running) -> None:
+        with SyncClient(server.url, "nobody") as client, pytest.raises(SessionError, match="nobody"):
+            next(client.deliveries())
+        with SyncPublisher(server.url) as publisher:
+            assert {0} == publisher.publish([{"id": "1"}]).faults.keys()
+
+    beside(work)
+
+
+def test_after_closing_there_is_nothing_more() -> None:
+    """And no thread is left."""
+
+    def work(server: Running) -> None:
+        client = SyncClient(server.url, "a")
+        client.connected(timeout=30)
+        coming = client.deliveries()
+        client.close()
+        client.close()
+        with pytest.raises(SessionError, match="closed"):
+            next(coming)
+        assert "nearcast" not in {thread.name for thread in threading.enumerate()}
+
+    beside(work)
+
+
+def test_the_client_library_starts_without_what_decides() -> None:
+    """Neither arrays nor geometry nor a parser of filters is imported for receiving and publishing."""
+    script = (
+        "import sys, nearcast, nearcast.client as c; c.Publisher('http://x'); c.Client('http://x', 'a');"
+        "heavy = {'numpy', 'pyarrow', 'pandas', 'numba', 'shapely', 'pyproj', 'yaml', 'cql2', 'pyspark'};"
+        "print(*heavy & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "" == done.stdout.strip()

@@ -1,0 +1,147 @@
+"""nearcast.spark on clusters: within this machine, and of processes that share no folder with the driver."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+import nearcast
+from nearcast.cli.system import free_port
+from nearcast.pipeline.spark_session import java_home
+
+pytestmark = pytest.mark.spark
+
+JOB = """
+import sys
+from pyspark.sql import SparkSession
+from nearcast import spark as nearcast_spark
+
+builder = SparkSession.builder.master(sys.argv[1]).config("spark.ui.enabled", "false")
+builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.task.maxFailures", "1")
+spark = builder.config("spark.executor.memory", "512m").getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+rows = [(number, "closure" if number % 3 else "queue") for number in range(10)]
+events = spark.createDataFrame(rows, "id long, type string").repartition(2)
+pairs = nearcast_spark.match(events, {"queues": "type = 'queue'"})
+if sys.argv[2] == "ship":
+    try:
+        pairs.collect()
+    except Exception as error:
+        print(*(line for line in str(error).splitlines() if "expected nearcast" in line))
+    nearcast_spark.ship(spark)
+    nearcast_spark.ship(spark)
+    pairs = nearcast_spark.match(events, {"queues": "type = 'queue'"})
+print(sorted(tuple(row) for row in pairs.collect()))
+spark.stop()
+"""
+PAIRS = str([(number, "queues") for number in (0, 3, 6, 9)])
+
+
+def run(folder: Path, master: str, how: str, **environment: str) -> list[str]:
+    """What the job prints, line by line, in a process of its own in a folder of its own."""
+    surroundings = {
+        **os.environ,
+        "PYTHONPATH": str(Path(nearcast.__file__).parents[1]),
+        "JAVA_HOME": str(java_home()),
+        "SPARK_WORKER_DIR": str(folder / "work"),
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        **environment,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", JOB, master, how],
+        cwd=folder,
+        env=surroundings,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert 0 == done.returncode, done.stderr[-3000:]
+    return done.stdout.splitlines()
+
+
+def test_a_cluster_within_this_machine(tmp_path: Path) -> None:
+    """Executors of their own processes find the package as the driver does."""
+    assert [PAIRS] == run(tmp_path, "local-cluster[2,1,1024]", "as it is", PYSPARK_PYTHON=sys.executable)
+
+
+def bare_python(folder: Path) -> Path:
+    """A Python with everything that nearcast rests on, and without nearcast."""
+    venv.create(folder, symlinks=True)
+    [site] = folder.glob("lib/python*/site-packages")
+    # Of a folder named here Python reads no further .pth files: a package installed as editable is not found.
+    found = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "everything.pth").write_text("\n".join(found))
+    python = folder / "bin" / "python"
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if (
+        subprocess.run([python, "-c", "import nearcast"], cwd=folder, env=alone, stderr=subprocess.DEVNULL).returncode
+        == 0
+    ):
+        pytest.skip("nearcast is installed beside its dependencies: no Python is without it")
+    return python
+
+
+@contextmanager
+def process(folder: Path, *words: str) -> Iterator[None]:
+    """One of Spark's own processes, with folders of its own and nothing of this one's environment for Python."""
+    for name in ("home", "tmp"):
+        (folder / name).mkdir(parents=True)
+    home = Path(pyspark.__file__).parent
+    surroundings = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "tmp"),
+        "JAVA_HOME": str(java_home()),
+        "SPARK_HOME": str(home),
+        "SPARK_WORKER_DIR": str(folder / "work"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+    }
+    with (folder / "log").open("wb") as log:
+        started = subprocess.Popen(
+            [home / "bin" / "spark-class", *words], cwd=folder, env=surroundings, stdout=log, stderr=log
+        )
+    try:
+        yield
+    finally:
+        started.terminate()
+        started.wait(60)
+
+
+def wait_for(log: Path, said: str) -> None:
+    """Waits until a process has said something in its log."""
+    until = time.monotonic() + 300
+    while said not in log.read_text():
+        assert time.monotonic() < until, log.read_text()
+        time.sleep(0.2)
+
+
+def test_workers_that_share_nothing_are_sent_the_package(tmp_path: Path) -> None:
+    """A master and two workers, whose Python lacks nearcast: the error says what to do, and that does it."""
+    python = bare_python(tmp_path / "python")
+    port = str(free_port())
+    url = f"spark://127.0.0.1:{port}"
+    deploy = "org.apache.spark.deploy"
+    with ExitStack() as stack:
+        master = (f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0")
+        stack.enter_context(process(tmp_path / "master", *master))
+        wait_for(tmp_path / "master" / "log", "New state: ALIVE")
+        for name in ("first", "second"):
+            words = ("--cores", "1", "--memory", "1g", "--webui-port", "0", "--host", "127.0.0.1")
+            stack.enter_context(process(tmp_path / name, f"{deploy}.worker.Worker", *words, url))
+            wait_for(tmp_path / name / "log", "Successfully registered")
+        (tmp_path / "driver").mkdir()
+        fault, pairs = run(tmp_path / "driver", url, "ship", PYSPARK_PYTHON=str(python))
+    assert f"expected nearcast {nearcast.__version__} and what it needs in the Python {python}" in fault
+    assert "send it by nearcast.spark.ship(spark) before the DataFrame is made, or install" in fault
+    assert PAIRS == pairs
