@@ -221,7 +221,7 @@ def _entry(packed: bytes, name: str) -> Callable[[Iterable[pa.RecordBatch]], Ite
         except ImportError as error:
             raise ImportError(
                 f"expected nearcast {version} and what it needs in {here}, got: {error}; "
-                "send it by nearcast.spark.ship(spark) before the DataFrame is made, or install it with its dependencies there"
+                "send it by nearcast.spark.ship(spark) before the DataFrame is made, or install it there"
             ) from error
         yield from job.run(parts)
 
