@@ -220,8 +220,8 @@ def _entry(packed: bytes, name: str) -> Callable[[Iterable[pa.RecordBatch]], Ite
             job = loaded(packed)
         except ImportError as error:
             raise ImportError(
-                f"expected nearcast {version} and what it needs in {here}, got: {error}; send it by "
-                "nearcast.spark.ship(spark) before the DataFrame is made, or install it there with what it needs"
+                f"expected nearcast {version} and what it needs in {here}, got: {error}; "
+                "send it by nearcast.spark.ship(spark) before the DataFrame is made, or install it there"
             ) from error
         yield from job.run(parts)
 
