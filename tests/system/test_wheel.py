@@ -48,7 +48,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("build")
     copy, sources, wheels = folder / "checkout", folder / "sources", folder / "wheels"
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     run(sys.executable, "-c", BUILD_SDIST, sources, cwd=copy)
     [archive] = sources.glob("*.tar.gz")
