@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from nearcast.language.cql2.printer import write
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
@@ -23,6 +22,7 @@ from rich.table import Table
 from benchmarks import joins, workload
 from benchmarks.machine import machine
 from nearcast import spark as nearcast_spark
+from nearcast.language.cql2.printer import write
 from nearcast.model.filter import And
 from nearcast.pipeline.spark_session import session
 

@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from nearcast.errors import Mark
 from nearcast.language.cql2 import parse
-from nearcast.language.definitions.files import Definitions, load
+from nearcast.language.definitions.files import DefinitionSet, load
 from nearcast.model.filter import And, Filter, Not, Or
 from tests.shared import shared
 
@@ -104,10 +104,10 @@ def tree() -> Callable[[Any], Filter]:
 
 
 @pytest.fixture
-def loaded(tmp_path: Path) -> Callable[[dict[str, Any]], Definitions]:
+def loaded(tmp_path: Path) -> Callable[[dict[str, Any]], DefinitionSet]:
     """Writes a definitions document and loads it."""
 
-    def through_a_file(definitions: dict[str, Any]) -> Definitions:
+    def through_a_file(definitions: dict[str, Any]) -> DefinitionSet:
         path = tmp_path / "definitions.yaml"
         path.write_text(yaml.safe_dump(definitions, sort_keys=False), encoding="utf-8")
         return load([path])

@@ -8,10 +8,20 @@ from datetime import UTC, date, datetime, timedelta
 from hypothesis import strategies as st
 
 from nearcast.filters.instants import TEMPORAL
-from nearcast.filters.operators import ARRAYS
 from nearcast.geo.shapes import SPATIAL
 from nearcast.model.event import Event, Place
-from nearcast.model.expression import ARITHMETIC, COMPARISONS, Array, Box, Call, Constant, Expression, Property, Shape
+from nearcast.model.expression import (
+    ARITHMETIC,
+    ARRAYS,
+    COMPARISONS,
+    Array,
+    Box,
+    Call,
+    Constant,
+    Expression,
+    Property,
+    Shape,
+)
 from nearcast.model.filter import And, Atom, Count, Distance, Entities, Filter, Not, Operator, Or, PlainNot, This, User
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nearcast.api.definitions import Definitions
+    from nearcast.api.definition_files import Definitions
     from nearcast.api.filters import Filter
     from nearcast.api.history import replay
     from nearcast.api.matching import match
@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "DeadLetter": "nearcast.language.cloudevents",
-    "Definitions": "nearcast.api.definitions",
+    "Definitions": "nearcast.api.definition_files",
     "Filter": "nearcast.api.filters",
     "match": "nearcast.api.matching",
     "replay": "nearcast.api.history",

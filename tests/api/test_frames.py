@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.api.event_rows import event_of
 from nearcast.api.frames import events_of
-from nearcast.api.rows import event_of
 from nearcast.errors import EventError
 from nearcast.language.cloudevents import DeadLetter
 from nearcast.model.columns import EVENTS, to_events

@@ -11,13 +11,13 @@ from nearcast.filters.evaluate import level_of
 from nearcast.filters.relevance import classes_of, role_relevance
 from nearcast.language.cloudevents import read_event
 from nearcast.language.definitions.client_documents import client_document
-from nearcast.language.definitions.files import Definitions
+from nearcast.language.definitions.files import DefinitionSet
 from nearcast.model.event import Event, Place
 from nearcast.model.filter import atoms
 from nearcast.state.registry import Registry
 
 
-def test_bushfire(loaded: Callable[[dict[str, Any]], Definitions]) -> None:
+def test_bushfire(loaded: Callable[[dict[str, Any]], DefinitionSet]) -> None:
     """The afternoon's definitions load without a fault or a warning."""
     definitions = loaded(Scenario().definitions())
     assert (25, ()) == (len(definitions.clients), definitions.warnings)
@@ -52,7 +52,7 @@ class Valley:
         return {id: level for id, level in found.items() if level >= 0}
 
 
-def test_whom_events_concern(loaded: Callable[[dict[str, Any]], Definitions]) -> None:
+def test_whom_events_concern(loaded: Callable[[dict[str, Any]], DefinitionSet]) -> None:
     """Everybody gets something, nobody everything; a rise is urgent to residents near it, what crews say to none."""
     scenario = Scenario()
     valley = Valley(Registry())

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from nearcast.importers import ais, nsw_fires
-from nearcast.language.definitions.files import Definitions
+from nearcast.language.definitions.files import DefinitionSet
 
 
 @pytest.mark.data
-def test_nsw_fires(loaded: Callable[[dict[str, Any]], Definitions], data: Callable[[str], Path]) -> None:
+def test_nsw_fires(loaded: Callable[[dict[str, Any]], DefinitionSet], data: Callable[[str], Path]) -> None:
     """The definitions of receivers near incidents load without a fault or a warning."""
     path = data("nsw_rfs_fires/changes_20191230_20200104.jsonl.gz")
     definitions = loaded(nsw_fires.receivers(path))
@@ -22,7 +22,7 @@ def test_nsw_fires(loaded: Callable[[dict[str, Any]], Definitions], data: Callab
 
 
 @pytest.mark.data
-def test_ais(loaded: Callable[[dict[str, Any]], Definitions], data: Callable[[str], Path]) -> None:
+def test_ais(loaded: Callable[[dict[str, Any]], DefinitionSet], data: Callable[[str], Path]) -> None:
     """The definitions of receivers at sea load without a fault or a warning."""
     definitions = loaded(ais.receivers(data("ais_us_20220103/AISdata.csv.gz"), count=100)[0])
     assert (100, 100, ()) == (len(definitions.clients), len(definitions.subscriptions), definitions.warnings)

@@ -13,7 +13,7 @@ from hypothesis import settings as limits
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2 import parse
 from nearcast.language.definitions.client_documents import client_data, client_document
-from nearcast.language.definitions.files import Definitions, load
+from nearcast.language.definitions.files import DefinitionSet, load
 from nearcast.language.definitions.settings_documents import FIELDS, read_settings, settings_data
 from nearcast.language.definitions.subscription_documents import subscription_data, subscription_document
 from nearcast.language.nodes import DocumentReader, from_data, from_yaml
@@ -44,7 +44,7 @@ subscriptions:
 """  # noqa: E501
 
 
-def defined(text: str, folder: Path) -> Definitions:
+def defined(text: str, folder: Path) -> DefinitionSet:
     """The definitions of a file with this text."""
     path = folder / "d.yaml"
     path.write_text(text, encoding="utf-8")

@@ -12,7 +12,7 @@ from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cloudevents import read_event, read_line
 from nearcast.language.control_events import changes, to_event
 from nearcast.language.cql2 import parse
-from nearcast.language.definitions.files import Definitions, load
+from nearcast.language.definitions.files import DefinitionSet, load
 from nearcast.language.definitions.situation_documents import (
     action_data,
     action_document,
@@ -43,7 +43,7 @@ places: {building-7: }
 """
 
 
-def defined(text: str, folder: Path) -> Definitions:
+def defined(text: str, folder: Path) -> DefinitionSet:
     """The definitions of a file with this text, beside an ontology."""
     (folder / "weather.yaml").write_text(WEATHER, encoding="utf-8")
     (folder / "d.yaml").write_text(text, encoding="utf-8")
@@ -253,7 +253,7 @@ situations: {Fire: }
 """
 
 
-def ruled(when: str, folder: Path) -> Definitions:
+def ruled(when: str, folder: Path) -> DefinitionSet:
     """The definitions of a rule with these conditions over classes that have units."""
     (folder / "units.yaml").write_text(UNITS, encoding="utf-8")
     rule = f'{{id: r, class: Fire, within: 1, when: "{when}"}}'

@@ -20,7 +20,7 @@ from nearcast.journal.memory import Abort, MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import to_event
-from nearcast.language.definitions.files import Definitions
+from nearcast.language.definitions.files import DefinitionSet
 from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.changes import RelationChange
 from nearcast.model.columns import to_table
@@ -170,7 +170,7 @@ def test_what_was_kept_enters_before_anything_else() -> None:
             defined(crashed)
             crashed.append("events", to_table([]), {event.entity: event for event in kept})
             if change is not NEAR:
-                define(crashed, Definitions(relations=(relation_document(change, Mark("here")),)))
+                define(crashed, DefinitionSet(relations=(relation_document(change, Mark("here")),)))
             async with running(crashed) as server, server.publisher() as publisher:
                 await publisher.publish([moved(4, "a", 2.0)])
             found = ids(crashed)

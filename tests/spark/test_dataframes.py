@@ -12,18 +12,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
-from nearcast.language.cql2.printer import write
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks import workload
 from nearcast import spark as nearcast_spark
-from nearcast.api.definitions import Definitions
+from nearcast.api.definition_files import Definitions
 from nearcast.api.filters import Filter
 from nearcast.api.history import replay
 from nearcast.api.matching import match
 from nearcast.errors import DefinitionError
+from nearcast.language.cql2.printer import write
 from nearcast.spark import dead_letters, deliveries
 from tests.pipeline.histories import documents, with_roles
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.api.rows import event_of
+from nearcast.api.event_rows import event_of
 from nearcast.filters.evaluate import NO_CONTEXT, truth
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.filter import Atom, Filter, Operator, atoms

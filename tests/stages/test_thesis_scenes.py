@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nearcast.language.control_events import changes, to_event
-from nearcast.language.definitions.files import Definitions, load
+from nearcast.language.definitions.files import DefinitionSet, load
 from nearcast.model.changes import Change, ClientChange
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event, Place
@@ -20,7 +20,7 @@ FILES = Path(__file__).parent / "thesis"
 Heard = list[tuple[str, str, int]]
 
 
-def definitions(folder: Path, text: str) -> Definitions:
+def definitions(folder: Path, text: str) -> DefinitionSet:
     """Definitions beside the thesis' files."""
     for file in FILES.glob("*.xml"):
         (folder / file.name).write_text(file.read_text())
@@ -28,7 +28,7 @@ def definitions(folder: Path, text: str) -> Definitions:
     return load([folder / "definitions.yaml"])
 
 
-def heard(found: Definitions, story: Sequence[Event | Change]) -> Heard:
+def heard(found: DefinitionSet, story: Sequence[Event | Change]) -> Heard:
     """(client, event, priority) of a story that goes on from definitions, in the order of events."""
     items = [*found.changes(), *story]
     events = [

@@ -119,14 +119,14 @@ def six_days(reports: Path, links: Path) -> SixDays:
     return SixDays(documents, clients, radius, receptions)
 
 
-def load(document: dict[str, Any]) -> files.Definitions:
+def load(document: dict[str, Any]) -> files.DefinitionSet:
     with TemporaryDirectory() as folder:
         path = Path(folder, "fires.yaml")
         path.write_text(yaml.safe_dump(document))
         return files.load([path])
 
 
-def decided(loaded: files.Definitions, events: list[Event]) -> dict[str, list[tuple[int, QueuedDelivery]]]:
+def decided(loaded: files.DefinitionSet, events: list[Event]) -> dict[str, list[tuple[int, QueuedDelivery]]]:
     """By client the deliveries of all events, whose positions count from 1."""
     known = StateFold()
     for change in loaded.changes():

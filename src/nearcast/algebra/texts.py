@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import pairwise, product
 
 from nearcast.algebra.intervals import BOTTOM, EVERYTHING, MOMENTS, TEXTS, TOP, Cut, Intervals, union
-from nearcast.filters.operators import ANY, ONE, Items, items_of, like
+from nearcast.filters.like_patterns import ANY, ONE, Items, items_of, like
 from nearcast.model.values import time_of
 
 STATES = 40_000

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from nearcast.api.comparing import ComparedFilters, compared
-from nearcast.api.rows import EventLike, event_of
+from nearcast.api.event_rows import EventLike, event_of
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.explain.explanation import AtomFinding, ExplanationScene, explain
 from nearcast.explain.why_not import observed

@@ -28,7 +28,7 @@ from nearcast.api.attributes import (
     plain_column,
     without_nulls,
 )
-from nearcast.api.rows import SOURCE, TYPE, document_text
+from nearcast.api.event_rows import SOURCE, TYPE, document_text
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.language.cloudevents import KEPT_BYTES, MAX_ATTRIBUTES, DeadLetter, channel_of, read_event
 from nearcast.language.definitions.client_documents import GEOMETRY_NAMES, place_of

@@ -9,9 +9,9 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from nearcast.api.definitions import Definitions, changes_of
+from nearcast.api.definition_files import Definitions, changes_of
+from nearcast.api.event_rows import EventLike
 from nearcast.api.frames import OnDeadLetter
-from nearcast.api.rows import EventLike
 from nearcast.api.streams import ArrowStream, EventSource, like, listed
 from nearcast.errors import Fault
 from nearcast.language.cloudevents import DeadLetter

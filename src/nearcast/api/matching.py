@@ -8,10 +8,10 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import pyarrow as pa
 
+from nearcast.api.event_rows import EventLike
 from nearcast.api.filters import Filters, read_filters
 from nearcast.api.frames import OnDeadLetter
 from nearcast.api.required import check_columns
-from nearcast.api.rows import EventLike
 from nearcast.api.streams import ArrowStream, Chunk, EventSource, like, listed
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.matching.matcher import FilterMatcher

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.api.attributes import plain_column, plain_type
+from nearcast.api.event_rows import content_of, event_of, label_of
 from nearcast.api.frames import OnDeadLetter, events_of
-from nearcast.api.rows import content_of, event_of, label_of
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.language.cloudevents import DeadLetter
 from nearcast.model.columns import EVENTS, to_table

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from nearcast.cli.explain_text import as_data, as_text, rule_data, rule_lines, told_situation
 from nearcast.cli.options import data_option, journal_path
-from nearcast.cli.output import DeadLetters, plain, print_json, progress, wrapped
+from nearcast.cli.output import DeadLetterLog, plain, print_json, progress, wrapped
 from nearcast.errors import Fault, SetupError
 from nearcast.explain.delivery_status import DeliveryStatus, delivery_statuses, undelivered
 from nearcast.explain.explanation import explain
@@ -124,7 +124,7 @@ def _from_journal(path: Path) -> _History:
 
 
 def _from_files(definition_files: tuple[Path, ...], event_files: tuple[Path, ...]) -> _History:
-    registry, journal, letters = Registry(), MemoryJournal(), DeadLetters()
+    registry, journal, letters = Registry(), MemoryJournal(), DeadLetterLog()
     for change in files.load(definition_files).changes():
         registry.apply(change)
     with progress("reading") as advance:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nearcast.api.filters import refuse_surroundings
-from nearcast.cli.output import DeadLetters, print_json, progress, warn
+from nearcast.cli.output import DeadLetterLog, print_json, progress, warn
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.filters.evaluate import NO_CONTEXT, truth
 from nearcast.language.cql2 import parse
@@ -51,7 +51,7 @@ def command(filter_text: str, files: tuple[Path, ...], count: bool, engine: str,
     refuse_surroundings(filter)
     if any(path.suffix.lower() in FEATURES for path in files):
         _refuse_beyond_degrees(filter)
-    letters, found = DeadLetters(), 0
+    letters, found = DeadLetterLog(), 0
     with progress("matching") as advance:
         for some in matching(engine)(filter, _counted(read_events(files, (), letters), advance)):
             found += len(some)

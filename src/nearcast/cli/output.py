@@ -62,7 +62,7 @@ def _broken(line: str, width: int) -> list[str]:
     return wrap(line, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False) or [""]
 
 
-class DeadLetters:
+class DeadLetterLog:
     """Complains about events that could not be taken, and counts them."""
 
     def __init__(self) -> None:

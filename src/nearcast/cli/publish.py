@@ -13,7 +13,7 @@ import click
 import orjson
 
 from nearcast.cli.options import server_options
-from nearcast.cli.output import DeadLetters, pluralize, print_json, progress, warn
+from nearcast.cli.output import DeadLetterLog, pluralize, print_json, progress, warn
 from nearcast.cli.system import fetch
 from nearcast.client import Publisher
 from nearcast.errors import EventError, Fault, Mark
@@ -35,7 +35,7 @@ def command(files: tuple[Path, ...], url: str, token: str | None, as_json: bool)
     """
     # A server that restarts meanwhile is waited for; one that never was there is told at once.
     fetch(url, "/health", None, "healthy")
-    letters = DeadLetters()
+    letters = DeadLetterLog()
     taken, known = asyncio.run(_publish(files or (Path("-"),), url, token, letters))
     letters.summary()
     if as_json:
@@ -46,7 +46,7 @@ def command(files: tuple[Path, ...], url: str, token: str | None, as_json: bool)
     sys.exit(1 if letters.count else 0)
 
 
-async def _publish(files: tuple[Path, ...], url: str, token: str | None, letters: DeadLetters) -> tuple[int, int]:
+async def _publish(files: tuple[Path, ...], url: str, token: str | None, letters: DeadLetterLog) -> tuple[int, int]:
     """How many events were taken, and how many the journal had before."""
     taken = known = 0
     with progress("publishing") as advance:
@@ -62,7 +62,7 @@ async def _publish(files: tuple[Path, ...], url: str, token: str | None, letters
     return taken, known
 
 
-def _documents(files: tuple[Path, ...], letters: DeadLetters) -> Iterator[tuple[Mark, Any]]:
+def _documents(files: tuple[Path, ...], letters: DeadLetterLog) -> Iterator[tuple[Mark, Any]]:
     for path in files:
         with click.open_file(str(path), "rb") as file:
             for number, line in enumerate(whole_lines(file), 1):

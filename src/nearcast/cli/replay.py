@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.cli.options import node_option
-from nearcast.cli.output import DeadLetters, pluralize, progress, warn
+from nearcast.cli.output import DeadLetterLog, pluralize, progress, warn
 from nearcast.errors import Fault
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
@@ -91,7 +91,7 @@ def command(
     registry = Registry()
     for change in found.changes(node):
         registry.apply(change)
-    letters, marks = DeadLetters(), Marks()
+    letters, marks = DeadLetterLog(), Marks()
     with tempfile.TemporaryDirectory(prefix="nearcast-replay-") as folder:
         journal, chosen = _journal(event_files, registry.settings, letters, marks, node, engine, Path(folder))
         for warning in _without_times(journal, found.relations):
@@ -116,7 +116,7 @@ def command(
 def _journal(
     files: tuple[Path, ...],
     settings: Settings,
-    letters: DeadLetters,
+    letters: DeadLetterLog,
     marks: Marks,
     node: str,
     engine: str,

@@ -21,7 +21,7 @@ from nearcast.errors import EventError, SetupError
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes, to_event
-from nearcast.language.definitions.files import Definitions
+from nearcast.language.definitions.files import DefinitionSet
 from nearcast.model.changes import Change, ClientChange
 from nearcast.model.columns import are_control, entered_events, to_events
 from nearcast.model.event import MAIN, Event
@@ -37,7 +37,7 @@ READY_SECONDS = 120.0
 STRETCH = 100_000
 
 
-def define(journal: Journal, definitions: Definitions, node: str = MAIN) -> int:
+def define(journal: Journal, definitions: DefinitionSet, node: str = MAIN) -> int:
     """Appends the changes that bring definitions about, without those that would change nothing; how many.
 
     `node` is the name of the server to which the definitions are given.

@@ -73,6 +73,6 @@ def command(
         supervisor.watch(lambda: bool(asked))
 
 
-def _begin(data: Path, found: files_module.Definitions, node: str) -> None:
+def _begin(data: Path, found: files_module.DefinitionSet, node: str) -> None:
     with closing(SqliteJournal(journal_path(data))) as journal:
         warn("note", f"{pluralize(define(journal, found, node), 'definition')} changed")

@@ -20,7 +20,7 @@ import orjson
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 
-from nearcast.client.event import DeliveredEvent
+from nearcast.client.delivered_event import DeliveredEvent
 from nearcast.errors import AccessError, NearcastError, RightError, SessionError
 from nearcast.runtime.backoff import backoff
 

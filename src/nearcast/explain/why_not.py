@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from nearcast.explain.explanation import AtomFinding, AtomReading, Explanation, SubscriptionFinding
-from nearcast.explain.state_at import PastState
 from nearcast.filters.relevance import ABSENT
 from nearcast.model.context import WITHHELD
 from nearcast.model.expression import Call
 from nearcast.model.filter import Atom, Count, Distance
 from nearcast.model.values import Value
+
+if TYPE_CHECKING:
+    from nearcast.explain.state_at import PastState
 
 SHOWN = 120
 """Of a value's text so many characters are shown."""

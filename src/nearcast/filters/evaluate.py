@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Protocol
 
 from nearcast.filters.expressions import truth_of
-from nearcast.filters.operators import like
+from nearcast.filters.like_patterns import like
 from nearcast.filters.relevance import ABSENT
 from nearcast.filters.truth import COMPARE, Truth, both, joined, negated, some
 from nearcast.geo.distance import distance

@@ -14,7 +14,7 @@ from itertools import islice, product
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nearcast.filters.instants import TEMPORAL, Interval, as_interval, instant_of, order
-from nearcast.filters.operators import like
+from nearcast.filters.like_patterns import like
 from nearcast.filters.truth import COMPARE, Truth, both, joined, negated, some
 from nearcast.model.event import Place
 from nearcast.model.expression import (
@@ -263,7 +263,7 @@ def _temporal(function: str, arguments: tuple[Expression, ...], facts: Facts) ->
 
 
 def _array_relation(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
-    from nearcast.filters.operators import related
+    from nearcast.filters.array_operators import related
 
     a, b = (_array(argument, facts) for argument in arguments)
     return None if a is None or b is None else related(function, a, b)

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.filters.evaluate import RequiredTruth
+from nearcast.filters.like_patterns import like
 from nearcast.filters.normal_form import Every, Form, Literal, Some, plain_form, threshold_forms
-from nearcast.filters.operators import like
 from nearcast.matching.batch_columns import (
     ALL,
     LANES,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
+__all__ = ["EntryPoint", "plug_ins"]
+
 
 @cache
 def plug_ins(group: str) -> dict[str, EntryPoint]:

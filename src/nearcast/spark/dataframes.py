@@ -11,15 +11,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
 import nearcast
-from nearcast.api.definitions import Definitions, changes_of
+from nearcast.api.definition_files import Definitions, changes_of
 from nearcast.api.filters import Filter, read_filters
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.nodes import listed
 from nearcast.matching.matcher import FilterMatcher, location_conditions
 from nearcast.model.event import MAIN
 from nearcast.model.filter import atoms
-from nearcast.spark.columns import WHERE, Chosen, check_filters, chosen, column, missing, no_id, read_by
-from nearcast.spark.workers import DeadLetters, Deliver, DeliverInOrder, Job, Match, Reading
+from nearcast.spark.attribute_columns import WHERE, Chosen, check_filters, chosen, column, missing, no_id, read_by
+from nearcast.spark.workers import DeadLetterRows, Deliver, DeliverInOrder, Job, Match, Reading
 from nearcast.state.previous_values import asked_of_previous
 from nearcast.state.registry import Registry
 
@@ -121,7 +121,7 @@ def dead_letters(
     own = chosen(events, keep, cloudevents, events.columns, ("reason",))
     channels = () if definitions is None else _registry(definitions).settings.channels
     reading = _reading(own, "drop", channels)
-    return _run(own.of(events), DeadLetters(reading), [*_kept(events, own), _text("reason")])
+    return _run(own.of(events), DeadLetterRows(reading), [*_kept(events, own), _text("reason")])
 
 
 def _pairs(filters: DataFrame) -> list[tuple[Any, Any]]:

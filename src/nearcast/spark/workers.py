@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.api.event_rows import content_of, event_of
 from nearcast.api.frames import events_of
-from nearcast.api.rows import content_of, event_of
 from nearcast.errors import EventError, Fault
 from nearcast.language.cloudevents import DeadLetter
 from nearcast.language.control_events import changes
@@ -177,7 +177,7 @@ class DeliverInOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetters:
+class DeadLetterRows:
     """The rows that are no events: kept columns and why."""
 
     reading: Reading
@@ -193,7 +193,7 @@ class DeadLetters:
             yield _batch([*self.reading.kept(part, rows), reasons], [*self.reading.keep, "reason"])
 
 
-Job = Match | Deliver | DeliverInOrder | DeadLetters
+Job = Match | Deliver | DeliverInOrder | DeadLetterRows
 
 
 @lru_cache(maxsize=KEPT)

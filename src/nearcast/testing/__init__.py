@@ -7,6 +7,6 @@ for what is faster here: strategies (`nearcast.testing.strategies`), relations a
 
 from nearcast.journal.memory import Abort, End, MemoryJournal, Pause
 from nearcast.testing.actions import ActionRun, run_actions
-from nearcast.testing.clock import ManualClock
+from nearcast.testing.manual_clock import ManualClock
 
 __all__ = ["Abort", "ActionRun", "End", "ManualClock", "MemoryJournal", "Pause", "run_actions"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nearcast.api.definitions import Definitions, changes_of
+from nearcast.api.definition_files import Definitions, changes_of
 from nearcast.api.history import replay
 from nearcast.errors import DefinitionError, Fault
 from nearcast.model.changes import ActionChange

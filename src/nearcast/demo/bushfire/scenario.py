@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Any, Literal
 
 from nearcast.demo.bushfire.afternoon import ALERT_LEVELS, MINUTES, Actor, Fire, Minute, Wind, afternoon
-from nearcast.demo.bushfire.definitions import definitions
 from nearcast.demo.bushfire.link_changes import CUT_OFF, LinkChange, bandwidth, link_changes
 from nearcast.demo.bushfire.messages import StoryMessage, chat, happenings, paper
+from nearcast.demo.bushfire.story_definitions import definitions
 from nearcast.demo.bushfire.valley import CONTROLLER, STATIONS, Person, Point, cast
 from nearcast.errors import Fault
 from nearcast.importers.event_documents import Document, client_change, document, moment

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from nearcast.errors import Fault, Mark
-from nearcast.language.cql2.expressions import Expressions, fault
 from nearcast.language.cql2.syntax import PREDICATES, Syntax
+from nearcast.language.cql2.typed_expressions import Expressions, fault
 from nearcast.language.cql2.types import EXAMPLES, SCALARS, Type, type_of
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.event import Place

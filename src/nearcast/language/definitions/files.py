@@ -49,7 +49,7 @@ from nearcast.model.subscription import ANY_SUBSCRIPTION, ClientProfile, Roles, 
 from nearcast.state.registry import changed
 
 __all__ = [
-    "Definitions",
+    "DefinitionSet",
     "client_data",
     "client_document",
     "load",
@@ -67,7 +67,7 @@ MAX_FILE = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Definitions:
+class DefinitionSet:
     """What definition files say, checked; `warnings` are what can be taken but hardly is meant."""
 
     settings: Settings = field(default_factory=Settings)
@@ -94,7 +94,7 @@ class Definitions:
         return changes
 
 
-def load(sources: Sequence[Path | Mapping[str, Any]]) -> Definitions:
+def load(sources: Sequence[Path | Mapping[str, Any]]) -> DefinitionSet:
     """The definitions of some YAML files, or of mappings like them, together; the files that a mapping names are found
     in the working folder. Raises `DefinitionError` with every fault of all of them.
     """
@@ -112,7 +112,7 @@ def load(sources: Sequence[Path | Mapping[str, Any]]) -> Definitions:
         *warnings_of_relations(relations, settings),
         *warnings_of_rules(situations, actions, settings),
     )
-    return Definitions(settings, clients, subscriptions, relations, situations, actions, warnings)
+    return DefinitionSet(settings, clients, subscriptions, relations, situations, actions, warnings)
 
 
 def read_text(path: Path, mark: Mark) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from nearcast.errors import Fault
 from nearcast.language.cql2.conditions import Conditions
-from nearcast.language.cql2.expressions import Expressions, fault
 from nearcast.language.cql2.parser import read_text
 from nearcast.language.cql2.syntax import Syntax
+from nearcast.language.cql2.typed_expressions import Expressions, fault
 from nearcast.language.cql2.types import Type
 from nearcast.language.marks import Locate
 from nearcast.model.expression import COMPARISONS, PREVIOUS, TOLD_GEOMETRY, Call, Constant, Expression, Property, parts

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint
 from typing import Any
 
 from nearcast.errors import Fault, Mark
-from nearcast.runtime.plug_ins import plug_ins
+from nearcast.runtime.plug_ins import EntryPoint, plug_ins
 from nearcast.suppression.strategies.builtin import (
     CommonNode,
     ParallelLine,

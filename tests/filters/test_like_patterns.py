@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.filters.operators import like
+from nearcast.filters.like_patterns import like
 
 
 def plainly(pattern: str, text: str) -> bool:

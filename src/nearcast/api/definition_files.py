@@ -19,7 +19,7 @@ class Definitions:
     `warnings` what can be taken but hardly is meant.
     """
 
-    def __init__(self, found: files.Definitions) -> None:
+    def __init__(self, found: files.DefinitionSet) -> None:
         self._found = found
         self.warnings: tuple[Fault, ...] = found.warnings
         self.clients = tuple(one.id for one in found.clients)
