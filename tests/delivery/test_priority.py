@@ -1,4 +1,4 @@
-"""From readings to context classes, and from classes to priorities (SEMANTICS §3)."""
+"""From readings to context classes, and from classes to priorities (semantics §3)."""
 
 from __future__ import annotations
 

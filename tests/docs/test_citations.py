@@ -83,10 +83,10 @@ def sources() -> str:
 @pytest.mark.parametrize(
     ("expected", "text"),
     [
-        ({3}, "(Agent §4.2–4.3; SEMANTICS §3)"),
+        ({3}, "(Agent §4.2–4.3; semantics §3)"),
         ({2, 3, 4}, "as semantics §2–4 says it"),
         ({1, 2}, "semantics §1, §2)"),
-        ({2}, "(SEMANTICS §2, OGC 21-065r2)"),
+        ({2}, "(semantics §2, OGC 21-065r2)"),
         (set(), "(Channels §2, §3)"),
     ],
 )

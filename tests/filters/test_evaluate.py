@@ -1,4 +1,4 @@
-"""The plain evaluator: what SEMANTICS §2 and §4 say of atoms, logic and location terms."""
+"""The plain evaluator: what semantics §2 and §4 say of atoms, logic and location terms."""
 
 from __future__ import annotations
 

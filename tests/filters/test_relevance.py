@@ -1,4 +1,4 @@
-"""From relevances to classes, and whose relevance counts (SEMANTICS §3)."""
+"""From relevances to classes, and whose relevance counts (semantics §3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distances: known geodesics, fences, and bounds that never contradict the geodesic (SEMANTICS §4)."""
+"""Distances: known geodesics, fences, and bounds that never contradict the geodesic (semantics §4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who hears an event, by which subscription, and from when to when (SEMANTICS §3)."""
+"""Who hears an event, by which subscription, and from when to when (semantics §3)."""
 
 from __future__ import annotations
 

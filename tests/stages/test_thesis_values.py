@@ -1,4 +1,4 @@
-"""The values that the thesis and SEMANTICS §3 print, counting classes, contexts and priorities from 0."""
+"""The values that the thesis and semantics §3 print, counting classes, contexts and priorities from 0."""
 
 from __future__ import annotations
 

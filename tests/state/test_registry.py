@@ -1,4 +1,4 @@
-"""The registry: the fold of changes (SEMANTICS §3)."""
+"""The registry: the fold of changes (semantics §3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The repository: the newest event of every entity (SEMANTICS §1)."""
+"""The repository: the newest event of every entity (semantics §1)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a filter demands of an event: which values its names must have some of, and which none of.
 
-Every atom holds for some value (SEMANTICS §2), so a filter is a tree of demands "some value of this name is in that
+Every atom holds for some value (semantics §2), so a filter is a tree of demands "some value of this name is in that
 set" and "none is". Atoms of which nothing is known here (`OpaqueConstraint`) are told apart by equality alone.
 """
 

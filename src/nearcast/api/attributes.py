@@ -1,4 +1,4 @@
-"""Columns as attributes: any Arrow array as the (name, value) entries of EVENTS, without a step per row (SEMANTICS §1).
+"""Columns as attributes: any Arrow array as the (name, value) entries of EVENTS, without a step per row (semantics §1).
 
 A struct's fields become dotted names, a list its name several times, a map a name for each key, null is absent. A
 GeoJSON geometry is one attribute, its JSON as text.

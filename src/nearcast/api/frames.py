@@ -1,4 +1,4 @@
-"""Frames as events: an Arrow table becomes a table of EVENTS, column by column (SEMANTICS §1).
+"""Frames as events: an Arrow table becomes a table of EVENTS, column by column (semantics §1).
 
 A column is an attribute, named as in nested JSON: a struct's fields are dotted names, a list is its name several times,
 null is absent. `id`, `type`, `source`, `subject` and `time` are the event's own, `lon, lat[, alt]` or `x, y[, z]` or a

@@ -1,4 +1,4 @@
-"""How fast to send to one client: a token bucket and a window, fed by acknowledgements and round trips (SEMANTICS §5).
+"""How fast to send to one client: a token bucket and a window, fed by acknowledgements and round trips (semantics §5).
 
 Little is kept in flight on purpose: what is in flight can no longer be overtaken by something more urgent.
 

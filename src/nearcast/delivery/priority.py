@@ -1,4 +1,4 @@
-"""From readings to a priority: awareness modules, context space, priority matrix (Agent §4.2–4.3; SEMANTICS §3)."""
+"""From readings to a priority: awareness modules, context space, priority matrix (Agent §4.2–4.3; semantics §3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nearcast.model.subscription import ClientProfile, Settings
 def priority(settings: Settings, client: ClientProfile, level: int) -> int:
     """The priority of an event of this level for the client in its present context; −1: do not send.
 
-    A table look-up, made at the moment of sending: the level does not depend on context (SEMANTICS §3).
+    A table look-up, made at the moment of sending: the level does not depend on context (semantics §3).
     """
     return WITHHELD if level < 0 else priority_row(settings, client)[level]
 

@@ -1,4 +1,4 @@
-"""What waits for one client: N queues, most urgent first, first-in first-out within one (Agent §4.4; SEMANTICS §5).
+"""What waits for one client: N queues, most urgent first, first-in first-out within one (Agent §4.4; semantics §5).
 
 A delivery is queued once and ends in exactly one outcome, so at any moment
 

@@ -1,4 +1,4 @@
-"""The plain evaluator: what a filter means, one event at a time, as SEMANTICS §2–4 says it. The reference for matchers.
+"""The plain evaluator: what a filter means, one event at a time, as semantics §2–4 says it. The reference for matchers.
 
 Truth is True, False or None (UNKNOWN). Nothing here is fast; every other matcher must agree with it.
 """
@@ -88,7 +88,7 @@ def level_of(node: Filter, classes: Sequence[int], event: Event, around: Evaluat
     """The level of an event for a filter whose atoms have these classes, in document order; None: not selected.
 
     An atom that holds has its class; OR takes the greatest of its children that hold; AND the least, and holds only if
-    all hold; an atom of class −1 is not in the tree (SEMANTICS §3).
+    all hold; an atom of class −1 is not in the tree (semantics §3).
     """
     present = without_absent(node, iter(classes))
     return None if present is None else _level(present[0], iter(present[1]), RequiredTruth.TRUE, event, around)

@@ -1,4 +1,4 @@
-"""What expressions mean: their values for one event, and the truth of predicates (SEMANTICS §2, OGC 21-065r2).
+"""What expressions mean: their values for one event, and the truth of predicates (semantics §2, OGC 21-065r2).
 
 A name may have several values, so an expression has every value that some choice of them gives, and a predicate holds
 if it holds for some; it is UNKNOWN if nothing there can be compared. An array is the one value that takes them all.

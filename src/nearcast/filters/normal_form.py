@@ -1,4 +1,4 @@
-"""The normal form of a filter: negation pushed to the atoms, like parts flattened and shared (SEMANTICS §2, §3).
+"""The normal form of a filter: negation pushed to the atoms, like parts flattened and shared (semantics §2, §3).
 
 A literal is an atom and the truth wanted of it, so that matching needs no third value. A filter whose atoms have
 classes becomes one plain form per threshold k, "the level is at least k": its literals of a lower class are false. So

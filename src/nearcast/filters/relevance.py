@@ -1,4 +1,4 @@
-"""From relevances to classes, and from a filter with classes to the level of an event (Agent §4.1.1; SEMANTICS §3)."""
+"""From relevances to classes, and from a filter with classes to the level of an event (Agent §4.1.1; semantics §3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distances: planar Euclidean, geographic geodesic on WGS84 (SEMANTICS §4).
+"""Distances: planar Euclidean, geographic geodesic on WGS84 (semantics §4).
 
 The spherical bounds rest on the metric of the ellipsoid: with geodetic latitude taken as spherical, every element of a
 path on WGS84 is between `SHORTEST` and `LONGEST` metres per radian of the same path on the unit sphere, the least and

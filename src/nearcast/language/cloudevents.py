@@ -1,4 +1,4 @@
-"""Events in and out: CloudEvents 1.0 as JSON (SEMANTICS §1). JSON is read once, here at the door.
+"""Events in and out: CloudEvents 1.0 as JSON (semantics §1). JSON is read once, here at the door.
 
 Attributes: the CloudEvent's own (but id, type, source, subject, time, which are fields of `Event`) by their names, then
 the data: nested objects become dotted names, a list its name several times, null is absent, data that is no object is

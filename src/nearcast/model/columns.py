@@ -77,7 +77,7 @@ DELIVERIES = pa.schema(
 )
 """One row per (position and part of the event, client). `level` is the level as of the event's position; `by_role`,
 where a subscription takes its relevance from roles, the level the event would have under every role and task that
-selects it, so that a change of role is a look-up for what still waits (SEMANTICS §3). Null where no role matters.
+selects it, so that a change of role is a look-up for what still waits (semantics §3). Null where no role matters.
 `others` are the client's other subscriptions that selected the event, most urgent first: one of them takes over what
 still waits when `subscription` ends. Null where there are none."""
 

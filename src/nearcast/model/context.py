@@ -1,4 +1,4 @@
-"""A receiver's context: readings to classes, these to one context class, matrices to priorities (SEMANTICS §3)."""
+"""A receiver's context: readings to classes, these to one context class, matrices to priorities (semantics §3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where something is: planar metres or geographic degrees (SEMANTICS §1). "Position" is kept for the journal."""
+"""Where something is: planar metres or geographic degrees (semantics §1). "Position" is kept for the journal."""
 
 from __future__ import annotations
 

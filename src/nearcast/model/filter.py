@@ -1,4 +1,4 @@
-"""Filters: trees of And, Or, Not over atoms, and the location terms an atom may be about (SEMANTICS §2, §4)."""
+"""Filters: trees of And, Or, Not over atoms, and the location terms an atom may be about (semantics §2, §4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes say to each other: requests for context, and responses (SEMANTICS §8).
+"""What nodes say to each other: requests for context, and responses (semantics §8).
 
 Times are seconds, or time units of a simulation, of the sender's clock; distances are metres.
 """

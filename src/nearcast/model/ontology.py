@@ -1,4 +1,4 @@
-"""Context classes, situations and places, and how they are ordered: is-a and part-of (SEMANTICS §8)."""
+"""Context classes, situations and places, and how they are ordered: is-a and part-of (semantics §8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relations: what is to be told of what happens between entities (SEMANTICS §7).
+"""Relations: what is to be told of what happens between entities (semantics §7).
 
 A relation is between the two sides of a pair, or within a crowd of which some gather. Its predicate is a filter whose
 atoms are all computed, `(call, =, True)`: `Property("a.price")` is an attribute of side a, `Property("a")` where it is,

@@ -1,4 +1,4 @@
-"""Rules that conclude situations from readings, and actions that situations call for (SEMANTICS §8)."""
+"""Rules that conclude situations from readings, and actions that situations call for (semantics §8)."""
 
 from __future__ import annotations
 

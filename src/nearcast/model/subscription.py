@@ -1,4 +1,4 @@
-"""Who wants what: clients, subscriptions, roles and tasks, channels, and settings that hold for all (SEMANTICS §3)."""
+"""Who wants what: clients, subscriptions, roles and tasks, channels, and settings that hold for all (semantics §3)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Relations between entities: predicates, the plain reference, and the stage that evaluates them (SEMANTICS §7)."""
+"""Relations between entities: predicates, the plain reference, and the stage that evaluates them (semantics §7)."""

@@ -1,4 +1,4 @@
-"""Relations evaluated plainly: every report is held against everybody (SEMANTICS §7).
+"""Relations evaluated plainly: every report is held against everybody (semantics §7).
 
 Truth is in the order of the journal. Of each entity its newest report counts; one whose own time is older than that of
 the newest known came late and changes nothing. What is UNKNOWN changes nothing either. The time of the stream is the

@@ -1,4 +1,4 @@
-"""The events that relations cause: what they tell, and in which order (SEMANTICS §7).
+"""The events that relations cause: what they tell, and in which order (semantics §7).
 
 Of one cause, what lapsed with its time comes first, then what it did itself; relations in the order of their
 definitions, pairs by their names.

@@ -1,4 +1,4 @@
-"""What becomes of something that may hold, a pair or a gathering: it begins, lasts, and ends (SEMANTICS §7).
+"""What becomes of something that may hold, a pair or a gathering: it begins, lasts, and ends (semantics §7).
 
 One rule, written once for one thing (`Lifecycle`) and once for many pairs over a stretch, in columns
 (`pair_transitions`); a test holds them equal. It begins where its predicate comes to be TRUE for members of its sides.

@@ -1,1 +1,1 @@
-"""Situations: what rules conclude from the readings around a place (SEMANTICS §8)."""
+"""Situations: what rules conclude from the readings around a place (semantics §8)."""

@@ -1,4 +1,4 @@
-"""The entities that location terms ask for, followed through the batches (SEMANTICS §4)."""
+"""The entities that location terms ask for, followed through the batches (semantics §4)."""
 
 from __future__ import annotations
 

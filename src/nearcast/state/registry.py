@@ -1,4 +1,4 @@
-"""The registry of all that is defined, and of clients: the fold of control events over the journal (SEMANTICS §3)."""
+"""The registry of all that is defined, and of clients: the fold of control events over the journal (semantics §3)."""
 
 from __future__ import annotations
 

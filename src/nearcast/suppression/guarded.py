@@ -1,4 +1,4 @@
-"""Relations whose strategies let reports be held back where they enter: their guards, from events (SEMANTICS §7)."""
+"""Relations whose strategies let reports be held back where they enter: their guards, from events (semantics §7)."""
 
 from __future__ import annotations
 

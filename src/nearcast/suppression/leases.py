@@ -1,4 +1,4 @@
-"""Leases: a subject's guards in force, lent to its publisher, who need not send what lies in all (SEMANTICS §7).
+"""Leases: a subject's guards in force, lent to its publisher, who need not send what lies in all (semantics §7).
 
 As long as a lease lasts its publisher keeps the newest report and sends none; whoever rests on where the subject is
 calls for it first. Guards travel as JSON; what a guard of another kind permits is not lent.

@@ -1,6 +1,6 @@
 """Filters in CQL2 (OGC 21-065r2), text and JSON, all conformance classes: what is read becomes our filters and atoms.
 
-Beyond the standard there are the location terms distance, count, user and uform (SEMANTICS §4), S_DWITHIN, and CHANGED
+Beyond the standard there are the location terms distance, count, user and uform (semantics §4), S_DWITHIN, and CHANGED
 and PREVIOUS of an attribute. Text and JSON are read into one syntax, which is checked and given its meaning: an
 unknown function, a wrong number of arguments or types that clash are faults with line and column.
 """

@@ -1,4 +1,4 @@
-"""What relations measure: places, numbers, times, money, ratios; and how far a value moves in each (SEMANTICS §7)."""
+"""What relations measure: places, numbers, times, money, ratios; and how far a value moves in each (semantics §7)."""
 
 from __future__ import annotations
 
