@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,9 @@ from typing import Any
 from nearcast.errors import DefinitionError, Fault
 from nearcast.language.definitions import files
 from nearcast.model.changes import Change
+
+
+Source = str | PathLike[str] | Mapping[str, Any]
 
 
 class Definitions:
@@ -29,7 +32,7 @@ class Definitions:
         self.actions = tuple(one.id for one in found.actions)
 
     @classmethod
-    def read(cls, *sources: str | PathLike[str] | Mapping[str, Any]) -> Definitions:
+    def read(cls, *sources: Source) -> Definitions:
         """The definitions of YAML files, by their paths, or of dicts of the same form; several are read together.
 
         What a file names is found beside it, what a dict names in the working folder. Raises `DefinitionError` with
@@ -51,6 +54,17 @@ def _source(given: object) -> Path | Mapping[str, Any]:
     return given
 
 
+def definitions_of(given: Any) -> Definitions:
+    """Definitions in whichever form they are given: read already, or what `Definitions.read` takes, one or several."""
+    if isinstance(given, Definitions):
+        return given
+    return Definitions.read(*(given if isinstance(given, (list, tuple)) else [given]))
+
+
 def changes_of(found: Definitions, node: str) -> list[Change]:
     """The changes that bring definitions about at an entry node."""
     return found._found.changes(node)
+
+
+DefinitionsLike = Definitions | Source | Sequence[Source]
+"""Definitions, or what they can be read from."""

@@ -138,7 +138,11 @@ def read_filters(filters: Filters) -> dict[str, Tree]:
         raise DefinitionError(Fault("filters by name", f"{type(filters).__name__}", None, advice))
     found: dict[str, Tree] = {}
     faults: list[Fault] = []
-    for name, filter in filters.items() if isinstance(filters, Mapping) else filters:
+    pairs = list(filters.items() if isinstance(filters, Mapping) else filters)
+    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+        came = next(type(pair).__name__ for pair in pairs if not (isinstance(pair, tuple) and len(pair) == 2))
+        raise DefinitionError(Fault("filters by name", f"{came} in a list", None, 'as in {"hot": "temperature > 30"}'))
+    for name, filter in pairs:
         where = f"filter {name}"
         if not isinstance(name, str):
             faults.append(Fault("a text as a filter's name", repr(name)[:80], Mark(where)))

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from nearcast.api.definition_files import Definitions, changes_of
+from nearcast.api.definition_files import Definitions, DefinitionsLike, changes_of, definitions_of
 from nearcast.api.event_rows import EventLike
 from nearcast.api.frames import OnDeadLetter
 from nearcast.api.streams import ArrowStream, EventSource, like, listed
@@ -44,7 +44,7 @@ DECIDED = pa.schema(
 @overload
 def replay(
     events: list[Any] | tuple[Any, ...],
-    definitions: Definitions,
+    definitions: DefinitionsLike,
     *,
     on_dead_letter: OnDeadLetter | None = None,
     on_derived: OnDerived | None = None,
@@ -53,7 +53,7 @@ def replay(
 @overload
 def replay(
     events: Frame,
-    definitions: Definitions,
+    definitions: DefinitionsLike,
     *,
     on_dead_letter: OnDeadLetter | None = None,
     on_derived: OnDerived | None = None,
@@ -62,7 +62,7 @@ def replay(
 @overload
 def replay(
     events: Iterable[EventLike],
-    definitions: Definitions,
+    definitions: DefinitionsLike,
     *,
     on_dead_letter: OnDeadLetter | None = None,
     on_derived: OnDerived | None = None,
@@ -70,7 +70,7 @@ def replay(
 ) -> Iterator[dict[str, Any]]: ...
 def replay(
     events: Any,
-    definitions: Definitions,
+    definitions: DefinitionsLike,
     *,
     on_dead_letter: OnDeadLetter | None = None,
     on_derived: OnDerived | None = None,
@@ -82,24 +82,18 @@ def replay(
     `events`, in the order in which they were published, are of the same forms as those of `match`, and so is what comes
     back. Events that change clients, subscriptions or settings take effect at their place. `on_derived` is called with
     each event that relations or situations derive, as a CloudEvent, in its order; their deliveries are among the
-    others. `node` is the entry node at which the events count as entered.
+    others. `node` is the entry node at which the events count as entered. `definitions` are `Definitions`, or what
+    `Definitions.read` takes.
 
     Raises `EventError` for the first event that cannot be taken, comes twice, or would change what cannot be changed
     so, unless `on_dead_letter` is given: then it is called with each, and the rest goes on.
     """
-    past = _PastEvents(_checked(definitions), node, on_dead_letter, on_derived)
+    past = _PastEvents(definitions_of(definitions), node, on_dead_letter, on_derived)
     given = EventSource(events, past.channels, on_dead_letter)
     tables = past.decided(given)
     if given.schema is not None:
         return like(events, tables, DECIDED)
     return listed(events, (row for table in tables for row in table.to_pylist()))
-
-
-def _checked(definitions: object) -> Definitions:
-    if not isinstance(definitions, Definitions):
-        advice = "Definitions.read(path or dict) gives them"
-        raise Fault("definitions", type(definitions).__name__, None, advice)
-    return definitions
 
 
 class _PastEvents:

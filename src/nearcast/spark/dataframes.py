@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
 import nearcast
-from nearcast.api.definition_files import Definitions, changes_of
+from nearcast.api.definition_files import changes_of, definitions_of
 from nearcast.api.filters import Filter, read_filters
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.nodes import listed
@@ -142,10 +142,8 @@ def _pairs(filters: DataFrame) -> list[tuple[Any, Any]]:
 
 def _registry(given: Any) -> Registry:
     """What definitions define, in whichever form they are given."""
-    if not isinstance(given, Definitions):
-        given = Definitions.read(*(given if isinstance(given, (list, tuple)) else [given]))
     registry = Registry()
-    for change in changes_of(given, MAIN):
+    for change in changes_of(definitions_of(given), MAIN):
         registry.apply(change)
     return registry
 

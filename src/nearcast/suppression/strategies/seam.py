@@ -21,7 +21,7 @@ in `__post_init__` and raises a `Fault`; it is announced under the entry point g
         name = "cautious"
         share: float = 0.25
 
-        def guards(self, known: Known, bound: Bound) -> tuple[Guard, Guard]:
+        def guards(self, known: PairKnowledge, bound: ThresholdPredicate) -> tuple[Guard, Guard]:
             radius = self.share * bound.room(known)
             return Ring(bound.dimension, known.a, radius), Ring(bound.dimension, known.b, radius)
 
@@ -30,7 +30,7 @@ in `__post_init__` and raises a `Fault`; it is announced under the entry point g
 
 `guards` is asked only where both subjects have published values that compare; it must be a function of its arguments,
 for both sides ask it for themselves and must get the same. One that raises, gives something else, or takes more than
-`cut_off.LINES` lines of Python is cut off: from then on nothing is held back, which is what `common-node` does.
+`watched.LINES` lines of Python is cut off: from then on nothing is held back, which is what `common-node` does.
 """
 
 from __future__ import annotations
