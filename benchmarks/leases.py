@@ -92,16 +92,16 @@ def _document(event: Event) -> dict[str, Any]:
 
 
 async def _decide(journal: MemoryJournal) -> None:
-    known, standings = StateFold(), defaultdict[Scope, GuardedStates](GuardedStates)
+    known, guarded_states = StateFold(), defaultdict[Scope, GuardedStates](GuardedStates)
     while True:
         after, end = known.position, journal.end("events")
         if end > after:
             for _ in known.fold(journal.read("events", after, end - after), changes):
                 pass
             pairings = known.pairings.items()
-            rows = [asdict(one) for scope, each in pairings for one in standings[scope].changes_until(each, end)]
-            journal.cover("source filters", pa.Table.from_pylist(rows, SOURCE_FILTERS), end)
-            journal.cover("deliveries", DELIVERIES.empty_table(), end)
+            rows = [asdict(one) for scope, each in pairings for one in guarded_states[scope].changes_until(each, end)]
+            journal.commit_range("source filters", pa.Table.from_pylist(rows, SOURCE_FILTERS), end)
+            journal.commit_range("deliveries", DELIVERIES.empty_table(), end)
         await asyncio.sleep(0.05)
 
 

@@ -165,7 +165,7 @@ def _run(
     keeping: bool = True,
 ) -> Outcome:
     """Publishes all; without `keeping` what is held back is in memory alone."""
-    entry, relating, standings, repository = IngestFilter(), RelationStage(), GuardedStates(), Repository()
+    entry, relating, guarded_states, repository = IngestFilter(), RelationStage(), GuardedStates(), Repository()
     entry.define(Registry(relations={one.id: one for one in relations}), 0)
     for one in entry.unready:
         one.load([])
@@ -183,7 +183,7 @@ def _run(
                 table = journal.read("events", after, outcome.entered - after)
                 found = relating.derive(StageInput([], {}, table, Registry(), repository))
                 repository.fold_events(table)
-                word = standings.changes_until(relating.pairing, max(outcome.entered, 1))
+                word = guarded_states.changes_until(relating.pairing, max(outcome.entered, 1))
             # Who begins or ends, and since when: positions differ.
             outcome.told += [event.payload.partition(b'"data":')[2] for event in found]
             entry.learn(word)

@@ -44,7 +44,7 @@ def data(tmp_path: Path) -> Path:
         "events", to_table([*controls, *told, replace(told[0], id="twice"), replace(told[0], id="twice", source="r")])
     )
     rows = [{"position": 4, "part": 0, "client": name, "subscription": "big", "level": 2} for name in ("ann", "bob")]
-    journal.cover("deliveries", pa.Table.from_pylist(rows, DELIVERIES), 5)
+    journal.commit_range("deliveries", pa.Table.from_pylist(rows, DELIVERIES), 5)
     outcome = {
         "position": 0,
         "client": "ann",

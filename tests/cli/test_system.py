@@ -93,7 +93,7 @@ def test_who_waits_is_told_what_for(tmp_path: Path) -> None:
         journal.append("events", to_table([Event("e", "t", "s")]))
         with pytest.raises(SetupError, match="the pipeline has decided 0 of 1 events"):
             wait()
-        journal.cover("deliveries", DELIVERIES.empty_table(), 1)
+        journal.commit_range("deliveries", DELIVERIES.empty_table(), 1)
         with pytest.raises(SetupError, match="the access server does not answer at"):
             wait()
 

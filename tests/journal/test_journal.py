@@ -170,9 +170,9 @@ def test_any_cuts_cover_alike(fresh: Callable[[], Journal], fates: list[int], cu
     whole, pieces, end = fresh(), fresh(), 0
     for after, through in cuts:
         start = min(after, end)  # a range that begins after the end would leave a gap
-        pieces.cover("deliveries", deliveries_in(fates, start, through), through)
+        pieces.commit_range("deliveries", deliveries_in(fates, start, through), through)
         end = max(end, through)
-    whole.cover("deliveries", deliveries_in(fates, 0, end), end)
+    whole.commit_range("deliveries", deliveries_in(fates, 0, end), end)
     assert (end, end) == (whole.end("deliveries"), pieces.end("deliveries"))
     assert whole.read("deliveries", 0, 100) == pieces.read("deliveries", 0, 100)
 
@@ -195,14 +195,14 @@ def test_ranges_join_to_the_whole(fresh: Callable[[], Journal], calls: list[list
 
 def test_an_empty_range_moves_the_end(journal: Journal) -> None:
     """Covering a range in which nothing is delivered is remembered too."""
-    journal.cover("deliveries", deliveries([]), 7)
+    journal.commit_range("deliveries", deliveries([]), 7)
     assert (7, []) == (journal.end("deliveries"), positions(journal.read("deliveries", 0, 9)))
 
 
 def test_an_end_never_goes_back(journal: Journal) -> None:
     """Covering less than was covered changes nothing."""
-    journal.cover("deliveries", deliveries([2, 2, 5]), 7)
-    journal.cover("deliveries", deliveries([3]), 4)
+    journal.commit_range("deliveries", deliveries([2, 2, 5]), 7)
+    journal.commit_range("deliveries", deliveries([3]), 4)
     assert (7, [2, 2, 5]) == (journal.end("deliveries"), positions(journal.read("deliveries", 0, 9)))
 
 
@@ -210,14 +210,14 @@ def test_an_end_never_goes_back(journal: Journal) -> None:
 def test_a_cover_out_of_order_or_range_is_refused(journal: Journal, given: list[int]) -> None:
     """Positions must ascend and lie within the range; else nothing is written."""
     with pytest.raises(JournalError, match="ascend within 1 to 8"):
-        journal.cover("deliveries", deliveries(given), 8)
+        journal.commit_range("deliveries", deliveries(given), 8)
     assert 0 == journal.end("deliveries")
 
 
 def test_a_cover_without_positions_is_refused(journal: Journal) -> None:
     """A row that covers a range has a position."""
     with pytest.raises(JournalError, match="a position in every row"):
-        journal.cover("deliveries", deliveries([None]), 8)
+        journal.commit_range("deliveries", deliveries([None]), 8)
 
 
 def test_rows_of_another_log_are_refused(journal: Journal) -> None:
@@ -261,8 +261,8 @@ def write(journal: Journal, source: str, number: int) -> None:
 
 def test_follow_goes_past_ranges_without_rows(journal: Journal) -> None:
     """Where nothing was delivered, a follower goes on to where something was."""
-    journal.cover("deliveries", deliveries([]), 500)
-    journal.cover("deliveries", deliveries([501]), 510)
+    journal.commit_range("deliveries", deliveries([]), 500)
+    journal.commit_range("deliveries", deliveries([501]), 510)
     assert [501] == positions(next(journal.follow("deliveries", 0, 10, stopped=lambda: False)))
 
 
@@ -271,10 +271,10 @@ def test_stretches_hold_what_there_is_once_and_not_too_much_at_once(fresh: Calla
     journal = fresh()
     for one in range(20):
         journal.append("events", to_table([Event(str(one), "t", "s", payload=os.urandom(50_000))]))
-    reach = journal.reach("events", 3, 10, 1)
-    assert reach > 3
-    assert (20, 20) == (journal.reach("events", 0, 100), journal.reach("events", 20, 100))
-    found = list(journal.stretches("events", 2, 20, 7))
+    end_within_bytes = journal.end_within_bytes("events", 3, 10, 1)
+    assert end_within_bytes > 3
+    assert (20, 20) == (journal.end_within_bytes("events", 0, 100), journal.end_within_bytes("events", 20, 100))
+    found = list(journal.row_ranges("events", 2, 20, 7))
     assert list(range(3, 21)) == [one for table in found for one in positions(table)]
     assert max(map(len, found)) <= 7
 

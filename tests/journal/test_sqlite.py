@@ -95,7 +95,7 @@ def test_large_tables_are_cut_into_blocks(sqlite: SqliteJournal, monkeypatch: py
     monkeypatch.setattr(module, "BLOCK_ROWS", 3)
     monkeypatch.setattr(module, "BLOCK_BYTES", 100)
     rows = deliveries([1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 5])
-    sqlite.cover("deliveries", rows, 6)
+    sqlite.commit_range("deliveries", rows, 6)
     assert rows == sqlite.read("deliveries", 0, 6)
     assert rows.slice(2, 6) == sqlite.read("deliveries", 1, 1)
 
@@ -152,10 +152,10 @@ def test_securing_a_journal_brings_its_newest_commits_to_the_disk(
     synced: list[str] = []
     monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
     sqlite.append("events", events("a"))
-    sqlite.secure()
+    sqlite.sync()
     assert [f"{file}-wal"] == synced
     sqlite.close()
-    sqlite.secure()
+    sqlite.sync()
     assert 1 == len(synced)
 
 
@@ -227,9 +227,9 @@ def test_a_stretch_ends_where_it_would_be_too_large(sqlite: SqliteJournal) -> No
     for call in range(5):
         rows = [Event(f"{call}.{one}", "t", "s", payload=os.urandom(50_000)) for one in range(4)]
         sqlite.append("events", to_table(rows))
-    reached = [sqlite.reach("events", 0, 100, size) for size in (1, 500_000, 10_000_000)]
+    reached = [sqlite.end_within_bytes("events", 0, 100, size) for size in (1, 500_000, 10_000_000)]
     assert [4, 8, 20] == reached
-    assert (3, 8) == (sqlite.reach("events", 0, 3, 1), sqlite.reach("events", 2, 100, 500_000))
+    assert (3, 8) == (sqlite.end_within_bytes("events", 0, 3, 1), sqlite.end_within_bytes("events", 2, 100, 500_000))
 
 
 @pytest.mark.parametrize("by", ["nothing", "a copy"])

@@ -20,7 +20,7 @@ from nearcast.language.file_check import check
 from nearcast.model.changes import ClientChange, RelationChange, RelationRemoval
 from nearcast.model.expression import Call, Constant, Property
 from nearcast.model.filter import Atom, Operator
-from nearcast.model.relation import Buddies, Gathering, Matching, Named, Pair, Relation, StrategyChoice
+from nearcast.model.relation import Gathering, ListMembers, Matching, Named, Pair, Relation, StrategyChoice
 from nearcast.model.subscription import Settings
 
 HERE = Mark("here")
@@ -58,7 +58,7 @@ def test_the_promised_forms(tmp_path: Path) -> None:
         Relation("close", Pair(CARS, CARS, atom("<=", METRES, Constant(1000))), strategy=StrategyChoice("range-ring")),
         Relation("pair", deer, ("dwell", "exit"), 3, 5.0),
         Relation("ratio", Pair(Named("price-x"), Named("earnings-x"), share)),
-        Relation("gathering", Gathering(Buddies("ranger-1", "buddies"), 50, 3)),
+        Relation("gathering", Gathering(ListMembers("ranger-1", "buddies"), 50, 3)),
     ) == definitions.relations
     assert ClientChange("ranger-1", lists={"buddies": ("x", "y")}) in definitions.changes()
     assert RelationChange(definitions.relations[0]) in definitions.changes()
@@ -101,7 +101,7 @@ relations = st.builds(
             st.sampled_from([CARS, Named("y")]),
             st.sampled_from([read_predicate(text, lambda offset: HERE) for text in PREDICATES[:1]]),
         ),
-        st.builds(Gathering, st.sampled_from([CARS, Buddies("c", "l")]), st.floats(0, 1e6), st.integers(2, 10)),
+        st.builds(Gathering, st.sampled_from([CARS, ListMembers("c", "l")]), st.floats(0, 1e6), st.integers(2, 10)),
     ),
     st.sampled_from([("enter", "dwell", "exit"), ("dwell",)]),
     st.floats(0, 100),

@@ -288,7 +288,7 @@ def test_what_planning_takes_is_kept_until_enough_events_were_seen() -> None:
     index = FilterMatcher([(Atom("v", Operator.LT, n), (0,)) for n in range(3_000)], many=0)
     table = to_table(numbered([Event(id=str(n), type="t", source="s", attributes=(("v", n),)) for n in range(300)]))
     index.prepare(table.slice(0, 10), Environment())
-    blind, before = len(pickle.dumps(index)), found(index.match(table.slice(0, 10), Environment()))
+    planned_without_sample, before = len(pickle.dumps(index)), found(index.match(table.slice(0, 10), Environment()))
     index.prepare(table, Environment())
     assert before == found(index.match(table.slice(0, 10), Environment()))
-    assert len(pickle.dumps(index)) < blind - 4 * 3_000
+    assert len(pickle.dumps(index)) < planned_without_sample - 4 * 3_000

@@ -214,10 +214,10 @@ def test_an_index_made_before_any_event_is_made_anew_for_those_that_come() -> No
     with patch("nearcast.matching.engine_matcher.REPLANNED", 0):
         for group in below(300):
             incremental_index.acquire(group)
-        assert not incremental_index.index(TABLE.slice(0, 10)).parts[0][0].blind(10)
-        assert incremental_index.index(TABLE).parts[0][0].blind(300)
+        assert not incremental_index.index(TABLE.slice(0, 10)).parts[0][0].planned_without_sample(10)
+        assert incremental_index.index(TABLE).parts[0][0].planned_without_sample(300)
         incremental_index.wait_until_made()
-        assert not incremental_index.index(TABLE).parts[0][0].blind(300)
+        assert not incremental_index.index(TABLE).parts[0][0].planned_without_sample(300)
 
 
 def test_an_index_that_cannot_be_made_beside_is_made_in_the_next_batch(caplog: pytest.LogCaptureFixture) -> None:

@@ -63,14 +63,14 @@ def written(
     return journal
 
 
-def stretches(journal: SqliteJournal, length: int) -> Iterable[pa.Table]:
+def row_ranges(journal: SqliteJournal, length: int) -> Iterable[pa.Table]:
     """The journal in tables of so many positions."""
     return (journal.read("events", after, length) for after in range(0, journal.end("events"), length))
 
 
 def in_this_process(journal: SqliteJournal, stretch: int = 100_000) -> list[Row]:
     """What replay gives without Spark, in stretches of so many positions."""
-    return rows(decide_module.replay(StateFold(), iter(stretches(journal, stretch)), changes))
+    return rows(decide_module.replay(StateFold(), iter(row_ranges(journal, stretch)), changes))
 
 
 def live_rows(journal: SqliteJournal) -> list[Row]:

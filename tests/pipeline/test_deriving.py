@@ -20,7 +20,7 @@ from nearcast.pipeline.batch_replay import replay
 from nearcast.stages import decide
 from nearcast.stages.fold import StateFold
 from nearcast.state.derived import derived_of
-from tests.pipeline.histories import rows, stretches, written
+from tests.pipeline.histories import row_ranges, rows, written
 
 DEFINITIONS = """\
 channels: {field: {coordinates: planar}}
@@ -69,7 +69,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteJournal]
 
 def derived(journal: SqliteJournal, stretch: int) -> pa.Table:
     """What is derived, in batches of so many events."""
-    batches = decide.replay(StateFold(), iter(stretches(journal, stretch)), changes)
+    batches = decide.replay(StateFold(), iter(row_ranges(journal, stretch)), changes)
     return pa.concat_tables(derived_of(batch.events) for batch, _ in batches)
 
 
@@ -84,7 +84,7 @@ def test_every_kind_is_derived(journal: SqliteJournal) -> None:
 def test_what_is_derived_does_not_depend_on_batches(journal: SqliteJournal, stretch: int) -> None:
     """Batches of one, of seven, of all: equal payloads, positions and parts, equal deliveries."""
     assert derived(journal, 1_000).to_pylist() == derived(journal, stretch).to_pylist()
-    whole, cut = (rows(decide.replay(StateFold(), iter(stretches(journal, one)), changes)) for one in (1_000, stretch))
+    whole, cut = (rows(decide.replay(StateFold(), iter(row_ranges(journal, one)), changes)) for one in (1_000, stretch))
     assert whole == cut
 
 
@@ -93,6 +93,6 @@ def test_executors_deliver_what_is_derived_alike(
     journal: SqliteJournal, spark: SparkSession, tmp_path: Path, stretch: int, partitions: int
 ) -> None:
     """Whatever the number of partitions."""
-    here = rows(decide.replay(StateFold(), iter(stretches(journal, 1_000)), changes))
+    here = rows(decide.replay(StateFold(), iter(row_ranges(journal, 1_000)), changes))
     there = rows(replay(spark, journal, StateFold(), tmp_path, stretch=stretch, spread=1, partitions=partitions))
     assert here == there

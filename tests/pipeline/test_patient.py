@@ -20,9 +20,9 @@ FULL, BROKEN = sqlite3.SQLITE_FULL, sqlite3.SQLITE_CORRUPT
 
 def failing(times: int, code: int = FULL) -> object:
     """Makes a journal fail so many times before it covers anything."""
-    whole, left = SqliteJournal.cover, [times]
+    whole, left = SqliteJournal.commit_range, [times]
 
-    def cover(journal: SqliteJournal, *given: object) -> None:
+    def commit_range(journal: SqliteJournal, *given: object) -> None:
         if left[0]:
             left[0] -= 1
             cause = sqlite3.OperationalError("database or disk is full")
@@ -30,14 +30,14 @@ def failing(times: int, code: int = FULL) -> object:
             raise JournalError("full") from cause
         whole(journal, *given)  # type: ignore[arg-type]
 
-    return patch.object(SqliteJournal, "cover", cover)
+    return patch.object(SqliteJournal, "cover", commit_range)
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """And told in a line when it begins and one when it is over."""
     journal = RetryingJournal(tmp_path / "journal", lambda: False)
     with failing(3), patch.object(retrying_journal, "RETRY_SECONDS", 0.0):
-        journal.cover("deliveries", DELIVERIES.empty_table(), 7)
+        journal.commit_range("deliveries", DELIVERIES.empty_table(), 7)
     assert 7 == journal.end("deliveries")
     assert ["journal fails", "journal works again"] == [text.partition(" part")[0][:19] for text in caplog.messages]
 
@@ -47,7 +47,7 @@ def test_what_is_not_waited_for(tmp_path: Path, stopped: bool, code: int) -> Non
     """Who is asked to end does not wait, and nothing else is waited for."""
     journal = RetryingJournal(tmp_path / "journal", lambda: stopped)
     with failing(1, code), pytest.raises(JournalError):
-        journal.cover("deliveries", DELIVERIES.empty_table(), 7)
+        journal.commit_range("deliveries", DELIVERIES.empty_table(), 7)
     assert 0 == journal.end("deliveries")
 
 

@@ -60,7 +60,7 @@ class Drawn:
 
 
 @st.composite
-def stretches(draw: st.DrawFn) -> Drawn:
+def row_ranges(draw: st.DrawFn) -> Drawn:
     """Up to five pairs over up to twelve rows; each falls silent now and then, at some second."""
     seconds = sorted(draw(st.lists(st.integers(0, 15), min_size=1, max_size=12)))
     count = draw(st.integers(1, 5))
@@ -151,7 +151,7 @@ def listed(drawn: Drawn, pair: int) -> Iterator[tuple[int, int, int, int]]:
             yield pair, row, effect, FOREVER
 
 
-@given(stretches())
+@given(row_ranges())
 def test_columns_tell_what_the_rule_tells_one_by_one(drawn: Drawn) -> None:
     """The same things at the same rows, and the same states after the stretch."""
     rules = PairRules()

@@ -32,7 +32,7 @@ class FakePipeline:
                 self.registry.apply(change)
             if not event.control:
                 rows += self._rows(event)
-        self.journal.cover("deliveries", pa.Table.from_pylist(rows, schema=DELIVERIES), end)
+        self.journal.commit_range("deliveries", pa.Table.from_pylist(rows, schema=DELIVERIES), end)
         self.through = end
 
     def _rows(self, event: Event) -> Iterator[dict[str, Any]]:

@@ -69,7 +69,7 @@ class Scene:
         document = {"specversion": "1.0", "id": id, "type": "nearcast.action", "source": "s", "data": data}
         payload = json.dumps(document).encode()
         event = Event(id, "nearcast.action", "s", payload=payload, position=position, part=1)
-        self.journal.cover("derived", to_table([event]), position)
+        self.journal.commit_range("derived", to_table([event]), position)
         return payload
 
     @asynccontextmanager

@@ -46,7 +46,7 @@ class Stages:
 
     def __init__(self, journal: Journal) -> None:
         self.journal, self.known = journal, StateFold()
-        self.standings: defaultdict[Scope, GuardedStates] = defaultdict(GuardedStates)
+        self.guarded_states: defaultdict[Scope, GuardedStates] = defaultdict(GuardedStates)
         self.told: list[dict[str, Any]] = []
 
     def decide(self) -> None:
@@ -58,9 +58,9 @@ class Stages:
             for payload in derived_of(batch.events).column("payload").to_pylist():
                 self.told.append(orjson.loads(payload)["data"])
         pairings = self.known.pairings.items()
-        rows = [asdict(one) for scope, each in pairings for one in self.standings[scope].changes_until(each, end)]
-        self.journal.cover("source filters", pa.Table.from_pylist(rows, SOURCE_FILTERS), end)
-        self.journal.cover("deliveries", DELIVERIES.empty_table(), end)
+        rows = [asdict(one) for scope, each in pairings for one in self.guarded_states[scope].changes_until(each, end)]
+        self.journal.commit_range("source filters", pa.Table.from_pylist(rows, SOURCE_FILTERS), end)
+        self.journal.commit_range("deliveries", DELIVERIES.empty_table(), end)
 
 
 def moved(number: int, subject: str, x: float) -> dict[str, Any]:

@@ -260,7 +260,7 @@ def test_standings_that_cannot_be_read_are_read_with_the_next_look() -> None:
         async with running() as server:
             event_entry = server.service.event_entry
             event_entry._heard = 0
-            journal.cover("source filters", rows, 3)
+            journal.commit_range("source filters", rows, 3)
             with pytest.raises(JournalError):
                 event_entry._read(journal)
             journal.fails = False
@@ -275,10 +275,10 @@ def test_a_publisher_that_does_not_read_is_told_no_more() -> None:
     async def test() -> None:
         lease_manager = LeaseManager(IngestFilter(), ServerMetrics(), 2.0)
         holder, messages = lease_manager.connect()
-        assert lease_manager.note_spoken(holder)
+        assert lease_manager.note_heartbeat(holder)
         for number in range(MOST_UNREAD):
             messages.put_nowait({"beat": number})
-        assert not lease_manager.note_spoken(holder)
+        assert not lease_manager.note_heartbeat(holder)
         lease_manager.ask(holder, "a", ["type" * 2_000])
         lease_manager.ask(holder, "b", ["type"])
         assert ["b"] == list(lease_manager.leases._asked)

@@ -32,7 +32,7 @@ def journal_of(count: int) -> MemoryJournal:
         for one in range(1, count + 1)
         if one % 3
     ]
-    journal.cover("deliveries", pa.Table.from_pylist(rows, schema=DELIVERIES), count)
+    journal.commit_range("deliveries", pa.Table.from_pylist(rows, schema=DELIVERIES), count)
     return journal
 
 
@@ -76,9 +76,9 @@ def test_derived_events_are_read_from_their_own_log() -> None:
     cause = Event("e", "t", "s", subject="u", payload=b"cause")
     journal.append("events", to_table([cause]))
     derived = [replace(cause, id=f"d{part}", position=1, part=part, payload=b"%d" % part) for part in (1, 2)]
-    journal.cover("derived", to_table(derived), 1)
+    journal.commit_range("derived", to_table(derived), 1)
     rows = [{"position": 1, "part": part, "client": "a", "subscription": "s", "level": 1} for part in (0, 1, 2)]
-    journal.cover("deliveries", pa.Table.from_pylist(rows, schema=DELIVERIES), 1)
+    journal.commit_range("deliveries", pa.Table.from_pylist(rows, schema=DELIVERIES), 1)
     for cache in (1_000_000, 1):
         [news] = read(journal, cache)
         assert [b"cause", b"1", b"2"] == [one.event and one.event.payload for one in news.decided]

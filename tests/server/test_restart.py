@@ -268,15 +268,15 @@ def test_a_client_library_forgets_what_is_settled_and_drops_what_comes_again() -
 
 def test_the_watermark_never_passes_what_is_not_settled(tmp_path: Path) -> None:
     """A pair is written only when every delivery before it is settled."""
-    watermark = SettledCheckpoint(tmp_path / "settled", "j")
-    assert SettledMark() == watermark.read()
-    watermark.move_forward(MemoryJournal(), through=10, outcomes_end=7, oldest=3)
-    watermark.move_forward(MemoryJournal(), through=20, outcomes_end=9, oldest=4)
-    assert SettledMark() == watermark.read()
-    watermark.move_forward(MemoryJournal(), through=30, outcomes_end=15, oldest=12)
+    checkpoint = SettledCheckpoint(tmp_path / "settled", "j")
+    assert SettledMark() == checkpoint.read()
+    checkpoint.move_forward(MemoryJournal(), through=10, outcomes_end=7, oldest=3)
+    checkpoint.move_forward(MemoryJournal(), through=20, outcomes_end=9, oldest=4)
+    assert SettledMark() == checkpoint.read()
+    checkpoint.move_forward(MemoryJournal(), through=30, outcomes_end=15, oldest=12)
     assert SettledMark(10, 7) == SettledCheckpoint(tmp_path / "settled", "j").read()
-    watermark.move_forward(MemoryJournal(), through=40, outcomes_end=30, oldest=None)
-    assert SettledMark(30, 15) == watermark.read()
+    checkpoint.move_forward(MemoryJournal(), through=40, outcomes_end=30, oldest=None)
+    assert SettledMark(30, 15) == checkpoint.read()
     assert SettledMark() == SettledCheckpoint(tmp_path / "settled", "another journal").read()
 
 
@@ -329,7 +329,7 @@ def test_a_note_waits_for_the_journal_that_it_is_of(tmp_path: Path) -> None:
     path = tmp_path / "settled"
 
     class Failing(MemoryJournal):
-        def secure(self) -> None:
+        def sync(self) -> None:
             assert "10" == path.read_text()
             raise JournalError("the disk is gone")
 
@@ -350,7 +350,7 @@ def test_positions_that_nothing_has_yet_are_not_looked_up() -> None:
 
     journal = Counted()
     row = {"position": 5, "part": 0, "client": "a", "subscription": "s", "level": 0}
-    journal.cover("deliveries", pa.Table.from_pylist([row, row | {"position": 2_900}], DELIVERIES), 3_000)
+    journal.commit_range("deliveries", pa.Table.from_pylist([row, row | {"position": 2_900}], DELIVERIES), 3_000)
     asked = [sequence(one, 0) for one in (5, 6, 2_900, *range(4_000, 4_000_000, 4_000))]
     assert {sequence(5, 0), sequence(2_900, 0)} == delivered(journal, "a", asked)
     assert [4, 2_899] == reads

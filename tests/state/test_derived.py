@@ -13,7 +13,7 @@ from nearcast.model.event import Event
 from nearcast.model.sequence import position_of, read_sequence, sequence, write_sequence
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import StateFold
-from nearcast.state.derived import At, StageInput, derived_of, woven
+from nearcast.state.derived import At, StageInput, derived_of, merge_derived
 from nearcast.state.registry import Registry
 from tests.stages.test_adapt import ANN, subscribed
 from tests.stages.test_stages import as_table
@@ -78,7 +78,7 @@ def test_parts_number_the_derived_events_of_each_cause(first: list[int], second:
     """From 1 without gaps, however many are woven in and in whatever order they come."""
     events = to_table([Event(str(at), "t", "s", position=at) for at in range(1, 7)])
     for positions in (first, second):
-        events = woven(events, [Event(f"d{at}", "t", "s", position=at) for at in positions])
+        events = merge_derived(events, [Event(f"d{at}", "t", "s", position=at) for at in positions])
     keys = list(zip(events["position"].to_pylist(), events["part"].to_pylist(), strict=True))
     assert sorted(keys) == keys
     for at in range(1, 7):

@@ -63,7 +63,7 @@ class Journal:
         self.events: list[Event] = []
         self.told: list[dict[str, Any]] = []
         self._positions: dict[tuple[str, str], int] = {}
-        self._relating, self._standings, self._repository = RelationStage(), GuardedStates(), Repository()
+        self._relating, self._guarded_states, self._repository = RelationStage(), GuardedStates(), Repository()
         self._decided = 0
         defined = [(0, RelationChange(one)) for one in relations]
         self._relate(defined, EVENTS.empty_table())
@@ -90,7 +90,7 @@ class Journal:
         self.told += [orjson.loads(event.payload)["data"] for event in derived]
         self._repository.fold_events(table)
         self._decided = len(self.events)
-        return self._standings.changes_until(self._relating.pairing, max(self._decided, 1))
+        return self._guarded_states.changes_until(self._relating.pairing, max(self._decided, 1))
 
 
 def told_of_all(events: Sequence[Event]) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from nearcast.model.event import Event, Place
 from nearcast.model.relation import Relation
 from nearcast.relations.plain import EventwiseRelations
 from nearcast.state.repository import NewestEvents
-from nearcast.suppression.guarded import meeting
+from nearcast.suppression.guarded import proximity_relation
 from nearcast.suppression.ingest_filter import IngestFilter
 from nearcast.suppression.subject_spots import IndexedSpot, SubjectSpots, bounds
 from tests.relations.stories import report
@@ -255,7 +255,7 @@ def test_nothing_is_held_back_before_all_are_known() -> None:
 )
 def test_relations_whose_every_report_must_enter(relation: Relation) -> None:
     """Without a strategy of rings, with a time to live, or with another predicate than being near."""
-    assert meeting(relation) is None
+    assert proximity_relation(relation) is None
 
 
 places = st.one_of(

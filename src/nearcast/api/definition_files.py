@@ -11,7 +11,6 @@ from nearcast.errors import DefinitionError, Fault
 from nearcast.language.definitions import files
 from nearcast.model.changes import Change
 
-
 Source = str | PathLike[str] | Mapping[str, Any]
 
 

@@ -13,7 +13,6 @@ from nearcast.api.definition_files import Definitions, DefinitionsLike, changes_
 from nearcast.api.event_rows import EventLike
 from nearcast.api.frames import OnDeadLetter
 from nearcast.api.streams import ArrowStream, EventSource, like, listed
-from nearcast.errors import Fault
 from nearcast.language.cloudevents import DeadLetter
 from nearcast.language.control_events import changes
 from nearcast.model.columns import EVENTS, entering

@@ -182,7 +182,7 @@ def _rule(history: _History, rule: str, position: int) -> RuleFinding:
 def _stretches(
     journal: Journal, log: str, end: int, advance: Callable[[int], None] = lambda _: None
 ) -> Iterator[pa.Table]:
-    for table in journal.stretches(log, 0, end, STRETCH):
+    for table in journal.row_ranges(log, 0, end, STRETCH):
         yield table
         advance(len(table))
 

@@ -144,7 +144,7 @@ def _without_times(journal: Journal, relations: Sequence[Relation]) -> Iterator[
     if not waiting:
         return
     count = 0
-    for table in journal.stretches("events", 0, journal.end("events"), STRETCH):
+    for table in journal.row_ranges("events", 0, journal.end("events"), STRETCH):
         world = table.filter(pc.invert(are_control(table)))
         count += world.column("time").null_count
     if count:
@@ -155,7 +155,7 @@ def _without_times(journal: Journal, relations: Sequence[Relation]) -> Iterator[
 
 
 def _locally(journal: Journal, known: StateFold) -> Decided:
-    return decide.replay(known, journal.stretches("events", 0, journal.end("events"), STRETCH), changes)
+    return decide.replay(known, journal.row_ranges("events", 0, journal.end("events"), STRETCH), changes)
 
 
 def _on_spark(journal: Journal, known: StateFold, folder: Path, master: str | None) -> Decided:

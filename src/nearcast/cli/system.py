@@ -67,7 +67,7 @@ def registry_of(journal: Journal) -> Registry:
 
 
 def _control_events(journal: Journal) -> Iterator[Event]:
-    for table in journal.stretches("events", 0, journal.end("events"), STRETCH):
+    for table in journal.row_ranges("events", 0, journal.end("events"), STRETCH):
         yield from to_events(table.filter(are_control(table)))
 
 

@@ -92,7 +92,7 @@ class MemoryJournal(Journal):
         self._keep("events", numbered(rows.take(pa.array(fresh, pa.int64())), after), after + len(fresh))
         return positions
 
-    def cover(self, log: str, rows: pa.Table, through: int) -> None:
+    def commit_range(self, log: str, rows: pa.Table, through: int) -> None:
         """See `Journal.cover`."""
         rows = ascending(log, rows, through)
         with self._marked("cover", log, through), self._lock:
@@ -117,7 +117,7 @@ class MemoryJournal(Journal):
         held = [fault.at for fault in self._faults if isinstance(fault, End) and fault.log == log]
         return min([self._ends[log], *held])
 
-    def secure(self) -> None:
+    def sync(self) -> None:
         """Does nothing: there is no medium."""
 
     def probe(self) -> None:

@@ -66,7 +66,7 @@ class Journal(ABC):
         return len(kept)
 
     @abstractmethod
-    def cover(self, log: str, rows: pa.Table, through: int) -> None:
+    def commit_range(self, log: str, rows: pa.Table, through: int) -> None:
         """Writes rows that bring their own positions, ascending, and moves the end of the log to `through`.
 
         Rows at or before the present end are skipped, and an end beyond `through` stays: writing any range again
@@ -77,17 +77,17 @@ class Journal(ABC):
     def read(self, log: str, after: int, limit: int) -> pa.Table:
         """The rows with `after` < position ≤ `after + limit`, in order, in the log's schema; empty if none."""
 
-    def reach(self, log: str, after: int, limit: int, size: int = READ_BYTES) -> int:
+    def end_within_bytes(self, log: str, after: int, limit: int, size: int = READ_BYTES) -> int:
         """How far a read behind `after` may go, by at most `limit` positions, to hold about `size` bytes at most.
 
         Beyond `after`, if there is anything: also where what comes next is larger than that.
         """
         return min(after + limit, self.end(log))
 
-    def stretches(self, log: str, after: int, through: int, limit: int) -> Iterator[pa.Table]:
+    def row_ranges(self, log: str, after: int, through: int, limit: int) -> Iterator[pa.Table]:
         """The rows with `after` < position ≤ `through`, one stretch after the other, each as far as `reach` says."""
         while after < through:
-            step = self.reach(log, after, min(limit, through - after)) - after
+            step = self.end_within_bytes(log, after, min(limit, through - after)) - after
             yield self.read(log, after, step)
             after += step
 
@@ -96,7 +96,7 @@ class Journal(ABC):
         """The last position of the log; 0 if empty."""
 
     @abstractmethod
-    def secure(self) -> None:
+    def sync(self) -> None:
         """Returns when all that was written so far survives a loss of power too, not only the death of a process.
 
         Whoever notes outside the journal how far it is done calls this first: else the note may outlive what it is of.

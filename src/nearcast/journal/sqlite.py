@@ -198,7 +198,7 @@ class SqliteJournal(Journal):
             _write(connection, log, numbered(fresh, after), after + len(fresh))
             return positions
 
-    def cover(self, log: str, rows: pa.Table, through: int) -> None:
+    def commit_range(self, log: str, rows: pa.Table, through: int) -> None:
         """See `Journal.cover`."""
         rows = ascending(log, rows, through)
         with self._writing() as connection:
@@ -212,7 +212,7 @@ class SqliteJournal(Journal):
             parts = read_blocks(connection, log, after, after + limit)
         return within(joined(log, parts), after, after + limit)
 
-    def reach(self, log: str, after: int, limit: int, size: int = READ_BYTES) -> int:
+    def end_within_bytes(self, log: str, after: int, limit: int, size: int = READ_BYTES) -> int:
         """See `Journal.reach`."""
         # Cheap: `rows` is the last column, so SQLite reads none of it.
         query = "SELECT last, size FROM blocks WHERE log = ? AND last > ? AND first <= ? ORDER BY last, number"
@@ -232,7 +232,7 @@ class SqliteJournal(Journal):
         with self._reading() as connection:
             return _end(connection, log)
 
-    def secure(self) -> None:
+    def sync(self) -> None:
         """See `Journal.secure`."""
         try:
             # What is committed and not in the file yet is in the log beside it; a checkpoint secures both by itself.

@@ -54,7 +54,7 @@ def draft_room(size: int) -> Draft:
 
 
 @compiled
-def plant(tokens: Integers, first: int, last: int, classes: Integers, own: int, draft: Any, tree: Any) -> int:
+def build_trees(tokens: Integers, first: int, last: int, classes: Integers, own: int, draft: Any, tree: Any) -> int:
     """Makes the tree of the filter whose tokens these are; returns how many nodes it has, 0 if nothing is there."""
     count = last - first
     depth = 0
@@ -297,7 +297,7 @@ def _implies(chosen: int, literal: int, tests: Any) -> bool:
 
 
 @compiled
-def know(tree: Any, size: int, turn: int, tests: Any, room: Any) -> int:
+def estimate_known(tree: Any, size: int, turn: int, tests: Any, room: Any) -> int:
     """What is known of each node once literal `turn` of the cover holds, none before it; returns that of the root."""
     chosen = room.chosen[turn]
     for node in range(size - 1, -1, -1):
@@ -328,7 +328,7 @@ def know(tree: Any, size: int, turn: int, tests: Any, room: Any) -> int:
 
 
 @compiled
-def apart(a: int, b: int, tests: Any) -> bool:
+def disjoint(a: int, b: int, tests: Any) -> bool:
     """Whether two literals of a cover surely select by different values of one column."""
     first, second = a >> 2, b >> 2
     if tests.column[first] < 0 or tests.column[first] != tests.column[second] or (a & 3) != TRUE or (b & 3) != TRUE:

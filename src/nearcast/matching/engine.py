@@ -20,8 +20,8 @@ from nearcast.matching.encode import Coder
 from nearcast.matching.kernels import (
     ABREAST,
     EmittedNames,
+    MultiValuedColumns,
     PairBuffer,
-    RepeatedColumns,
     SortedEvents,
     as_they_are,
     gather,
@@ -212,7 +212,7 @@ class CompiledEngine:
         room = self._rooms.pop() if self._rooms else _Room(int(self._sizes.max(initial=0)), self.codes)
         at = 0
         repeats = bool((batch.which >= 0).any())
-        repeated = RepeatedColumns(batch.which, batch.starts, batch.values, several(self.codes)) if repeats else None
+        repeated = MultiValuedColumns(batch.which, batch.starts, batch.values, several(self.codes)) if repeats else None
         # Where a pair may come twice, pairs of forms are sorted out before they become pairs of groups.
         by_form = repeats or bool(layout.careful.any())
         names = self._forms if by_form else self._names
@@ -240,7 +240,7 @@ class CompiledEngine:
         return lanes[pair], groups, layout.levels[forms[pair]]
 
     def _block(
-        self, batch: Coded, first: int, lanes: int, rows: Rows, near: NearLanes, repeated: RepeatedColumns | None,
+        self, batch: Coded, first: int, lanes: int, rows: Rows, near: NearLanes, repeated: MultiValuedColumns | None,
         names: EmittedNames, room: _Room, at: int,
     ) -> int:  # fmt: skip
         """Adds the pairs of one block; returns where they end."""
@@ -267,7 +267,7 @@ class CompiledEngine:
         segment: LayoutSegment,
         events: SortedEvents,
         first: int,
-        repeated: RepeatedColumns | None,
+        repeated: MultiValuedColumns | None,
         names: EmittedNames,
         room: _Room,
         at: int,

@@ -55,7 +55,7 @@ class EngineMatcher:
             self._rows = self._rows or self._as_rows()
             return None
         batch = self._engine.encode(table)
-        again = 0 < self._count < REPLANNED and self.blind(len(table))
+        again = 0 < self._count < REPLANNED and self.planned_without_sample(len(table))
         if again or not self._planned:
             self._engine.prepare(batch, self._nearby.shares(table, around))
             self._nearby.follow(self._engine.around)
@@ -65,7 +65,7 @@ class EngineMatcher:
             self._planned, self._rows, self._groups = True, None, ()
         return batch
 
-    def blind(self, events: int) -> bool:
+    def planned_without_sample(self, events: int) -> bool:
         """Whether it was planned without a sample of events, and so many would be one."""
         return self._planned and self._engine.sampled < SAMPLE <= events
 

@@ -273,7 +273,7 @@ class IncrementalIndex:
         rest = sum(part.alive for part in self._parts[1:])
         gone = sum(len(part.numbers) - part.alive for part in self._parts)
         worn = rest + gone > max(MANY, len(self) // 8)
-        return worn or len(self._parts) > PARTS or self._parts[0].index.blind(events)
+        return worn or len(self._parts) > PARTS or self._parts[0].index.planned_without_sample(events)
 
     def _begin(self, sample: pa.Table, around: Environment) -> None:
         """Begins with the index of all that is there, beside."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.matching.bitset import MatchedPairs
-from nearcast.matching.masks import ALL, combined, lanes_before, map_abreast, mended, range_abreast, tested
+from nearcast.matching.masks import ALL, combined, lanes_before, map_simd, mended, range_simd, tested
 from nearcast.matching.programs import (
     CHECK,
     COLUMN_SHIFT,
@@ -160,7 +160,7 @@ def run_trees(
             continue
         for lane in range(low, high, 64 * ABREAST):
             words = min(ABREAST, (high - lane + 63) >> 6)
-            _run_abreast(program, last, code, points, lane, words, high, events, first, repeated, masks)
+            _run_simd(program, last, code, points, lane, words, high, events, first, repeated, masks)
             for word in range(words):
                 mask = masks[word]
                 if mask != 0:
@@ -206,7 +206,7 @@ def _run_alone(
 
 
 @inlined
-def _run_abreast(
+def _run_simd(
     program: int, last: int, code: Any, points: Any, lane: int, words: int, high: int, events: Any, first: int,
     repeated: Any, masks: Any,
 ) -> None:  # fmt: skip
@@ -221,9 +221,9 @@ def _run_abreast(
             # A column without a gap needs no test of presence.
             plain = word >> FORM_SHIFT & 3 < INVERTED_PRESENT or events.complete[word >> COLUMN_SHIFT]
             if repeated is None and plain and word >> TEST_SHIFT & 3 == IN_RANGE:
-                range_abreast(operation, code[instruction], lane, words, events, masks, top)
+                range_simd(operation, code[instruction], lane, words, events, masks, top)
             elif WIDE_REGISTERS and repeated is None and plain and word >> MAPPED_SHIFT & 1:
-                map_abreast(operation, code[instruction], points, lane, words, events, masks, top)
+                map_simd(operation, code[instruction], points, lane, words, events, masks, top)
             else:
                 for which in range(words):
                     here, mask = lane + 64 * which, masks[top + which]
@@ -249,8 +249,10 @@ def _run_abreast(
     masks[words - 1] &= final
 
 
-class RepeatedColumns(NamedTuple):
-    """The columns in which lanes have several values: see `match.codes.Coded`; `mark` is the code of such a lane."""
+class MultiValuedColumns(NamedTuple):
+    """The columns in which lanes have several values: see `matching.column_tests.Coded`; `mark` is the code of such a
+    lane.
+    """
 
     which: Integers
     starts: Integers

@@ -171,7 +171,7 @@ def combined(operation: int, mask: Any, held: Any) -> Any:
 
 
 @inlined
-def range_abreast(operation: int, instruction: Any, lane: int, words: int, events: Any, masks: Any, top: int) -> None:
+def range_simd(operation: int, instruction: Any, lane: int, words: int, events: Any, masks: Any, top: int) -> None:
     """Tests by a range of codes, where nothing is missing: what most tests are."""
     kind, codes = events.codes.dtype.type, events.codes
     word, low, span = instruction[0], kind(instruction[1]), kind(instruction[2])
@@ -189,7 +189,7 @@ def range_abreast(operation: int, instruction: Any, lane: int, words: int, event
 
 
 @inlined
-def map_abreast(
+def map_simd(
     operation: int, instruction: Any, points: Any, lane: int, words: int, events: Any, masks: Any, top: int
 ) -> None:
     """Tests by a map, where nothing is missing."""

@@ -64,9 +64,9 @@ class FilterMatcher:
         """Whether it is matched by the engine."""
         return self._many is not None
 
-    def blind(self, events: int) -> bool:
+    def planned_without_sample(self, events: int) -> bool:
         """Whether it was made for events that nobody had seen, and so many would show how they are."""
-        return self._many is not None and self._many.blind(events)
+        return self._many is not None and self._many.planned_without_sample(events)
 
     def match(self, table: pa.Table, around: Environment) -> MatchedPairs:
         """The pairs of a table of EVENTS, ascending by position, with all groups, in no particular order."""

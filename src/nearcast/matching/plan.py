@@ -20,10 +20,10 @@ from nearcast.matching.access_paths import (
     CoverTests,
     access_path,
     access_path_room,
-    apart,
+    build_trees,
+    disjoint,
     draft_room,
-    know,
-    plant,
+    estimate_known,
     tree_room,
 )
 from nearcast.matching.column_tests import NEARBY, OPAQUE, OUTSIDE, POINTS, RANGE, Coded
@@ -120,7 +120,7 @@ def _plan(
     """Plans roots from `first` on; returns the first that found too little room."""
     for root in range(first, len(starts) - 1):
         entered, written, formed = filled[0], filled[1], filled[2]
-        size = plant(tokens, starts[root], starts[root + 1], classes, owns[root], draft, tree)
+        size = build_trees(tokens, starts[root], starts[root + 1], classes, owns[root], draft, tree)
         level = -1
         while size > 0:
             following = 1 << 30
@@ -184,14 +184,14 @@ def _split(
 ) -> None:  # fmt: skip
     """For each literal of the cover its own program: what is left of the form where it holds, none before it."""
     for turn in range(count):
-        if know(tree, size, turn, tests, room) == NO:
+        if estimate_known(tree, size, turn, tests, room) == NO:
             continue
         extras = 0
         for before in range(turn):
             if tests.kind[room.chosen[before] >> 2] == NEARBY:
                 # What is not near has no codes to be tested by: the event is given twice, too.
                 forms[filled[2], 2] = 1
-            elif not apart(room.chosen[before], room.chosen[turn], tests):
+            elif not disjoint(room.chosen[before], room.chosen[turn], tests):
                 if extras < MOST_EXTRAS:
                     program.extra[extras] = room.chosen[before] ^ 2
                 extras += 1

@@ -90,10 +90,10 @@ def read(groups: Sequence[FilterGroup], atom_table: AtomTable | None = None, pat
     return found.flat()
 
 
-def try_reading(group: FilterGroup, vocabulary: AtomTable) -> None:
+def try_reading(group: FilterGroup, atom_table: AtomTable) -> None:
     """Raises what `read` raises on a group; too deep a tree is no error there."""
-    with vocabulary.lock:
-        _Found(vocabulary).add_group(group)
+    with atom_table.lock:
+        _Found(atom_table).add_group(group)
 
 
 class _Found:

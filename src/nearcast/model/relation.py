@@ -48,7 +48,7 @@ class Matching:
 
 
 @dataclass(frozen=True, slots=True)
-class Buddies:
+class ListMembers:
     """The entities in one of a client's lists."""
 
     client: str
@@ -56,7 +56,7 @@ class Buddies:
 
 
 Side = Named | Matching
-Crowd = Matching | Buddies
+Crowd = Matching | ListMembers
 
 
 @dataclass(frozen=True, slots=True)

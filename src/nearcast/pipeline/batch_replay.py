@@ -55,7 +55,7 @@ def replay(
         for through, events in zip(cuts[1:], _stretches(journal, cuts), strict=True):
             blocks = partial(ranges, spark, known.position, through, parts)
             for batch in known.fold(events, changes):
-                rest = submit_batch(batch, blocks, journal.path, folder, alternatives=False, spread=spread)
+                rest = submit_batch(batch, blocks, journal.path, folder, with_fallbacks=False, spread=spread)
                 yield partial(_ended, batch, rest)
             known.position = through
 
@@ -70,7 +70,7 @@ def _cuts(journal: SqliteJournal, after: int, end: int, stretch: int) -> list[in
     """Where stretches begin and the last one ends; they are shorter where events are large."""
     cuts = [after]
     while cuts[-1] < end:
-        cuts.append(journal.reach("events", cuts[-1], min(stretch, end - cuts[-1])))
+        cuts.append(journal.end_within_bytes("events", cuts[-1], min(stretch, end - cuts[-1])))
     return cuts if len(cuts) > 1 else [after, after]
 
 

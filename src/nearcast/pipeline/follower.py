@@ -55,7 +55,7 @@ class Follower:
 
     def catch_up(self, position: int) -> None:
         """Folds what lies between, without deciding it."""
-        for events in self._journal.stretches("events", self.known.position, position, STRETCH):
+        for events in self._journal.row_ranges("events", self.known.position, position, STRETCH):
             for _ in self.known.fold(events, changes):
                 pass
             # They were reported when this stretch was decided.

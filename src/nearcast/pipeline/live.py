@@ -83,7 +83,7 @@ class BatchDecider:
         self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"), config.shards)
         self._journal, self._config, self._metrics = journal, config, metrics
         self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
-        self._standings: defaultdict[Scope, GuardedStates] = defaultdict(GuardedStates)
+        self._guarded_states: defaultdict[Scope, GuardedStates] = defaultdict(GuardedStates)
         self._situations = SituationMonitor(metrics)
         self.batches = 0
         # Before the first batch is done, which after a long pause takes long: what waits is seen meanwhile.
@@ -129,7 +129,7 @@ class BatchDecider:
         judged = time.perf_counter()
         deliveries = pa.concat_tables(tables)
         # Also where nobody gets anything: by the end of the log everybody knows how far is decided.
-        self._journal.cover("deliveries", deliveries, through)
+        self._journal.commit_range("deliveries", deliveries, through)
         self._metrics.refused.inc(self.follower.refused - refused)
         self._count(through, through - after, len(deliveries))
         self._metrics.seconds.labels("decide").observe(judged - began)
@@ -139,7 +139,7 @@ class BatchDecider:
         """Writes what was derived, before the deliveries that tell of it; where it is there already nothing changes."""
         derived = derived_of(batch.events)
         if len(derived):
-            self._journal.cover("derived", derived, derived.column("position")[-1].as_py())
+            self._journal.commit_range("derived", derived, derived.column("position")[-1].as_py())
             self._metrics.derived.inc(len(derived))
 
     def _keep_standings(self, through: int) -> None:
@@ -148,10 +148,12 @@ class BatchDecider:
         Before the deliveries: a batch that comes again is told again, and where it is there already nothing changes.
         """
         pairings = self.follower.known.pairings.items()
-        standings = [one for scope, each in pairings for one in self._standings[scope].changes_until(each, through)]
-        if standings:
-            rows = pa.Table.from_pylist([asdict(one) for one in standings], SOURCE_FILTERS)
-            self._journal.cover("source filters", rows, through)
+        guarded_states = [
+            one for scope, each in pairings for one in self._guarded_states[scope].changes_until(each, through)
+        ]
+        if guarded_states:
+            rows = pa.Table.from_pylist([asdict(one) for one in guarded_states], SOURCE_FILTERS)
+            self._journal.commit_range("source filters", rows, through)
 
     def _count(self, position: int, positions: int, deliveries: int) -> None:
         self._metrics.events.inc(positions)

@@ -20,7 +20,7 @@ from nearcast.pipeline.source import LIMIT, JournalSource
 from nearcast.pipeline.spark_session import scratch
 
 OnBatch = Callable[[DataFrame, int], None]
-"""Gets the blocks of a batch (`source.collect` and `source.events` open them) and Spark's number of the batch."""
+"""Gets the blocks of a batch (`source.collect` and `source.opened` open them) and Spark's number of the batch."""
 
 
 PATIENCE = 60.0

@@ -40,10 +40,10 @@ class RetryingJournal(SqliteJournal):
         append = super().append
         return self._patiently(lambda: append(log, rows, kept, node))
 
-    def cover(self, log: str, rows: pa.Table, through: int) -> None:
+    def commit_range(self, log: str, rows: pa.Table, through: int) -> None:
         """See `Journal.cover`."""
-        cover = super().cover
-        self._patiently(lambda: cover(log, rows, through))
+        commit_range = super().commit_range
+        self._patiently(lambda: commit_range(log, rows, through))
 
     def _patiently(self, write: Callable[[], T]) -> T:
         while True:

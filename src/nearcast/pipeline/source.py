@@ -135,7 +135,7 @@ class JournalStreamReader(SimpleDataSourceStreamReader):
                 f"journal {self.journal.path} ends at position {end}, but the checkpoint of the query is at {after}; "
                 "it belongs to another journal: remove the checkpoint"
             )
-        through = self.journal.reach("events", after, self.limit, BATCH_BYTES)
+        through = self.journal.end_within_bytes("events", after, self.limit, BATCH_BYTES)
         # An offset that differs makes one batch, and one is enough.
         if through == after and "halted" not in start and self.halt and os.path.exists(self.halt):
             return iter([_no_rows(self.blocks)]), {"position": after, "halted": 1}
@@ -150,7 +150,7 @@ class JournalStreamReader(SimpleDataSourceStreamReader):
         if not self.blocks:
             return iter(list(_batches(self.journal, after, through)))
         ranges = list(_ranges(after, through, PIECE))
-        inline = self.journal.reach("events", after, self.inline, INLINE_BYTES) >= through
+        inline = self.journal.end_within_bytes("events", after, self.inline, INLINE_BYTES) >= through
         blocks = [_block(self.journal.read("events", a, b - a)) if inline else None for a, b in ranges]
         columns = {"after": [a for a, _ in ranges], "through": [b for _, b in ranges], "block": list[Any](blocks)}
         return iter([pa.RecordBatch.from_pydict(columns, schema=BLOCKS)] if ranges else [])
@@ -216,7 +216,7 @@ def _events_of(block: bytes) -> pa.Table:
 
 
 def _batches(journal: SqliteJournal, after: int, through: int) -> Iterator[pa.RecordBatch]:
-    return (batch for table in journal.stretches("events", after, through, PIECE) for batch in table.to_batches())
+    return (batch for table in journal.row_ranges("events", after, through, PIECE) for batch in table.to_batches())
 
 
 def _ranges(after: int, through: int, step: int) -> Iterator[tuple[int, int]]:

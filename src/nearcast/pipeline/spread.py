@@ -35,7 +35,7 @@ def submit_batch(
     blocks: Callable[[], DataFrame],
     journal: str,
     folder: Path,
-    alternatives: bool = True,
+    with_fallbacks: bool = True,
     spread: int = SPREAD,
 ) -> Callable[[], pa.Table]:
     """Begins to decide a batch, and gives what ends it: called once, in any thread, it gives the DELIVERIES.
@@ -46,11 +46,11 @@ def submit_batch(
     """
     # An empty batch has no first and last position to be spread between.
     if len(batch.events) < spread or not len(batch.events):
-        found = decide(batch, batch.events, alternatives)
+        found = decide(batch, batch.events, with_fallbacks)
         return lambda: found
-    published = _spread(batch, blocks(), journal, folder, alternatives)
+    published = _spread(batch, blocks(), journal, folder, with_fallbacks)
     # What was derived is few, and in no block of the journal.
-    derived = decide(batch, derived_of(batch.events), alternatives)
+    derived = decide(batch, derived_of(batch.events), with_fallbacks)
     return lambda: _together(published(), derived)
 
 
@@ -62,7 +62,7 @@ def _together(published: pa.Table, derived: pa.Table) -> pa.Table:
 
 
 def _spread(
-    batch: FoldedBatch, blocks: DataFrame, journal: str, folder: Path, alternatives: bool
+    batch: FoldedBatch, blocks: DataFrame, journal: str, folder: Path, with_fallbacks: bool
 ) -> Callable[[], pa.Table]:
     """Decides where events are read. What deciding takes is one file, which every worker reads once; the index has a
     file of its own, mapped by all workers of a machine, that serves batch after batch.
@@ -81,8 +81,8 @@ def _spread(
         """Decides what is here, a part of the batch."""
         for table in opened(parts, journal):
             # Nobody decides by payloads, and they are most of the bytes.
-            world = _world(table.drop_columns("payload"), first, last)
-            if len(deliveries := decide(_read(name), world, alternatives)):
+            world = _data_events(table.drop_columns("payload"), first, last)
+            if len(deliveries := decide(_read(name), world, with_fallbacks)):
                 yield _block(deliveries)
 
     def there() -> pa.Table:
@@ -115,7 +115,7 @@ def _deliveries(blocks: pa.Table) -> pa.Table:
     )
 
 
-def _world(events: pa.Table, first: int, last: int) -> pa.Table:
+def _data_events(events: pa.Table, first: int, last: int) -> pa.Table:
     """The events of the world between two positions: what a batch consists of."""
     position = events.column("position")
     between = pc.and_(pc.greater_equal(position, first), pc.less_equal(position, last))

@@ -17,7 +17,7 @@ from nearcast.geo.dynamic_index import SpatialHash, level_of
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.arrays import Flags
 from nearcast.model.event import Place
-from nearcast.model.relation import Buddies, Detection, Gathering, Matching, Relation
+from nearcast.model.relation import Detection, Gathering, ListMembers, Matching, Relation
 from nearcast.relations.reports import FOREVER, NEVER, EntityTable, ReportTable, micros_of, moment_of
 from nearcast.relations.transition_events import CAUSED, EXPIRED, Participant, Transition
 from nearcast.relations.transitions import (
@@ -229,7 +229,7 @@ class GatheringStates:
                 table = newest()
                 inside = self._indices[relation.id].selected(table)[0]
                 self._join(crowd, self._known.numbered(table)[inside].tolist(), now)
-            case Buddies(client, name):
+            case ListMembers(client, name):
                 self._listed[relation.id] = frozenset(lists.get(client, {}).get(name, ()))
                 self._join(crowd, self._seen(self._listed[relation.id]), now)
         return list(crowd.evaluate(crowd.members, now, micros_of(cause.moment), True))
@@ -256,7 +256,7 @@ class GatheringStates:
         told: list[Transition] = []
         for id, crowd in self.by_id.items():
             among = crowd.about.among
-            if not isinstance(among, Buddies) or among.client != client:
+            if not isinstance(among, ListMembers) or among.client != client:
                 continue
             before, self._listed[id] = self._listed[id], frozenset(lists.get(client, {}).get(among.list, ()))
             gone = self._seen(before - self._listed[id])

@@ -18,10 +18,10 @@ from nearcast.model.event import Event
 from nearcast.model.relation import (
     DEPTH,
     RELATION_EVENT,
-    Buddies,
     Crowd,
     Detection,
     Gathering,
+    ListMembers,
     Named,
     Pair,
     Relation,
@@ -111,7 +111,9 @@ class EventwiseRelations:
     def relisted(self, client: str, cause: Cause) -> list[Transition]:
         """What the new lists of a client change."""
         world = self._world()
-        crowds = [one for one in self._states.values() if isinstance(one.crowd, Buddies) and one.crowd.client == client]
+        crowds = [
+            one for one in self._states.values() if isinstance(one.crowd, ListMembers) and one.crowd.client == client
+        ]
         return [told for state in crowds for told in state.all(world, cause)]
 
     def _world(self) -> RelationView:
@@ -247,7 +249,7 @@ class _State:
         match side:
             case Named(name):
                 return name == entity
-            case Buddies(client, list):
+            case ListMembers(client, list):
                 return entity in world.lists.get(client, {}).get(list, ())
             case _:
                 return truth(side.filter, known.event, NO_CONTEXT) is True

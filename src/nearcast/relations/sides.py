@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nearcast.model.event import CONTROL_PREFIX
 from nearcast.model.filter import Atom, Operator, atoms
-from nearcast.model.relation import Buddies, Crowd, Matching, Named, Pair, Relation, Side
+from nearcast.model.relation import Crowd, ListMembers, Matching, Named, Pair, Relation, Side
 
 
 def sees_derived(relation: Relation) -> bool:
@@ -31,7 +31,7 @@ def _asks(side: Side | Crowd) -> bool:
     match side:
         case Named(entity):
             return entity.startswith("nearcast/relations/")
-        case Buddies():
+        case ListMembers():
             return False
         case Matching(filter):
             return any(_names_derived(atom) for atom in atoms(filter))

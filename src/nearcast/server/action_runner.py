@@ -121,14 +121,14 @@ class ActionRunner:
         self,
         journal: Journal,
         registry: Registry,
-        bury: Bury,
+        write_dead_letter: Bury,
         metrics: ServerMetrics,
         path: Path | None,
         pause: float = FIRST_PAUSE,
         error_log: RateLimitedErrorLog | None = None,
     ) -> None:
         self.journal, self.registry, self.metrics = journal, registry, metrics
-        self._bury, self._path, self._pause = bury, path, pause
+        self._write_dead_letter, self._path, self._pause = write_dead_letter, path, pause
         self._error_log = error_log or RateLimitedErrorLog("journal")
         # Not asyncio's own threads: functions that hang would keep everything else that waits for the journal waiting.
         self._threads = ThreadPoolExecutor(AT_ONCE, "nearcast-actions")
@@ -202,7 +202,9 @@ class ActionRunner:
                 if error.final or attempt == ATTEMPTS:
                     self.metrics.actions.labels(told["effect"], "given up").inc()
                     reason = f"{error.reason}; given up at attempt {attempt}"
-                    self._bury(RefusedInput(f"action {told['action']}", reason, event.payload, clock.now()))
+                    self._write_dead_letter(
+                        RefusedInput(f"action {told['action']}", reason, event.payload, clock.now())
+                    )
                     return
                 self.metrics.actions.labels(told["effect"], "tried").inc()
                 await asyncio.sleep(max(next(pauses), error.pause))

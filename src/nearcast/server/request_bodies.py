@@ -21,8 +21,8 @@ class RequestBodies:
         self.held = 0
 
     async def read(self, request: Request, limit: int) -> bytes:
-        """The body of a request, of which never more than the limit is held. Raises TooLarge, Stalled; and Full where
-        there is no room for it beside others.
+        """The body of a request, of which never more than the limit is held. Raises BodyTooLarge, BodyStalled; and
+        QueueFull where there is no room for it beside others.
 
         Of a body that is too large some is read and dropped: who is still sending would not see the answer.
         """
@@ -47,7 +47,7 @@ class RequestBodies:
 
 
 async def _parts(request: Request, seconds: float) -> AsyncIterator[bytes]:
-    """The parts of a body, each within so many seconds of the one before. Raises Stalled."""
+    """The parts of a body, each within so many seconds of the one before. Raises BodyStalled."""
     stream = request.stream()
     while True:
         try:

@@ -51,7 +51,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 HOUSEKEEPING_SECONDS = 0.5
-WATERMARK_SECONDS = 5.0
+CHECKPOINT_SECONDS = 5.0
 FOLD_ROWS = 20_000
 PENDING_OUTCOMES = 20_000
 """With more outcomes than this on their way into the journal, nothing more is read from it."""
@@ -96,20 +96,14 @@ class AccessServer:
         self.session_manager = SessionManager(self.outcomes, self.metrics, limits.waiting)
         self.routing = ForwardedFilters(
             self.interest_index, journal, self.metrics, config.precision, self.session_manager.instance
-        )
-        self.client_updates = ClientUpdates(self.session_manager, self.events.submit, limits)
-        self._settled = settled
-        # Each server is done with its own sessions only; so beside others each has a mark of its own.
-        own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"
-        self._mark = None if settled is None else settled.with_name(settled.name + own)
-        self.reader = JournalTailer(journal, self.payloads, self._hand_over, self.error_log)
-        self.stopping = False
-        self.started = clock.now()
-        self._loop = asyncio.get_running_loop()
-        # While deliveries are handed over some have left their queues that `desk.deliveries_through` does not tell of.
-        self._handing_over = asyncio.Lock()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._writers: list[asyncio.Task[None]] = []
+        ) self.client_updates = ClientUpdates(self.session_manager, self.events.submit, limits) self._settled = settled
+        # Each server is done with its own sessions only; so beside others each has a mark of its own. own = "" if
+        config.node == MAIN else f"-{quote(config.node, safe='')}" self._mark = None if settled is None else
+        settled.with_name(settled.name + own) self.reader = JournalTailer(journal, self.payloads, self._hand_over,
+        self.error_log) self.stopping = False self.started = clock.now() self._loop = asyncio.get_running_loop() # While
+        deliveries are handed over some have left their queues that `session_manager.deliveries_through` does not tell
+        of. self._handing_over = asyncio.Lock() self._tasks: list[asyncio.Task[None]] = [] self._writers:
+        list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Takes up what the journal says: the registry as of its end, then what is not settled; then follows it."""
@@ -120,8 +114,8 @@ class AccessServer:
         # Before the events are read: then those that they were decided from are in the fold.
         deliveries = await asyncio.to_thread(self.journal.end, "deliveries")
         events = await asyncio.to_thread(self._fold, session_manager.registry)
-        watermark = SettledCheckpoint(self._mark, await asyncio.to_thread(identity, self.journal))
-        mark = await asyncio.to_thread(watermark.read)
+        checkpoint = SettledCheckpoint(self._mark, await asyncio.to_thread(identity, self.journal))
+        mark = await asyncio.to_thread(checkpoint.read)
         pieces = unsettled(self.journal, self.payloads, mark, deliveries)
         while piece := await asyncio.to_thread(next, pieces, None):
             session_manager.deliver(piece)
@@ -130,7 +124,12 @@ class AccessServer:
         self.event_entry.definitions_read(events)
         mark_path = None if self._settled is None else self._settled.with_name(self._settled.name + "-actions")
         actions = ActionRunner(
-            self.journal, session_manager.registry, self._bury, self.metrics, mark_path, error_log=self.error_log
+            self.journal,
+            session_manager.registry,
+            self._write_dead_letter,
+            self.metrics,
+            mark_path,
+            error_log=self.error_log,
         )
         self._tasks = [
             self._begin(self._housekeeping()),
@@ -158,7 +157,7 @@ class AccessServer:
     def _fold(self, registry: Registry) -> int:
         """Folds every control event of the journal; the position it is read through."""
         end = self.journal.end("events")
-        for rows in self.journal.stretches("events", 0, end, FOLD_ROWS):
+        for rows in self.journal.row_ranges("events", 0, end, FOLD_ROWS):
             for event in controls_of(rows):
                 self._fold_one(event, registry)
         return end
@@ -274,7 +273,7 @@ class AccessServer:
                 self.metrics.errors.labels("housekeeping").inc()
                 log.exception("housekeeping failed")
 
-    def _bury(self, letter: RefusedInput) -> None:
+    def _write_dead_letter(self, letter: RefusedInput) -> None:
         """Puts what was given up into the dead letters, as far as there is room."""
         try:
             self.dead_letters.submit([letter]).add_done_callback(lambda written: written.exception())
@@ -283,13 +282,13 @@ class AccessServer:
             log.warning("dead letters full dropped=1")
 
     async def _keep_watermark(self) -> None:
-        watermark = SettledCheckpoint(None, "")
+        checkpoint = SettledCheckpoint(None, "")
         while True:
-            await asyncio.sleep(WATERMARK_SECONDS)
+            await asyncio.sleep(CHECKPOINT_SECONDS)
             try:
-                if not watermark.journal:
-                    watermark = SettledCheckpoint(self._mark, await asyncio.to_thread(identity, self.journal))
-                await self._advance(watermark)
+                if not checkpoint.journal:
+                    checkpoint = SettledCheckpoint(self._mark, await asyncio.to_thread(identity, self.journal))
+                await self._advance(checkpoint)
                 self.error_log.works("watermark")
             except (JournalError, OSError) as error:
                 self.metrics.errors.labels("watermark").inc()
@@ -298,14 +297,14 @@ class AccessServer:
                 self.metrics.errors.labels("watermark").inc()
                 log.exception("watermark not kept")
 
-    async def _advance(self, watermark: SettledCheckpoint) -> None:
+    async def _advance(self, checkpoint: SettledCheckpoint) -> None:
         """The end of the outcomes is read first: those of later deliveries than are read then come after it."""
         async with self._handing_over:
             end = await asyncio.to_thread(self.journal.end, "outcomes")
             through, oldest = self.session_manager.deliveries_through, self.session_manager.oldest()
         # Done when all before it are: what had left the queues when `oldest` was asked is durable then.
         await self.outcomes.submit([])
-        await asyncio.to_thread(watermark.move_forward, self.journal, through, end, oldest)
+        await asyncio.to_thread(checkpoint.move_forward, self.journal, through, end, oldest)
 
     def failing(self) -> list[str]:
         """What does not work just now."""

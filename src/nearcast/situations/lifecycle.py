@@ -138,7 +138,7 @@ class SituationEngine:
         self.now = max(self.now, now)
 
     def fold_readings(self, readings: Sequence[ContextReading], cause: int) -> Iterable[SituationChanged]:
-        """Takes in the readings of one event, at the moment that it is; `advance` comes before it."""
+        """Takes in the readings of one event, at the moment that it is; `expire_until` comes before it."""
         # All of them are there before any is looked at.
         telling = [reading for reading in readings if self.scene.put_reading(reading)]
         if not telling:

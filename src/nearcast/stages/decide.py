@@ -48,8 +48,8 @@ def _changed_rows(track: Timeline[str, tuple[int, ...]]) -> set[tuple[int, ...]]
     return {row for changes in track.changes.values() for _, row in changes}
 
 
-def replay(known: StateFold, stretches: Iterator[pa.Table], parse: Parse) -> Iterator[tuple[FoldedBatch, pa.Table]]:
+def replay(known: StateFold, row_ranges: Iterator[pa.Table], parse: Parse) -> Iterator[tuple[FoldedBatch, pa.Table]]:
     """Each batch of these tables of EVENTS, ascending by position, with its DELIVERIES."""
-    for table in stretches:
+    for table in row_ranges:
         for batch in known.fold(table, parse):
             yield batch, decide(batch, batch.events, alternatives=False)

@@ -38,7 +38,7 @@ from nearcast.relations.stage import Scope, Scopes
 from nearcast.situations.stage import SituationStage
 from nearcast.stages.isolation import rejected
 from nearcast.stages.term_members import MembershipTracker
-from nearcast.state.derived import At, DerivingStage, StageInput, woven
+from nearcast.state.derived import At, DerivingStage, StageInput, merge_derived
 from nearcast.state.previous_values import PreviousValues
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
@@ -231,7 +231,7 @@ class StateFold:
         refusals: list[tuple[int, Fault]] = []
         for stage in self.stages:
             stage_input = StageInput(heard, self._times, events, self.registry, self.repository, refusals)
-            events = woven(events, stage.derive(stage_input))
+            events = merge_derived(events, stage.derive(stage_input))
         for position, fault in refusals:
             self._refuse(position, fault)
         if refusals:

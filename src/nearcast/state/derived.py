@@ -56,7 +56,7 @@ class DerivingStage(Protocol):
         ...
 
 
-def woven(events: pa.Table, derived: Sequence[Event]) -> pa.Table:
+def merge_derived(events: pa.Table, derived: Sequence[Event]) -> pa.Table:
     """The events with those derived from them, each behind its cause and what was derived from that before.
 
     Derived events get their parts here; of equal position they keep their order.

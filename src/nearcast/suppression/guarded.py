@@ -67,7 +67,7 @@ class Guarded:
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class ProximityRelation:
     """A relation that is being within so many metres, whose sides are not both named; `margin` before that ends.
 
     `node`: where what it sees enters; None: anywhere.
@@ -80,7 +80,7 @@ class Meeting:
     node: str | None
 
 
-def meeting(relation: Relation) -> Meeting | None:
+def proximity_relation(relation: Relation) -> ProximityRelation | None:
     """The relation as one whose subjects have one ring each for all their partners; None if it is not like that."""
     found = _held_back(relation)
     if found is None:
@@ -89,12 +89,12 @@ def meeting(relation: Relation) -> Meeting | None:
     bound = bound_of(about.when)
     if bound is None or asked.name not in RINGS or (isinstance(about.a, Named) and isinstance(about.b, Named)):
         return None
-    return Meeting(about.a, about.b, bound.metres, relation.margin, relation.node)
+    return ProximityRelation(about.a, about.b, bound.metres, relation.margin, relation.node)
 
 
 def is_guarded(relation: Relation) -> bool:
     """Whether reports of a relation's sides may be held back."""
-    return guarded(relation) is not None or meeting(relation) is not None
+    return guarded(relation) is not None or proximity_relation(relation) is not None
 
 
 def guarded(relation: Relation) -> Guarded | None:

@@ -25,7 +25,7 @@ from datetime import datetime
 from nearcast.model.event import Event
 from nearcast.model.relation import Relation
 from nearcast.state.registry import Registry
-from nearcast.suppression.guarded import Guarded, GuardedState, Meeting, Sides, guarded, meeting
+from nearcast.suppression.guarded import Guarded, GuardedState, ProximityRelation, Sides, guarded, proximity_relation
 from nearcast.suppression.interest_index import InterestIndex, may_meet
 from nearcast.suppression.leases import LeasedGuard
 from nearcast.suppression.proximity_rings import ProximityRings
@@ -96,13 +96,13 @@ class _GuardedPair:
 
 
 class IngestFilter:
-    """An entry node. `take` every event in the order in which they enter; what it gives goes into the journal."""
+    """An entry node. `admit` every event in the order in which they enter; what it gives goes into the journal."""
 
     def __init__(self) -> None:
         self._subjects: dict[str, _EntrySubject] = defaultdict(_EntrySubject)
         self._pairs: dict[str, _GuardedPair] = {}
         self._of: dict[str, list[_GuardedPair]] = {}
-        self._vicinities: dict[Meeting, ProximityRings] = {}
+        self._rings: dict[ProximityRelation, ProximityRings] = {}
         self._interest_index = InterestIndex(Registry())
         self._changed: set[str] = set()
         self.leased: set[str] = set()
@@ -129,9 +129,9 @@ class IngestFilter:
             self._pairs[relation.id] = pair
             for entity in (pair.guarded.a, pair.guarded.b):
                 self._of.setdefault(entity, []).append(pair)
-        meetings = map(meeting, registry.relations.values())
-        self._vicinities = {one: self._vicinities.get(one) or ProximityRings(one) for one in meetings if one}
-        if not self._vicinities:
+        proximity_relations = map(proximity_relation, registry.relations.values())
+        self._rings = {one: self._rings.get(one) or ProximityRings(one) for one in proximity_relations if one}
+        if not self._rings:
             named = {entity: subject for entity, subject in self._subjects.items() if entity in self._of}
             self._subjects = defaultdict(_EntrySubject, named)
 
@@ -144,7 +144,7 @@ class IngestFilter:
 
     def _noted(self, published: list[Event]) -> list[Event]:
         """Says to whom it matters that events are on their way."""
-        for proximity_rings in self._vicinities.values():
+        for proximity_rings in self._rings.values():
             for event in published:
                 subject = self._subjects.get(event.entity)
                 proximity_rings.publish(proximity_rings.spot(event), subject is not None and subject.kept is not None)
@@ -152,7 +152,7 @@ class IngestFilter:
 
     def _taken(self, event: Event, holding: bool) -> list[Event]:
         pairs = self._of.get(event.entity, ())
-        around = [(proximity_rings, proximity_rings.spot(event)) for proximity_rings in self._vicinities.values()]
+        around = [(proximity_rings, proximity_rings.spot(event)) for proximity_rings in self._rings.values()]
         if not pairs and not any(proximity_rings.concerns(spot) for proximity_rings, spot in around):
             return [event]
         subject = self._subjects[event.entity]
@@ -217,14 +217,14 @@ class IngestFilter:
             one
             for one in types
             if not self._interest_index.wants_of(entity, one)
-            and not any(may_meet(met, entity, one) for met in self._vicinities)
+            and not any(may_meet(met, entity, one) for met in self._rings)
         )
         if not free or after is None or self._interest_index.wants(subject.published):
             return None
         # These rings shrink with what others publish: they are looked at here alone.
         if any(
             proximity_rings.concerns(proximity_rings.spot(subject.published))
-            for proximity_rings in self._vicinities.values()
+            for proximity_rings in self._rings.values()
         ):
             return None
         guards = [
@@ -275,12 +275,12 @@ class IngestFilter:
     @property
     def unready(self) -> list[ProximityRings]:
         """Those that have to `load` the newest event of everybody, as of when nothing is on its way from before."""
-        return [proximity_rings for proximity_rings in self._vicinities.values() if not proximity_rings.ready]
+        return [proximity_rings for proximity_rings in self._rings.values() if not proximity_rings.ready]
 
     def written(self, events: Iterable[Event], positions: Iterable[int]) -> None:
         """Says where in the journal published events are."""
         for event, position in zip(events, positions, strict=True):
-            for proximity_rings in self._vicinities.values():
+            for proximity_rings in self._rings.values():
                 proximity_rings.settle(event, position)
             subject = self._subjects.get(event.entity)
             for one in subject.recent if subject is not None else ():
@@ -318,9 +318,9 @@ class IngestFilter:
         """Says that what is kept of some subjects did not become durable: it is among the next changes again."""
         self._changed.update(entities)
 
-    def learn(self, standings: Iterable[GuardedState]) -> None:
+    def learn(self, guarded_states: Iterable[GuardedState]) -> None:
         """Hears how relations stand."""
-        for standing in standings:
+        for standing in guarded_states:
             pair = self._pairs.get(standing.relation)
             if pair is not None and standing.position >= pair.since:
                 pair.standing = standing

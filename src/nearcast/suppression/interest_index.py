@@ -16,12 +16,12 @@ from nearcast.filters.evaluate import NO_CONTEXT, UNDER_NOT, UNDER_PLAIN_NOT, Re
 from nearcast.model.event import Event, Place
 from nearcast.model.expression import PREVIOUS, Call, parts
 from nearcast.model.filter import And, Atom, Count, Distance, Entities, Filter, Not, Operator, Or, PlainNot, This, atoms
-from nearcast.model.relation import Buddies, Matching, Named, Relation
+from nearcast.model.relation import ListMembers, Matching, Named, Relation
 from nearcast.model.subscription import ClientProfile, Roles, Subscription
 from nearcast.relations.sides import sees_derived, sides_of
 from nearcast.routing.filter_index import FilterIndex
 from nearcast.state.registry import Registry
-from nearcast.suppression.guarded import Meeting, is_guarded
+from nearcast.suppression.guarded import ProximityRelation, is_guarded
 
 REMEMBERED = 10_000
 """Of so many types it is remembered whether they are wanted, until definitions change."""
@@ -48,8 +48,8 @@ class InterestIndex:
     Without guards nothing is kept, either, of what is not wanted: then a relation may want any event if an entity is on
     its side by what its newest event says, for any other ends that, and if it tells what time alone brings.
 
-    It follows one registry: `advance` reads anew what is not as before, and says it to `heard`. With `node` only what
-    matters to events that enter there counts.
+    It follows one registry: `follow_definitions` reads anew what is not as before, and says it to `heard`. With `node`
+    only what matters to events that enter there counts.
     """
 
     def __init__(self, registry: Registry, guards: bool = True, node: str | None = None) -> None:
@@ -76,13 +76,13 @@ class InterestIndex:
         for id, one in registry.subscriptions.items():
             known = self._subscriptions.get(id)
             if known is None or known[0] is not one:
-                self._replace(self._subscriptions, id, (one, _wish_of_subscription(one)))
+                self._replace(self._subscriptions, id, (one, _demand_of_subscription(one)))
         relations = {id: one for id, one in registry.relations.items() if self._is_here(one)}
         for relation in relations.values():
             basis = (relation, _lists(relation, registry.clients))
             before = self._relations.get(relation.id)
             if before is None or before[0] != basis:
-                self._replace(self._relations, relation.id, (basis, self._wish_of_relation(*basis)))
+                self._replace(self._relations, relation.id, (basis, self._demand_of_relation(*basis)))
         self._forget(self._subscriptions, registry.subscriptions)
         self._forget(self._relations, relations)
         self.all = bool(
@@ -131,7 +131,7 @@ class InterestIndex:
         self._greedy["always"] += step * demand.all
         self._greedy["by role"] += step * demand.by_role
 
-    def _wish_of_relation(self, relation: Relation, lists: tuple[str, ...]) -> Demand:
+    def _demand_of_relation(self, relation: Relation, lists: tuple[str, ...]) -> Demand:
         """The filters of its sides, and the names of those that are named."""
         if self._guards and is_guarded(relation):
             return Demand()
@@ -170,11 +170,11 @@ class InterestIndex:
         return any(_may_be(filter, entity, type) for filter in self._filters.for_type(type))
 
 
-def may_meet(meeting: Meeting, entity: str, type: str) -> bool:
+def may_meet(proximity_relation: ProximityRelation, entity: str, type: str) -> bool:
     """Whether some event of an entity and a type may be of a side of a relation between any entities."""
     return any(
         side.entity == entity if isinstance(side, Named) else _may_be(side.filter, entity, type)
-        for side in (meeting.a, meeting.b)
+        for side in (proximity_relation.a, proximity_relation.b)
     )
 
 
@@ -183,7 +183,7 @@ def _may_be(filter: Filter, entity: str, type: str) -> bool:
     return may_select(filter, Event("", type, "", entity), is_open=_is_not_named)
 
 
-def _wish_of_subscription(subscription: Subscription) -> Demand:
+def _demand_of_subscription(subscription: Subscription) -> Demand:
     relevance = subscription.relevance
     # An atom of the relevance 0 is absent: the filter without it may select what the whole does not.
     greedy = _need_others((subscription.filter,)) or (relevance is not None and 0 in relevance)
@@ -192,7 +192,7 @@ def _wish_of_subscription(subscription: Subscription) -> Demand:
 
 def _lists(relation: Relation, clients: Mapping[str, ClientProfile]) -> tuple[str, ...]:
     """The entities in the lists that a relation is about."""
-    buddies = [side for side in sides_of(relation) if isinstance(side, Buddies) and side.client in clients]
+    buddies = [side for side in sides_of(relation) if isinstance(side, ListMembers) and side.client in clients]
     return tuple(entity for side in buddies for entity in clients[side.client].lists.get(side.list, ()))
 
 

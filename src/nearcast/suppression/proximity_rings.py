@@ -5,7 +5,7 @@ beyond it, and how far every pair may move before that can change, its *room*: a
 subject's ring is as large as the rooms with all partners around it permit beside their rings, so that
 
 - the rings of any pair together are no larger than its room, and what is kept of a subject lies in its ring;
-- nobody farther away than `reach` matters, for no ring is larger than `largest`.
+- nobody farther away than `_far` matters, for no ring is larger than `_largest`.
 
 What a subject publishes is somewhere else than its ring is around. Before it, of all whom it may meet or leave there
 what is kept is published; their rings shrink to what room is left. While an event is on its way into the journal, it
@@ -24,7 +24,7 @@ from nearcast.filters.evaluate import NO_CONTEXT, truth
 from nearcast.model.event import Event
 from nearcast.model.filter import atoms
 from nearcast.model.relation import Named, Side
-from nearcast.suppression.guarded import Meeting
+from nearcast.suppression.guarded import ProximityRelation
 from nearcast.suppression.subject_spots import IndexedSpot, SubjectSpots, bounds, moved, spot
 
 LEAST = 10.0
@@ -55,12 +55,12 @@ class _RingSubject:
 class ProximityRings:
     """The subjects of one relation. Nothing is permitted until `load` has told the newest event of everybody."""
 
-    def __init__(self, meeting: Meeting) -> None:
+    def __init__(self, proximity_relation: ProximityRelation) -> None:
         self.ready = False
-        self._meeting = meeting
-        self._is_a, self._is_b = _member(meeting.a), _member(meeting.b)
-        self._near, self._far = meeting.metres, meeting.metres + meeting.margin
-        self._largest = max(meeting.metres, LEAST)
+        self._meeting = proximity_relation
+        self._is_a, self._is_b = _member(proximity_relation.a), _member(proximity_relation.b)
+        self._near, self._far = proximity_relation.metres, proximity_relation.metres + proximity_relation.margin
+        self._largest = max(proximity_relation.metres, LEAST)
         self._spots = SubjectSpots(max(self._far, 0.0) + 2 * self._largest)
         self._subjects: dict[str, _RingSubject] = {}
         self._doubtful: set[str] = set()

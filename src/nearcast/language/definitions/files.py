@@ -43,7 +43,7 @@ from nearcast.model.changes import (
 from nearcast.model.event import MAIN
 from nearcast.model.filter import Filter, atoms
 from nearcast.model.ontology import Ontology
-from nearcast.model.relation import Buddies, Gathering, Relation
+from nearcast.model.relation import Gathering, ListMembers, Relation
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import ANY_SUBSCRIPTION, ClientProfile, Roles, Settings, Subscription
 from nearcast.state.registry import changed
@@ -245,7 +245,7 @@ def _relations(
         found.append(relation)
         match relation.about:
             # Of a client with faults the lists are not known.
-            case Gathering(Buddies(client, list)) if client in lists or client not in declared:
+            case Gathering(ListMembers(client, list)) if client in lists or client not in declared:
                 _check_list(node, client, list, lists, reader)
     return tuple(found)
 

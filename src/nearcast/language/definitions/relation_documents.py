@@ -22,10 +22,10 @@ from nearcast.model.relation import (
     DETECTIONS,
     HERE,
     SIDES,
-    Buddies,
     Crowd,
     Detection,
     Gathering,
+    ListMembers,
     Matching,
     Named,
     Pair,
@@ -288,7 +288,7 @@ def _crowd(node: DocumentNode, reader: DocumentReader) -> Crowd | None:
     fields = reader.fields(node, ("client", "list"), (), "among")
     client = reader.text(fields["client"], "a client's id") if "client" in fields else None
     list = reader.text(fields["list"], "the name of a list") if "list" in fields else None
-    return None if client is None or list is None else Buddies(client, list)
+    return None if client is None or list is None else ListMembers(client, list)
 
 
 def _seconds(node: DocumentNode, what: str, reader: DocumentReader) -> float | None:
@@ -344,7 +344,7 @@ def _side_data(side: Side | Crowd) -> Any:
             return {"entity": entity}
         case Matching(filter):
             return filter_data(filter)
-        case Buddies(client, list):
+        case ListMembers(client, list):
             return {"client": client, "list": list}
 
 

@@ -63,8 +63,8 @@ class BoundedRoute(APIRoute):
     """A route that holds no more of a body than a document may be, and takes JSON objects only."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Reads the body before anybody else does, within the limit. Raises TooLarge, UnknownContent, DefinitionError,
-        each with its fault.
+        """Reads the body before anybody else does, within the limit. Raises BodyTooLarge, UnknownContent,
+        DefinitionError, each with its fault.
         """
         handle = super().get_route_handler()
 
@@ -198,7 +198,9 @@ Read = Callable[[Settings], tuple[Change, dict[str, Any]]]
 
 
 async def put(service: AccessServer, size: int, read: Read, dry: bool) -> ChangeAnswer:
-    """Reads a change from so many bytes, and writes it unless it is dry. Raises DefinitionError, Full, JournalError."""
+    """Reads a change from so many bytes, and writes it unless it is dry. Raises DefinitionError, QueueFull,
+    JournalError.
+    """
 
     def prepared() -> tuple[Event, dict[str, Any]]:
         """The event that brings the change about, and the answer."""
@@ -213,7 +215,7 @@ async def put(service: AccessServer, size: int, read: Read, dry: bool) -> Change
 
 
 async def write(service: AccessServer, change: Change) -> int:
-    """Appends a change and waits until it is in effect; its position. Raises Full, JournalError."""
+    """Appends a change and waits until it is in effect; its position. Raises QueueFull, JournalError."""
     return await _append(service, _event(change))
 
 

@@ -63,7 +63,7 @@ class EventEntry:
     ) -> list[int | None]:
         """Takes events; their positions once they are durable, None of one that was held back: it is kept, durably.
 
-        With what a publisher sends, leases that it had come back. Raises Full, JournalError.
+        With what a publisher sends, leases that it had come back. Raises QueueFull, JournalError.
         """
         if not self.suppress:
             return [*await self._blocks.submit(events)]
@@ -181,8 +181,8 @@ class EventEntry:
         """Hears how relations stand, on and on; not what was told before it began."""
         while self.suppress:
             try:
-                standings = await asyncio.to_thread(self._read, journal)
-                self._entry.learn(standings)
+                guarded_states = await asyncio.to_thread(self._read, journal)
+                self._entry.learn(guarded_states)
                 await self._load(journal)
                 await self.sweep()
                 if not self._turn.locked() and not self._under_way and self._defined <= self._through:
@@ -224,7 +224,7 @@ class EventEntry:
 def _newest(journal: Journal, nodes: Iterable[str | None]) -> dict[str | None, list[Event]]:
     """The newest event of every entity, of those that entered at each of some nodes; None: anywhere."""
     newest, end = {node: NewestEvents() for node in nodes}, journal.end("events")
-    for table in journal.stretches("events", 0, end, STRETCH):
+    for table in journal.row_ranges("events", 0, end, STRETCH):
         for node, one in newest.items():
             one.fold_events(table if node is None else table.filter(pc.equal(nodes_of(table), node)))
     return {node: one.events() for node, one in newest.items()}

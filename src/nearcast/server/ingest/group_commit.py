@@ -76,7 +76,7 @@ class GroupCommit(Generic[T]):
         self._probing: asyncio.Task[None] | None = None
 
     def submit(self, items: Sequence[T], beyond: bool = False, kept: Kept | None = None) -> asyncio.Future[list[int]]:
-        """Queues items; the future has their positions once they are durable. Raises Full, but not with `beyond`.
+        """Queues items; the future has their positions once they are durable. Raises QueueFull, but not with `beyond`.
 
         What is `kept` beside the log becomes durable with them, both or neither.
         """

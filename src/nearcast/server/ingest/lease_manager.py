@@ -65,7 +65,7 @@ class LeaseManager:
         self._asked.pop(holder, None)
         self.leases.gone(holder)
 
-    def note_spoken(self, holder: str) -> bool:
+    def note_heartbeat(self, holder: str) -> bool:
         """A holder has spoken; whether it is told so. Not if it leaves a call unanswered: then its time runs out."""
         now = self.now()
         if self._to[holder].qsize() >= MOST_UNREAD:

@@ -94,7 +94,7 @@ def _hear(message: Mapping[str, Any], holder: str, messages: Messages, service: 
     if "beat" in message:
         # A number, as it is sent back: what waits for a publisher that does not read has to be small.
         beat = int(message["beat"])
-        if lease_manager.note_spoken(holder):
+        if lease_manager.note_heartbeat(holder):
             messages.put_nowait({"beat": beat})
     elif "ask" in message:
         ask = message["ask"]

@@ -68,7 +68,7 @@ async def publish(
             positions[index] = position
         service.metrics.published.inc(len(taken))
     # Last: where there was no room the publisher comes again, and its letters would be there twice.
-    _bury(came, faults, service)
+    _write_dead_letter(came, faults, service)
     answer: dict[str, Any] = {
         "positions": positions,
         "faults": [{"index": index, **fault_json(fault)} for index, fault in faults],
@@ -161,7 +161,7 @@ def _check_control(event: Event, settings: Settings, token: AccessToken | None, 
     service.reading.remember(event, settings, changes)
 
 
-def _bury(came: list[ReceivedEvent], faults: list[tuple[int, Fault]], service: AccessServer) -> None:
+def _write_dead_letter(came: list[ReceivedEvent], faults: list[tuple[int, Fault]], service: AccessServer) -> None:
     """Puts what was refused into the dead letters, as far as there is room: the publisher is told in any case."""
     reasons = dict(reversed(faults))
     if not reasons:

@@ -138,7 +138,7 @@ def body_of(texts: tuple[str, ...]) -> bytes:
 def _traffic(journal: Journal, end: int) -> TrafficSample:
     """The newest events, or, where they are large, some of them."""
     after = max(0, end - SAMPLE)
-    rows = journal.read("events", after, journal.reach("events", after, SAMPLE) - after)
+    rows = journal.read("events", after, journal.end_within_bytes("events", after, SAMPLE) - after)
     return TrafficSample([event for event in to_events(rows) if not event.control])
 
 

@@ -112,9 +112,9 @@ class JournalTailer:
         The end of the deliveries is looked up first: all events that it was decided from are in the journal by then.
         """
         decided_end = self.journal.end("deliveries")
-        events_end = self.journal.reach("events", self.events, EVENTS, BYTES)
+        events_end = self.journal.end_within_bytes("events", self.events, EVENTS, BYTES)
         # For each delivery its event is read too.
-        fitting = self.journal.reach("events", self.deliveries, self._step, BYTES)
+        fitting = self.journal.end_within_bytes("events", self.deliveries, self._step, BYTES)
         deliveries_end = min(decided_end, fitting, events_end)
         if events_end <= self.events and deliveries_end <= self.deliveries:
             return None

@@ -100,13 +100,13 @@ class SessionManager:
                 touched = [self.sessions[client]]
             case _:
                 touched = []
-        return [(session, session.outlook(self.registry.settings)) for session in touched]
+        return [(session, session.priority_inputs(self.registry.settings)) for session in touched]
 
     def _reorder(self, outlooks: list[tuple[Session, tuple[object, ...]]]) -> None:
         settings = self.registry.settings
         for session, before in outlooks:
             session.client = self.registry.clients.get(session.client.id, session.client)
-            if session.outlook(settings) != before:
+            if session.priority_inputs(settings) != before:
                 session.waiting.reorder(session.priority_of(settings))
                 session.wake()
 

@@ -28,7 +28,7 @@ def note(path: Path, text: str, journal: Journal) -> None:
     After a loss of power the journal may lack its newest rows. A note about rows that are lost would count for those
     that are written in their places, so first the journal is secured, then the note, and then it takes its name.
     """
-    journal.secure()
+    journal.sync()
     temporary = path.with_name(path.name + ".new")
     with temporary.open("w") as file:
         file.write(text)

@@ -80,7 +80,7 @@ class PayloadCache:
         while missing:
             first = position_of(missing[0])
             # Neighbours are read together: the journal decompresses a whole block for each of them.
-            through = max(first, self.journal.reach(log, first - 1, SPAN, SPAN_BYTES))
+            through = max(first, self.journal.end_within_bytes(log, first - 1, SPAN, SPAN_BYTES))
             near = {one for one in missing if position_of(one) <= through}
             read = self.journal.read(log, first - 1, position_of(max(near)) - first + 1)
             some = [event for event in sendables(read) if event.sequence in near]

@@ -87,7 +87,7 @@ class Session:
         """The context class of the client."""
         return context_class(settings.space, self.client.readings, settings.levels)
 
-    def outlook(self, settings: Settings) -> tuple[object, ...]:
+    def priority_inputs(self, settings: Settings) -> tuple[object, ...]:
         """All that priorities depend on besides the deliveries: while it is the same, no queue changes."""
         return self.client.role, self.client.task, priority_row(settings, self.client), settings.roles
 
