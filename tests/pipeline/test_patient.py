@@ -30,7 +30,7 @@ def failing(times: int, code: int = FULL) -> object:
             raise JournalError("full") from cause
         whole(journal, *given)  # type: ignore[arg-type]
 
-    return patch.object(SqliteJournal, "cover", commit_range)
+    return patch.object(SqliteJournal, "commit_range", commit_range)
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -166,7 +166,8 @@ class _IndexedSubscription:
 class SubscriptionIndex:
     """Follows the registry's subscriptions and clients, change by change; the settings do not change.
 
-    `incremental_index` has the groups, `terms` the location terms in use, `remembered` the attributes asked of previous events.
+    `incremental_index` has the groups, `terms` the location terms in use, `remembered` the attributes asked of previous
+    events.
     """
 
     def __init__(self, registry: Registry, incremental_index: IncrementalIndex | None = None) -> None:

@@ -19,7 +19,7 @@ from nearcast.journal.seam import Journal
 from nearcast.model.columns import LOGS
 from nearcast.model.event import MAIN, Event
 
-Call = Literal["append", "cover", "read"]
+Call = Literal["append", "commit_range", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class MemoryJournal(Journal):
     def commit_range(self, log: str, rows: pa.Table, through: int) -> None:
         """See `Journal.cover`."""
         rows = ascending(log, rows, through)
-        with self._marked("cover", log, through), self._lock:
+        with self._marked("commit_range", log, through), self._lock:
             self._keep(log, within(rows, self._ends[log], through), max(through, self._ends[log]))
 
     def _keep(self, log: str, rows: pa.Table, end: int) -> None:

@@ -250,9 +250,7 @@ def _run_simd(
 
 
 class MultiValuedColumns(NamedTuple):
-    """The columns in which lanes have several values: see `matching.column_tests.Coded`; `mark` is the code of such a
-    lane.
-    """
+    """The columns in which lanes have several values, as `Coded` has them; `mark` is the code of such a lane."""
 
     which: Integers
     starts: Integers

@@ -77,12 +77,12 @@ class IndexShelf:
     def path(self, index: FilterMatcher, position: int) -> Path:
         """The file of an index, written if it is not there or the index has been planned again."""
         known = self._paths.get(index)
-        planned_without_sample = index.blind(1 << 30)
-        if known is None or known[1] != planned_without_sample or not known[0].exists():
+        unplanned = index.planned_without_sample(1 << 30)
+        if known is None or known[1] != unplanned or not known[0].exists():
             self._folder.mkdir(parents=True, exist_ok=True)
-            path = self._folder / f"index-{position:020d}-{id(index):x}-{planned_without_sample:d}"
+            path = self._folder / f"index-{position:020d}-{id(index):x}-{unplanned:d}"
             write(index, path)
-            self._paths[index] = path, planned_without_sample
+            self._paths[index] = path, unplanned
             weakref.finalize(index, path.unlink, missing_ok=True)
         return self._paths[index][0]
 

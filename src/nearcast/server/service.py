@@ -96,14 +96,20 @@ class AccessServer:
         self.session_manager = SessionManager(self.outcomes, self.metrics, limits.waiting)
         self.routing = ForwardedFilters(
             self.interest_index, journal, self.metrics, config.precision, self.session_manager.instance
-        ) self.client_updates = ClientUpdates(self.session_manager, self.events.submit, limits) self._settled = settled
-        # Each server is done with its own sessions only; so beside others each has a mark of its own. own = "" if
-        config.node == MAIN else f"-{quote(config.node, safe='')}" self._mark = None if settled is None else
-        settled.with_name(settled.name + own) self.reader = JournalTailer(journal, self.payloads, self._hand_over,
-        self.error_log) self.stopping = False self.started = clock.now() self._loop = asyncio.get_running_loop() # While
-        deliveries are handed over some have left their queues that `session_manager.deliveries_through` does not tell
-        of. self._handing_over = asyncio.Lock() self._tasks: list[asyncio.Task[None]] = [] self._writers:
-        list[asyncio.Task[None]] = []
+        )
+        self.client_updates = ClientUpdates(self.session_manager, self.events.submit, limits)
+        self._settled = settled
+        # Each server is done with its own sessions only; so beside others each has a mark of its own.
+        own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"
+        self._mark = None if settled is None else settled.with_name(settled.name + own)
+        self.reader = JournalTailer(journal, self.payloads, self._hand_over, self.error_log)
+        self.stopping = False
+        self.started = clock.now()
+        self._loop = asyncio.get_running_loop()
+        # While deliveries are handed over, some have left their queues that `deliveries_through` does not tell of.
+        self._handing_over = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._writers: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Takes up what the journal says: the registry as of its end, then what is not settled; then follows it."""

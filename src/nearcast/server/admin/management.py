@@ -198,9 +198,7 @@ Read = Callable[[Settings], tuple[Change, dict[str, Any]]]
 
 
 async def put(service: AccessServer, size: int, read: Read, dry: bool) -> ChangeAnswer:
-    """Reads a change from so many bytes, and writes it unless it is dry. Raises DefinitionError, QueueFull,
-    JournalError.
-    """
+    """Reads a change, writes it unless it is dry. Raises DefinitionError, QueueFull, JournalError."""
 
     def prepared() -> tuple[Event, dict[str, Any]]:
         """The event that brings the change about, and the answer."""
