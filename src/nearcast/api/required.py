@@ -59,6 +59,9 @@ class _FrameAttributes:
     names: set[str] = field(default_factory=lambda: {"id", "type", "source"})
     beginnings: list[str] = field(default_factory=list)
     placed: bool = False
+    told: set[str] = field(default_factory=set)
+    """What the frame itself calls its columns, without what every event has anyway."""
+
     hidden: list[str] = field(default_factory=list)
     """Names in the data of CloudEvents, which are `data.NAME` where the event has NAME of its own."""
 
@@ -71,8 +74,10 @@ class _FrameAttributes:
             del columns["data"]
             found.hidden = [one.name for one in data]
             columns |= {one.name: one.type for one in data}
+        given = set(found.names)
         for name, kind in columns.items():
             found._add(name, kind)
+        found.told = found.names - (given - columns.keys())
         there = columns.keys()
         shaped = any(name in columns and pt.is_struct(columns[name]) for name in GEOMETRY_NAMES)
         found.placed = {"lon", "lat"} <= there or {"x", "y"} <= there or shaped
@@ -145,6 +150,6 @@ def _is_strict(part: object) -> bool:
 
 def _fault(filter: str, column: str, atom: Atom, columns: _FrameAttributes) -> Fault:
     where = None if atom.where is None else Mark(f"filter {filter}", atom.where.line, atom.where.column)
-    names = sorted({*columns.names, *(f"{one}…" for one in columns.beginnings)})
+    names = sorted({*columns.told, *(f"{one}…" for one in columns.beginnings)})
     advice = closest(column, names) or "without it the filter can never hold"
     return Fault(f"a column {column}", f"the columns {listed(names, 20)}", where, advice)

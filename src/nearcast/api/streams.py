@@ -69,7 +69,9 @@ class EventSource:
     def __post_init__(self) -> None:
         if hasattr(self.given, "__arrow_c_stream__") or hasattr(self.given, "__arrow_c_array__"):
             self.reader = _reader(self.given)
-        elif isinstance(self.given, (str, bytes, dict)) or not isinstance(self.given, Iterable):
+        elif (
+            isinstance(self.given, (str, bytes, dict)) or not isinstance(self.given, Iterable) or _is_array(self.given)
+        ):
             raise _no_events(self.given)
 
     @property
@@ -182,6 +184,11 @@ def _reader(frame: Any) -> pa.RecordBatchReader:
 def _at_rows(table: pa.Table, rows: Sequence[int]) -> pa.Table:
     """The table with the numbers of its rows, plus 1, as positions."""
     return table.set_column(0, EVENTS.field("position"), pa.array([row + 1 for row in rows], pa.int64()))
+
+
+def _is_array(given: object) -> bool:
+    """One column, or a matrix of numbers, has no names for its values."""
+    return hasattr(given, "__array__")
 
 
 def _no_events(given: object) -> Fault:
