@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import nearcast
 from nearcast.cli.replay import command
-from nearcast.errors import DefinitionError, EventError, Fault
+from nearcast.errors import DefinitionError, EventError
 from tests.docs.pages import ROOT, blocks
 
 PAGE = {block.name: block.text for block in blocks(ROOT / "README.md") if block.name}
@@ -109,5 +109,15 @@ def test_definitions_are_files_or_dicts(files: tuple[Path, Path], tmp_path: Path
         nearcast.Definitions.read(tmp_path / "no.yaml")
     with pytest.raises(DefinitionError, match="a path or a dict of definitions, got int"):
         nearcast.Definitions.read(7)  # type: ignore[arg-type]
-    with pytest.raises(Fault, match=r"got dict; Definitions\.read"):
-        nearcast.replay([], {})  # type: ignore[call-overload]
+
+
+def test_replay_reads_definitions_itself(files: tuple[Path, Path]) -> None:
+    """A path, a dict and several of them are what `Definitions.read` makes of them."""
+    more = {"clients": [{"id": "kim"}], "subscriptions": [{"id": "all", "client": "kim", "filter": "TRUE"}]}
+    events = files[1].read_text(encoding="utf-8").splitlines()
+    one, both = (nearcast.Definitions.read(*sources) for sources in ([files[0]], [files[0], more]))
+    assert nearcast.replay(events, one) == nearcast.replay(events, str(files[0])) == nearcast.replay(events, files[0])
+    assert nearcast.replay(events, both) == nearcast.replay(events, [files[0], more])
+    assert "kim" in {delivery["client"] for delivery in nearcast.replay(events, [files[0], more])}
+    with pytest.raises(DefinitionError, match="a path or a dict of definitions, got int"):
+        nearcast.replay(events, 7)  # type: ignore[call-overload]
