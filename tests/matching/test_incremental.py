@@ -231,7 +231,7 @@ def test_an_index_that_cannot_be_made_beside_is_made_in_the_next_batch(caplog: p
         with patch.object(coming_and_going, "_Part", side_effect=MemoryError("no room")):
             incremental_index.index(TABLE)
             incremental_index.wait_until_made()
-    assert "could not be made anew" in caplog.text
+    assert "background task failed task=nearcast-matcher" in caplog.text
     assert set(range(1, 300)) == matched(incremental_index.index(TABLE).match(TABLE, Environment()))
 
 
@@ -251,7 +251,7 @@ def test_a_tree_is_read_once(caplog: pytest.LogCaptureFixture) -> None:
             incremental_index.acquire(group)
             incremental_index.index(TABLE)
         incremental_index.wait_until_made()
-    assert "making the index anew" in caplog.text
+    assert "rebuilding the index" in caplog.text
     assert 500 == len(read)
 
 

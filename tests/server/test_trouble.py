@@ -33,7 +33,7 @@ def test_a_trouble_is_told_when_it_begins_once_a_minute_and_when_it_is_over(capl
         "journal fails part='writing' failures=1 error='full'",
         "journal still fails part='writing' failures=121 error='full'",
         "journal still fails part='writing' failures=241 error='full'",
-        "journal works again seconds=150 failures=300",
+        "journal recovered seconds=150 failures=300",
         "journal fails part='reading' failures=1 error='full again'",
     ] == caplog.messages
 

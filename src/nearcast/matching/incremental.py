@@ -293,7 +293,7 @@ class IncrementalIndex:
 
         self._floor = len(self._parts)
         self._remaking = BackgroundTask("nearcast-matcher", make)
-        log.info("making the index anew filters=%d parts=%d", len(self), len(self._parts))
+        log.info("rebuilding the index in the background filters=%d parts=%d", len(self), len(self._parts))
 
     def _finish(self) -> None:
         """Takes what was made beside in the place of the parts that it was made of."""

@@ -37,7 +37,7 @@ class BackgroundTask(Generic[Made]):
         try:
             self.made = self._make()
         except Exception:
-            log.exception("what was made beside failed task=%s", self._thread.name)
+            log.exception("background task failed task=%s", self._thread.name)
 
 
 def give_way() -> None:

@@ -50,4 +50,4 @@ class RateLimitedErrorLog:
             self._parts.discard(part)
             if not self._parts:
                 seconds = self._now() - self._since
-                log.warning("%s works again seconds=%.0f failures=%d", self._what, seconds, self._count)
+                log.warning("%s recovered seconds=%.0f failures=%d", self._what, seconds, self._count)

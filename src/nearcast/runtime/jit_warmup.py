@@ -43,7 +43,7 @@ def start_warmup(wide: bool = False) -> bool:
     if process.poll() is None:
         return False
     if process.returncode:
-        log.warning("the kernels could not be compiled beside status=%d", process.returncode)
+        log.warning("kernels could not be compiled in the background status=%d", process.returncode)
     return True
 
 
@@ -62,7 +62,7 @@ def _mark(place: Path, wide: bool) -> Path:
 @cache
 def _compiler(place: Path, wide: bool) -> subprocess.Popen[bytes]:
     """The process that compiles, begun once."""
-    log.info("compiling the kernels of the matcher beside: until they are there, filters are matched by rows of bits")
+    log.info("compiling kernels in the background: until they are there, filters are matched by rows of bits")
     mark = _mark(place, wide)
     command = [sys.executable, "-c", COMPILER, str(place / "compiling"), str(mark), mark.name]
     surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -199,7 +199,7 @@ class SituationStage:
             way = rule_cycle([*(one.rule for one in others.values()), rule], self._ontology)
         if way:
             self.refused[rule.id, "stands on itself"] += 1
-            log.warning("situation rule not taken id=%s: it stands on itself: %s", rule.id, " → ".join(way))
+            log.warning("situation rule not taken id=%s: its class depends on itself: %s", rule.id, " → ".join(way))
             return False
         self._rules = {**others, rule.id: DefinedRule(rule, position)}
         return True
