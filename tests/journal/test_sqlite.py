@@ -23,7 +23,7 @@ WRITER = """
 import sys
 from nearcast.journal.held_back import stored
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.model.columns import EVENTS, LOGS, entered
+from nearcast.model.columns import EVENTS, LOGS, entered_events
 from nearcast.model.event import Event
 from tests.journal.rows import events
 journal, name = SqliteJournal(sys.argv[1]), sys.argv[2]

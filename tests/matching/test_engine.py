@@ -218,7 +218,7 @@ def test_until_the_kernels_are_compiled_rows_of_bits_do_the_same(monkeypatch: py
     some: list[FilterGroup] = [(Atom("v", Operator.LT, n), (0,)) for n in range(20)] + [(deep(70), (0,) * 71)]
     table = to_table(numbered([Event(id=str(n), type="t", source="s", attributes=(("v", n),)) for n in range(30)]))
     there = False
-    monkeypatch.setattr(engine_matcher, "ready", lambda _wide: there)
+    monkeypatch.setattr(engine_matcher, "start_warmup", lambda _wide: there)
     index = FilterMatcher(some, many=0)
     before = found(index.match(table, Environment()))
     elsewhere = found(pickle.loads(pickle.dumps(index)).match(table, Environment()))

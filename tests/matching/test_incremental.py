@@ -95,26 +95,25 @@ def test_any_sequence_is_as_a_new_index(some: list[FilterGroup], drawn: list[Eve
 
 
 class Held:
-    """A thread that does its work when somebody waits for it, at once."""
+    """A background task that does its work when somebody waits for it, at once."""
 
     begun: ClassVar[list[Held]] = []
 
-    def __init__(self, target: Callable[[], None], **_: object) -> None:
-        self._target: Callable[[], None] | None = target
+    def __init__(self, _: str, make: Callable[[], object]) -> None:
+        self.made: object = None
+        self._make: Callable[[], object] | None = make
         Held.begun.append(self)
 
-    def start(self) -> None:
-        """Only is alive from now on."""
-
-    def is_alive(self) -> bool:
+    @property
+    def running(self) -> bool:
         """Whether nobody has waited yet."""
-        return self._target is not None
+        return self._make is not None
 
-    def join(self) -> None:
+    def wait(self) -> None:
         """Does the work."""
-        target, self._target = self._target, None
-        if target:
-            target()
+        make, self._make = self._make, None
+        if make:
+            self.made = make()
 
 
 held_steps = st.lists(
@@ -138,7 +137,16 @@ def test_an_index_made_beside_may_end_at_any_moment(
     history = numbered(drawn)
     table = to_table(history)
     twin = Twin()
-    limits = {"TOGETHER": 1, "BESIDE": 2, "MANY": 3, "STEP": 2, "PARTS": 2, "LARGE": 4, "TOLD": told, "Thread": Held}
+    limits = {
+        "TOGETHER": 1,
+        "BESIDE": 2,
+        "MANY": 3,
+        "STEP": 2,
+        "PARTS": 2,
+        "LARGE": 4,
+        "TOLD": told,
+        "BackgroundTask": Held,
+    }
     with patch.multiple(coming_and_going, **limits), patch.object(few_or_many, "MANY", 3):
         for what, which in [*sequence, ("made", 0), ("match", 0)]:
             if what == "add":
@@ -146,8 +154,8 @@ def test_an_index_made_beside_may_end_at_any_moment(
             elif what == "remove":
                 twin.remove(which)
             elif what == "made":
-                for thread in Held.begun:
-                    thread.join()
+                for task in Held.begun:
+                    task.wait()
                 Held.begun.clear()
             else:
                 numbers = twin.numbers()
@@ -228,7 +236,7 @@ def test_an_index_that_cannot_be_made_beside_is_made_in_the_next_batch(caplog: p
         for group in groups:
             incremental_index.acquire(group)
         incremental_index.index(TABLE.slice(0, 10))
-        with patch.object(coming_and_going, "_Part", side_effect=MemoryError("no room")):
+        with patch.object(coming_and_going, "_IndexPart", side_effect=MemoryError("no room")):
             incremental_index.index(TABLE)
             incremental_index.wait_until_made()
     assert "background task failed task=nearcast-matcher" in caplog.text

@@ -19,10 +19,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.faults]
 PIPELINE = """
 import logging, sys
 from pathlib import Path
-from nearcast.pipeline.live import Config, run
+from nearcast.pipeline.live import PipelineConfig, run
 
 logging.basicConfig(level="INFO", format="%(message)s")
-run(Config(Path(sys.argv[1]), Path(sys.argv[2]), "local[2]", renewed_after=int(sys.argv[3])))
+run(PipelineConfig(Path(sys.argv[1]), Path(sys.argv[2]), "local[2]", renewed_after=int(sys.argv[3])))
 """
 
 

@@ -52,7 +52,7 @@ def test_a_batch_that_was_spread_leaves_no_file_open_and_none_on_disk(tmp_path: 
 class Shouting:
     """A stage that derives an event from every third."""
 
-    def advance(self, stretch: StageInput) -> list[Event]:
+    def derive(self, stretch: StageInput) -> list[Event]:
         return [
             replace(event, id=f"loud {event.id}", type="nearcast.relation")
             for event in to_events(stretch.events)
@@ -94,6 +94,6 @@ class Counting:
     def __init__(self) -> None:
         self.seen = 0
 
-    def advance(self, stretch: StageInput) -> list[Event]:
+    def derive(self, stretch: StageInput) -> list[Event]:
         self.seen += len(stretch.events)
         return [Event(f"seen {self.seen}", "nearcast.situation", "s", position=self.seen)]

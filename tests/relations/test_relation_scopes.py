@@ -40,7 +40,7 @@ steps = st.lists(st.one_of(*[reports] * 6, definitions, definitions, changes), m
 class Restarted(Scopes):
     """A stage that is stored and loaded between any two batches."""
 
-    def advance(self, stage_input: StageInput) -> list[Event]:
+    def derive(self, stage_input: StageInput) -> list[Event]:
         other = pickle.loads(pickle.dumps(self))
         found = Scopes.derive(other, stage_input)
         self.__dict__ = other.__dict__

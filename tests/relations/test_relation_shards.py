@@ -101,13 +101,13 @@ class Stored(Scopes):
 
     counts = (3, 1, 7, 2)
 
-    def advance(self, stage_input: StageInput) -> list[Event]:
+    def derive(self, stage_input: StageInput) -> list[Event]:
         tables = stored(self.pairings)
         self.counts = (*self.counts[1:], self.counts[0])
         for pairing in self.pairings.values():
             pairing.share(pairing.shards[0].pairs.chosen(np.zeros(0, np.int64)), 1)
         restore(self.pairings, tables, self.counts[0])
-        return super().advance(stage_input)
+        return super().derive(stage_input)
 
 
 @settings(max_examples=200, deadline=None)

@@ -156,7 +156,7 @@ def test_columns_tell_what_the_rule_tells_one_by_one(drawn: Drawn) -> None:
     """The same things at the same rows, and the same states after the stretch."""
     rules = PairRules()
     for number, form in enumerate(FORMS):
-        rules.add(defined(f"r{number}", **form).relation, number)
+        rules.add_relation(defined(f"r{number}", **form).relation, number)
     drawn.states = [
         state if state is None or state.due == FOREVER else state._replace(due=state.due * SECOND)
         for state in drawn.states

@@ -286,7 +286,7 @@ def test_the_watermark_tells_of_no_outcome_of_what_is_still_being_handed_over(mo
     read, marks = threading.Event(), list[tuple[int, int]]()
 
     class Noted(SettledCheckpoint):
-        def advance(self, journal: Journal, through: int, outcomes_end: int, oldest: int | None) -> None:
+        def move_forward(self, journal: Journal, through: int, outcomes_end: int, oldest: int | None) -> None:
             marks.append((through, outcomes_end))
 
     class Told(MemoryJournal):

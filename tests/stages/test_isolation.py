@@ -145,7 +145,7 @@ def test_settings_that_a_stage_cannot_compile_are_refused(monkeypatch: pytest.Mo
             raise ValueError("no places")
         return NamedAreas(ontology)
 
-    monkeypatch.setattr(infer, "Areas", areas)
+    monkeypatch.setattr(infer, "NamedAreas", areas)
     events = history(("nearcast.settings", {"ontology": {"places": {"yard": {}}}}), rule("another"))
     [(position, told)] = decided(events)[2]
     assert (10, True) == (position, "ValueError: no places" in told)

@@ -22,7 +22,7 @@ from tests.stages.test_stages import as_table
 class Echo:
     """A stage that derives two events from each that has not been derived."""
 
-    def advance(self, stage_input: StageInput) -> list[Event]:
+    def derive(self, stage_input: StageInput) -> list[Event]:
         return [
             Event(
                 f"{event.id}.{number}",
@@ -60,7 +60,7 @@ def test_a_stage_hears_what_was_known_before_its_first_batch() -> None:
     heard: list[At] = []
 
     class Listening(Echo):
-        def advance(self, stage_input: StageInput) -> list[Event]:
+        def derive(self, stage_input: StageInput) -> list[Event]:
             heard.extend(stage_input.changes)
             return []
 
