@@ -28,7 +28,7 @@ def test_an_aborted_append_keeps_nothing_and_works_when_repeated() -> None:
 def test_an_abort_may_keep_what_was_written() -> None:
     """All of the call is there, only the answer is lost; the repetition changes nothing."""
     journal = MemoryJournal([Abort("deliveries", at=2, kept=True)])
-    with pytest.raises(JournalError, match="after its cover"):
+    with pytest.raises(JournalError, match="after its commit_range"):
         journal.commit_range("deliveries", deliveries([1, 2]), 2)
     journal.commit_range("deliveries", deliveries([1, 2]), 2)
     assert [1, 2] == positions(journal.read("deliveries", 0, 2))
