@@ -1,7 +1,14 @@
-"""What a filter demands of an event: which values its names must have some of, and which none of.
+"""What a filter demands of an event: which values its names must have some of, which none; also through expressions.
 
 Every atom holds for some value (semantics §2), so a filter is a tree of demands "some value of this name is in that
 set" and "none is". Atoms of which nothing is known here (`OpaqueConstraint`) are told apart by equality alone.
+
+Every atom holds for some value (semantics §2), so a filter is a tree of demands "some value of this name is in that
+set" and "none is". Atoms of which nothing is known here (`OpaqueConstraint`) are told apart by equality alone.
+
+A call that reads nothing of an event has one truth. `CASEI(name) = CASEI('x')` is a comparison of one expression with
+literals: the expression has values as an attribute has, of which no more is known. And of the two ways in which most
+relations between two expressions can be written, one is taken for both.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Where the values of each kind lie: every kind is discrete, so each cut has one canonical form.
+"""Sets of values of one ordered kind as disjoint intervals between cuts; kinds are discrete, so a cut has one form.
 
 Between 2^53 and 2^53 + 1, or between two neighbouring doubles, there is no number that an event can carry; after a text
 comes the same text with a zero character; a moment is a whole number of microseconds.
+
+A cut lies between two neighbouring values, so an interval needs no notion of open and closed, and two equal sets have
+equal intervals. Where its values lie is the affair of a `ValueGrid`.
 """
 
 from __future__ import annotations

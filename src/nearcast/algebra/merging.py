@@ -1,9 +1,13 @@
-"""Merging filters into one that accepts all that they accept (Channels §3).
+"""Merging filters into one that accepts all that they accept (Channels §3); filters read as advertisements.
 
 A filter is taken as a set of attribute filters: what it demands of one attribute, all of it, is a clause. Filters are
 of the same structure if their clauses are about the same attributes and kinds of values. Two are merged perfectly if
 at most one clause differs: then its disjunction accepts just what the two accept. Imperfectly every clause becomes a
 disjunction, and more may be accepted.
+
+An event fits an advertisement if it carries no attribute that the advertisement does not name, and what it carries is
+as stated; it need not carry everything. Two advertisements are compared on events that carry what both name. So one
+that names more attributes allows more, the other way round from a filter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Looking for an event that meets demands: assumptions are tried, and given up where no event can meet them.
+"""Looking for an event that meets constraints, and the event that was found, held against the plain evaluator.
 
 The way is led by candidates: from what is assumed so far an event is made; only a choice that it does not meet is
 worth branching on. Trying is exponential at worst, so the number of assumptions has a limit.

@@ -1,6 +1,9 @@
-"""Sets of texts: intervals, LIKE patterns, and the moments that some texts name, in any combination.
+"""Sets of texts: intervals, LIKE patterns, moments that texts name; and whether some text is in one.
 
 A set is a union of pieces; a piece is an intersection. Complements multiply pieces, so their number has a limit.
+
+Patterns and bounds are automata. Characters that no pattern and no bound tells apart are one class, so the automata
+are walked together over few classes, breadth first: the first text found is a shortest one.
 """
 
 from __future__ import annotations

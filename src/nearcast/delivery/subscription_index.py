@@ -1,7 +1,9 @@
-"""Who hears by which group, and from when to when: subscriptions, clients and roles as columns (Agent §6.1.2).
+"""Who gets what by which group, and from when to when: subscriptions, clients and roles as columns (Agent §6.1.2).
 
 A subscription sees exactly the events after its own position in the journal, until the one before it ends; so does a
 client. Within a batch that makes windows, not cuts: what ends in a batch is there until the next one begins.
+
+A block has room to grow, and moves to the end when it is full, so adding a row takes a constant time on average.
 """
 
 from __future__ import annotations

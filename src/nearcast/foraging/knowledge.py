@@ -1,4 +1,8 @@
-"""A node's knowledge base: values with what they are good for: from whom, where measured, and until when they count."""
+"""What a node knows: values and what they are good for; and responses that it may give again.
+
+An answer from here is older than one of the provider's: how long it counts is stretched to the moment it is said
+again, and no further.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,10 @@
-"""What a node takes of what it hears: each message once, near enough, timely, within bounds, not too many at once.
+"""What a node accepts of what it hears: each message once, near, timely, within bounds and rates.
 
 It is the relay's part: what is taken is passed on, once. Everything else is dropped and counted by its verdict.
+
+A neighbour's bucket bounds what any node near can make this one do, whatever names it invents. Within it each origin
+has its own, smaller one: what an honest relay passes on of a flooding node does not use up what it may pass on of the
+rest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The request index of a provider: what others want to be told, searched for every reading (listings 2 and 3).
+"""The request index of a provider: what others want to be told, in sorted arrays of thresholds (listings 2 and 3).
 
 Per context class and operator there is a sorted array. An `=` that a range covers needs no search of its own: it hangs
 under the tightest filter that covers it. When that lapses, it moves to the next weaker one; where there is none, to
@@ -7,6 +7,8 @@ another operator's range, else it stands for itself.
 The listings leave three things open, settled here so that an answer never differs from that of a plain list of
 filters: an `=` is covered by `>=` and `<=` too, and by one range, not two; a range that comes later takes the `=`
 filters that it covers under itself; a filter asked for twice keeps every right that the other does not include.
+
+A filter's *right* is how long and how far it holds: several requestors may have asked for the same.
 """
 
 from __future__ import annotations

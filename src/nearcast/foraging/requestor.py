@@ -1,4 +1,4 @@
-"""How fast a node's neighbourhood changes, and how often it should therefore ask again (the paper's open point).
+"""The requestor's part: when to ask for what a rule misses, how often to ask again, which situations hold (listing 1).
 
 Asking again serves one purpose: to reach providers that have come since. So the time between two requests is that in
 which a given share of the neighbours has changed, within bounds around the rule's own.

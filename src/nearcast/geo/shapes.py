@@ -1,4 +1,4 @@
-"""Geometries: from the texts that hold them, and the relations of CQL2 between two of them (OGC 21-065r2, 7.6, 7.7).
+"""Geometries out of texts, relations of CQL2 between two of them, and distances between them (OGC 21-065r2, 7.6, 7.7).
 
 Relations are those of simple features on the coordinates as they are, planar, without heights. A geometry that is not
 valid, a polygon that crosses itself, is mended before it is compared.

@@ -1,4 +1,9 @@
-"""Files of events as tables of columns, in the order of their lines: history on its way into the stages."""
+"""Files of events, of JSON lines or GeoJSON, as tables of columns in the order of their lines.
+
+A feature's properties are attributes by their names, its geometry is the place and, if more than a point, `geom`; its
+id is the event's id, else its ordinal. Properties named type, source, subject and time are the event's own if they are
+fit for it; without them the type is `feature` and the source the file.
+"""
 
 from __future__ import annotations
 

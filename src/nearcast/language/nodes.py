@@ -1,4 +1,4 @@
-"""Documents as nodes that know their places: from YAML files, and from data that came as JSON."""
+"""Documents as nodes that know their places, and reading these into values, keeping every fault on the way."""
 
 from __future__ import annotations
 

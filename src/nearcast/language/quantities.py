@@ -1,4 +1,4 @@
-"""Durations as people write them: a number of seconds, or a number and a unit, `10 s`, `5 min`."""
+"""Quantities as people write them: durations, lengths, relevances."""
 
 from __future__ import annotations
 

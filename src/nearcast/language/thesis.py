@@ -1,8 +1,15 @@
-"""The thesis' XML files: SUBSCRIPTION (listings 6-1 to 6-3, 7-6) and RELEVANCE (listing 7-3), as they are printed.
+"""The thesis' XML files: SUBSCRIPTION and RELEVANCE as they are printed, with the places of their elements.
 
 Printed listings 6-1 and 7-6 are not well-formed; `elements` says what is mended. XML has only text, so a value that is
 a JSON number is that number, `true` and `false` are booleans, everything else is text. An empty operator is `=`, as
 the paper prints it. NOT is the thesis' plain negation.
+
+Mended are closing tags of one kind only, inside its group (`LOGICAL_OPERATOR` in a `SUBSCRIPTION`):
+
+1. Groups that are still open at the end of the root are closed there (listing 6-1 lacks one closing tag).
+2. A closing tag with nothing to close is dropped. Where there is such a surplus and a second group follows the first at
+   the top, the closing tags just before the second group came too early and are taken to stand behind it (listing
+   7-6: its last group belongs into the AND before it, as the nine-valued vector and the scene of §7.3.3 show).
 """
 
 from __future__ import annotations

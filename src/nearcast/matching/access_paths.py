@@ -1,8 +1,15 @@
-"""Filters' trees over literals, in compiled code: NOT pushed to the atoms, what is absent left out, like parts joined.
+"""Filters' trees over literals, and for each a few rare ones of which one holds wherever it does; in compiled code.
 
 The same normal form as `filters.normal_form` gives, over flat arrays. A node's parts have greater numbers than the
 node, so a pass from the root down is ascending and a pass from the leaves up descending, and nothing is recursive.
 A literal is its atom's number times four plus the truth wanted: TRUE, FALSE, not TRUE, not FALSE.
+
+The same normal form as `filters.normal_form` gives, over flat arrays. A node's parts have greater numbers than the
+node, so a pass from the root down is ascending and a pass from the leaves up descending, and nothing is recursive.
+A literal is its atom's number times four plus the truth wanted: TRUE, FALSE, not TRUE, not FALSE.
+
+Of an Every the cheapest part's cover is enough; a Some needs the covers of all its parts. The events that satisfy a
+cover's literal lie side by side once events are sorted by its column, so all others are never looked at.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Atoms as numbers that stay: what filters ask is taken out of their trees once, and compared as numbers from then on.
+"""Atoms as numbers that stay, and the index that finds them by hash.
 
 An atom's number is that of its question — name, operator, kinds of literals — times 2^32, plus that of its literal, or
 of its list of literals, or of the whole atom where codes cannot show its truth. A vocabulary only grows. Who has a

@@ -1,8 +1,12 @@
-"""The truth of atoms over a chunk of events, as rows of bits: bit i of a row is lane i of the chunk.
+"""A batch as columns with ranked values, its places as arrays, and rows of bits: bit i of a row is lane i of a chunk.
 
 Of one column only so many rows differ as the chunk has distinct values: of each value the lanes that have it, below
 each value the lanes that have a lesser one, and so on. An atom then is a look-up of its row. A repeated name needs
 nothing more: its lanes are in several rows, and a row means "some value of the lane".
+
+A lane is an event's place in the batch. Values of one kind are coded by rank among the batch's distinct values, so all
+later work compares small integers and is exact for every type: where the ranks are made, integers and doubles compare
+exactly, text by code point, NaN has a rank of its own at the end.
 """
 
 from __future__ import annotations

@@ -1,6 +1,13 @@
-"""Groups matched by rows of bits: one operation per node of the filters' common graph, for 1,024 events at once.
+"""Groups matched by rows of bits: one operation per node of the common graph of all filters, for 1,024 events at once.
 
 Every node is evaluated in every batch, but nothing has to be compiled, and any atom may be in it.
+
+Equal parts are one node, however many filters have them, so each is evaluated once. A layer holds the nodes whose parts
+all lie in lower layers; its nodes with the same connective and number of parts are computed together, as one operation
+on whole arrays.
+
+An atom's true row has the lanes where it holds; its comparable row the lanes where some value could be compared, so
+that FALSE and UNKNOWN differ (semantics §2).
 """
 
 from __future__ import annotations

@@ -1,4 +1,12 @@
-"""What the atoms of one column ask, all at once: the classes that literals make, and each atom as a test of codes."""
+"""What atoms ask of columns: each a test of codes, by the classes that all literals of a column make.
+
+Each atom is the union of one-kind tests: an ordering, an equality (IN: one per literal), an inequality, a span, a
+pattern. Atoms are numbered in the order of their adding.
+
+A column is an attribute and a kind. Whatever the values, only their order relative to the literals matters; so the
+literals are sorted once, and a value's code is its class among them. Every atom then is a range of codes, known before
+any event is seen, and matching compares numbers of 16 bits (32 where a column has very many literals) exactly.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""The rows of computed atoms in a chunk: whole columns at once where that is easy, else by the plain evaluator.
+"""Atoms that compute: rows of bits for them, whole columns at once where that is easy, else by the plain evaluator.
 
 What an expression reads of an event — a few attributes, its place, its predecessor's attributes — is its key: equal
 keys have equal truth, so every distinct key of a chunk is decided once.
+
+What is not decided so stays open: lanes with several values or none, numbers that doubles may not hold exactly,
+functions not spoken here. They are decided one by one, so that every outcome is that of the plain evaluator.
 """
 
 from __future__ import annotations

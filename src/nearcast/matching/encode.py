@@ -1,8 +1,11 @@
-"""From Arrow to codes in compiled code: every attribute of a batch is looked at once, in the buffers it came in.
+"""From Arrow to codes, in compiled code: every attribute of a batch is looked at once, in the buffers it came in.
 
 What `match.codes.Classes` says of one value is said here for all: a name is looked up by its hash, a text among the
 literals of its column too, a number by a table where the literals are whole and lie close, else by halving. UTF-8 sorts
 as code points do, so texts are compared as bytes. Columns whose literals no double holds go the slow way.
+
+The kernels take arrays and no tuples of them, and what they call becomes a part of them: to hand over many arrays costs
+more than to look up one value.
 """
 
 from __future__ import annotations

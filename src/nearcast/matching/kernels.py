@@ -1,4 +1,8 @@
-"""The pairs of parts as one, in compiled code: groups by their numbers, without those that are gone."""
+"""The compiled loops of matching: events sorted by a column, entries run over their ranges, pairs of parts made one.
+
+What is emitted are pairs (lane, form) in the order of the entries, which is that of the columns. Where names repeat
+(`repeated` is not None), lanes with several values in a column are marked in it and looked at one by one.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,15 @@
-"""Location atoms between one anchor — a moving user or a fixed point — and the event itself, all of them together.
+"""Location atoms as rows of bits: about an anchor and the event, about entities; the tests of distances behind both.
 
 That is the common kind, "within D of me", and there may be one per receiver. On the globe a product of unit vectors
 leaves few candidates, chords decide most of these, and only where bounds on the ellipsoid leave it open a geodesic is
 solved: the outcome is that of `nearcast.geo.distance.distance`.
+
+Every side of a term is a set of stays: a place, and the lanes for which it holds. Stays of both sides that are near one
+another and overlap are found by the grid, so a batch costs what moved in it and neighbours, not its events times all
+members (semantics §4).
+
+Candidates come from a grid; chords decide most of them, and where bounds on the ellipsoid leave it open a geodesic is
+solved. The outcome is that of `geo.distance.distance`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The tests of programs: sixty-four lanes become a mask of those that pass, by any kind of test."""
+"""Tests of programs: sixty-four lanes become a mask of those that pass, by ranges of codes or by maps of sets.
+
+A map has a bit for each code of a column that has not too many, sixteen bits a word. All its words fit into two
+registers of 512 bits, from which as many words as there are lanes are taken at once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From filters to entries, in compiled code: which events to look at for each form, and what to test of these.
+"""From filters to entries and programs, in compiled code, and their layout for the kernels.
 
 An entry is a column, a range of its codes, a form — a filter and a level — and a program. An event that has a code in
 the range and passes the program has at least that level. Forms without a cover have one entry that looks at all events.

@@ -1,4 +1,4 @@
-"""Filters read into flat arrays, each distinct atom once: what the compiled part of compiling begins with.
+"""Filters as flat arrays, each distinct atom once, and the layout of these atoms, with which compiling plans begins.
 
 A filter is its tokens in postfix order: an atom's number, or a connective with how many parts it has. Python walks each
 tree once and does nothing else, so a hundred thousand filters are read in about a second.

@@ -1,4 +1,4 @@
-"""Location atoms about an anchor and the event, "within D of me", as the pairs of atoms and events that are near.
+"""Receivers who ask for what is within some distance of them: where they are, and the events that are near.
 
 Whether such an atom is TRUE only near its anchor, or FALSE only there: only what is near is computed, so a batch costs
 its neighbours, not receivers times events.

@@ -1,4 +1,4 @@
-"""Where something is: planar metres or geographic degrees (semantics §1). "Position" is kept for the journal."""
+"""An event: what happened, to which entity, when and where; and what a place is (semantics §1)."""
 
 from __future__ import annotations
 

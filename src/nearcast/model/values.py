@@ -1,4 +1,4 @@
-"""Typed values of attributes and literals: integer, double, text, boolean, time (semantics §1, §2)."""
+"""Typed values of attributes and literals, and exact arithmetic on them (semantics §1, §2)."""
 
 from __future__ import annotations
 

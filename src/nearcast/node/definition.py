@@ -1,4 +1,7 @@
-"""What a node is, from a YAML file: its name and place, sensors, situations, transport and manner; every fault told."""
+"""What a node is, from a YAML file: place, sensors, transport, settings, and its situation rules; every fault told.
+
+Without an ontology whatever the conditions name is a class of its own.
+"""
 
 from __future__ import annotations
 

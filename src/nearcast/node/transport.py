@@ -1,4 +1,4 @@
-"""The seam between nodes: datagrams to whoever hears them. They may be lost, come twice, or in another order.
+"""The seam between nodes: datagrams to whoever hears them; and a transport that loses, repeats and reorders some.
 
 A transport promises little: what it gives was sent by somebody, whole, and it says by whom as well as it can tell. A
 node may hear itself. Nobody waits for anybody: what a slow node cannot take is dropped and counted.

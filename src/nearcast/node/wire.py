@@ -1,4 +1,4 @@
-"""Messages as datagrams: JSON of known form and bounded size; whatever else comes is a `Fault`, never an accident.
+"""Messages as datagrams, JSON of known form and bounded size; and requests that come as events.
 
 A datagram names in `via` the node that sent it this time. That is how a node knows its own voice; whom to limit, it
 knows from the transport.

@@ -1,4 +1,4 @@
-"""What the pipeline counts, for Prometheus."""
+"""What the pipeline counts for Prometheus, and what is worth telling of situations while they are inferred."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one query of the live pipeline: reads the journal on and on, and hands every batch to a function."""
+"""The one query of the live pipeline, and batches cut where much is defined at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known, kept on disk as Arrow files, versioned by position of the journal.
+"""What is known, on disk as Arrow files, versioned by position of the journal; definitions row by row.
 
 `registry.arrow` has who wants what, `repository.arrow` the newest event of every entity, `relations-<n>.arrow` the n-th
 shard of the pairs that are related; what else stages keep is in `stages.pickle`, relations there by their names only.
@@ -6,6 +6,9 @@ shard of the pairs that are related; what else stages keep is in `stages.pickle`
 A snapshot only saves time: what is known is a fold over the journal, so the newest snapshot that is not too new, folded
 on to where a batch begins, is what is known there; a lost or stale one costs reading, never correctness. A snapshot is
 a folder, renamed into place when it is whole.
+
+To write a hundred thousand definitions takes seconds, for which the pipeline would stand still. So a file is made of
+the one before it, and of what was defined since.
 """
 
 from __future__ import annotations

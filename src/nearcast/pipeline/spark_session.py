@@ -1,4 +1,4 @@
-"""The Spark session: one per process, started when first asked for, every setting with its reason."""
+"""The Spark session: one per process, every setting with its reason; and which Java it runs on."""
 
 from __future__ import annotations
 

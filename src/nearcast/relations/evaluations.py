@@ -1,4 +1,4 @@
-"""Pairs held against their rules: every report of either entity is one evaluation, all of a stretch at once.
+"""Which pairs a batch may bring together, and every evaluation of them, a column at a time.
 
 Which reports were made does not depend on what holds, so all evaluations of a stretch can be listed and computed in
 columns. Only then follows, pair by pair, what they changed.

@@ -1,4 +1,4 @@
-"""Gatherings, report by report, at a cost that follows neighbours.
+"""Gatherings: one at a time, at a cost that follows neighbours, and all of them over a batch.
 
 The outcome is that of the reference. What lapses is looked for only once the stream's time has passed the earliest
 moment at which anything can.

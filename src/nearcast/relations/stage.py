@@ -1,4 +1,4 @@
-"""The second stage, relate, in one scope: what happens between entities, as events of its own (semantics §7).
+"""The second stage, relate: what happens between entities, as events of its own, once for each scope (semantics §7).
 
 Relations between pairs are evaluated in columns, over stretches in which no definition changes; gatherings report by
 report, and relations about what relations tell event by event.

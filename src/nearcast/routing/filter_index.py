@@ -1,7 +1,9 @@
-"""Many filters, and few of them to look at for one event: by the texts that they require of it.
+"""Many filters, and the few to look at: for one event by the texts they require, for another filter by examples.
 
 `type = 'car' AND unit = 'u7' AND speed > 3` can only select events that say both. So it is found by the type, and then
 by one more attribute; what requires no text of an event is looked at for every one.
+
+A filter can only cover another if it selects its example. So of many only these need to be asked.
 """
 
 from __future__ import annotations

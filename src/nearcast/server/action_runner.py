@@ -1,8 +1,11 @@
-"""Runs what situations call for: follows the log of derived events, and posts webhooks or calls Python actions.
+"""Runs what situations call for: follows the derived events, posts webhooks, calls Python actions.
 
 At least once: the position up to which everything has been run, or given up, is kept in a small file; a server that
 dies runs what came after it again. What does not succeed is tried again after growing pauses, and is a dead letter in
 the end. The action is the one that its definition says now: an event names it, and holds no URL.
+
+The body is the CloudEvent. `Idempotency-Key` is its id, what is not printable ASCII percent-encoded: who gets it again
+has it already. `X-Nearcast-Signature` is `t=SECONDS,v1=HEX`: HMAC-SHA256 of `SECONDS.BODY` with the shared secret.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The events that tell of situations: what a change of one is in the journal's own form."""
+"""The events that tell of situations, and those that actions publish or call for (semantics §8).
+
+Deciding is pure: an action that publishes yields the event itself; for a webhook and a Python action there is an event
+`nearcast.action`, whose id tells the receiver whether it has run that already. Running is the server's affair.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readings, and where they count: values of context classes, each by an entity, at a place, at a moment."""
+"""Readings of context classes, where they count, and the named places they are in."""
 
 from __future__ import annotations
 

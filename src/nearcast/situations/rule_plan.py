@@ -1,4 +1,4 @@
-"""Rules made ready: conditions with NOT at the leaves, in the order in which rules stand on each other."""
+"""Rules made ready: negation at the conditions, in the order of their dependencies; what their conditions are about."""
 
 from __future__ import annotations
 

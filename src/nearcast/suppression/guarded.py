@@ -1,4 +1,4 @@
-"""Relations whose strategies let reports be held back where they enter: their guards, from events (semantics §7)."""
+"""Guarded relations: their strategies let reports be held back; their guards, and how each relation stands."""
 
 from __future__ import annotations
 

@@ -1,7 +1,11 @@
-"""Whether anybody but guarded relations may want an event: asked where it enters, and answered yes if in doubt.
+"""Whether anybody but guarded relations may want an event, asked where it enters; the same as filters for publishers.
 
 The filters of subscriptions are held against the one event. What else they need — where users are, which event came
 before — is not known there; an atom about it may be TRUE or FALSE.
+
+The filters select whatever `InterestIndex` wants, and more: what else a filter rests on (where a client is) may be so
+or not, and negation that also holds of the unknown, which CQL2 cannot say, may hold of anything. Each filter comes in
+its alternatives, for a routing table covers and merges conjunctions best.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Clients within documents: as definitions, management requests and control events write them."""
+"""Clients and places within documents: as definitions, management requests and control events write them."""
 
 from __future__ import annotations
 

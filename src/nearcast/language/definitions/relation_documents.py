@@ -1,4 +1,4 @@
-"""Relations within documents: as definitions, management requests and control events write them."""
+"""Relations within documents: their sides, strategy and faults, and what is hardly meant."""
 
 from __future__ import annotations
 

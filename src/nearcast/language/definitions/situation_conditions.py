@@ -1,4 +1,8 @@
-"""The conditions of situation rules and actions: a filter over classes of readings and situations, and its faults."""
+"""Conditions of rules and actions: filters over classes; kinds and units that clash; what no reading can fulfil.
+
+Readings count in the unit of their class. So what is compared, added or subtracted has one unit, or is a literal, which
+is in the unit of what it stands beside; products and quotients have the product or quotient of units.
+"""
 
 from __future__ import annotations
 

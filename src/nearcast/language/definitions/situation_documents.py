@@ -1,4 +1,4 @@
-"""Situation rules and actions within documents: as definitions, management requests and control events write them."""
+"""Situation rules and actions within documents, and those of all files together: each once, no cycles."""
 
 from __future__ import annotations
 

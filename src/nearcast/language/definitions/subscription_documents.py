@@ -1,4 +1,8 @@
-"""Subscriptions within documents: as definitions, management requests and control events write them."""
+"""Subscriptions and their filters within documents, as text or as trees with relevances.
+
+A leaf `{when: CQL2, relevance: R}` gives its atoms a relevance, one number for all of them or a list. `unless` is the
+thesis' plain negation, which CQL2 text cannot say.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forms of management requests, for OpenAPI; what came is read and checked where definition files are."""
+"""The forms of management requests, for OpenAPI, and the control events that they become."""
 
 from __future__ import annotations
 

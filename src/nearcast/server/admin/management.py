@@ -1,4 +1,7 @@
-"""Managing clients, subscriptions and settings. Each change is an event in the journal, in effect when answered."""
+"""Managing clients, subscriptions, settings, relations and rules. Each change is an event, in effect when answered.
+
+Relations, rules and actions are alike, so their routes are made of one description each.
+"""
 
 from __future__ import annotations
 

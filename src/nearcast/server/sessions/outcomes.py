@@ -1,4 +1,4 @@
-"""Settled deliveries on their way into the log of outcomes, and what a server takes up again after its death."""
+"""Outcomes on their way into the journal, and the checkpoint up to which all is settled."""
 
 from __future__ import annotations
 

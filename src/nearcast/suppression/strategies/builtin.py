@@ -1,4 +1,4 @@
-"""Strategies that hold nothing back: every report travels to where the relation is evaluated (semantics §7)."""
+"""The strategies that are here: all reports, rings, a line; and what their parameters must be (semantics §7)."""
 
 from __future__ import annotations
 
