@@ -1,4 +1,4 @@
-"""The repository: the newest event of every entity, as columns, and how it is gathered from a journal (semantics §1)."""
+"""The repository: the newest event of every entity, as columns, gathered from a journal (semantics §1)."""
 
 from __future__ import annotations
 
