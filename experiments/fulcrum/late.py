@@ -14,7 +14,7 @@ from nearcast.suppression.strategies.builtin import RangeRing
 from nearcast.suppression.strategies.dimensions import DIMENSIONS
 from nearcast.suppression.strategies.guards import TakenReport
 from nearcast.suppression.strategies.seam import SideName, ThresholdPredicate
-from nearcast.testing.strategies import Trace, every_report, run
+from nearcast.testing.strategy_trials import Trace, every_report, run
 
 KEEP = 300
 """Reports that an entry node keeps for a pair before it asks the other how far it is."""

@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from nearcast.api.definition_files import Definitions
     from nearcast.api.filters import Filter
     from nearcast.api.history import replay
+    from nearcast.api.journals import open_journal
     from nearcast.api.matching import match
     from nearcast.language.cloudevents import DeadLetter
 
-__all__ = ["DeadLetter", "Definitions", "Filter", "__version__", "match", "replay"]
+__all__ = ["DeadLetter", "Definitions", "Filter", "__version__", "match", "open_journal", "replay"]
 
 __version__ = "0.1.0"
 
@@ -21,6 +22,7 @@ _HOMES = {
     "Definitions": "nearcast.api.definition_files",
     "Filter": "nearcast.api.filters",
     "match": "nearcast.api.matching",
+    "open_journal": "nearcast.api.journals",
     "replay": "nearcast.api.history",
 }
 """Where each name is: imported when it is first asked for, so that the command and clients start without the rest."""

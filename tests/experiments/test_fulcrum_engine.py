@@ -18,7 +18,7 @@ from nearcast.suppression.strategies.builtin import CommonNode, ParallelLine, Ra
 from nearcast.suppression.strategies.dimensions import DIMENSIONS
 from nearcast.suppression.strategies.guards import TakenReport
 from nearcast.suppression.strategies.seam import Strategy, ThresholdPredicate
-from nearcast.testing.strategies import run
+from nearcast.testing.strategy_trials import run
 from tests.experiments.test_fulcrum_subjects import Town, strolls
 from tests.suppression.traces import walk
 

@@ -19,7 +19,7 @@ from nearcast.suppression.strategies.dimensions import DIMENSIONS
 from nearcast.suppression.strategies.guards import TakenReport
 from nearcast.suppression.strategies.seam import Strategy, ThresholdPredicate
 from nearcast.testing.entry_node import PairSide, PairTransition, SideMessage
-from nearcast.testing.strategies import every_report
+from nearcast.testing.strategy_trials import every_report
 
 Reports = list[tuple[str, TakenReport]]
 LAST = 10**6

@@ -17,7 +17,7 @@ from nearcast.suppression.strategies.builtin import ParallelLine, RangeRing, Sha
 from nearcast.suppression.strategies.dimensions import DIMENSIONS
 from nearcast.suppression.strategies.guards import TakenReport
 from nearcast.suppression.strategies.seam import SideName, Strategy, ThresholdPredicate
-from nearcast.testing.strategies import Trace, every_report, run
+from nearcast.testing.strategy_trials import Trace, every_report, run
 
 NEAR = ThresholdPredicate(DIMENSIONS["geodesic"], 500.0, "<=", 20.0)
 PAIRS = 60

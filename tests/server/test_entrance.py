@@ -212,7 +212,7 @@ def test_relations_between_any_entities_are_told_as_if_every_report_had_entered(
         async with running(journal, suppress=suppress) as server, server.publisher() as publisher:
             stages = Stages(journal)
             (await server.http.put("/relations/near", json={**ANY})).raise_for_status()
-            await until(lambda: bool(server.service.event_entry._entry._vicinities) == suppress)
+            await until(lambda: bool(server.service.event_entry._entry._rings) == suppress)
             await until(lambda: not server.service.event_entry._entry.unready)
             for event in events:
                 await publisher.publish([event])

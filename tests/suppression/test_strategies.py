@@ -16,7 +16,7 @@ from nearcast.suppression.strategies.dimensions import DIMENSIONS
 from nearcast.suppression.strategies.guards import Guard, Ring, TakenReport
 from nearcast.suppression.strategies.seam import PairKnowledge, Strategy, ThresholdPredicate, guards
 from nearcast.testing.entry_node import PairSide
-from nearcast.testing.strategies import Trace, differences, every_report, run
+from nearcast.testing.strategy_trials import Trace, differences, every_report, run
 from tests.suppression.traces import STRATEGIES, bounds, late, traces, walk
 
 PLANAR = DIMENSIONS["planar"]

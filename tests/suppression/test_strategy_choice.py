@@ -21,7 +21,7 @@ from nearcast.suppression.strategies.dimensions import DIMENSIONS
 from nearcast.suppression.strategies.guards import Guard, Ring, TakenReport
 from nearcast.suppression.strategies.seam import PairKnowledge, Strategy, ThresholdPredicate
 from nearcast.suppression.strategies.watched import WatchedStrategy
-from nearcast.testing.strategies import every_report, run
+from nearcast.testing.strategy_trials import every_report, run
 from tests.suppression.traces import walk
 
 NEAR = ThresholdPredicate(DIMENSIONS["planar"], 10.0)

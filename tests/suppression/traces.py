@@ -21,7 +21,7 @@ from nearcast.suppression.strategies.builtin import (
 from nearcast.suppression.strategies.dimensions import DIMENSIONS, Money
 from nearcast.suppression.strategies.guards import TakenReport
 from nearcast.suppression.strategies.seam import SideName, Strategy, ThresholdPredicate
-from nearcast.testing.strategies import Trace
+from nearcast.testing.strategy_trials import Trace
 
 START = datetime(2022, 1, 3, tzinfo=UTC)
 

@@ -190,9 +190,9 @@ def receive(reception: Reception, settings: Settings, owed: list[tuple[float, Qu
 def _told(reception: Reception, settings: Settings, bandwidth: float) -> None:
     """The client tells its bandwidth; where the context is another now, what waits is reordered."""
     session = reception.session
-    before = session.outlook(settings)
+    before = session.priority_inputs(settings)
     session.client = ClientProfile(**{**_fields(session.client), "readings": {"bandwidth": bandwidth}})
-    if session.outlook(settings) != before:
+    if session.priority_inputs(settings) != before:
         session.waiting.reorder(session.priority_of(settings))
 
 

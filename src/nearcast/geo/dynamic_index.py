@@ -10,7 +10,7 @@ one number: what is found in a cell has to be held against the metres.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
 from itertools import product
 from typing import Generic, TypeVar
@@ -81,6 +81,10 @@ def cells_around(place: Place, level: int) -> tuple[Cell, ...]:
     return tuple([cell + step for step in (_FLAT if place.coordinates == "planar" else _CUBE)])
 
 
+Around = Callable[[Place, int], Iterable[Cell]]
+"""The cells around a place at a level."""
+
+
 class SpatialHash(Generic[K, V]):
     """Values by key, each at a place. `levels`, ascending: the sizes of cells that all are in."""
 
@@ -120,13 +124,16 @@ class SpatialHash(Generic[K, V]):
             if not here:
                 del found[cell]
 
-    def candidates(self, place: Place, metres: float) -> list[V]:
-        """All that is within so many metres of a place, each once; perhaps some that is farther, or has no distance."""
+    def candidates(self, place: Place, metres: float, around: Around = cells_around) -> list[V]:
+        """All that is within so many metres of a place, each once; perhaps some that is farther, or has no distance.
+
+        Who asks several indexes around one place may keep its cells, and give what finds them as `around`.
+        """
         least = level_of(metres)
         for level, cells in zip(self.levels, self._cells, strict=True):
             if level >= least:
                 found: list[V] = []
-                for cell in cells_around(place, level):
+                for cell in around(place, level):
                     if cell in cells:
                         found += cells[cell].values()
                 return found

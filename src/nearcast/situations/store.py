@@ -7,7 +7,8 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from nearcast.geo.dynamic_index import SpatialHash, cell_of, cells_around, joined_levels, level_of
+from nearcast.geo.dynamic_index import Cell, SpatialHash, cell_of, cells_around, joined_levels, level_of
+from nearcast.model.event import Place
 from nearcast.model.ontology import Ontology
 from nearcast.situations.lifecycle import SituationInstance
 from nearcast.situations.readings import ContextReading, SituationCentre, is_near, separation
@@ -43,6 +44,7 @@ class IndexedReadingStore:
     _kept: dict[str, _ClassReadings] = field(default_factory=dict)
     # What was found around the centre that was asked for last.
     _centre: SituationCentre | None = None
+    _around: dict[int, tuple[Cell, ...]] = field(default_factory=dict)
     _found: dict[tuple[Collection[str], float], list[ContextReading]] = field(default_factory=dict)
     _inside: dict[tuple[str, str], dict[str, ContextReading]] = field(default_factory=lambda: defaultdict(dict))
 
@@ -104,6 +106,7 @@ class IndexedReadingStore:
         # By identity, which is quick: all that looks around one centre has the very same.
         if centre is not self._centre:
             self._centre = centre
+            self._around.clear()
             self._found.clear()
         # Many rules ask for the same around one reading.
         key = (names, metres)
@@ -124,8 +127,15 @@ class IndexedReadingStore:
         for name in names:
             kept = self._kept.get(name)
             if kept is not None:
-                candidates = [newest.reading for newest in kept.by_place.candidates(centre.place, metres)]
-                found += [one for one in candidates if is_near(centre, one, metres)]
+                near = kept.by_place.candidates(centre.place, metres, self._cells_around)
+                found += [one.reading for one in near if is_near(centre, one.reading, metres)]
+        return found
+
+    def _cells_around(self, place: Place, level: int) -> tuple[Cell, ...]:
+        """The cells around the centre, for every class that is asked for there."""
+        found = self._around.get(level)
+        if found is None:
+            found = self._around[level] = cells_around(place, level)
         return found
 
     def inside(self, names: Collection[str], area: str) -> Iterable[ContextReading]:

@@ -2,7 +2,7 @@
 
 A journal in memory whose faults are part of the test (`MemoryJournal` with `Abort`, `Pause`, `End`), a clock that the
 test moves (`ManualClock`), what a Python action is tried with (`run_actions`), and plain references, for plug-ins and
-for what is faster here: strategies (`nearcast.testing.strategies`), relations and situations.
+for what is faster here: strategies (`nearcast.testing.strategy_trials`), relations and situations.
 """
 
 from nearcast.journal.memory import Abort, End, MemoryJournal, Pause

@@ -11,7 +11,7 @@ late.
 **The one obligation.** As long as a report of a lies in a's guard, and one of b in b's, the relation between these two
 must be as `PairKnowledge` says. Each guard must permit the report it was made from. Nothing else: with it, the outcome
 is that of evaluating every report, whatever is late, repeated, jumps or comes out of order. A tighter guard costs
-messages, a wider one than this is wrong; `nearcast.testing.strategies.differences` tells which.
+messages, a wider one than this is wrong; `nearcast.testing.strategy_trials.differences` tells which.
 
 **A plug-in** is a class with this interface, usually a frozen dataclass whose fields are its parameters. It checks them
 in `__post_init__` and raises a `Fault`; it is announced under the entry point group `nearcast.strategies`::
