@@ -174,10 +174,15 @@ def _decimals(part: _Values) -> Iterator[AttributeColumn | Unfit]:
     # A decimal of few digits, as in most tables, is never beyond 64 bits.
     whole = pc.equal(pc.floor(part.values), part.values)
     broken = part.where(pc.invert(whole))
-    yield AttributeColumn("double", broken.names, broken.rows, pc.cast(broken.values, pa.float64()))
+    yield AttributeColumn("double", broken.names, broken.rows, nearest_doubles(broken.values))
     part = part.where(whole)
     fits = [INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM for value in part.values.to_pylist()] if _long(part) else None
     yield from _within_64_bits(part, pa.array(fits or [True] * len(part.values), pa.bool_()))
+
+
+def nearest_doubles(decimals: pa.Array) -> pa.Array:
+    """Of each decimal the double nearest to it: Arrow's own cast multiplies, and misses some by a last digit."""
+    return pc.cast(pc.cast(decimals, pa.string()), pa.float64())
 
 
 def _long(part: _Values) -> bool:

@@ -25,6 +25,7 @@ from nearcast.api.attributes import (
     attributes,
     geometry_of,
     is_text,
+    nearest_doubles,
     plain_column,
     without_nulls,
 )
@@ -335,7 +336,7 @@ def _doubles(column: pa.Array, name: str) -> tuple[npt.NDArray[np.float64], Mask
         raise _unfit(
             name, kind, "numbers", "it tells where the event is: cast it, or rename it if it means another thing"
         )
-    values = pc.cast(column, pa.float64(), safe=False)
+    values = nearest_doubles(column) if pt.is_decimal(kind) else pc.cast(column, pa.float64(), safe=False)
     return pc.fill_null(values, np.nan).to_numpy(zero_copy_only=False), _true(column.is_valid())
 
 

@@ -20,5 +20,7 @@ def open_journal(path: str | PathLike[str]) -> Journal:
     file = Path(path)
     if not file.is_file():
         came = "a folder" if file.is_dir() else "nothing there"
-        raise JournalError(f"{file}: expected a journal, got {came}; it is the file `journal` in a system's data folder")
+        raise JournalError(
+            f"{file}: expected a journal, got {came}; it is the file `journal` in a system's data folder"
+        )
     return SqliteJournal(file)

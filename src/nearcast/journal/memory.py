@@ -93,7 +93,7 @@ class MemoryJournal(Journal):
         return positions
 
     def commit_range(self, log: str, rows: pa.Table, through: int) -> None:
-        """See `Journal.cover`."""
+        """See `Journal.commit_range`."""
         rows = ascending(log, rows, through)
         with self._marked("commit_range", log, through), self._lock:
             self._keep(log, within(rows, self._ends[log], through), max(through, self._ends[log]))

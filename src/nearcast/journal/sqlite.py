@@ -199,7 +199,7 @@ class SqliteJournal(Journal):
             return positions
 
     def commit_range(self, log: str, rows: pa.Table, through: int) -> None:
-        """See `Journal.cover`."""
+        """See `Journal.commit_range`."""
         rows = ascending(log, rows, through)
         with self._writing() as connection:
             end = _end(connection, log)
@@ -213,7 +213,7 @@ class SqliteJournal(Journal):
         return within(joined(log, parts), after, after + limit)
 
     def end_within_bytes(self, log: str, after: int, limit: int, size: int = READ_BYTES) -> int:
-        """See `Journal.reach`."""
+        """See `Journal.end_within_bytes`."""
         # Cheap: `rows` is the last column, so SQLite reads none of it.
         query = "SELECT last, size FROM blocks WHERE log = ? AND last > ? AND first <= ? ORDER BY last, number"
         through = min(after + limit, self.end(log))
@@ -233,7 +233,7 @@ class SqliteJournal(Journal):
             return _end(connection, log)
 
     def sync(self) -> None:
-        """See `Journal.secure`."""
+        """See `Journal.sync`."""
         try:
             # What is committed and not in the file yet is in the log beside it; a checkpoint secures both by itself.
             descriptor = os.open(f"{self.path}-wal", os.O_RDONLY)

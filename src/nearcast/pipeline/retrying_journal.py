@@ -41,7 +41,7 @@ class RetryingJournal(SqliteJournal):
         return self._patiently(lambda: append(log, rows, kept, node))
 
     def commit_range(self, log: str, rows: pa.Table, through: int) -> None:
-        """See `Journal.cover`."""
+        """See `Journal.commit_range`."""
         commit_range = super().commit_range
         self._patiently(lambda: commit_range(log, rows, through))
 
