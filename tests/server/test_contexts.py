@@ -15,7 +15,7 @@ from nearcast.model.changes import ClientChange
 from nearcast.model.event import Event
 from nearcast.server import clock
 from nearcast.server.admin.documents import MEASURED
-from nearcast.server.config import Limits
+from nearcast.server.config import ServerLimits
 from nearcast.server.ingest.group_commit import QueueFull
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.sessions.client_updates import ClientUpdates
@@ -50,7 +50,7 @@ def contexts_at(door: Door) -> ClientUpdates:
     """Of a desk that knows one client, and whose journal is a door."""
     session_manager = SessionManager(None, ServerMetrics(), 100)  # type: ignore[arg-type]
     session_manager.apply(ClientChange("a"))
-    return ClientUpdates(session_manager, door.put, Limits())
+    return ClientUpdates(session_manager, door.put, ServerLimits())
 
 
 async def later(client_updates: ClientUpdates, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_a_removed_client_does_not_come_back_by_what_it_said_before() -> None:
     """A reading that was to be written later would declare it anew; and nothing of it stays in memory."""
 
     async def test() -> None:
-        async with running(limits=Limits(reading_seconds=0.2)) as server:
+        async with running(limits=ServerLimits(reading_seconds=0.2)) as server:
             await server.declare("a")
             async with socket_of(server) as socket:
                 for battery in (90.0, 80.0):

@@ -16,7 +16,7 @@ from nearcast.model.changes import ClientChange
 from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event
 from nearcast.model.sequence import sequence
-from nearcast.server.config import Limits
+from nearcast.server.config import ServerLimits
 from nearcast.server.sessions import stream
 from nearcast.server.sessions.session import CONFIRMED, Connection, Pump
 from tests.server.conftest import Running, received, run, running, unit, until
@@ -143,7 +143,7 @@ def test_readings_change_priorities_at_once_and_are_journaled_when_a_class_chang
     """Many readings of one class make few events; the newest counts here all the same."""
 
     async def test() -> None:
-        async with running(limits=Limits(reading_seconds=60.0)) as server:
+        async with running(limits=ServerLimits(reading_seconds=60.0)) as server:
             await declare_roles(server, role="scout", bandwidth=3750)
             async with server.client("a") as client:
                 await client.connected()
@@ -165,7 +165,7 @@ def test_the_last_reading_reaches_the_journal_when_the_server_ends() -> None:
     """What was held back for want of urgency is written at the end."""
 
     async def test() -> None:
-        async with running(limits=Limits(reading_seconds=60.0)) as server:
+        async with running(limits=ServerLimits(reading_seconds=60.0)) as server:
             await server.declare("a")
             async with server.client("a") as client:
                 await client.connected()
@@ -215,7 +215,7 @@ def test_beyond_the_limit_the_oldest_of_the_least_urgent_overflow() -> None:
     """Memory is bounded, and everything dropped has its reason."""
 
     async def test() -> None:
-        async with running(limits=Limits(waiting=5)) as server:
+        async with running(limits=ServerLimits(waiting=5)) as server:
             await server.declare("a")
             positions = await server.publish(*(unit(str(number)) for number in range(20)))
             await until(lambda: len(outcomes(server)) == 15)
@@ -443,7 +443,7 @@ def test_payloads_that_are_not_in_memory_are_read_from_the_journal() -> None:
     """Memory holds few of them; what waits is complete all the same."""
 
     async def test() -> None:
-        async with running(limits=Limits(cache_bytes=2_000)) as server:
+        async with running(limits=ServerLimits(cache_bytes=2_000)) as server:
             await server.declare("a")
             await server.publish(*(unit(str(number), text="x" * 300) for number in range(200)))
             await until(lambda: len(waiting(server).waiting) == 200)
@@ -459,7 +459,7 @@ def test_large_payloads_are_read_ahead_as_far_as_memory_should_take_them(monkeyp
     """For one client about a megabyte; all arrive."""
 
     async def test() -> None:
-        async with running(limits=Limits(cache_bytes=0)) as server:
+        async with running(limits=ServerLimits(cache_bytes=0)) as server:
             await server.declare("a")
             asked, load = list[int](), server.service.payloads.load
 
@@ -586,7 +586,7 @@ def test_positions_reach_the_journal_but_not_each_of_them() -> None:
     """The newest is in the registry at once, and in the journal soon."""
 
     async def test() -> None:
-        async with running(limits=Limits(place_seconds=0.3)) as server:
+        async with running(limits=ServerLimits(place_seconds=0.3)) as server:
             await server.declare("a")
             async with server.client("a") as client:
                 await client.connected()

@@ -16,7 +16,7 @@ from nearcast.errors import JournalError, Mark
 from nearcast.journal.memory import MemoryJournal
 from nearcast.language.cloudevents import read_event
 from nearcast.server.access import tokens_from
-from nearcast.server.config import Limits
+from nearcast.server.config import ServerLimits
 from nearcast.server.ingest.group_commit import QueueFull
 from nearcast.server.ingest.lease_manager import MOST_UNREAD, LeaseManager
 from nearcast.server.metrics import ServerMetrics
@@ -116,7 +116,7 @@ def test_a_publisher_that_dies_is_waited_for_and_no_longer() -> None:
     """What it kept is its own to lose; the other side is told, and the loss is counted."""
 
     async def test() -> None:
-        limits = Limits(lease_seconds=0.5)
+        limits = ServerLimits(lease_seconds=0.5)
         async with related(True, limits=limits) as (server, stages), server.publisher(suppress=True) as b:
             a = server.publisher(suppress=True)
             await lent(server, stages, a, b)
@@ -139,7 +139,7 @@ def test_what_is_kept_goes_when_the_connection_is_lost() -> None:
     """At once; nobody has to wait, and with the next connection it is held back again."""
 
     async def test() -> None:
-        limits = Limits(lease_seconds=60.0)
+        limits = ServerLimits(lease_seconds=60.0)
         async with related(True, limits=limits) as (server, stages), server.publisher(suppress=True) as a:
             b = server.publisher(suppress=True)
             await lent(server, stages, a, b)

@@ -15,7 +15,7 @@ from nearcast.journal.memory import Abort, MemoryJournal, Pause
 from nearcast.language.cloudevents import write_event
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
-from nearcast.server.config import Limits
+from nearcast.server.config import ServerLimits
 from nearcast.server.ingest.cloudevents_http import STRUCTURED, header_value, read_request
 from tests.server.conftest import Running, run, running, unit, until
 
@@ -185,7 +185,7 @@ def test_without_room_publishers_are_told_to_come_back() -> None:
 
     async def test() -> None:
         journal = MemoryJournal([Pause("events", 1, 0.4, "append")])
-        async with running(journal, limits=Limits(intake_events=2)) as server:
+        async with running(journal, limits=ServerLimits(intake_events=2)) as server:
             answers = await asyncio.gather(*(post(server, unit(str(number))) for number in range(10)))
             refused = [answer for answer in answers if answer.status_code == 503]
             assert refused and all(answer.headers["Retry-After"] == "1" for answer in refused)
@@ -265,7 +265,7 @@ def test_bodies_that_come_slowly_are_given_up() -> None:
     """With an answer, and nothing of them is held any longer; together they have a bound."""
 
     async def test() -> None:
-        async with running(limits=Limits(stall_seconds=0.2, bodies_bytes=3_000)) as server:
+        async with running(limits=ServerLimits(stall_seconds=0.2, bodies_bytes=3_000)) as server:
             host, port = server.url.removeprefix("http://").split(":")
             head = b"POST /events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/cloudevents+json\r\n"
             slow = []

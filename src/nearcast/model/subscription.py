@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from nearcast.model.context import ContextSpace, Matrix
 from nearcast.model.event import Coordinates, Place
 from nearcast.model.filter import Filter
+from nearcast.model.limits import Limits
 from nearcast.model.ontology import Ontology
 
 ANY_SUBSCRIPTION = "*"
@@ -65,7 +66,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What holds for everybody: the number of priority levels N, context space, matrix, roles, channels, ontology."""
+    """What holds for everybody: N priority levels, context space, matrix, roles, channels, ontology, limits."""
 
     levels: int = 3
     space: ContextSpace = field(default_factory=ContextSpace)
@@ -74,3 +75,4 @@ class Settings:
     roles: Roles = field(default_factory=Roles)
     channels: tuple[Channel, ...] = ()
     ontology: Ontology = field(default_factory=Ontology)
+    limits: Limits = field(default_factory=Limits)

@@ -14,7 +14,7 @@ MEBIBYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """Bounds on what others can make the server keep or do; bytes, seconds, counts."""
 
     event_bytes: int = MEBIBYTE
@@ -60,7 +60,7 @@ class ServerConfig:
     """Whether events that can change nothing are held back; of global relations only where there is no other server."""
     precision: float = 1.0
     """The share of what publishers are told to send that has to be wanted; with 1 only what loses nothing is merged."""
-    limits: Limits = field(default_factory=Limits)
+    limits: ServerLimits = field(default_factory=ServerLimits)
 
     def check(self) -> None:
         """Refuses to listen beyond loopback without tokens; raises SetupError."""

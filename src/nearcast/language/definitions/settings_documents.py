@@ -1,4 +1,4 @@
-"""Settings within documents: levels, awareness, space, matrix, roles, default role and task, channels, ontology."""
+"""Settings in documents: levels, awareness, space, matrix, roles, default role and task, channels, ontology, limits."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nearcast.errors import Fault
+from nearcast.language.definitions.limit_documents import limits_data, read_limits
 from nearcast.language.definitions.ontology_documents import ontology_data, read_ontology
 from nearcast.language.nodes import DocumentNode, DocumentReader, closest
 from nearcast.language.quantities import relevance_of
@@ -19,10 +20,11 @@ from nearcast.model.context import (
     restriction_matrix,
 )
 from nearcast.model.event import CONTROL_PREFIX, Coordinates
+from nearcast.model.limits import Limits
 from nearcast.model.ontology import Ontology
 from nearcast.model.subscription import Channel, Roles, Settings
 
-FIELDS = ("levels", "awareness", "space", "matrix", "roles", "default", "channels", "ontology")
+FIELDS = ("levels", "awareness", "space", "matrix", "roles", "default", "channels", "ontology", "limits")
 MAX_LEVELS = 100
 
 RolesFile = Callable[[DocumentNode, int, DocumentReader], Roles | None]
@@ -48,8 +50,9 @@ def read_settings(
     roles = _roles(fields, levels, reader, roles_file)
     channels = _channels(fields["channels"], reader) if "channels" in fields else ()
     ontology = _ontology(fields["ontology"], reader, ontology_file) if "ontology" in fields else Ontology()
+    limits = read_limits(fields["limits"], reader) if "limits" in fields else Limits()
     space = ContextSpace(modules, table)
-    return Settings(levels, space, matrix or delay_matrix(levels), roles, channels, ontology)
+    return Settings(levels, space, matrix or delay_matrix(levels), roles, channels, ontology, limits)
 
 
 def settings_data(settings: Settings) -> dict[str, Any]:
@@ -72,6 +75,8 @@ def settings_data(settings: Settings) -> dict[str, Any]:
         }
     if settings.ontology:
         data["ontology"] = ontology_data(settings.ontology)
+    if limits := limits_data(settings.limits):
+        data["limits"] = limits
     return data
 
 

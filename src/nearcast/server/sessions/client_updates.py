@@ -20,7 +20,7 @@ from nearcast.model.event import Event
 from nearcast.model.subscription import Settings
 from nearcast.server import clock
 from nearcast.server.admin.documents import MEASURED, SAID, checked_changes, control_event
-from nearcast.server.config import Limits
+from nearcast.server.config import ServerLimits
 from nearcast.server.ingest.group_commit import QueueFull
 from nearcast.server.sessions.manager import SessionManager
 from nearcast.server.sessions.session import Session
@@ -52,7 +52,7 @@ class ClientUpdates:
         self,
         session_manager: SessionManager,
         publish: Callable[[list[Event]], asyncio.Future[list[int]]],
-        limits: Limits,
+        limits: ServerLimits,
     ) -> None:
         self.session_manager, self.publish, self.limits = session_manager, publish, limits
         self._unwritten: dict[str, UnwrittenUpdates] = {}
