@@ -24,7 +24,7 @@ from xml.sax.handler import ContentHandler
 from xml.sax.xmlreader import AttributesImpl, Locator
 
 from nearcast.errors import DefinitionError, Fault, Mark
-from nearcast.language.cql2.limits import MAX_DEPTH, too_large
+from nearcast.language.cql2.filter_limits import MAX_DEPTH, too_large
 from nearcast.language.marks import Lines, Locate, starting_at
 from nearcast.language.quantities import relevance_of
 from nearcast.language.trees import all_of, any_of

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from nearcast.errors import DefinitionError, Fault, Mark
-from nearcast.language.cql2.limits import MAX_HEIGHT
+from nearcast.language.cql2.filter_limits import MAX_HEIGHT
 from nearcast.language.cql2.literals import PlainLiteral
 from nearcast.language.cql2.syntax import Syntax, SyntaxKind
 from nearcast.language.marks import Locate

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nearcast.errors import Fault
+from nearcast.language.cql2.filter_limits import MAX_DEPTH
 from nearcast.language.cql2.geometry import begins_geometry, read_geometry
-from nearcast.language.cql2.limits import MAX_DEPTH
 from nearcast.language.cql2.literals import PlainLiteral, literals_of, number_of, pattern_of, text_of
 from nearcast.language.cql2.syntax import CONDITIONS, Syntax, SyntaxKind, call_of
 from nearcast.language.cql2.tokens import KEYWORDS, tokenize

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nearcast.errors import Fault, Mark
-from nearcast.language.cql2.limits import MAX_HEIGHT
+from nearcast.language.cql2.filter_limits import MAX_HEIGHT
 from nearcast.language.marks import Locate
 from nearcast.model.expression import ARITHMETIC, COMPARISONS
 

@@ -8,7 +8,7 @@ from itertools import product
 from typing import NamedTuple
 
 from nearcast.errors import Fault
-from nearcast.language.cql2.limits import MAX_ATOMS, MAX_TOKENS
+from nearcast.language.cql2.filter_limits import MAX_ATOMS, MAX_TOKENS
 from nearcast.language.cql2.literals import LOOSE, PLAIN_LIST, STRICT
 from nearcast.language.marks import Locate
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import cql2
-from nearcast.language.cql2.limits import LONG, MAX_DEPTH, too_large
+from nearcast.language.cql2.filter_limits import LONG, MAX_DEPTH, too_large
 from nearcast.language.nodes import DocumentNode, DocumentReader, from_data
 from nearcast.language.quantities import relevance_of
 from nearcast.language.trees import all_of, any_of
