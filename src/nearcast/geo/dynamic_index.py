@@ -102,16 +102,20 @@ class SpatialHash(Generic[K, V]):
         """Adds a value at a place, or moves it there; another one of its key is replaced."""
         cells = [cell_of(place, level) for level in self.levels]
         known = self._known.get(key)
-        if known is not None:
-            if known[0] == cells and known[1] is value:
-                return
+        if known is not None and known[1] is not value:
             self.remove(key)
+            known = None
+        if known is None:
+            for found, cell in zip(self._cells, cells, strict=True):
+                _enter(found, cell, key, value)
+        elif known[0] == cells:
+            return
+        else:
+            for found, before, cell in zip(self._cells, known[0], cells, strict=True):
+                if before != cell:
+                    _leave(found, before, key)
+                    _enter(found, cell, key, value)
         self._known[key] = (cells, value)
-        for found, cell in zip(self._cells, cells, strict=True):
-            if cell in found:
-                found[cell][key] = value
-            else:
-                found[cell] = {key: value}
 
     def remove(self, key: K) -> None:
         """Removes a key's value, if there is any."""
@@ -119,10 +123,7 @@ class SpatialHash(Generic[K, V]):
         if known is None:
             return
         for found, cell in zip(self._cells, known[0], strict=True):
-            here = found[cell]
-            del here[key]
-            if not here:
-                del found[cell]
+            _leave(found, cell, key)
 
     def candidates(self, place: Place, metres: float, around: Around = cells_around) -> list[V]:
         """All that is within so many metres of a place, each once; perhaps some that is farther, or has no distance.
@@ -139,3 +140,17 @@ class SpatialHash(Generic[K, V]):
                 return found
         # No cells are as wide as that.
         return [value for _, value in self._known.values()]
+
+
+def _enter(cells: dict[Cell, dict[K, V]], cell: Cell, key: K, value: V) -> None:
+    if cell in cells:
+        cells[cell][key] = value
+    else:
+        cells[cell] = {key: value}
+
+
+def _leave(cells: dict[Cell, dict[K, V]], cell: Cell, key: K) -> None:
+    here = cells[cell]
+    del here[key]
+    if not here:
+        del cells[cell]
