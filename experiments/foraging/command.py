@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
-import orjson
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -19,9 +18,11 @@ from experiments.foraging.run import measured
 from experiments.foraging.setting import EXPERIMENTS
 from experiments.foraging.studies import Plan, runs
 from experiments.foraging.summary import Mean, Point, points
+from experiments.results import result_options, write_results
 from experiments.sweep import in_turn, sweep
-from nearcast.cli.output import print_json, progress, warn
+from nearcast.cli.output import print_json, progress
 
+FILES = "foraging.html, foraging.json and figures"
 WHOLE, QUICK = Plan(), Plan(seeds=2, duration=30, beyond=False)
 
 
@@ -38,12 +39,7 @@ WHOLE, QUICK = Plan(), Plan(seeds=2, duration=30, beyond=False)
     help="Real readings to put on the nodes: raw_data_xlarge.json.zip.",
 )
 @click.option("--quick", is_flag=True, help="Two seeds, short runs, none beyond the paper, without Spark.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per point.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Write foraging.html, foraging.json and the figures into this folder.",
-)
+@result_options("point", FILES)
 def foraging(
     experiments: tuple[str, ...],
     seeds: int,
@@ -112,15 +108,11 @@ def _row(point: Point) -> dict[str, object]:
 
 
 def _write(folder: Path, plan: Plan, found: Sequence[Point]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     every = [
         {"study": point.study, "line": point.line, "x": point.x, "nodes": point.nodes, "seed": seed, **asdict(one)}
         for point in found
         for seed, one in point.runs.items()
     ]
     document = {"plan": asdict(plan), "claims": [asdict(one) for one in claims(found)], "runs": every}
-    (folder / "foraging.json").write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
-    (folder / "foraging.html").write_text(page(found, plan), encoding="utf-8")
-    for figure in figures(found):
-        (folder / f"{figure.name}.svg").write_text(figure.svg, encoding="utf-8")
-    warn("note", f"foraging.html, foraging.json and figures in {folder}")
+    pictures = {f"{figure.name}.svg": figure.svg for figure in figures(found)}
+    write_results(folder, "foraging", document, {"foraging.html": page(found, plan), **pictures}, FILES)

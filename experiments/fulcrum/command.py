@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
-import orjson
 from rich.console import Console
 
 from experiments.fulcrum.count import Count, count
@@ -19,8 +18,11 @@ from experiments.fulcrum.plot import plot
 from experiments.fulcrum.sea import sea
 from experiments.fulcrum.setting import RATES, Sweep
 from experiments.fulcrum.tables import tables
+from experiments.results import result_options, write_results
 from experiments.sweep import in_turn, sweep
-from nearcast.cli.output import print_json, progress, warn
+from nearcast.cli.output import print_json, progress
+
+FILES = "fulcrum.json and fulcrum.svg"
 
 
 @click.command("fulcrum")
@@ -39,12 +41,7 @@ from nearcast.cli.output import print_json, progress, warn
 @click.option("--quick", is_flag=True, help="A campus of a few dozen people.")
 @click.option("--engine", type=click.Choice(["local", "spark"]), default="spark", show_default=True)
 @click.option("--master", help="Where Spark runs; all cores of this machine unless given.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Write fulcrum.json and fulcrum.svg into this folder.",
-)
+@result_options("row", FILES)
 def fulcrum(
     rates: tuple[float, ...],
     seeds: int,
@@ -92,9 +89,6 @@ def _row(one: Any) -> dict[str, Any]:
 
 
 def _write(folder: Path, compared: Sweep, rows: dict[str, list[Any]], counts: Sequence[Count]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     document: dict[str, Any] = {"setting": asdict(compared), "campus": asdict(compared.campus(compared.seeds[0]))}
     document |= {kind: [_row(one) for one in found] for kind, found in rows.items()}
-    (folder / "fulcrum.json").write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
-    (folder / "fulcrum.svg").write_text(plot(compared, counts), encoding="utf-8")
-    warn("note", f"fulcrum.json and fulcrum.svg in {folder}")
+    write_results(folder, "fulcrum", document, {"fulcrum.svg": plot(compared, counts)}, FILES)

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Literal
 
 import click
-import orjson
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from experiments.merging.plot import plot
 from experiments.merging.run import OPERATORS, PUBLISHED, Setting, Summary, run, summarized
-from nearcast.cli.output import print_json, progress, warn
+from experiments.results import result_options, write_results
+from nearcast.cli.output import print_json, progress
 
 PAPER = Setting()
+FILES = "merging.json and merging.svg"
 
 EXPLAINED = (
     "The paper prints precisions only; its sizes are in a picture, of XML filters, ours are CQL2 texts. Its precision"
@@ -57,12 +58,7 @@ EXPLAINED = (
     help="Constraints on numbers and strings: < <= > >= (ranges), or = and <> as well (all).",
 )
 @click.option("--seed", default=PAPER.seed, show_default=True, help="Another seed, other schemas and subscriptions.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Write merging.json and merging.svg into this folder.",
-)
+@result_options("row", FILES)
 def merging(
     schemas: int,
     subscriptions: int,
@@ -132,9 +128,5 @@ def _paper(summary: Summary) -> str:
 
 
 def _write(folder: Path, setting: Setting, summaries: Sequence[Summary]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     document = {"setting": asdict(setting), "published": PUBLISHED, "rows": [asdict(one) for one in summaries]}
-    options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
-    (folder / "merging.json").write_bytes(orjson.dumps(document, option=options))
-    (folder / "merging.svg").write_text(plot(setting, summaries), encoding="utf-8")
-    warn("note", f"merging.json and merging.svg in {folder}")
+    write_results(folder, "merging", document, {"merging.svg": plot(setting, summaries)}, FILES)

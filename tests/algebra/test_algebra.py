@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.algebra.comparison import FilterRelation, compare, covers, find, intersects, same_truth
+from nearcast.algebra.comparison import FilterRelation, compare, covers, find, intersects
 from nearcast.algebra.constraints import NOTHING_ASSUMED, Premises
 from nearcast.errors import Mark
 from nearcast.filters.evaluate import NO_CONTEXT, truth
@@ -105,13 +105,19 @@ def test_covering_is_a_preorder(a: Filter, b: Filter, c: Filter) -> None:
         assert covers(a, c) is True
 
 
+def may_have_one_truth(first: Filter, second: Filter) -> bool:
+    """Whether nothing says of two filters that not both are TRUE, and FALSE, of the same events."""
+    both = [(first, second), (second, first), (Not(first), Not(second)), (Not(second), Not(first))]
+    return all(covers(wide, narrow) is not False for wide, narrow in both)
+
+
 @settings(max_examples=100, deadline=None)
 @given(filters, filters)
 def test_three_valued_laws_hold(a: Filter, b: Filter) -> None:
     """Double negation, De Morgan and absorption keep every truth; the plain negation of UNKNOWN is TRUE."""
-    assert same_truth(a, Not(Not(a))) is not False
-    assert same_truth(Not(Or((a, b))), And((Not(a), Not(b)))) is not False
-    assert same_truth(And((a, Or((a, b)))), a) is not False
+    assert may_have_one_truth(a, Not(Not(a)))
+    assert may_have_one_truth(Not(Or((a, b))), And((Not(a), Not(b))))
+    assert may_have_one_truth(And((a, Or((a, b)))), a)
     assert covers(PlainNot(a), Not(a)) is not False
     assert intersects(a, PlainNot(a)) is not True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -153,3 +154,11 @@ def test_control_events_of_a_frame_are_numbered_with_all_its_rows() -> None:
     table = pa.table({"type": ["nearcast.client.removed"], "client": ["a"]})
     [event] = to_events(events_of(table, 10_000))
     assert ("10000", 10_001) == (event.id, event.position)
+
+
+def test_a_control_event_may_stand_beside_decimals_and_dates() -> None:
+    """What other rows have columns for is in its row, too, as in a dict."""
+    row = {"type": "nearcast.client", "client": "a", "price": Decimal("1.50"), "day": date(2026, 1, 31)}
+    [event] = to_events(events_of(pa.Table.from_pylist([row]), 0))
+    assert comparable(event_of(row, 0)) == comparable(event)
+    assert {"client": "a", "price": 1.5, "day": "2026-01-31"} == json.loads(event.payload)["data"]

@@ -176,6 +176,8 @@ def test_an_index_without_a_name_is_no_attribute() -> None:
     assert [(0, "two")] == as_pairs(nearcast.match(frame, {"two": "n = 2"}))
     named = frame.rename_axis("k")
     assert [(1, "k")] == as_pairs(nearcast.match(named, {"k": "k = 2"}))
+    ranged = pd.DataFrame({"n": [1, 2, 3]}, index=pd.RangeIndex(3, name="k"))
+    assert [(2, "k")] == as_pairs(nearcast.match(ranged, {"k": "k = 2"}))
 
 
 def test_many_filters_over_many_rows_take_the_engine() -> None:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from nearcast.geo.distance import distance
 from nearcast.model.event import Place
-from nearcast.node.transport import CLEAR, ChannelFaults, FaultyChannel, Transport
+from nearcast.node.transport import ChannelFaults, FaultyChannel, Transport
 
 Where = Callable[[], Place]
+CLEAR = ChannelFaults()
 
 
 class Radio:

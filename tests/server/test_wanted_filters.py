@@ -20,7 +20,7 @@ from nearcast.client.wanted_events import WantedFilters, selects
 from nearcast.errors import EventError, Mark
 from nearcast.filters.evaluate import NO_CONTEXT, truth
 from nearcast.journal.memory import MemoryJournal
-from nearcast.language.cloudevents import read_event, write_event
+from nearcast.language.cloudevents import read_event
 from nearcast.language.cql2 import parse
 from nearcast.model.changes import Change, SubscriptionChange
 from nearcast.model.event import Event, Place
@@ -34,6 +34,7 @@ from tests import random_filters
 from tests.server.conftest import Running, run, running, unit
 from tests.server.test_rules import ONTOLOGY
 from tests.suppression.test_interest_index import changes, demands
+from tests.written_events import write_event
 
 HERE = Mark("here")
 HTTP = httpx.AsyncClient(verify=False)

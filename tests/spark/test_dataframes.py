@@ -24,7 +24,7 @@ from nearcast.api.history import replay
 from nearcast.api.matching import match
 from nearcast.errors import DefinitionError
 from nearcast.language.cql2.printer import write
-from nearcast.spark import dead_letters, deliveries
+from nearcast.spark import dead_letters, deliveries, derived_events
 from tests.pipeline.histories import documents, with_roles
 
 pytestmark = pytest.mark.spark
@@ -285,6 +285,32 @@ def test_what_needs_an_order_is_decided_in_it(
     wanted = [tuple(row[name] for name in names) for row in replay([json.dumps(one) for one in history], changing)]
     told = deliveries(lines(history).repartition(2), changing, cloudevents="value", order=[F.col("number")])
     assert wanted == [tuple(row) for row in told.collect()]
+
+
+def test_derived_events_are_those_of_a_replay(spark: SparkSession) -> None:
+    """Relations, situations and actions, each as the CloudEvent that it is, beside what is kept of its cause's row."""
+    ontology = {"classes": {"Temperature": {"unit": "degC", "within": 100}}, "situations": {"Fire": {}}}
+    definitions = {
+        **RELATED,
+        "subscriptions": [],
+        "ontology": ontology,
+        "situations": [{"id": "fire", "class": "Fire", "when": "Temperature > 80"}],
+        "actions": [{"id": "alarm", "when": "Fire", "run": {"name": "ring"}}],
+    }
+    rows = [
+        {"id": str(n), "subject": f"deer-{1 + n % 2}", "time": f"2026-01-31T12:00:0{n}Z", "x": float(n % 5), "y": 0.0}
+        | {"Temperature": 60 + 10 * n}
+        for n in range(8)
+    ]
+    expected: list[dict[str, Any]] = []
+    replay(rows, definitions, on_derived=expected.append)
+    assert {"nearcast.relation", "nearcast.situation", "nearcast.action"} == {one["type"] for one in expected}
+    frame = spark.createDataFrame(rows, "id string, subject string, time string, x double, y double, Temperature int")  # type: ignore[arg-type]
+    table = derived_events(frame.repartition(2), definitions, order="time", keep=["subject"])
+    assert ["subject", "event", "type", "content"] == table.columns
+    found = table.collect()
+    assert expected == [json.loads(row["content"]) for row in found]
+    assert [(one["id"], one["type"]) for one in expected] == [(row["event"], row["type"]) for row in found]
 
 
 def test_events_that_change_definitions_need_an_order(lines: Callable[[list[dict[str, Any]]], DataFrame]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.model.event import Place
-from nearcast.state.timeline import FOREVER, EntityMembership, TermMembers, Timeline, as_positions
+from nearcast.state.timeline import FOREVER, EntityMembership, TermMembers, Timeline
 
 KEYS = st.sampled_from(["ann", "bob"])
 changes = st.lists(st.tuples(KEYS, st.integers(1, 12), st.integers()), max_size=8).map(
@@ -35,7 +36,7 @@ def test_segments_agree_with_at(
 ) -> None:
     """For any ascending positions, and several changes at one position too."""
     track, positions = made(base, found), sorted(at)
-    segments = track.segments(key, as_positions(positions))
+    segments = track.segments(key, np.array(positions, np.int64))
     starts = [start for start, _ in segments]
     assert starts[0] == 0
     assert sorted(set(starts)) == starts

@@ -12,8 +12,8 @@ from functools import lru_cache
 from nearcast.algebra.constraints import NOTHING_ASSUMED, AnyOf, Constraint, Premises, ValueConstraint, demanded
 from nearcast.algebra.search import STEPS, SearchState, WitnessEvent, witness
 from nearcast.algebra.texts import Undecided
-from nearcast.filters.truth import Truth, joined, negated
-from nearcast.model.filter import And, Filter, Not, Or, PlainNot
+from nearcast.filters.truth import Truth, negated
+from nearcast.model.filter import And, Filter, Or, PlainNot
 
 
 class FilterRelation(StrEnum):
@@ -85,17 +85,6 @@ def covers(wide: Filter, narrow: Filter, assumed: Premises = NOTHING_ASSUMED) ->
 def intersects(first: Filter, second: Filter, assumed: Premises = NOTHING_ASSUMED) -> Truth:
     """Whether some event is accepted by both."""
     return find(And((first, second)), assumed).possible
-
-
-def equivalent(first: Filter, second: Filter, assumed: Premises = NOTHING_ASSUMED) -> Truth:
-    """Whether both accept the same events."""
-    return joined(False, (covers(first, second, assumed), covers(second, first, assumed)))
-
-
-def same_truth(first: Filter, second: Filter, assumed: Premises = NOTHING_ASSUMED) -> Truth:
-    """Whether both are TRUE of the same events and FALSE of the same events: then one can stand for the other."""
-    accepted = equivalent(first, second, assumed)
-    return accepted if not accepted else joined(False, (accepted, equivalent(Not(first), Not(second), assumed)))
 
 
 @dataclass(slots=True)

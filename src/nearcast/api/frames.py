@@ -29,7 +29,7 @@ from nearcast.api.attributes import (
     plain_column,
     without_nulls,
 )
-from nearcast.api.event_rows import SOURCE, TYPE, document_text
+from nearcast.api.event_rows import SOURCE, TYPE, document_text, value_of
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.language.cloudevents import KEPT_BYTES, MAX_ATTRIBUTES, DeadLetter, channel_of, read_event
 from nearcast.language.definitions.client_documents import GEOMETRY_NAMES, place_of
@@ -110,6 +110,9 @@ class _FrameColumns:
         data = {name: column[row].as_py() for name, column in self.data.items()}
         document = absent | {name: document_text(value) if name in OWN else value for name, value in own.items()}
         data = without_nulls(data)
+        if not self.cloudevents:
+            # As of a dict: a decimal is a number, a date a text.
+            data = value_of(data)
         return without_nulls({**document, "data": data} if data else document)
 
 

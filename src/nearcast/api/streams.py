@@ -169,6 +169,11 @@ def _reader(frame: Any) -> pa.RecordBatchReader:
     if isinstance(frame, pa.RecordBatchReader):
         return frame
     try:
+        pandas = sys.modules.get("pandas")
+        if pandas is not None and isinstance(frame, pandas.DataFrame):
+            # Left to itself pandas gives an index out or not, by how it is kept: a range is not a column, name or no.
+            named = any(name is not None for name in frame.index.names)
+            return pa.Table.from_pandas(frame, preserve_index=named).to_reader()
         if hasattr(frame, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(frame)
         return pa.table(pa.record_batch(frame)).to_reader()

@@ -1,4 +1,4 @@
-"""Events in and out: CloudEvents 1.0 as JSON (semantics §1). JSON is read once, here at the door.
+"""Events that come in: CloudEvents 1.0 as JSON (semantics §1). JSON is read once, here at the door.
 
 Attributes: the CloudEvent's own (but id, type, source, subject, time, which are fields of `Event`) by their names, then
 the data: nested objects become dotted names, a list its name several times, null is absent, data that is no object is
@@ -26,9 +26,9 @@ import orjson
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.language.definitions.client_documents import GEOMETRY_NAMES, is_geometry, place_of
 from nearcast.language.json_text import loads
-from nearcast.model.event import CONTROL_PREFIX, Event, Place, cloud_event
+from nearcast.model.event import CONTROL_PREFIX, Event, Place
 from nearcast.model.subscription import Channel
-from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, lacking, time_of, time_text
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, lacking, time_of
 
 MAX_BYTES = 1024 * 1024
 MAX_ATTRIBUTES = 1_000
@@ -69,20 +69,13 @@ class DeadLetter:
     content: bytes
 
 
-def read_lines(
-    path: Path, channels: Sequence[Channel], accepted: datetime | None = None
-) -> Iterator[Event | DeadLetter]:
-    """The events of a file with one CloudEvent a line (also gzipped), a dead letter for each bad line; blank lines
-    are skipped. Never holds more than one line, and of a line beyond 1 MiB only its beginning.
-    """
-    for _, event in numbered(path, channels, accepted):
-        yield event
-
-
 def numbered(
     path: Path, channels: Sequence[Channel], accepted: datetime | None = None
 ) -> Iterator[tuple[int, Event | DeadLetter]]:
-    """As `read_lines`, each with the number of its line."""
+    """The events of a file with one CloudEvent a line (also gzipped), a dead letter for each bad line, each with the
+    number of its line; blank lines are skipped. Never holds more than one line, and of a line beyond 1 MiB only its
+    beginning.
+    """
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
         for number, line in enumerate(whole_lines(file), 1):
             if line.isspace():
@@ -136,21 +129,6 @@ def read_event(
         raise EventError(fault) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise EventError(Fault("a CloudEvent of JSON values", str(error), where)) from None
-
-
-def write_event(event: Event) -> dict[str, Any]:
-    """The CloudEvent of an event: the payload if it has one, else made of its fields.
-
-    Made of fields, attributes become data under their dotted names, so that reading gives the same attributes again.
-    """
-    if event.payload:
-        document: dict[str, Any] = orjson.loads(event.payload)
-        return document
-    document = cloud_event(event.id, event.type, event.source, event.subject, event.time)
-    data = _data_of(event, document)
-    if data:
-        document["data"] = data
-    return document
 
 
 def _event(
@@ -306,41 +284,6 @@ def _tables(channels: tuple[Channel, ...]) -> tuple[dict[str, Channel], dict[str
         for type_ in channel.types:
             by_type.setdefault(type_, channel)
     return {one.name: one for one in channels}, by_type, next((one for one in channels if not one.types), None)
-
-
-def _data_of(event: Event, document: Mapping[str, Any]) -> dict[str, Any]:
-    data: dict[str, Any] = {}
-    # A geometry tells where it is.
-    shaped = any(name in GEOMETRY_NAMES and _shape(value) for name, value in event.attributes)
-    if event.place is not None and not shaped:
-        names = ("x", "y", "z") if event.place.coordinates == "planar" else ("lon", "lat", "alt")
-        data.update(zip(names, (event.place.x, event.place.y, event.place.z), strict=True))
-    listed: dict[str, list[Any]] = {}
-    for name, value in event.attributes:
-        listed.setdefault(name, []).append(_written(value))
-    listed.pop("specversion", None)
-    for name, values in listed.items():
-        plain = name.removeprefix("data.")
-        data[plain if plain in document else name] = values if len(values) > 1 else values[0]
-    return {name: value for name, value in data.items() if value is not None}
-
-
-def _shape(value: Value) -> Any:
-    """The GeoJSON geometry that an attribute's text holds; None if it holds none."""
-    if not isinstance(value, str) or not value.startswith("{"):
-        return None
-    try:
-        geometry = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return None
-    return geometry if is_geometry(geometry) else None
-
-
-def _written(value: Value) -> Any:
-    geometry = _shape(value)
-    if geometry is not None:
-        return geometry
-    return time_text(value) if isinstance(value, datetime) else value
 
 
 def _kind(value: object) -> str:

@@ -92,9 +92,6 @@ class ChannelFaults:
     late: float = 0.0
 
 
-CLEAR = ChannelFaults()
-
-
 class FaultyChannel:
     """Carries what is said as the weather lets it."""
 

@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -152,6 +153,8 @@ def session(master: str | None = None, **settings: str) -> SparkSession:
         master = master or "local[*]"
     local = bool(master and master.startswith("local"))
     _surround(local)
+    # Of pandas nothing is used but what carries Arrow.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName("nearcast")
     if master:
         builder = builder.master(master)

@@ -72,7 +72,6 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
     error_responses.install(app)
     for module in (publishing, lease_socket, management, stream, ops):
         app.include_router(module.router)
-    app.include_router(management.rules_router)
     app.add_api_route("/", _home, include_in_schema=False)
     return app
 

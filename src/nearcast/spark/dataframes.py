@@ -1,10 +1,12 @@
-"""`match`, `deliveries` and `dead_letters`: what is read and checked when a DataFrame is made, before anything runs."""
+"""What is read and checked when a DataFrame is made, before anything runs: pairs, deliveries, derived events, dead
+letters.
+"""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -19,7 +21,17 @@ from nearcast.matching.matcher import FilterMatcher, location_conditions
 from nearcast.model.event import MAIN
 from nearcast.model.filter import atoms
 from nearcast.spark.attribute_columns import WHERE, Chosen, check_filters, chosen, column, missing, no_id, read_by
-from nearcast.spark.workers import DeadLetterRows, Deliver, DeliverInOrder, Job, Match, Reading
+from nearcast.spark.workers import (
+    DELIVERED,
+    DERIVED,
+    DeadLetterRows,
+    Deliver,
+    DeliverInOrder,
+    DeriveInOrder,
+    Job,
+    Match,
+    Reading,
+)
 from nearcast.state.previous_values import asked_of_previous
 from nearcast.state.registry import Registry
 
@@ -27,8 +39,7 @@ MAX_FILTERS = 200_000
 """Filters that a DataFrame of them may have: they are read by the driver, and each worker has all."""
 
 OnDeadLetters = Literal["raise", "drop"]
-
-DELIVERED = ("event", "client", "subscription", "level", "priority")
+Order: TypeAlias = str | Column | Sequence[str | Column]
 
 
 def match(
@@ -71,7 +82,7 @@ def deliveries(
     events: DataFrame,
     definitions: Any,
     *,
-    order: str | Column | Sequence[str | Column] | None = None,
+    order: Order | None = None,
     keep: Sequence[str] = (),
     cloudevents: str | None = None,
     dead_letters: OnDeadLetters = "raise",
@@ -98,15 +109,36 @@ def deliveries(
     job: Job
     if order is None:
         filters = [one.filter for one in registry.subscriptions.values()]
-        always = ("id", "channel", *(WHERE if channels else ()))
+        always = ("id", *(WHERE if channels else ()))
         own = chosen(events, keep, cloudevents, read_by(filters, events.columns, always), DELIVERED)
         frame, job = own.of(events), Deliver(_reading(own, dead_letters, channels), registry)
     else:
         own = chosen(events, keep, cloudevents, events.columns, DELIVERED)
         frame, job = _ordered(events, order, own), DeliverInOrder(_reading(own, dead_letters, channels), registry)
-    if cloudevents is None and "id" not in events.columns:
-        raise DefinitionError(no_id(events, "rename the column that identifies an event to id"))
+    _check_identified(events, cloudevents)
     return _run(frame, job, [*_kept(events, own), *map(_text, DELIVERED[:3]), *map(_number, DELIVERED[3:])])
+
+
+def derived_events(
+    events: DataFrame,
+    definitions: Any,
+    *,
+    order: Order,
+    keep: Sequence[str] = (),
+    cloudevents: str | None = None,
+    dead_letters: OnDeadLetters = "raise",
+) -> DataFrame:
+    """The events that relations, situations and actions derive, in their order: the columns event (the id, as
+    `deliveries` has it), type, and content, the CloudEvent as JSON.
+
+    All of them, also those that nobody subscribed to. Arguments, order and errors are those of `deliveries`; the
+    columns `keep` are those of the row that caused the event.
+    """
+    registry = _registry(definitions)
+    own = chosen(events, keep, cloudevents, events.columns, DERIVED)
+    _check_identified(events, cloudevents)
+    job = DeriveInOrder(_reading(own, dead_letters, registry.settings.channels), registry)
+    return _run(_ordered(events, order, own), job, [*_kept(events, own), *map(_text, DERIVED)])
 
 
 def dead_letters(
@@ -140,6 +172,12 @@ def _pairs(filters: DataFrame) -> list[tuple[Any, Any]]:
     return list(zip(found["name"].to_pylist(), found["filter"].to_pylist(), strict=True))
 
 
+def _check_identified(events: DataFrame, cloudevents: str | None) -> None:
+    """Raises `DefinitionError` where the outcome could not name an event."""
+    if cloudevents is None and "id" not in events.columns:
+        raise DefinitionError(no_id(events, "rename the column that identifies an event to id"))
+
+
 def _registry(given: Any) -> Registry:
     """What definitions define, in whichever form they are given."""
     registry = Registry()
@@ -160,12 +198,12 @@ def _needing_order(registry: Registry) -> list[str]:
     return waiting
 
 
-def _ordered(events: DataFrame, order: str | Column | Sequence[str | Column], own: Chosen) -> DataFrame:
+def _ordered(events: DataFrame, order: Order, own: Chosen) -> DataFrame:
     """All rows in one partition, sorted; what is equal by `order` by its id, so that each run has the same outcome."""
     if events.isStreaming:
         advice = "leave order out, or run `nearcast up`, which decides events as they come"
         raise DefinitionError(Fault("rows that end, to be decided in an order", "a stream", None, advice))
-    keys = [order] if isinstance(order, (str, Column)) else list(order)
+    keys = [order] if isinstance(order, (str, Column)) else list(order or ())
     if not keys:
         raise DefinitionError(Fault("columns that order the rows", "none", None, 'as in order=["time"]'))
     for key in keys:

@@ -28,6 +28,7 @@ from nearcast.model.sequence import BITS
 from nearcast.model.subscription import Channel
 from nearcast.stages.decide import decide, priorities
 from nearcast.stages.fold import FoldedBatch, StateFold
+from nearcast.state.derived import derived_of
 from nearcast.state.registry import Registry
 from nearcast.state.timeline import Environment
 
@@ -48,6 +49,10 @@ OUT = 1 << 16
 
 SHOWN = 300
 """Characters of a dead letter that an error shows."""
+
+DELIVERED = ("event", "client", "subscription", "level", "priority")
+DERIVED = ("event", "type", "content")
+"""The columns of a delivery and of a derived event, behind those that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,16 +169,29 @@ class DeliverInOrder:
     registry: Registry
 
     def run(self, parts: Parts) -> Iterator[pa.RecordBatch]:
-        """The deliveries of each part; what is known grows with entities and relations, not with rows."""
-        known, first = StateFold(self.registry.copy()), 0
-        for part in self.reading.parts(parts, ROWS):
-            for batch in known.fold(self.reading.events(part, first), changes):
-                yield from _delivered(self.reading, batch, part, first)
-            if known.refusals and not self.reading.drop:
-                refusal = known.refusals[0]
-                raise dead(DeadLetter(refusal.error.fault, refusal.event.payload))
-            known.refusals.clear()
-            first += len(part)
+        """The deliveries of each part."""
+        for batch, part, first in _in_order(self.reading, self.registry, parts):
+            yield from _delivered(self.reading, batch, part, first)
+
+
+@dataclass(frozen=True, slots=True)
+class DeriveInOrder:
+    """The events that relations, situations and actions derive from all rows in their order, whoever gets them."""
+
+    reading: Reading
+    registry: Registry
+
+    def run(self, parts: Parts) -> Iterator[pa.RecordBatch]:
+        """The derived events of each part, each with the kept columns of its cause's row."""
+        for batch, part, first in _in_order(self.reading, self.registry, parts):
+            derived = derived_of(batch.events)
+            kept = self.reading.kept(part, derived.column("position").to_numpy() - 1 - first)
+            columns = [
+                *kept,
+                *(derived.column(name).combine_chunks() for name in ("id", "type")),
+                pc.cast(derived.column("payload"), pa.string()).combine_chunks(),
+            ]
+            yield from pa.table(columns, names=[*self.reading.keep, *DERIVED]).to_batches(OUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +211,7 @@ class DeadLetterRows:
             yield _batch([*self.reading.kept(part, rows), reasons], [*self.reading.keep, "reason"])
 
 
-Job = Match | Deliver | DeliverInOrder | DeadLetterRows
+Job = Match | Deliver | DeliverInOrder | DeriveInOrder | DeadLetterRows
 
 
 @lru_cache(maxsize=KEPT)
@@ -201,6 +219,21 @@ def loaded(packed: bytes) -> Job:
     """The job that was pickled, kept for the worker's next task."""
     job: Job = pickle.loads(packed)
     return job
+
+
+def _in_order(reading: Reading, registry: Registry, parts: Parts) -> Iterator[tuple[FoldedBatch, pa.RecordBatch, int]]:
+    """Each batch of all rows, its part and how many rows were before that. What is known grows with entities and
+    relations, not with rows.
+    """
+    known, first = StateFold(registry.copy()), 0
+    for part in reading.parts(parts, ROWS):
+        for batch in known.fold(reading.events(part, first), changes):
+            yield batch, part, first
+        if known.refusals and not reading.drop:
+            refusal = known.refusals[0]
+            raise dead(DeadLetter(refusal.error.fault, refusal.event.payload))
+        known.refusals.clear()
+        first += len(part)
 
 
 def _delivered(reading: Reading, batch: FoldedBatch, part: pa.RecordBatch, first: int) -> Iterator[pa.RecordBatch]:
@@ -218,8 +251,7 @@ def _delivered(reading: Reading, batch: FoldedBatch, part: pa.RecordBatch, first
         pc.cast(found.column("level"), pa.int32()).combine_chunks(),
         pa.array(priorities(batch, found).astype(np.int32)),
     ]
-    names = [*reading.keep, "event", "client", "subscription", "level", "priority"]
-    yield from pa.table(columns, names=names).to_batches(OUT)
+    yield from pa.table(columns, names=[*reading.keep, *DELIVERED]).to_batches(OUT)
 
 
 def _sequences(rows: pa.Table) -> Rows:

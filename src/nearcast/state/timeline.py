@@ -8,7 +8,7 @@ with the same outcome, however the batch is cut.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -113,8 +113,3 @@ class Environment:
     users: Timeline[str, Place | None] = field(default_factory=Timeline)
     entities: Mapping[Entities, TermMembers] = field(default_factory=dict)
     previous: Mapping[str, Timeline[str, tuple[Value, ...]]] = field(default_factory=dict)
-
-
-def as_positions(values: Sequence[int]) -> Positions:
-    """Positions as an array."""
-    return np.asarray(values, dtype=np.int64)

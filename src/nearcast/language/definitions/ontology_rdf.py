@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 FORMATS = {".ttl": "turtle", ".nt": "nt", ".rdf": "xml", ".owl": "xml", ".xml": "xml"}
 """How files are read, by their endings."""
 
-VOCABULARY = "urn:nearcast:"
-"""The IRI before `Context`, `Situation`, `unit` and the other names of our own."""
-
 PART_OF = frozenset({"partof", "ispartof", "containedinplace", "bfo_0000050"})
 """Last parts of IRIs that say part-of, in small letters."""
 

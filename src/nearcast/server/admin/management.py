@@ -1,6 +1,6 @@
 """Managing clients, subscriptions, settings, relations and rules. Each change is an event, in effect when answered.
 
-Relations, rules and actions are alike, so their routes are made of one description each.
+Whatever has an id is listed, shown and ended alike, so these routes are made of one description for each kind.
 """
 
 from __future__ import annotations
@@ -87,8 +87,6 @@ async def _size(request: Request) -> int:
     return len(await request.body())
 
 
-router = APIRouter(tags=["manage"], route_class=BoundedRoute)
-
 REQUEST = Mark("request")
 Here = Annotated[AccessServer, Depends(service_of)]
 Size = Annotated[int, Depends(_size)]
@@ -96,22 +94,62 @@ Size = Annotated[int, Depends(_size)]
 Dry = Annotated[bool, Query(description="Only check; nothing is changed, and the position is 0.")]
 
 
-@router.get("/clients")
-async def clients(token: Manager, service: Here) -> list[dict[str, Any]]:
-    """All clients."""
-    return [client_data(client) for client in service.session_manager.registry.clients.values()]
+@dataclass(frozen=True, slots=True)
+class ManagedKind:
+    """One kind of what has an id: its names, what ending one does, where the registry has them, how a document says
+    one, and the change that removes it.
+    """
+
+    one: str
+    many: str
+    ending: str
+    there: Callable[[Registry], Mapping[str, Any]]
+    data: Callable[[Any], dict[str, Any]]
+    removal: Callable[[str], Change]
+
+    def document(self, id: str, service: AccessServer) -> dict[str, Any]:
+        """One of them, as it is known now. Raises NotFound."""
+        there = self.there(service.session_manager.registry)
+        if id not in there:
+            advice = f"GET /{self.many} lists them"
+            raise NotFound(Fault(f"a known {self.one}", id[:80], Mark("request"), advice))
+        return self.data(there[id])
 
 
-@router.get(f"/clients/{ID}")
-async def client(id: str, token: Manager, service: Here) -> dict[str, Any]:
-    """One client, as it is known now."""
-    found = service.session_manager.registry.clients.get(id)
-    if found is None:
-        raise unknown("client", id)
-    return client_data(found)
+def routes(kind: ManagedKind) -> APIRouter:
+    """The routes by which those of a kind are listed, shown and ended."""
+    router = APIRouter(tags=["manage"], route_class=BoundedRoute, prefix=f"/{kind.many}")
+
+    @router.get("", name=f"all {kind.many}")
+    async def several(token: Manager, service: Here) -> list[dict[str, Any]]:
+        """All of them, in the order in which they were added."""
+        return [kind.data(one) for one in kind.there(service.session_manager.registry).values()]
+
+    @router.get(f"/{ID}", name=f"one {kind.one}")
+    async def one(id: str, token: Manager, service: Here) -> dict[str, Any]:
+        """One of them, as it is known now."""
+        return kind.document(id, service)
+
+    @router.delete(f"/{ID}", name=f"delete {kind.one}", description=kind.ending)
+    async def delete(id: str, token: Manager, service: Here) -> ChangeAnswer:
+        before = kind.document(id, service)
+        return ChangeAnswer(position=await write(service, kind.removal(id)), document=before)
+
+    return router
 
 
-@router.put(f"/clients/{ID}")
+CLIENTS = ManagedKind(
+    "client",
+    "clients",
+    'Forgets a client; what waits for it ends as "unsubscribed".',
+    lambda registry: registry.clients,
+    client_data,
+    ClientRemoval,
+)
+clients = routes(CLIENTS)
+
+
+@clients.put(f"/{ID}")
 async def put_client(
     id: str, document: ClientDocument, token: Manager, service: Here, size: Size, dry: Dry = False
 ) -> ChangeAnswer:
@@ -124,33 +162,22 @@ async def put_client(
 
     written = await put(service, size, read, dry)
     if written.position:
-        written.document = await client(id, token, service)
+        written.document = CLIENTS.document(id, service)
     return written
 
 
-@router.delete(f"/clients/{ID}")
-async def delete_client(id: str, token: Manager, service: Here) -> ChangeAnswer:
-    """Forgets a client; what waits for it ends as "unsubscribed"."""
-    before = await client(id, token, service)
-    return ChangeAnswer(position=await write(service, ClientRemoval(id)), document=before)
+SUBSCRIPTIONS = ManagedKind(
+    "subscription",
+    "subscriptions",
+    'Ends a subscription; what waits for it ends as "unsubscribed".',
+    lambda registry: registry.subscriptions,
+    subscription_data,
+    SubscriptionRemoval,
+)
+subscriptions = routes(SUBSCRIPTIONS)
 
 
-@router.get("/subscriptions")
-async def subscriptions(token: Manager, service: Here) -> list[dict[str, Any]]:
-    """All subscriptions, in the order in which they were added."""
-    return [subscription_data(subscription) for subscription in service.session_manager.registry.subscriptions.values()]
-
-
-@router.get(f"/subscriptions/{ID}")
-async def subscription(id: str, token: Manager, service: Here) -> dict[str, Any]:
-    """One subscription."""
-    found = service.session_manager.registry.subscriptions.get(id)
-    if found is None:
-        raise unknown("subscription", id)
-    return subscription_data(found)
-
-
-@router.put(f"/subscriptions/{ID}")
+@subscriptions.put(f"/{ID}")
 async def put_subscription(
     id: str, document: SubscriptionDocument, token: Manager, service: Here, size: Size, dry: Dry = False
 ) -> ChangeAnswer:
@@ -167,20 +194,16 @@ async def put_subscription(
     return await put(service, size, read, dry)
 
 
-@router.delete(f"/subscriptions/{ID}")
-async def delete_subscription(id: str, token: Manager, service: Here) -> ChangeAnswer:
-    """Ends a subscription; what waits for it ends as "unsubscribed"."""
-    before = await subscription(id, token, service)
-    return ChangeAnswer(position=await write(service, SubscriptionRemoval(id)), document=before)
+common = APIRouter(tags=["manage"], route_class=BoundedRoute)
 
 
-@router.get("/settings")
+@common.get("/settings")
 async def settings(token: Manager, service: Here) -> dict[str, Any]:
     """The settings that hold for all."""
     return settings_data(service.session_manager.registry.settings)
 
 
-@router.put("/settings")
+@common.put("/settings")
 async def put_settings(
     document: SettingsDocument, token: Manager, service: Here, size: Size, dry: Dry = False
 ) -> ChangeAnswer:
@@ -240,100 +263,74 @@ def given(document: Document | RuleDocument, id: str) -> dict[str, Any]:
     return {**data, "id": id}
 
 
-def unknown(kind: str, id: str) -> NotFound:
-    """That there is none of this kind with the id."""
-    return NotFound(Fault(f"a known {kind}", id[:80], Mark("request"), f"GET /{kind}s lists them"))
-
-
 @dataclass(frozen=True, slots=True)
 class RuleKind:
-    """One kind of rule: its names, where the registry has it, how documents say it, and the changes that it takes."""
+    """One kind of rule, how a document of it is read, and the change that it makes."""
 
-    one: str
-    many: str
-    means: str
-    there: Callable[[Registry], Mapping[str, Any]]
+    managed: ManagedKind
     read: Callable[[dict[str, Any], Mark, Settings], Any]
-    data: Callable[[Any], dict[str, Any]]
     change: Callable[[Any], Change]
-    removal: Callable[[str], Change]
 
 
-KINDS = (
+RULES = (
     RuleKind(
-        "relation",
-        "relations",
-        "Ending it ends what holds by it, and says so.",
-        lambda registry: registry.relations,
+        ManagedKind(
+            "relation",
+            "relations",
+            "Ends it. Ending it ends what holds by it, and says so.",
+            lambda registry: registry.relations,
+            relation_data,
+            RelationRemoval,
+        ),
         lambda data, where, settings: relation_document(data, where),
-        relation_data,
         RelationChange,
-        RelationRemoval,
     ),
     RuleKind(
-        "situation",
-        "situations",
-        "Ending the rule ends the situations that it concluded.",
-        lambda registry: registry.situations,
+        ManagedKind(
+            "situation",
+            "situations",
+            "Ends it. Ending the rule ends the situations that it concluded.",
+            lambda registry: registry.situations,
+            situation_data,
+            SituationRemoval,
+        ),
         situation_document,
-        situation_data,
         SituationChange,
-        SituationRemoval,
     ),
     RuleKind(
-        "action",
-        "actions",
-        "What is under way is finished.",
-        lambda registry: registry.actions,
+        ManagedKind(
+            "action",
+            "actions",
+            "Ends it. What is under way is finished.",
+            lambda registry: registry.actions,
+            action_data,
+            ActionRemoval,
+        ),
         action_document,
-        action_data,
         ActionChange,
-        ActionRemoval,
     ),
 )
 
 
-def routes(kind: RuleKind) -> APIRouter:
+def rule_routes(kind: RuleKind) -> APIRouter:
     """The routes of one kind of rule."""
-    router = APIRouter(tags=["manage"], route_class=BoundedRoute, prefix=f"/{kind.many}")
+    router = routes(kind.managed)
 
-    def found(id: str, service: AccessServer) -> dict[str, Any]:
-        there = kind.there(service.session_manager.registry)
-        if id not in there:
-            raise unknown(kind.one, id)
-        return kind.data(there[id])
-
-    @router.get("", name=f"all {kind.many}")
-    async def several(token: Manager, service: Here) -> list[dict[str, Any]]:
-        """All of them, in the order in which they were added."""
-        return [kind.data(one) for one in kind.there(service.session_manager.registry).values()]
-
-    @router.get(f"/{ID}", name=f"one {kind.one}")
-    async def one(id: str, token: Manager, service: Here) -> dict[str, Any]:
-        """One of them."""
-        return found(id, service)
-
-    @router.put(f"/{ID}", name=f"put {kind.one}")
+    @router.put(f"/{ID}", name=f"put {kind.managed.one}")
     async def put_one(
         id: str, document: RuleDocument, token: Manager, service: Here, size: Size, dry: Dry = False
     ) -> ChangeAnswer:
         """Adds one, or replaces the one with this id; it holds from the position answered on."""
-        registry = service.session_manager.registry
-        rules = dict(registry.situations)
+        rules = dict(service.session_manager.registry.situations)
 
         def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
             """The change, and what is answered."""
             asked = kind.read(given(document, id), REQUEST, settings)
             if isinstance(asked, Situation):
                 _check_cycle(asked, rules, settings)
-            return kind.change(asked), kind.data(asked)
+            return kind.change(asked), kind.managed.data(asked)
 
         return await put(service, size, read, dry)
-
-    @router.delete(f"/{ID}", name=f"delete {kind.one}", description=f"Ends it. {kind.means}")
-    async def delete(id: str, token: Manager, service: Here) -> ChangeAnswer:
-        before = found(id, service)
-        return ChangeAnswer(position=await write(service, kind.removal(id)), document=before)
 
     return router
 
@@ -346,6 +343,6 @@ def _check_cycle(asked: Situation, there: Mapping[str, Situation], settings: Set
         raise DefinitionError(Fault(expected, f"a cycle, {' → '.join(way)}", Mark("when"), "take one condition out"))
 
 
-rules_router = APIRouter()
-for _kind in KINDS:
-    rules_router.include_router(routes(_kind))
+router = APIRouter()
+for _router in (clients, subscriptions, common, *map(rule_routes, RULES)):
+    router.include_router(_router)
