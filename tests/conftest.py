@@ -27,7 +27,7 @@ settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("repeatable")
 
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a Java that ends before thorough compilation pays: starting Spark takes half the processor time."""
+"""Options of a Java that ends before thorough compilation, and threads that collect garbage side by side, pay."""
 
 for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(_name, SHORT_LIVED)
