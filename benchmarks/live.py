@@ -1,6 +1,6 @@
 """Live: how long from publishing to the arrival at a client's socket, by priority, and where that time goes.
 
-    python -m benchmarks.live [--seconds 60] [--rate 500] [--subscriptions 1000] [--clients 50] [--alone]
+    python -m benchmarks.live [--seconds 60] [--warm 15] [--rate 500] [--subscriptions 1000] [--clients 50] [--alone]
 
 A whole system as `nearcast up` runs it, on the loopback: server and pipeline are processes of their own; publisher and
 clients are in this one, which takes its share of the same cores. Next to it the same system with Spark's progress
@@ -36,7 +36,6 @@ from nearcast.client import Client
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.definitions import files
 
-WARM_SECONDS = 15.0
 LOOK = 0.004
 STAGES = (
     ("door", "POST until accepted: HTTP, JSON, checks"),
@@ -98,8 +97,8 @@ class Outcome:
     seconds: float
 
 
-def run(load: Load, seconds: float, tuned: bool = True) -> Outcome:
-    """Runs a system under the load, and measures after it has warmed up."""
+def run(load: Load, seconds: float, warm: float, tuned: bool = True) -> Outcome:
+    """Runs a system under the load, and measures for `seconds` after `warm` seconds of the same load."""
     with tempfile.TemporaryDirectory(prefix="nearcast-live-") as folder:
         data = Path(folder)
         journal = SqliteJournal(journal_path(data))
@@ -110,7 +109,7 @@ def run(load: Load, seconds: float, tuned: bool = True) -> Outcome:
         with (running if tuned else untuned)(data, "127.0.0.1", port, None, metrics) as supervisor:
             wait_until_ready(supervisor, url, data, seconds=400.0)
             with watching(journal) as watch:
-                traffic, batch = asyncio.run(_traffic(load, url, seconds, metrics))
+                traffic, batch = asyncio.run(_traffic(load, url, seconds, warm, metrics))
         return _outcome(traffic, journal, watch, batch, seconds)
 
 
@@ -127,14 +126,14 @@ def untuned(data: Path, host: str, port: int, master: str | None, metrics_port: 
         supervisor.stop()
 
 
-async def _traffic(load: Load, url: str, seconds: float, metrics: int) -> tuple[Traffic, dict[str, float]]:
+async def _traffic(load: Load, url: str, seconds: float, warm: float, metrics: int) -> tuple[Traffic, dict[str, float]]:
     async with AsyncExitStack() as stack:
-        warm, traffic = Traffic(load, url), Traffic(load, url)
+        unmeasured, traffic = Traffic(load, url), Traffic(load, url)
         clients = [await stack.enter_async_context(Client(url, id)) for id in load.ids()]
         tasks = [asyncio.create_task(traffic.receive(client)) for client in clients]
         tasks += [asyncio.create_task(traffic.move(client)) for client in clients]
         await asyncio.gather(*(client.connected() for client in clients))
-        await warm.publish(WARM_SECONDS, f"warm {uuid.uuid4().hex}")
+        await unmeasured.publish(warm, f"warm {uuid.uuid4().hex}")
         before = await _stage_seconds(metrics)
         await traffic.publish(seconds, uuid.uuid4().hex)
         after = await _stage_seconds(metrics)
@@ -230,6 +229,7 @@ def main(arguments: Sequence[str], say: Callable[[str], None] = print) -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(prog="benchmarks.live", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--warm", type=float, default=15.0, help="Seconds of load before anything is measured.")
     parser.add_argument("--rate", type=float, default=500.0)
     parser.add_argument("--subscriptions", type=int, default=1_000)
     parser.add_argument("--clients", type=int, default=50)
@@ -237,10 +237,10 @@ def main(arguments: Sequence[str], say: Callable[[str], None] = print) -> None:
     given = parser.parse_args(arguments)
     say(machine())
     load = Load(given.rate, given.subscriptions, given.clients)
-    outcome = run(load, given.seconds)
+    outcome = run(load, given.seconds, given.warm)
     report("nearcast", outcome)
     if not given.alone:
-        default = run(load, given.seconds, tuned=False)
+        default = run(load, given.seconds, given.warm, tuned=False)
         report("the same with Spark's default tracking of progress", default)
         ratio = statistics.median(default.waits[0]) / statistics.median(outcome.waits[0])
         print(f"\nratio: the median of priority 0 is {ratio:.1f} times as long with it")

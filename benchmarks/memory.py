@@ -1,6 +1,6 @@
 """Memory: whether server and pipeline stay as large as they are while events flow on and on.
 
-    python -m benchmarks.memory [--minutes 30] [--rate 200] [--subscriptions 1000] [--clients 50]
+    python -m benchmarks.memory [--minutes 30] [--every 5] [--rate 200] [--subscriptions 1000] [--clients 50]
 
 Of the clients some are slow, behind links of a few kbit/s, with a time to live or conflation for what waits; one comes
 and goes. What is measured is resident memory, of the server, of the pipeline's Python, and of its Java.
@@ -42,9 +42,8 @@ SLOW = {
 }
 SLOW_KBITS = 8.0
 RESTLESS = {"client 4": {"ttl": 60}}
-AWAY, HERE = 20.0, 10.0
-"""Seconds for which the restless client is away, and stays."""
-EVERY = 5.0
+AWAY, HERE = 4, 2
+"""Samples for which the restless client is away, and stays."""
 WARM_SHARE = 0.3
 """Of the time counts as warm-up: code is compiled, caches and heaps take the size that they keep."""
 
@@ -56,10 +55,11 @@ class Sizes:
     minutes: list[float] = field(default_factory=list)
     parts: dict[str, list[float]] = field(default_factory=dict)
 
-    async def sample(self, pids: dict[str, int], url: str, data: Path, since: float) -> None:
-        """Samples without end."""
+    async def sample(self, pids: dict[str, int], url: str, data: Path, every: float) -> None:
+        """Samples without end, each `every` seconds."""
+        since = time.monotonic()
         while True:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(every)
             self.minutes.append((time.monotonic() - since) / 60)
             for name, pid in pids.items():
                 self.parts.setdefault(name, []).append(resident(pid))
@@ -108,14 +108,14 @@ def _java(parent: int) -> int:
     return next(_java(pid) for pid in below)
 
 
-async def flow(load: Load, url: str, port: int, minutes: float) -> Traffic:
+async def flow(load: Load, url: str, port: int, minutes: float, every: float) -> Traffic:
     """Lets events flow to all kinds of clients."""
     traffic = Traffic(load, url, keep=False)
     async with AsyncExitStack() as stack:
         tasks: list[asyncio.Task[Any]] = []
         for id in load.ids():
             if id in RESTLESS:
-                tasks.append(asyncio.create_task(_come_and_go(traffic, url, id)))
+                tasks.append(asyncio.create_task(_come_and_go(traffic, url, id, every)))
                 continue
             address = url
             if id in SLOW:
@@ -133,21 +133,23 @@ async def flow(load: Load, url: str, port: int, minutes: float) -> Traffic:
     return traffic
 
 
-async def _come_and_go(traffic: Traffic, url: str, id: str) -> None:
+async def _come_and_go(traffic: Traffic, url: str, id: str, every: float) -> None:
     while True:
         async with Client(url, id) as client:
             receiving = asyncio.create_task(traffic.receive(client))
-            await asyncio.sleep(HERE)
+            await asyncio.sleep(HERE * every)
             receiving.cancel()
-        await asyncio.sleep(AWAY)
+        await asyncio.sleep(AWAY * every)
 
 
-async def _measured(load: Load, url: str, port: int, minutes: float, pids: dict[str, int], data: Path) -> Sizes:
+async def _measured(
+    load: Load, url: str, port: int, minutes: float, every: float, pids: dict[str, int], data: Path
+) -> Sizes:
     sizes = Sizes()
     # A group, so that a sample that fails ends the run instead of leaving it half measured.
     async with asyncio.TaskGroup() as group:
-        sampling = group.create_task(sizes.sample(pids, url, data, time.monotonic()))
-        traffic = await flow(load, url, port, minutes)
+        sampling = group.create_task(sizes.sample(pids, url, data, every))
+        traffic = await flow(load, url, port, minutes, every)
         sampling.cancel()
     rate = traffic.arrived / minutes / 60
     print(f"{traffic.events:,} events, {traffic.arrived:,} deliveries arrived, {rate:,.0f} a second")
@@ -158,6 +160,7 @@ def main(arguments: Sequence[str]) -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(prog="benchmarks.memory", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--every", type=float, default=5.0, help="Seconds between two samples.")
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--subscriptions", type=int, default=1_000)
     parser.add_argument("--clients", type=int, default=50)
@@ -173,7 +176,8 @@ def main(arguments: Sequence[str]) -> None:
         journal.close()
         with running(data, "127.0.0.1", port, None, None) as supervisor:
             wait_until_ready(supervisor, url, data, seconds=400.0)
-            sizes = asyncio.run(_measured(load, url, port, given.minutes, processes(supervisor), data))
+            pids = processes(supervisor)
+            sizes = asyncio.run(_measured(load, url, port, given.minutes, given.every, pids, data))
             status = fetch(url, "/status", None)
     print(f"balance {status['balance']}; outcomes {status['outcomes']}; waiting {status['waiting']}")
     for name, (slope, first, last) in sizes.slopes().items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,11 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("repeatable")
 
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a Java that ends before thorough compilation, and threads that collect garbage side by side, pay."""
+
+for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(_name, SHORT_LIVED)
 
 FIRST = (
     "matching",
@@ -41,8 +47,13 @@ FIRST = (
 """Folders in the order in which workers begin with them. Kernels are compiled first, beside tests that need none of
 them; then come the longest: a long one that begins last leaves the other worker idle."""
 
-TOGETHER = {"matching": "kernels", "pipeline": "spark", "spark": "spark"}
-"""Folders whose tests stay in one worker: they share compiled kernels, or the one Spark session."""
+TOGETHER = {
+    "tests/matching/": "kernels",
+    "tests/pipeline/": "spark",
+    "tests/spark/": "spark",
+    "tests/experiments/test_sweep.py": "spark",
+}
+"""Folders and modules whose tests stay in one worker: they share compiled kernels, or the one Spark session."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -63,7 +74,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             module = nodeid.partition("::")[0]
-            return next((TOGETHER[folder] for folder in module.split("/") if folder in TOGETHER), module)
+            return next((group for begin, group in TOGETHER.items() if module.startswith(begin)), module)
 
     return Together(config, log)
 

@@ -148,17 +148,3 @@ def test_the_command_prints_rows_and_writes_files(tmp_path: Path) -> None:
     assert 2 * len(STRATEGIES) == len(said)
     rows = [json.loads(line) for line in experiment(*quick, "--json").stdout.splitlines()]
     assert {"counts", "late", "laws"} == {row["kind"] for row in rows}
-
-
-@pytest.mark.spark
-@pytest.mark.usefixtures("spark")
-def test_the_sweep_runs_on_spark() -> None:
-    """Each task in a process of Spark, with the outcome that it has here."""
-    quick = ["fulcrum", "--quick", "--rate", "1", "--json"]
-    here, there = (
-        [json.loads(line) for line in experiment(*quick, "--engine", engine).stdout.splitlines()]
-        for engine in ("local", "spark")
-    )
-    assert [row | {"seconds": 0} for row in here if row["kind"] == "counts"] == [
-        row | {"seconds": 0} for row in there if row["kind"] == "counts"
-    ]

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from experiments.merging.plot import plot
 from experiments.merging.run import Outcome, Setting, run, summarized
-from tests.experiments.command import experiment
+from tests.experiments.command import experiment, experiment_of_its_own
 
 SMALL = Setting(schemas=3, subscriptions=30, replications=2, attributes=(2, 3), precisions=(0.9,), events=200)
 
@@ -68,7 +68,7 @@ def test_the_plot_is_a_picture_with_a_bar_for_every_mean() -> None:
 def test_the_command_prints_rows_and_writes_files(tmp_path: Path) -> None:
     """A table for people, JSON for programs; what is written holds the setting too."""
     small = ["merging", "--schemas", "2", "--subscriptions", "8", "--replications", "1", "--attributes", "2"]
-    printed = experiment(*small, "--out", str(tmp_path)).stdout
+    printed = experiment_of_its_own(*small, "--out", str(tmp_path)).stdout
     assert "imperfect" in printed
     assert "100 %" in printed
     rows = [json.loads(line) for line in experiment(*small, "--json").stdout.splitlines()]

@@ -89,8 +89,9 @@ def test_any_sequence_is_as_a_new_index(some: list[FilterGroup], drawn: list[Eve
                 numbers = twin.numbers()
                 got = found(twin.incremental_index.index(table).match(table, Environment()))
                 assert as_numbered(numbers, plainly(list(numbers.values()), history)) == got
-                fresh = found(FilterMatcher(list(numbers.values())).match(table, Environment()))
-                assert as_numbered(numbers, fresh) == got
+        # Of the last match only: that a new index gives what the plain evaluator does is held by its own tests.
+        fresh = found(FilterMatcher(list(numbers.values())).match(table, Environment()))
+        assert as_numbered(numbers, fresh) == got
         twin.incremental_index.wait_until_made()
 
 

@@ -50,7 +50,7 @@ def test_replay_on_executors_gives_the_same(
     spark: SparkSession, journal: SqliteJournal, tmp_path: Path, stretch: int, partitions: int
 ) -> None:
     """Each stretch spread over one, two or more tasks than there are cores."""
-    decided = replay(spark, journal, StateFold(), tmp_path, stretch=stretch, spread=1, partitions=partitions)
+    decided = replay(spark, journal, StateFold(), tmp_path, range_size=stretch, spread=1, partitions=partitions)
     assert in_this_process(journal) == rows(decided)
 
 

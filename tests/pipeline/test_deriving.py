@@ -94,5 +94,5 @@ def test_executors_deliver_what_is_derived_alike(
 ) -> None:
     """Whatever the number of partitions."""
     here = rows(decide.replay(StateFold(), iter(row_ranges(journal, 1_000)), changes))
-    there = rows(replay(spark, journal, StateFold(), tmp_path, stretch=stretch, spread=1, partitions=partitions))
+    there = rows(replay(spark, journal, StateFold(), tmp_path, range_size=stretch, spread=1, partitions=partitions))
     assert here == there

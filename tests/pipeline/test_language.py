@@ -71,7 +71,7 @@ def test_a_previous_event_is_known_however_a_history_is_cut(spark: SparkSession,
         journal.append("events", to_table(events))
         decided = [
             (row["position"], row["client"])
-            for _, deliveries in replay(spark, journal, known, tmp_path, stretch=5, spread=1, partitions=3)
+            for _, deliveries in replay(spark, journal, known, tmp_path, range_size=5, spread=1, partitions=3)
             for row in deliveries.to_pylist()
         ]
     expected = {"0": [2, 3, 5], "1": [2, 3], "2": [1, 4]}

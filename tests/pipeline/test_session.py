@@ -72,7 +72,7 @@ def test_what_spark_complains_of_goes_to_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("master", ["local[*]", "local-cluster[2,1,1024]"])
+@pytest.mark.parametrize("master", ["local[*]", "local-cluster[1,1,1024]"])
 def test_executors_find_the_package_and_nothing_is_said(master: str) -> None:
     """On one machine and on a cluster a job runs, and Spark says nothing."""
     done = run(master)

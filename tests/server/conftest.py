@@ -18,6 +18,7 @@ from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.server.app import listen, server_of
 from nearcast.server.config import ServerConfig
+from nearcast.server.ingest import entry
 from tests.server.fake_pipeline import FakePipeline
 
 
@@ -98,6 +99,16 @@ async def received(client: Client, count: int, seconds: float = 60.0) -> list[An
 def unit(id: str, subject: str = "u1", **data: Any) -> dict[str, Any]:
     """An event as a CloudEvent."""
     return {"specversion": "1.0", "id": id, "type": "unit", "source": "s", "subject": subject, "data": data}
+
+
+LOOK = 0.01
+"""Seconds after which a server looks again at how relations stand."""
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers look often: each step of a test waits for it."""
+    monkeypatch.setattr(entry, "FOLLOW_SECONDS", LOOK)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from nearcast.server.ingest.group_commit import QueueFull
 from nearcast.server.ingest.lease_manager import MOST_UNREAD, LeaseManager
 from nearcast.server.metrics import ServerMetrics
 from nearcast.suppression.ingest_filter import IngestFilter
-from tests.server.conftest import Running, run, running, until
+from tests.server.conftest import LOOK, Running, run, running, until
 from tests.server.test_entrance import Stages, moved, related, walk
 
 
@@ -30,7 +30,7 @@ async def heard(server: Running, stages: Stages) -> None:
     stages.decide()
     end = server.journal.end("source filters")
     await until(lambda: server.service.event_entry._heard == end)
-    await asyncio.sleep(0.12)
+    await asyncio.sleep(5 * LOOK)
 
 
 async def told(suppress: bool, steps: int) -> tuple[list[dict[str, Any]], int, int]:

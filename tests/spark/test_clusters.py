@@ -17,6 +17,7 @@ import pytest
 import nearcast
 from nearcast.cli.system import free_port
 from nearcast.pipeline.spark_session import java_home
+from tests.conftest import SHORT_LIVED
 
 pytestmark = pytest.mark.spark
 
@@ -27,6 +28,7 @@ from nearcast import spark as nearcast_spark
 
 builder = SparkSession.builder.master(sys.argv[1]).config("spark.ui.enabled", "false")
 builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.task.maxFailures", "1")
+builder = builder.config("spark.executor.extraJavaOptions", sys.argv[3])
 spark = builder.config("spark.executor.memory", "512m").getOrCreate()
 spark.sparkContext.setLogLevel("OFF")
 rows = [(number, "closure" if number % 3 else "queue") for number in range(10)]
@@ -58,7 +60,7 @@ def run(folder: Path, master: str, how: str, **environment: str) -> list[str]:
         **environment,
     }
     done = subprocess.run(
-        [sys.executable, "-c", JOB, master, how],
+        [sys.executable, "-c", JOB, master, how, SHORT_LIVED],
         cwd=folder,
         env=surroundings,
         capture_output=True,
@@ -70,8 +72,8 @@ def run(folder: Path, master: str, how: str, **environment: str) -> list[str]:
 
 
 def test_a_cluster_within_this_machine(tmp_path: Path) -> None:
-    """Executors of their own processes find the package as the driver does."""
-    assert [PAIRS] == run(tmp_path, "local-cluster[2,1,1024]", "as it is", PYSPARK_PYTHON=sys.executable)
+    """An executor of its own process finds the package as the driver does."""
+    assert [PAIRS] == run(tmp_path, "local-cluster[1,2,1024]", "as it is", PYSPARK_PYTHON=sys.executable)
 
 
 def bare_python(folder: Path) -> Path:
@@ -106,6 +108,8 @@ def process(folder: Path, *words: str) -> Iterator[None]:
         "SPARK_WORKER_DIR": str(folder / "work"),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "SPARK_LAUNCHER_OPTS": SHORT_LIVED,
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
     }
     with (folder / "log").open("wb") as log:
         started = subprocess.Popen(

@@ -26,8 +26,10 @@ from tests.shared import shared
 pytestmark = pytest.mark.data
 
 REPORTS, MOVES = 99_999, 5_000
-FEW = 30_000
-"""The events of the day's first minutes: all receivers have moved once."""
+FEW, SOME = 30_000, 41_000
+"""Events of the day's first minutes: all receivers have moved once in each."""
+BEGIN = 26_000
+"""The position, definitions counted, after which receivers move for the first time."""
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "ais.yaml").write_text(yaml.safe_dump(defined, sort_keys=False))
     assert REPORTS + MOVES == write(folder / "ais.jsonl", merged(movements, ais.events(source, order="time")))
     return folder
+
+
+def first(folder: Path, count: int) -> Path:
+    """A file of so many of the day's events."""
+    path = folder / f"first-{count}.jsonl"
+    with (folder / "ais.jsonl").open() as lines:
+        path.write_text("".join(islice(lines, count)))
+    return path
 
 
 def replayed(folder: Path, events: Path, *options: str) -> tuple[int, str]:
@@ -58,9 +68,7 @@ def replayed(folder: Path, events: Path, *options: str) -> tuple[int, str]:
 )
 def test_one_process_local_spark_and_a_cluster_decide_the_same(folder: Path, count: int, reports: int) -> None:
     """Byte for byte, more than a delivery for each report."""
-    events = folder / "first.jsonl"
-    with (folder / "ais.jsonl").open() as lines:
-        events.write_text("".join(islice(lines, count)))
+    events = first(folder, count)
     plain = replayed(folder, events, "--engine", "local")
     assert plain[0] > reports
     assert plain == replayed(folder, events, "--engine", "spark", "--master", "local[2]")
@@ -69,26 +77,27 @@ def test_one_process_local_spark_and_a_cluster_decide_the_same(folder: Path, cou
 
 @pytest.fixture(scope="module")
 def journal(folder: Path) -> MemoryJournal:
-    """The definitions as control events, and the day's events behind them."""
+    """The definitions as control events, and some of the day's events behind them."""
     journal = MemoryJournal()
     found = files.load([folder / "ais.yaml"])
     control = (to_event(change, str(number), "test") for number, change in enumerate(found.changes()))
     journal.append("events", to_table(control))
-    for table in read_tables([folder / "ais.jsonl"], found.settings.channels, pytest.fail):
+    for table in read_tables([first(folder, SOME)], found.settings.channels, pytest.fail):
         journal.append("events", table)
     return journal
 
 
-@pytest.mark.parametrize(("stretch", "reports"), [(1, 1_500), (7, 15_000)])
-def test_batches_of_one_and_of_seven_decide_as_one_batch(journal: MemoryJournal, stretch: int, reports: int) -> None:
+@pytest.mark.parametrize(("size", "count"), [(1, 1_500), (7, 3_000), pytest.param(7, 15_000, marks=pytest.mark.long)])
+def test_batches_of_one_and_of_seven_decide_as_one_batch(journal: MemoryJournal, size: int, count: int) -> None:
     """Over a part of the day in which receivers move."""
-    begin = REPORTS // 4
-    assert decided(journal, begin, reports, reports) == decided(journal, begin, reports, stretch)
+    kinds = journal.read("events", BEGIN, count).column("type").to_pylist()
+    assert 500 < kinds.count("nearcast.client")
+    assert decided(journal, count, count) == decided(journal, count, size)
 
 
-def decided(journal: MemoryJournal, begin: int, count: int, stretch: int) -> pa.Table:
-    """The deliveries of `count` positions from `begin` on, in stretches of so many."""
+def decided(journal: MemoryJournal, count: int, size: int) -> pa.Table:
+    """The deliveries of `count` positions from `BEGIN` on, in batches of so many."""
     known = StateFold()
-    list(known.fold(journal.read("events", 0, begin), changes))
-    tables = (journal.read("events", begin + after, min(stretch, count - after)) for after in range(0, count, stretch))
+    list(known.fold(journal.read("events", 0, BEGIN), changes))
+    tables = (journal.read("events", BEGIN + after, min(size, count - after)) for after in range(0, count, size))
     return pa.concat_tables([deliveries for _, deliveries in decide.replay(known, tables, changes)])

@@ -49,7 +49,7 @@ class Plan:
     deliveries: int
 
 
-SHORT = Plan(40.0, 1_200, 7, 3, deliveries=5_000)
+SHORT = Plan(24.0, 720, 5, 3, deliveries=3_000)
 WHOLE = Plan(80.0, 2_400, 14, 6, deliveries=10_000)
 
 

@@ -88,12 +88,12 @@ def _lists_united(children: list[Filter]) -> list[Filter]:
     for child in children:
         if isinstance(child, Atom) and child.operator in _LISTS and isinstance(child.name, (str, Distance)):
             # A list stands where its first atom stood, so the order of the rest stays.
-            kept = found.setdefault((child.name, frozenset(child.kinds)), [])
-            assert isinstance(kept, list)
-            kept.append(child)
+            atoms = found.setdefault((child.name, frozenset(child.kinds)), [])
+            assert isinstance(atoms, list)
+            atoms.append(child)
         else:
             found[child] = child
-    return [_list(kept) if isinstance(kept, list) else kept for kept in found.values()]
+    return [_list(one) if isinstance(one, list) else one for one in found.values()]
 
 
 def _list(atoms: list[Atom]) -> Atom:
@@ -152,15 +152,15 @@ def _is_range(atom: Atom) -> bool:
 
 def _needed(kind: type[And] | type[Or], children: list[Filter]) -> list[Filter]:
     """The children without those that, given the others, make no difference."""
-    kept = list(children)
+    remaining = list(children)
     # The longest first: of two that say the same the shorter stays.
     for child in sorted(children, key=_size, reverse=True):
         # What is about other names than all the rest hardly follows from it: that is not worth the asking.
-        rest = [other for other in kept if other is not child]
+        rest = [other for other in remaining if other is not child]
         alike = [other for other in rest if not _names(other).isdisjoint(_names(child))]
         if alike and redundant(kind, child, alike):
-            kept = rest
-    return kept
+            remaining = rest
+    return remaining
 
 
 def _names(filter: Filter) -> set[object]:

@@ -90,11 +90,11 @@ class AssignmentRows:
         self._own()
         starts, counts, _ = self._blocks[:, groups]
         rows = runs(starts, counts)
-        kept = self.through[rows] == FOREVER
-        left = np.bincount(np.repeat(np.arange(len(groups)), counts)[kept], minlength=len(groups))
+        current = self.through[rows] == FOREVER
+        left = np.bincount(np.repeat(np.arange(len(groups)), counts)[current], minlength=len(groups))
         to = runs(starts, left)
         for column in self._columns():
-            column[to] = column[rows[kept]]
+            column[to] = column[rows[current]]
         self._blocks[1, groups] = left
 
     def renumber(self, clients: Int32s, orders: Int32s) -> None:
@@ -302,12 +302,12 @@ class SubscriptionIndex:
         clients, orders = np.zeros(len(self._names) + 1, np.int32), np.zeros(len(self._ids) + 1, np.int32)
         codes = {name: code for code, name in enumerate(names)}
         clients[[self._codes[name] for name in names]] = np.arange(len(names))
-        kept = sorted(self._held)
-        orders[kept] = np.arange(len(kept))
-        number = {old: new for new, old in enumerate(kept)}
+        current = sorted(self._held)
+        orders[current] = np.arange(len(current))
+        number = {old: new for new, old in enumerate(current)}
         self._rows.renumber(clients, orders)
         # New lists, for the old ones belong to what was shown.
-        self._names, self._codes, self._ids = names, codes, [self._ids[order] for order in kept]
+        self._names, self._codes, self._ids = names, codes, [self._ids[order] for order in current]
         self._held = {number[order]: held for order, held in self._held.items()}
         self._orders = {id: number[order] for id, order in self._orders.items()}
         self._wanting = {

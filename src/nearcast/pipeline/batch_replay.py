@@ -1,6 +1,6 @@
-"""History through the same five stages: the journal as a batch job, a stretch after the other.
+"""History through the same five stages: the journal as a batch job, one range of positions after the other.
 
-Live operation, catching up and replay are one code path: each takes a stretch of the journal, folds it into what is
+Live operation, catching up and replay are one code path: each takes a range of the journal, folds it into what is
 known, and decides it.
 """
 
@@ -25,8 +25,8 @@ from nearcast.stages.fold import FoldedBatch, StateFold
 
 T = TypeVar("T")
 
-STRETCH = 100_000
-"""Positions of a stretch: what the driver holds at once, some times over."""
+RANGE_SIZE = 100_000
+"""Positions of a range: what the driver holds at once, some times over."""
 
 AHEAD = 2
 """Batches that executors decide at once: a job begins and ends with a fifth of a second in which cores are idle."""
@@ -38,21 +38,21 @@ def replay(
     known: StateFold,
     folder: Path,
     *,
-    stretch: int = STRETCH,
+    range_size: int = RANGE_SIZE,
     spread: int = SPREAD,
     partitions: int | None = None,
 ) -> Iterator[tuple[FoldedBatch, pa.Table]]:
     """Each batch of the journal after what is known, up to its present end, with its DELIVERIES.
 
     While some are decided the next is read and folded, so what is known is ahead of the batch that is given.
-    `partitions`: how many parts a stretch is spread into; as many as there are cores unless given.
+    `partitions`: how many parts a range is spread into; as many as there are cores unless given.
     """
     parts = partitions or spark.sparkContext.defaultParallelism
-    cuts = _cuts(journal, known.position, journal.end("events"), stretch)
+    cuts = _cuts(journal, known.position, journal.end("events"), range_size)
 
     def deciding() -> Iterator[Callable[[], tuple[FoldedBatch, pa.Table]]]:
         """Folds one batch after the other, and gives what ends the deciding of each."""
-        for through, events in zip(cuts[1:], _stretches(journal, cuts), strict=True):
+        for through, events in zip(cuts[1:], _row_ranges(journal, cuts), strict=True):
             blocks = partial(ranges, spark, known.position, through, parts)
             for batch in known.fold(events, changes):
                 rest = submit_batch(batch, blocks, journal.path, folder, with_fallbacks=False, spread=spread)
@@ -66,18 +66,18 @@ def _ended(batch: FoldedBatch, rest: Callable[[], pa.Table]) -> tuple[FoldedBatc
     return batch, rest()
 
 
-def _cuts(journal: SqliteJournal, after: int, end: int, stretch: int) -> list[int]:
-    """Where stretches begin and the last one ends; they are shorter where events are large."""
+def _cuts(journal: SqliteJournal, after: int, end: int, range_size: int) -> list[int]:
+    """Where ranges begin and the last one ends; they are shorter where events are large."""
     cuts = [after]
     while cuts[-1] < end:
-        cuts.append(journal.end_within_bytes("events", cuts[-1], min(stretch, end - cuts[-1])))
+        cuts.append(journal.end_within_bytes("events", cuts[-1], min(range_size, end - cuts[-1])))
     return cuts if len(cuts) > 1 else [after, after]
 
 
-def _stretches(journal: SqliteJournal, cuts: Sequence[int]) -> Iterator[pa.Table]:
-    """The events between each two cuts; while one stretch is decided, the next is read."""
+def _row_ranges(journal: SqliteJournal, cuts: Sequence[int]) -> Iterator[pa.Table]:
+    """The events between each two cuts; while one range is decided, the next is read."""
     reads = (partial(journal.read, "events", after, through - after) for after, through in pairwise(cuts))
-    # One stretch ahead and no more: each is in memory as a whole.
+    # One range ahead and no more: each is in memory as a whole.
     return _ahead(reads, 1)
 
 

@@ -46,30 +46,30 @@ class FilterIndex:
 
     def __init__(self) -> None:
         self._of: dict[str | None, _OfType] = {}
-        self._kept: dict[Filter, _CountedFilter] = {}
+        self._counted: dict[Filter, _CountedFilter] = {}
 
     def add_filter(self, filter: Filter) -> None:
         """Takes a filter, also one that is there already."""
-        kept = self._kept.setdefault(filter, _CountedFilter(filter))
-        kept.count += 1
-        if kept.count > 1:
+        counted = self._counted.setdefault(filter, _CountedFilter(filter))
+        counted.count += 1
+        if counted.count > 1:
             return
         for type, text in _places(filter):
             of = self._of.setdefault(type, _OfType())
             several = of.rest if text is None else of.by_text.setdefault(text, {})
-            several[kept] = None
+            several[counted] = None
 
     def remove_filter(self, filter: Filter) -> None:
         """Lets go of a filter that was added."""
-        kept = self._kept[filter]
-        kept.count -= 1
-        if kept.count:
+        counted = self._counted[filter]
+        counted.count -= 1
+        if counted.count:
             return
-        del self._kept[filter]
+        del self._counted[filter]
         for type, text in _places(filter):
             of = self._of[type]
             several = of.rest if text is None else of.by_text[text]
-            del several[kept]
+            del several[counted]
             if text is not None and not several:
                 del of.by_text[text]
             if not of.rest and not of.by_text:
@@ -79,18 +79,18 @@ class FilterIndex:
         """Every filter that may select the event, and some that do not."""
         texts: list[tuple[str, str]] | None = None
         for of in self._for(event.type):
-            yield from (kept.filter for kept in of.rest)
+            yield from (counted.filter for counted in of.rest)
             if of.by_text:
                 texts = texts_of(event) if texts is None else texts
                 for text in texts:
-                    yield from (kept.filter for kept in of.by_text.get(text, ()))
+                    yield from (counted.filter for counted in of.by_text.get(text, ()))
 
     def for_type(self, type: str) -> Iterator[Filter]:
         """Every filter that may select an event of a type, and some that do not."""
         for of in self._for(type):
-            yield from (kept.filter for kept in of.rest)
+            yield from (counted.filter for counted in of.rest)
             for several in of.by_text.values():
-                yield from (kept.filter for kept in several)
+                yield from (counted.filter for counted in several)
 
     def _for(self, type: str) -> Iterator[_OfType]:
         for key in (type, None):

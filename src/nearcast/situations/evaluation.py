@@ -28,7 +28,7 @@ NEVER = 1 << 62
 Condition = tuple[str, int, str]
 """A condition of a rule, by the rule's id and its number there, and one of the classes that it names."""
 
-Kept = set[tuple[Condition, tuple[str, str]]]
+EarlierEvidence = set[tuple[Condition, tuple[str, str]]]
 """Readings on which a situation rested, by condition and key."""
 
 
@@ -160,10 +160,10 @@ class RuleEvaluation:
 
     def _situation(self, leaf: ConditionLeaf, name: str, rule: PlannedRule) -> Truth:
         plan = self._world.plan
-        told = some(said(reading, name) for reading in self.readings(name, rule))
-        if told or self._running(name, rule):
+        verdict = some(said(reading, name) for reading in self.readings(name, rule))
+        if verdict or self._running(name, rule):
             return True
-        if told is False or any(self.truth(one.tree, one) is False for one in plan.demanding[name]):
+        if verdict is False or any(self.truth(one.tree, one) is False for one in plan.demanding[name]):
             return False
         rules = plan.concluding[name]
         return False if rules and all(self.truth(one.tree, one) is False for one in rules) else None
@@ -177,41 +177,43 @@ class RuleEvaluation:
         """What true conditions rest on; what each of them rested on `before` goes on, where it can."""
         # Each condition by itself: what one rests on is nothing that another did, or looking twice would find other
         # readings than looking once.
-        kept = {(ground.condition, ground.reading.key) for ground in before if ground.reading}
+        earlier = {(ground.condition, ground.reading.key) for ground in before if ground.reading}
         # One condition may be reached by several ways.
-        return tuple({one.condition: one for one in self._grounds(node, rule, kept)}.values())
+        return tuple({one.condition: one for one in self._grounds(node, rule, earlier)}.values())
 
-    def _grounds(self, node: ConditionNode, rule: PlannedRule, kept: Kept) -> Iterator[Evidence]:
+    def _grounds(self, node: ConditionNode, rule: PlannedRule, earlier: EarlierEvidence) -> Iterator[Evidence]:
         if isinstance(node, ConditionBranch):
             holding = [part for part in node.parts if self.truth(part, rule)]
             for part in holding if node.every else holding[:1]:
-                yield from self._grounds(part, rule, kept)
+                yield from self._grounds(part, rule, earlier)
         elif node.situation is not None:
-            yield from self._situation_grounds(node, node.situation, rule, kept)
+            yield from self._situation_grounds(node, node.situation, rule, earlier)
         elif isinstance(node.atom.name, Call):
             for name in node.names:
-                yield from _one((rule.id, node.number, name), self.readings(name, rule), kept)
+                yield from _one((rule.id, node.number, name), self.readings(name, rule), earlier)
         else:
             name = node.names[0]
             found = [one for one in self.readings(name, rule) if satisfied(node, one.value)]
-            yield from _one((rule.id, node.number, name), found, kept)
+            yield from _one((rule.id, node.number, name), found, earlier)
 
-    def _situation_grounds(self, leaf: ConditionLeaf, name: str, rule: PlannedRule, kept: Kept) -> Iterator[Evidence]:
-        told = [
+    def _situation_grounds(
+        self, leaf: ConditionLeaf, name: str, rule: PlannedRule, earlier: EarlierEvidence
+    ) -> Iterator[Evidence]:
+        found = [
             one
             for one in self.readings(name, rule)
             if said(one, name) is not leaf.negated and said(one, name) is not None
         ]
         condition = (rule.id, leaf.number, name)
-        if told:
-            yield from _one(condition, told, kept)
+        if found:
+            yield from _one(condition, found, earlier)
         elif not leaf.negated:
             yield from (Evidence(one.concludes, condition, None, one.id) for one in self._running(name, rule)[:1])
         else:
             plan = self._world.plan
             denying = [one for one in plan.demanding[name] if self.truth(one.tree, one) is False][:1]
             for one in denying or plan.concluding[name]:
-                yield from self._grounds(one.against, one, kept)
+                yield from self._grounds(one.against, one, earlier)
 
 
 def distinct(grounds: Iterable[Evidence]) -> tuple[Evidence, ...]:
@@ -239,10 +241,10 @@ def _age(reading: ContextReading) -> tuple[int, str, str]:
     return -reading.moment, reading.entity, reading.name
 
 
-def _one(condition: Condition, readings: Sequence[ContextReading], kept: Kept) -> Iterator[Evidence]:
+def _one(condition: Condition, readings: Sequence[ContextReading], earlier: EarlierEvidence) -> Iterator[Evidence]:
     """The reading on which the condition rested before, as it is now, else the newest."""
     ordered = sorted(readings, key=_age)
-    before = [reading for reading in ordered if (condition, reading.key) in kept]
+    before = [reading for reading in ordered if (condition, reading.key) in earlier]
     yield from (Evidence(condition[-1], condition, reading) for reading in (before or ordered)[:1])
 
 

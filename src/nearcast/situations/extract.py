@@ -50,7 +50,7 @@ class _Column:
     tells_unit: bool = False
 
 
-class ToldReadings(NamedTuple):
+class ReportedReadings(NamedTuple):
     """What one event tells: its row, the values of classes, and the place that it names."""
 
     row: int
@@ -95,7 +95,7 @@ class ReadingExtractor:
             return math.inf, -math.inf
         return max(-EXACT, -EXACT if one.low is None else one.low), min(EXACT, EXACT if one.high is None else one.high)
 
-    def told(self, table: pa.Table) -> Iterator[ToldReadings]:
+    def reported(self, table: pa.Table) -> Iterator[ReportedReadings]:
         """What the events of a table tell, those that tell nothing left out."""
         entries, lanes = entries_of(table)
         which = pc.index_in(entries.field("name"), value_set=self._names)
@@ -104,7 +104,9 @@ class ReadingExtractor:
         there = there[~own[lanes[there]]]
         yield from self._rows(lanes[there], which.take(pa.array(there)), entries.take(pa.array(there)))
 
-    def _rows(self, lanes: npt.NDArray[np.int64], which: pa.Array, entries: pa.StructArray) -> Iterator[ToldReadings]:
+    def _rows(
+        self, lanes: npt.NDArray[np.int64], which: pa.Array, entries: pa.StructArray
+    ) -> Iterator[ReportedReadings]:
         plain, values = self._are_plain(which.to_numpy(), entries).tolist(), typed(entries)
         numbers = which.to_pylist()
         names = [one.name for one in self._by_number]
@@ -112,11 +114,11 @@ class ReadingExtractor:
         ends = [*starts[1:].tolist(), len(lanes)][: len(starts)]
         for row, first, last in zip(lanes[starts].tolist(), starts.tolist(), ends, strict=True):
             if last == first + 1 and plain[first]:
-                yield ToldReadings(row, {names[numbers[first]]: values[first]}, None)
+                yield ReportedReadings(row, {names[numbers[first]]: values[first]}, None)
             else:
                 read, place = self._row(numbers[first:last], values[first:last])
                 if read:
-                    yield ToldReadings(row, read, place)
+                    yield ReportedReadings(row, read, place)
 
     def _are_plain(self, which: npt.NDArray[np.int32], entries: pa.StructArray) -> npt.NDArray[np.bool_]:
         """Which entries are readings as they are."""
@@ -130,9 +132,9 @@ class ReadingExtractor:
         """What of an event would be readings and are none; it is not counted."""
         numbers = {name: number for number, name in enumerate(self._columns)}
         known = [(numbers[name], value) for name, value in event.attributes if name in numbers]
-        told, _ = self._gathered([number for number, _ in known], [value for _, value in known])
+        reported, _ = self._gathered([number for number, _ in known], [value for _, value in known])
         counted, found = self.refused, []
-        for name, (value, unit) in told.items():
+        for name, (value, unit) in reported.items():
             self.refused = Counter()
             if self._value(name, value, unit) is None:
                 [(_, why)] = self.refused
@@ -142,8 +144,8 @@ class ReadingExtractor:
         return found
 
     def _row(self, numbers: list[int], values: list[Value]) -> tuple[dict[str, Value], str | None]:
-        told, place = self._gathered(numbers, values)
-        read = {name: self._value(name, value, unit) for name, (value, unit) in told.items()}
+        reported, place = self._gathered(numbers, values)
+        read = {name: self._value(name, value, unit) for name, (value, unit) in reported.items()}
         return {name: value for name, value in read.items() if value is not None}, place
 
     def _gathered(
@@ -213,22 +215,22 @@ class ObservedTable:
     """
 
     def __init__(
-        self, table: pa.Table, told: Sequence[ToldReadings], times: npt.NDArray[np.int64], outlines: NamedAreas
+        self, table: pa.Table, reported: Sequence[ReportedReadings], times: npt.NDArray[np.int64], outlines: NamedAreas
     ) -> None:
         self.times: list[int] = times.tolist()
         self.positions: list[int] = table.column("position").to_pylist()
         self._time, self._accepted = (table.column(name).cast(pa.int64()) for name in ("time", "accepted"))
         self._causes: dict[int, Cause] = {}
-        self.observed = list(self._observed(table, told, times, outlines))
+        self.observed = list(self._observed(table, reported, times, outlines))
 
     def _observed(
-        self, table: pa.Table, told: Sequence[ToldReadings], times: npt.NDArray[np.int64], outlines: NamedAreas
+        self, table: pa.Table, reported: Sequence[ReportedReadings], times: npt.NDArray[np.int64], outlines: NamedAreas
     ) -> Iterator[Observation]:
         own = pc.coalesce(self._time, self._accepted, pa.array(times)).to_numpy()
         # A sender's clock may be ahead: nothing was read later than it came.
         moments = np.minimum(own, times).tolist()
         about, where = entities(table).to_pylist(), places_of(table)
-        by_row = dict(zip([one.row for one in told], told, strict=True))
+        by_row = dict(zip([one.row for one in reported], reported, strict=True))
         columns = zip(range(len(about)), about, moments, self.positions, where, outlines.around(where), strict=True)
         for row, entity, moment, position, place, areas in columns:
             found = by_row.get(row)
@@ -241,6 +243,6 @@ class ObservedTable:
         """An event as a cause."""
         if row not in self._causes:
             time, accepted = (column[row].as_py() for column in (self._time, self._accepted))
-            moments = (None if told is None else moment_of(told) for told in (time, accepted))
+            moments = (None if one is None else moment_of(one) for one in (time, accepted))
             self._causes[row] = Cause(self.positions[row], *moments)
         return self._causes[row]

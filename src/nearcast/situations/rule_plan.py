@@ -85,21 +85,21 @@ def rule_cycle(rules: Iterable[Situation], ontology: Ontology) -> tuple[str, ...
     listed = list(rules)
     # Of a class a rule stands on all that conclude it, so there is a way through rules just where one leads through
     # what they conclude; and of that there is little, where of rules on rules there may be millions.
-    standing: dict[str, dict[str, None]] = {}
+    dependencies: dict[str, dict[str, None]] = {}
     for one, lower in _below(listed, ontology):
-        standing.setdefault(one.concludes, {}).update(dict.fromkeys(lower))
-    if cycle({name: tuple(lower) for name, lower in standing.items()}) is None:
+        dependencies.setdefault(one.concludes, {}).update(dict.fromkeys(lower))
+    if cycle({name: tuple(lower) for name, lower in dependencies.items()}) is None:
         return None
     return cycle(standing_on(listed, ontology))
 
 
-def in_order(standing: Mapping[str, tuple[str, ...]]) -> list[str]:
+def in_order(dependencies: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Rules so that each comes after all it stands on; else in the order that they have. There is no cycle."""
     done: dict[str, None] = {}
-    for start in standing:
+    for start in dependencies:
         waiting = [start]
         while waiting:
-            lacking = [lower for lower in standing.get(waiting[-1], ()) if lower not in done]
+            lacking = [lower for lower in dependencies.get(waiting[-1], ()) if lower not in done]
             if lacking:
                 waiting.append(lacking[0])
             else:
@@ -231,8 +231,8 @@ def _rule(one: DefinedRule, ontology: Ontology, situations: set[str]) -> Planned
     against = _tree(rule.when, True, situations, count())
     names = names_of(rule.when)
     own = {name: reach(ontology, name) for name in names}
-    told = [metres for metres in own.values() if metres is not None]
-    widest = rule.within if rule.within is not None else max(told, default=0.0)
+    reaches = [metres for metres in own.values() if metres is not None]
+    widest = rule.within if rule.within is not None else max(reaches, default=0.0)
     metres = {name: widest if rule.within is not None or far is None else far for name, far in own.items()}
     valid = None if rule.valid is None else round(rule.valid * SECOND)
     return PlannedRule(

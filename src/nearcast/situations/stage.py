@@ -125,9 +125,9 @@ class SituationStage:
         self._time = int(times[-1])
         if not self._lanes:
             return
-        told = list(self._extraction.told(table))
-        self.provided.update(name for one in told for name in one.read)
-        rows = ObservedTable(table, told, times, self._areas)
+        reported = list(self._extraction.reported(table))
+        self.provided.update(name for one in reported for name in one.read)
+        rows = ObservedTable(table, reported, times, self._areas)
         lanes = list(self._lanes.values())
         # In the order of rows, and of lanes in each.
         for row, number, situation_change in merge(
@@ -274,11 +274,11 @@ HIDDEN = "action "
 def lane_plans(ontology: Ontology, defined: Sequence[DefinedRule]) -> Iterator[tuple[int, RulePlan]]:
     """For each lateness its rules and all that those stand on, made ready."""
     by_id = {one.rule.id: one for one in defined}
-    standing = standing_on((one.rule for one in defined), ontology)
+    dependencies = standing_on((one.rule for one in defined), ontology)
     necessary = [one.rule.id for one in defined if not one.rule.sufficient]
     for lateness in sorted({round(one.rule.lateness * SECOND) for one in defined if one.rule.sufficient}):
         own = [one.rule.id for one in defined if round(one.rule.lateness * SECOND) == lateness]
-        needed = {lower for id in (*own, *necessary) for lower in upwards(standing, id)}
+        needed = {lower for id in (*own, *necessary) for lower in upwards(dependencies, id)}
         yield lateness, plan(ontology, [one for id, one in by_id.items() if id in needed])
 
 

@@ -41,7 +41,7 @@ class IndexedReadingStore:
 
     areas: frozenset[str] = frozenset()
     completing: TriggerIndex = field(default_factory=lambda: TriggerIndex(RulePlan(Ontology())))
-    _kept: dict[str, _ClassReadings] = field(default_factory=dict)
+    _by_class: dict[str, _ClassReadings] = field(default_factory=dict)
     # What was found around the centre that was asked for last.
     _centre: SituationCentre | None = None
     _around: dict[int, tuple[Cell, ...]] = field(default_factory=dict)
@@ -53,8 +53,10 @@ class IndexedReadingStore:
         self.areas, self.completing = areas, completing
         self._centre = None
         self._inside.clear()
-        before = self._kept
-        self._kept = {name: _ClassReadings(SpatialHash(joined_levels(found, WIDER))) for name, found in levels.items()}
+        before = self._by_class
+        self._by_class = {
+            name: _ClassReadings(SpatialHash(joined_levels(found, WIDER))) for name, found in levels.items()
+        }
         # What no rule asks for is not kept.
         for name in levels:
             for newest in before[name].by_entity.values() if name in before else ():
@@ -64,24 +66,24 @@ class IndexedReadingStore:
         """Takes a reading in; whether it makes some condition hold, or that in whose place it comes did."""
         self._centre = None
         name, value, entity, place, _, _, areas = reading
-        kept = self._kept.get(name)
-        if kept is None:
-            kept = self._kept[name] = _ClassReadings(SpatialHash(()))
+        of_class = self._by_class.get(name)
+        if of_class is None:
+            of_class = self._by_class[name] = _ClassReadings(SpatialHash(()))
         held = self.completing.held(name, value)
         old: ContextReading | None = None
         before: Sequence[TriggerCondition] = ()
-        newest = kept.by_entity.get(entity)
+        newest = of_class.by_entity.get(entity)
         if newest is None:
-            newest = kept.by_entity[entity] = _Newest(reading, held)
+            newest = of_class.by_entity[entity] = _Newest(reading, held)
         else:
             old, before = newest.reading, newest.held
             newest.reading, newest.held = reading, held
             for area in old.areas & self.areas if old.areas else ():
                 del self._inside[name, area][entity]
         if place is not None:
-            kept.by_place.insert(entity, place, newest)
+            of_class.by_place.insert(entity, place, newest)
         elif old is not None and old.place is not None:
-            kept.by_place.remove(entity)
+            of_class.by_place.remove(entity)
         for area in areas & self.areas if areas else ():
             self._inside[name, area][entity] = reading
         if old is not None and before:
@@ -93,12 +95,12 @@ class IndexedReadingStore:
 
     def completed(self, reading: ContextReading, now: int) -> Iterable[PlannedRule]:
         """The rules that a reading that was put may complete at a moment."""
-        return self.completing.rules(reading, self._kept[reading.name].by_entity[reading.entity].held, now)
+        return self.completing.rules(reading, self._by_class[reading.name].by_entity[reading.entity].held, now)
 
     def newest(self, entity: str, name: str) -> ContextReading | None:
         """The newest reading of a class by an entity."""
-        kept = self._kept.get(name)
-        found = None if kept is None else kept.by_entity.get(entity)
+        of_class = self._by_class.get(name)
+        found = None if of_class is None else of_class.by_entity.get(entity)
         return None if found is None else found.reading
 
     def near(self, names: Collection[str], centre: SituationCentre, metres: float) -> Iterable[ContextReading]:
@@ -125,9 +127,9 @@ class IndexedReadingStore:
         if centre.place is None:
             return found
         for name in names:
-            kept = self._kept.get(name)
-            if kept is not None:
-                near = kept.by_place.candidates(centre.place, metres, self._cells_around)
+            of_class = self._by_class.get(name)
+            if of_class is not None:
+                near = of_class.by_place.candidates(centre.place, metres, self._cells_around)
                 found += [one.reading for one in near if is_near(centre, one.reading, metres)]
         return found
 
@@ -144,7 +146,7 @@ class IndexedReadingStore:
 
     def everything(self) -> Iterable[ContextReading]:
         """All readings."""
-        return [newest.reading for kept in self._kept.values() for newest in kept.by_entity.values()]
+        return [newest.reading for of_class in self._by_class.values() for newest in of_class.by_entity.values()]
 
 
 Key = Hashable

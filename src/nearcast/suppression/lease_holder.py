@@ -32,7 +32,7 @@ class LeaseHolder(Generic[Form]):
 
     def __init__(self) -> None:
         self._leases: dict[str, Lease] = {}
-        self._kept: dict[str, Form] = {}
+        self._unsent: dict[str, Form] = {}
         self._given: dict[int, tuple[str, Form]] = {}
         self._under_way: Counter[str] = Counter()
         self._asked: set[str] = set()
@@ -61,7 +61,7 @@ class LeaseHolder(Generic[Form]):
             return False
         # From now on only what is later.
         self._leases[event.entity] = replace(self._leases[event.entity], after=event.time)
-        self._kept[event.entity] = form
+        self._unsent[event.entity] = form
         return True
 
     def give_back(self, subject: str) -> ReturnedLease[Form] | None:
@@ -69,10 +69,10 @@ class LeaseHolder(Generic[Form]):
         lease = self._leases.pop(subject, None)
         if lease is None:
             return None
-        kept = self._kept.pop(subject, None)
-        if kept is not None:
-            self._given[lease.id] = (subject, kept)
-        return ReturnedLease(lease.id, kept)
+        unsent = self._unsent.pop(subject, None)
+        if unsent is not None:
+            self._given[lease.id] = (subject, unsent)
+        return ReturnedLease(lease.id, unsent)
 
     def recalled(self, id: int) -> ReturnedLease[Form]:
         """Ends a lease that is called for; one that is over already comes back once more, with what is on its way.
