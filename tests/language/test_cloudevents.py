@@ -185,18 +185,57 @@ def test_bad_json_has_a_column(column: int, line: bytes) -> None:
     [
         ("in UTC it lies outside the years 1 to 9999", "0001-01-01T00:00:00+14:00"),
         ("in UTC it lies outside the years 1 to 9999", "9999-12-31T23:59:59-01:00"),
-        ("there is no such date, time of day or zone", "2020-02-30T12:00:00Z"),
-        ("there is no such date, time of day or zone", "2020-02-20T25:00:00Z"),
-        ("a time needs its zone", "2020-01-31T12:00:00"),
-        ("a time needs its zone", "2020-01-31"),
-        ("a time is a text", 1580000000),
+        ("there is no day 30 in 2020-02", "2020-02-30T12:00:00Z"),
+        ("there is no month 13", "2020-13-30T12:00:00Z"),
+        ("there is no year 0", "0000-01-30T12:00:00Z"),
+        ("a year has 4 digits", "20-01-30T12:00:00Z"),
+        ("a month has 2 digits", "2020-1-30T12:00:00Z"),
+        ("there is no hour 25", "2020-02-20T25:00:00Z"),
+        ("there is no hour 24; midnight is 00 of the day that begins", "2020-02-20T24:00:00Z"),
+        ("there is no minute 60", "2020-02-20T12:60:00Z"),
+        ("there is no second 61", "2016-12-31T23:59:61Z"),
+        ("a second 60 is a leap second, the last of a month in UTC", "2020-02-20T12:00:60Z"),
+        ("a time needs its seconds", "2026-01-31T12:00Z"),
+        ("a time needs its minutes and seconds", "2026-01-31T12Z"),
+        ("between hours, minutes and seconds stand colons", "2026-01-31T120000Z"),
+        ("write the zone as +01:00, with a colon", "2026-01-31T12:00:00+0100"),
+        ("write the zone as +01:00, with a colon", "2026-01-31T12:00:00+1"),
+        ("write the zone as -08:00, with a colon", "2026-01-31T12:00:00 UTC-8"),
+        ("there is no zone +25:00", "2026-01-31T12:00:00+25:00"),
+        ("a zone is Z for UTC or an offset as +01:00; it has no name", "2026-01-31T12:00:00 CET"),
+        ("a point before the fraction of a second, not a comma", "2026-01-31T12:00:00,5Z"),
+        ("after the point stands the fraction of a second", "2026-01-31T12:00:00.Z"),
+        ("between the day and the time of day stands a T", "2026-01-31_12:00:00Z"),
+        ("a time needs its zone, Z for UTC or as +01:00", "2020-01-31T12:00:00"),
+        ("a time needs its time of day and its zone, as 2020-01-31T12:00:00Z", "2020-01-31"),
+        (
+            "a time is written year-month-day, T, hour:minute:second and zone, as 2020-01-31T12:00:00Z",
+            "31.1.2020 12:00",
+        ),
+        ("a time is a text, as '2020-01-31T12:00:00Z', not a count of seconds", 1580000000),
+        ("a time is a text", {"seconds": 7}),
     ],
 )
 def test_a_bad_time_is_told_what_is_wrong_with_it(advice: str, time: object) -> None:
-    """A zone is asked for only where there is none."""
+    """Which part of it is wrong: a zone is asked for only where there is none."""
     with pytest.raises(EventError) as caught:
         read_event(document(time=time), HERE)
     assert advice == caught.value.fault.advice
+
+
+@pytest.mark.parametrize(
+    ("moment", "written"),
+    [
+        (datetime(1991, 1, 1, tzinfo=UTC), "1990-12-31T23:59:60Z"),
+        (datetime(1991, 1, 1, tzinfo=UTC), "1990-12-31T15:59:60-08:00"),
+        (datetime(2016, 7, 1, 0, 0, 0, 250_000, tzinfo=UTC), "2016-06-30T23:59:60.25Z"),
+        (datetime(2026, 1, 31, 12, 0, 0, 123_456, tzinfo=UTC), "2026-01-31T12:00:00.1234567890Z"),
+        (datetime(2026, 1, 31, 12, 0, 0, 999_999, tzinfo=UTC), f"2026-01-31t12:00:00.{'9' * 300}z"),
+    ],
+)
+def test_times_of_rfc_3339(moment: datetime, written: str) -> None:
+    """A leap second is the second after it, a fraction of any length is cut to microseconds (RFC 3339, 5.6 to 5.8)."""
+    assert moment == read_event(document(time=written), HERE).time
 
 
 def test_half_a_place_is_told_what_the_other_half_may_be_called() -> None:

@@ -26,9 +26,10 @@ import orjson
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.language.definitions.client_documents import GEOMETRY_NAMES, is_geometry, place_of
 from nearcast.language.json_text import loads
+from nearcast.language.time_advice import time_advice
 from nearcast.model.event import CONTROL_PREFIX, Event, Place, cloud_event
 from nearcast.model.subscription import Channel
-from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, lacking, time_of, time_text
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, time_of, time_text
 
 MAX_BYTES = 1024 * 1024
 MAX_ATTRIBUTES = 1_000
@@ -206,7 +207,7 @@ def _time(written: object, where: Mark, accepted: datetime | None) -> datetime |
         return None
     time = time_of(written) if isinstance(written, str) and has_zone(written) else None
     if time is None:
-        raise Fault("time, as in 2020-01-31T12:00:00Z", _kind(written), where, lacking(written))
+        raise Fault("time, as in 2020-01-31T12:00:00Z", _kind(written), where, time_advice(written))
     if accepted is not None and time - accepted > MAX_AHEAD:
         ahead = time - accepted
         raise Fault(

@@ -10,6 +10,7 @@ from nearcast.language.cql2 import geometry
 from nearcast.language.cql2.syntax import CONDITIONS, Syntax
 from nearcast.language.cql2.types import EXAMPLES, FUNCTIONS, OTHERS, Type, type_of
 from nearcast.language.nodes import closest
+from nearcast.language.time_advice import day_advice, time_advice
 from nearcast.model.expression import (
     ARITHMETIC,
     PREVIOUS,
@@ -22,9 +23,10 @@ from nearcast.model.expression import (
     Shape,
     day_of,
 )
-from nearcast.model.values import calculate, has_zone, lacking, narrowed, time_of
+from nearcast.model.values import calculate, narrowed, time_of
 
 SUPPORTED = f"there are {', '.join(sorted((*FUNCTIONS, *OTHERS)))}"
+_DATE = "DATE('2020-01-31')"
 _TIMESTAMP = "TIMESTAMP('2020-01-31T12:00:00Z')"
 
 
@@ -131,13 +133,17 @@ class Expressions:
         return Call(str(syntax.value), (a, b))
 
     def _instant(self, syntax: Syntax) -> Constant:
-        form = "DATE('2020-01-31')" if syntax.value == "DATE" else _TIMESTAMP
-        (part,) = self.arguments(syntax, (1,), form)
+        is_day = syntax.value == "DATE"
+        (part,) = self.arguments(syntax, (1,), _DATE if is_day else _TIMESTAMP)
         written = str(part.value) if part.kind == "text" else ""
-        found = day_of(written) if syntax.value == "DATE" else time_of(written)
+        found = day_of(written) if is_day else time_of(written)
         if found is None:
-            what = "a day" if syntax.value == "DATE" else "a date and time with a zone"
-            raise fault(f"{what} in single quotes", part, _advice_on(written, form))
+            advice = (
+                _advice_on(written, is_day)
+                if part.kind == "text"
+                else f"for example: {_DATE if is_day else _TIMESTAMP}"
+            )
+            raise fault(f"a {'day' if is_day else 'date and time with a zone'} in single quotes", part, advice)
         return Constant(found)
 
     def _interval(self, syntax: Syntax) -> Call:
@@ -158,9 +164,11 @@ class Expressions:
         return self._argument(syntax, ("instant",))
 
 
-def _advice_on(written: str, form: str) -> str:
-    """What to do about a text that names no moment: if it has a zone, what is wrong beside; else how it is written."""
-    return lacking(written) if "T" in written.upper() and has_zone(written) else f"for example: {form}"
+def _advice_on(written: str, is_day: bool) -> str:
+    """What to do about a text that names no day, or no moment."""
+    if is_day:
+        return f"for a moment write TIMESTAMP('{written}')" if time_of(written) else day_advice(written)
+    return f"for a day write DATE('{written}')" if day_of(written) else time_advice(written)
 
 
 def _geometry(syntax: Syntax) -> Shape | Box:
