@@ -255,7 +255,7 @@ def test_depth_has_a_limit() -> None:
 
 def test_nan_in_a_document() -> None:
     """NaN is no JSON, also where a document comes as values."""
-    with pytest.raises(EventError):
+    with pytest.raises(EventError, match="expected a finite number as a, got nan"):
         read_event(document(data={"a": float("nan")}), HERE)
 
 
@@ -266,6 +266,30 @@ def test_binary_data() -> None:
     kept = read_event(document(data_base64=content, datacontenttype="image/png"), HERE)
     assert (list(read.values("a")), list(kept.values("a"))) == ([1], [])
     assert content == write_event(kept)["data_base64"]
+
+
+@pytest.mark.parametrize(
+    ("values", "content", "content_type"),
+    [
+        ([1], b'\xef\xbb\xbf{"a": 1}', "application/geo+json; charset=utf-8"),
+        ([1], b'{"a": 1}', "APPLICATION/JSON"),
+        ([], b'{"a": 1}\n{"a": 2}', "application/json-seq"),
+        ([], b"", "application/json"),
+        ([], b'{"a": 1}', "text/plain"),
+    ],
+)
+def test_base_64_is_read_by_its_media_type(values: list[int], content: bytes, content_type: str) -> None:
+    """JSON, of whichever type that ends so, is data; anything else is only kept."""
+    written = base64.b64encode(content).decode()
+    event = read_event(document(data_base64=written, data=None, datacontenttype=content_type), HERE)
+    assert values == list(event.values("a"))
+
+
+def test_base_64_that_is_no_json_is_told_where_it_was_announced() -> None:
+    """The fault names data_base64, not a line of the file that has no JSON."""
+    with pytest.raises(EventError, match=r"e\.jsonl:3: expected data_base64: JSON, got .*; datacontenttype says that"):
+        read_event(document(data_base64="AAE=", datacontenttype="application/json"), HERE)
+    assert read_event(document(data_base64=None, data={"a": 1}), HERE).attributes[-1] == ("a", 1)
 
 
 def test_bad_lines_do_not_stop_a_file(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import gzip
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +26,7 @@ import orjson
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.language.definitions.client_documents import GEOMETRY_NAMES, is_geometry, place_of
 from nearcast.language.json_text import loads
+from nearcast.language.json_values import unwritable
 from nearcast.language.time_advice import time_advice
 from nearcast.model.event import CONTROL_PREFIX, Event, Place, cloud_event
 from nearcast.model.subscription import Channel
@@ -59,6 +60,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FIELDS = frozenset({"id", "type", "source", "subject", "time"})
 _DATA = frozenset({"data", "data_base64"})
 _KNOWN = _FIELDS | _DATA | {"specversion", "datacontenttype", "dataschema"}
+_JSON_TYPE = re.compile(r"[^\s/]+/(?:[^\s/]+\+)?json", re.IGNORECASE)
 _EXTENSION = re.compile(r"[a-z0-9]+")
 
 
@@ -136,7 +138,7 @@ def read_event(
     except Fault as fault:
         raise EventError(fault) from None
     except (TypeError, ValueError, RecursionError) as error:
-        raise EventError(Fault("a CloudEvent of JSON values", str(error), where)) from None
+        raise EventError(unwritable(document, where, error)) from None
 
 
 def write_event(event: Event) -> dict[str, Any]:
@@ -187,7 +189,7 @@ def _context(document: dict[str, Any], where: Mark) -> list[tuple[str, Value]]:
 
 def _take_data(document: dict[str, Any], attributes: list[tuple[str, Value]], where: Mark) -> Place | None:
     """Adds the data's attributes, and gives the place that it tells."""
-    data = _binary(document, where) if "data_base64" in document else document.get("data")
+    data = _binary(document, where) if document.get("data_base64") is not None else document.get("data")
     if not isinstance(data, dict):
         _add("data", data, attributes, 1, where)
         return None
@@ -228,14 +230,25 @@ def _add_context(name: str, value: Any, attributes: list[tuple[str, Value]], whe
 
 def _binary(document: dict[str, Any], where: Mark) -> Any:
     """The data within data_base64: read if it is JSON, else only kept in the payload."""
-    if "data" in document:
+    if document.get("data") is not None:
         raise Fault("data or data_base64", "both", where)
     try:
         content = base64.b64decode(document["data_base64"], validate=True)
     except (binascii.Error, TypeError, ValueError):
         raise Fault("data_base64 in base 64", _kind(document["data_base64"]), where) from None
     written = document.get("datacontenttype")
-    return loads(content, where) if isinstance(written, str) and re.search(r"[/+]json\b", written) else None
+    if not content or not isinstance(written, str) or not is_json_type(written):
+        return None
+    try:
+        return loads(content.removeprefix(BYTE_ORDER_MARK), where)
+    except EventError as error:
+        fault = replace(error.fault, expected=f"data_base64: {error.fault.expected}", where=where)
+        raise replace(fault, advice=fault.advice or f"datacontenttype says that it is {written[:60]}") from None
+
+
+def is_json_type(content_type: str) -> bool:
+    """Whether a media type, perhaps with parameters, is one of JSON: its subtype is json, or ends with +json."""
+    return bool(_JSON_TYPE.fullmatch(content_type.partition(";")[0].strip()))
 
 
 def attributes_of(data: Mapping[str, Any], own: Mapping[str, Any], where: Mark) -> list[tuple[str, Value]]:

@@ -59,7 +59,11 @@ async def publish(
     batch = batched(request.headers.get("content-type"))
     body = await service.bodies.read(request, limits.batch_bytes if batch else limits.event_bytes)
     headers = request.headers.items()
-    came, taken, faults = await service.reading.of(len(body), _read, headers, body, token, service)
+    try:
+        came, taken, faults = await service.reading.of(len(body), _read, headers, body, token, service)
+    except EventError as error:
+        _write_dead_letters([RefusedInput("POST /events", str(error.fault), body, clock.now())], service)
+        raise
     positions: list[int | None] = [None] * len(came)
     before = max(service.session_manager.events_through, service.events.through)
     if taken:
@@ -68,7 +72,7 @@ async def publish(
             positions[index] = position
         service.metrics.published.inc(len(taken))
     # Last: where there was no room the publisher comes again, and its letters would be there twice.
-    _write_dead_letter(came, faults, service)
+    _write_refused(came, faults, service)
     answer: dict[str, Any] = {
         "positions": positions,
         "faults": [{"index": index, **fault_json(fault)} for index, fault in faults],
@@ -161,7 +165,7 @@ def _check_control(event: Event, settings: Settings, token: AccessToken | None, 
     service.reading.remember(event, settings, changes)
 
 
-def _write_dead_letter(came: list[ReceivedEvent], faults: list[tuple[int, Fault]], service: AccessServer) -> None:
+def _write_refused(came: list[ReceivedEvent], faults: list[tuple[int, Fault]], service: AccessServer) -> None:
     """Puts what was refused into the dead letters, as far as there is room: the publisher is told in any case."""
     reasons = dict(reversed(faults))
     if not reasons:
@@ -171,6 +175,10 @@ def _write_dead_letter(came: list[ReceivedEvent], faults: list[tuple[int, Fault]
     letters = [
         RefusedInput("POST /events", str(reasons[one.index]), one.content, now) for one in came if one.index in reasons
     ]
+    _write_dead_letters(letters, service)
+
+
+def _write_dead_letters(letters: list[RefusedInput], service: AccessServer) -> None:
     try:
         service.dead_letters.submit(letters).add_done_callback(lambda written: written.exception())
     except QueueFull:
