@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.errors import EventError, Mark
-from nearcast.language.cloudevents import MAX_BYTES, DeadLetter, read_event, read_line, read_lines, write_event
+from nearcast.language.cloudevents import MAX_BYTES, DeadLetter, read_event, read_line, write_event
+from nearcast.language.event_files import read_file
 from nearcast.model.event import Event, Place
 from nearcast.model.subscription import Channel
 from tests.language.strategies import characters, floats, geographic_places, integers, planar_places, texts, times
@@ -297,7 +298,7 @@ def test_bad_lines_do_not_stop_a_file(tmp_path: Path) -> None:
     good = orjson.dumps(document())
     path = tmp_path / "e.jsonl"
     path.write_bytes(b"\n".join([good, b"", b"{bad", b"y" * (2 * MAX_BYTES + 5), b"[1]", good]))
-    found = list(read_lines(path, []))
+    found = [event for _, event in read_file(path)]
     assert [Event, DeadLetter, DeadLetter, DeadLetter, Event] == [type(one) for one in found]
     assert [one.fault.where.line for one in found if isinstance(one, DeadLetter) and one.fault.where] == [3, 4, 5]
     assert [len(one.content) for one in found if isinstance(one, DeadLetter)] == [4, 64 * 1024, 3]

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import gzip
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from pathlib import Path
 from typing import IO, Any
 
 import orjson
@@ -72,31 +70,7 @@ class DeadLetter:
     content: bytes
 
 
-def read_lines(
-    path: Path, channels: Sequence[Channel], accepted: datetime | None = None
-) -> Iterator[Event | DeadLetter]:
-    """The events of a file with one CloudEvent a line (also gzipped), a dead letter for each bad line; blank lines
-    are skipped. Never holds more than one line, and of a line beyond 1 MiB only its beginning.
-    """
-    for _, event in numbered(path, channels, accepted):
-        yield event
-
-
-def numbered(
-    path: Path, channels: Sequence[Channel], accepted: datetime | None = None
-) -> Iterator[tuple[int, Event | DeadLetter]]:
-    """As `read_lines`, each with the number of its line."""
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        for number, line in enumerate(whole_lines(file), 1):
-            if line.isspace():
-                continue
-            try:
-                yield number, read_line(line, Mark(str(path), number), channels, accepted)
-            except EventError as error:
-                yield number, DeadLetter(error.fault, line.rstrip(b"\r\n")[:KEPT_BYTES])
-
-
-def whole_lines(file: IO[bytes] | gzip.GzipFile, limit: int = MAX_BYTES) -> Iterator[bytes]:
+def whole_lines(file: IO[bytes], limit: int = MAX_BYTES) -> Iterator[bytes]:
     """The lines of a file; of a line beyond the limit its first `limit` + 1 bytes, so memory stays bounded."""
     # A file may hold a single line of many gigabytes: it is passed over in pieces.
     while line := file.readline(limit + 1):
