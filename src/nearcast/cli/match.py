@@ -13,14 +13,12 @@ import click
 from nearcast.api.filters import refuse_surroundings
 from nearcast.cli.options import INPUT_FILE
 from nearcast.cli.output import DeadLetterLog, print_json, progress, warn
-from nearcast.errors import DefinitionError, Fault, Mark
+from nearcast.errors import DefinitionError, Mark
 from nearcast.filters.evaluate import NO_CONTEXT, truth
 from nearcast.language.cql2 import parse
-from nearcast.language.cql2.geometry import within_degrees
-from nearcast.language.cql2.printer import expression
+from nearcast.language.definitions.degree_limits import beyond_degrees
 from nearcast.language.event_files import FEATURES, as_tables, read_events, suffix_of
 from nearcast.model.event import Event
-from nearcast.model.expression import Box, Call, Shape, parts
 from nearcast.model.filter import Filter, atoms
 
 if TYPE_CHECKING:
@@ -66,11 +64,9 @@ def command(filter_text: str, files: tuple[Path, ...], count: bool, engine: str,
 
 def _refuse_beyond_degrees(filter: Filter) -> None:
     """GeoJSON is in degrees, so a geometry beyond them is a slip: most often longitude and latitude are swapped."""
-    for atom in atoms(filter):
-        for part in parts(atom.name) if isinstance(atom.name, Call) else ():
-            if isinstance(part, (Shape, Box)) and not within_degrees(part):
-                expected = "a geometry in degrees: longitudes to 180, latitudes to 90"
-                raise DefinitionError(Fault(expected, expression(part)[:80], atom.where, "longitude comes first"))
+    faults = list(beyond_degrees(filter))
+    if faults:
+        raise DefinitionError(faults)
 
 
 def _counted(events: Iterable[Event], advance: Callable[[int], None]) -> Iterator[Event]:

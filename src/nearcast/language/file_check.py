@@ -64,6 +64,7 @@ def check(paths: Sequence[Path], node: str = MAIN, now: datetime | None = None) 
             warnings += [*found.warnings, *warnings_of_nodes(found.relations, node)]
         except DefinitionError as error:
             faults += error.faults
+            warnings += error.warnings
     for path in paths:
         if path in described:
             continue

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from nearcast.errors import Fault
 from nearcast.filters.instants import Interval, as_interval
 from nearcast.language.cql2 import geometry
+from nearcast.language.cql2.advice import on_function
 from nearcast.language.cql2.syntax import CONDITIONS, Syntax
 from nearcast.language.cql2.types import EXAMPLES, FUNCTIONS, OTHERS, Type, type_of
-from nearcast.language.nodes import closest
 from nearcast.language.time_advice import day_advice, time_advice
 from nearcast.model.expression import (
     ARITHMETIC,
@@ -96,7 +96,9 @@ class Expressions:
         """The client's id in `user('id')`."""
         (name,) = self.arguments(syntax, (1,), "user('name')")
         if name.kind != "text":
-            raise fault("a client's id in single quotes", name)
+            raise fault(
+                "a client's id in single quotes", name, f"write user('{name.value}')" if name.kind == "property" else ""
+            )
         return str(name.value)
 
     def _function(self, syntax: Syntax) -> Expression:
@@ -110,7 +112,7 @@ class Expressions:
     def _argument(self, syntax: Syntax, takes: tuple[Type, ...]) -> Expression:
         if takes == ("property",):
             if syntax.kind != "property":
-                raise fault(EXAMPLES["property"], syntax)
+                raise fault(EXAMPLES["property"], syntax, "a name, without single quotes: CHANGED(size)")
             return Property(str(syntax.value))
         if syntax.calls("UFORM", "DISTANCE", "COUNT"):
             raise fault(" or ".join(EXAMPLES[one] for one in takes), syntax)
@@ -120,7 +122,11 @@ class Expressions:
             return Array((found,))
         own = type_of(found)
         if own != "any" and own not in takes:
-            raise fault(" or ".join(EXAMPLES[one] for one in takes), syntax)
+            raise fault(
+                " or ".join(EXAMPLES[one] for one in takes),
+                syntax,
+                _QUOTED.get(takes[0], "") if own == "text" else _given(own),
+            )
         return found
 
     def _arithmetic(self, syntax: Syntax) -> Expression:
@@ -151,7 +157,7 @@ class Expressions:
         start, end = (self._end(part) for part in ends)
         match start, end:
             case Constant(first), Constant(last) if as_interval(Interval(first, last)) is None:  # type: ignore[arg-type]
-                raise fault("an interval that ends after it starts", ends[1])
+                raise fault("an interval that ends after it starts", ends[1], "the earlier time comes first")
         return Call("INTERVAL", (start, end))
 
     def _end(self, syntax: Syntax) -> Expression:
@@ -171,16 +177,33 @@ def _advice_on(written: str, is_day: bool) -> str:
     return f"for a day write DATE('{written}')" if day_of(written) else time_advice(written)
 
 
+_QUOTED: dict[Type, str] = {
+    "geometry": "it is written without quotes and SRID, as POINT(11.5 48.1)",
+    "instant": "a text is a time within DATE(…) or TIMESTAMP(…) only",
+    "interval": "write INTERVAL(start, end)",
+    "array": "also one of a single value stands in parentheses: ('a')",
+    "number": "a number stands without quotes",
+}
+"""What to do about a text where something else is expected."""
+
+
+def _given(own: Type) -> str:
+    return f"it is {EXAMPLES[own]}" if own in ("number", "boolean", "geometry", "array") else ""
+
+
 def _geometry(syntax: Syntax) -> Shape | Box:
     try:
         return geometry.literal(syntax.value)
     except ValueError as error:
-        raise Fault("a geometry", str(error), syntax.where) from None
+        advice = "a ring ends where it begins" if "closed linestring" in str(error) else ""
+        raise Fault("a geometry", str(error), syntax.where, advice) from None
 
 
 def _unknown(syntax: Syntax) -> Fault:
     name = str(syntax.value)
     if name in OTHERS:
-        where = "in a comparison, as in distance(…) <= 150" if name in ("DISTANCE", "COUNT") else "in a location term"
-        return fault(f"{name.lower()} {where}", syntax)
-    return fault("a function there is", syntax, closest(name, (*FUNCTIONS, *OTHERS)) or SUPPORTED)
+        if name in ("DISTANCE", "COUNT"):
+            advice = f"say how it compares, as in {name.lower()}(…) <= 150"
+            return fault(f"{name.lower()} in a comparison", syntax, advice)
+        return fault(f"{name.lower()} in a location term", syntax, "as in distance(user('a'), this) <= 150")
+    return fault("a function there is", syntax, on_function(name) or SUPPORTED)

@@ -11,7 +11,10 @@ from fastapi.responses import JSONResponse
 
 from nearcast.errors import DefinitionError, EventError, Fault
 from nearcast.language.cloudevents import CONTROL_TYPES, read_event
+from nearcast.language.definitions.degree_limits import beyond_degrees
+from nearcast.model.changes import SubscriptionChange
 from nearcast.model.event import Event
+from nearcast.model.filter import Filter
 from nearcast.model.subscription import Settings
 from nearcast.server import clock
 from nearcast.server.access import AccessToken, allow
@@ -162,7 +165,16 @@ def _check_control(event: Event, settings: Settings, token: AccessToken | None, 
     if token:
         allow([token], token.secret, "manage")
     changes = checked_changes(event, settings)
+    for change in changes:
+        if isinstance(change, SubscriptionChange):
+            _check_degrees(change.subscription.filter, settings)
     service.reading.remember(event, settings, changes)
+
+
+def _check_degrees(filter: Filter, settings: Settings) -> None:
+    faults = list(beyond_degrees(filter, settings.channels))
+    if faults:
+        raise DefinitionError(faults)
 
 
 def _write_refused(came: list[ReceivedEvent], faults: list[tuple[int, Fault]], service: AccessServer) -> None:
