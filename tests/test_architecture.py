@@ -66,7 +66,7 @@ ALLOWED: dict[str, set[str]] = {
     "forwarding": {"errors", "model", "language", "routing"},
     "testing": PURE | {"errors", "runtime", "language", "journal", "api"},
     "spark": PURE | {"errors", "runtime", "language", "pipeline", "api"},
-    "importers": {"errors", "model", "geo"},
+    "importers": {"errors", "model", "geo", "language"},
     "demo": PURE | {"errors", "runtime", "language", "journal", "pipeline", "server", "client", "importers"},
     "cli": PURE
     | {"errors", "runtime", "language", "journal", "pipeline", "server", "client", "node", "api", "demo", "importers"},

@@ -52,10 +52,14 @@ class Fault(NearcastError):
 
 
 class DefinitionError(NearcastError):
-    """Definitions or a filter that cannot be taken; `faults` holds every fault, in the order of the input."""
+    """Definitions or a filter that cannot be taken; `faults` holds every fault, in the order of the input.
 
-    def __init__(self, faults: list[Fault] | Fault) -> None:
+    `warnings` are about what can be taken of them, as far as that was looked into.
+    """
+
+    def __init__(self, faults: list[Fault] | Fault, warnings: tuple[Fault, ...] = ()) -> None:
         self.faults = faults if isinstance(faults, list) else [faults]
+        self.warnings = warnings
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
 

@@ -97,10 +97,56 @@ def test_what_has_no_sense_to_try_again_is_raised(status: int, error: type[Excep
 
 def test_batches_keep_within_their_bounds() -> None:
     """In number and in bytes; one that is too large goes alone, for the server to refuse."""
-    sizes = [len(orjson.loads(batch)) for batch in _batches([event(number) for number in range(1_100)])]
+    sizes = [len(orjson.loads(batch)) for batch, _ in _batches([event(number) for number in range(1_100)])]
     assert [500, 500, 100] == sizes
-    assert [4, 1] == [len(orjson.loads(batch)) for batch in _batches([event(number, 1_000_000) for number in range(5)])]
+    assert [4, 1] == [
+        len(orjson.loads(batch)) for batch, _ in _batches([event(number, 1_000_000) for number in range(5)])
+    ]
     assert [] == list(_batches([]))
+    assert [(b"[1,2]", 2)] == list(_batches([1, 2]))  # type: ignore[list-item]
+
+
+UNWRITABLE: list[tuple[str, str, object]] = [
+    ("a finite number as Temperature", "nan", float("nan")),
+    ("a finite number as Temperature", "-inf", float("-inf")),
+    ("whole characters in the text Temperature", "'cut \\ud83d'", "cut \ud83d"),
+    ("Temperature within 64 bits", str(2**70), 2**70),
+    ("Temperature within 64 bits", "an integer of 40,001 bits", 2**40_000),
+    ("a JSON value as Temperature", "set", {1}),
+    ("texts as keys of Temperature", "1", {1: 2}),
+]
+
+
+def test_what_json_cannot_say_is_refused_by_its_index() -> None:
+    """The others are published, in their order; a number without end would come as null."""
+    came: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        came.extend(one["id"] for one in orjson.loads(request.content))
+        return httpx.Response(202, json={"positions": [7, 8, 9], "faults": [], "known": [1]})
+
+    bad = [{**event(number), "data": {"Temperature": value}} for number, (_, _, value) in enumerate(UNWRITABLE)]
+    given = [event(100), *bad, event(101), {**event(102), "data": {"none": None, "many": [1.5, None]}}]
+    told = asyncio.run(publisher(answer).publish(given))
+    assert ["100", "101", "102"] == came
+    assert [7, *[None] * len(bad), 8, 9] == told.positions
+    assert [(expected, shown) for expected, shown, _ in UNWRITABLE] == [
+        (told.faults[index].expected, told.faults[index].came) for index in range(1, len(bad) + 1)
+    ]
+    assert {len(bad) + 1} == told.known
+
+
+def test_an_event_that_is_more_than_a_server_reads_is_a_fault_of_its_own() -> None:
+    """It goes alone, so that those before and behind it are published."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        count = len(orjson.loads(request.content))
+        if len(request.content) > 8 << 20:
+            return httpx.Response(413, json={"expected": "less", "came": "more", "where": None, "advice": None})
+        return httpx.Response(202, json={"positions": [7] * count, "faults": []})
+
+    told = asyncio.run(publisher(answer).publish([event(1), event(2, 9 << 20), event(3)]))
+    assert ([7, None, 7], {1: "less"}) == (told.positions, {at: fault.expected for at, fault in told.faults.items()})
 
 
 def test_pauses_grow_to_a_bound() -> None:

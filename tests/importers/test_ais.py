@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nearcast.errors import Mark
+from nearcast.errors import Fault, Mark
 from nearcast.geo.distance import distance
 from nearcast.importers.ais import events, receivers
 from nearcast.importers.event_documents import merged, time_of
@@ -53,8 +53,84 @@ def test_not_available_is_absent(small: Path) -> None:
 
 def test_order(small: Path) -> None:
     """Events come as in the file or by time; an id names the same line in both, also where lines are equal."""
-    assert ["line-2", "line-3", "line-4"] == [event["id"] for event in events(small)]
-    assert ["line-3", "line-2", "line-4"] == [event["id"] for event in events(small, order="time")]
+    full, empty = "367379190-2022-01-03T00:00:07Z", "3338148-2022-01-03T00:00:00Z"
+    assert [f"{full}-2", f"{empty}-3", f"{full}-4"] == [event["id"] for event in events(small)]
+    assert [f"{empty}-3", f"{full}-2", f"{full}-4"] == [event["id"] for event in events(small, order="time")]
+
+
+def written(tmp_path: Path, *rows: str, name: str = "ais.csv") -> Path:
+    (tmp_path / name).write_text("\n".join(rows), encoding="utf-8")
+    return tmp_path / name
+
+
+def told_of(path: Path) -> tuple[list[Any], list[str]]:
+    """The events of a file, and what is told of the rest."""
+    faults: list[str] = []
+    found = list(events(path, told=lambda fault: faults.append(str(fault).rpartition("/")[2])))
+    return found, faults
+
+
+def test_a_plain_file_is_read_as_a_packed_one(small: Path, tmp_path: Path) -> None:
+    """Also with a byte order mark, and whole numbers written as 511.0."""
+    plain = written(tmp_path, "\ufeff" + HEADER, FULL, EMPTY.replace(",511,", ",511.0,"), FULL)
+    assert list(events(small)) == list(events(plain))
+
+
+def test_a_vessel_that_does_not_know_its_place_is_nowhere(tmp_path: Path) -> None:
+    """91 and 181 stand for "not available"; the event is taken, without a place."""
+    path = written(tmp_path, HEADER, FULL.replace("30.4,-88.5", "91.0,181.0"), FULL.replace("30.4,-88.5", "91,181"))
+    found, faults = told_of(path)
+    assert ([], [None, None]) == (faults, [read_event(one, Mark("e")).place for one in found])
+
+
+def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path) -> None:
+    """The report is left out, the others come."""
+    bad = {
+        "ais.csv:3: expected a number as LAT, got 'north'": FULL.replace("30.4", "north"),
+        "ais.csv:4: expected a number as Heading, got 'nan'": FULL.replace(",12,", ",nan,"),
+        "ais.csv:5: expected LON from -180 to 180 and LAT from -90 to 90, got -88.5 and 130.4": FULL.replace(
+            "30.4", "130.4"
+        ),
+        "ais.csv:6: expected BaseDateTime as 2022-01-03T00:00:00, got '3.1.2022'": FULL.replace(
+            "2022-01-03T00:00:07", "3.1.2022"
+        ),
+        "ais.csv:7: expected a number as LON, got ''": "367379190,2022-01-03T00:00:07",
+        "ais.csv:8: expected the vessel's MMSI, got none": FULL.removeprefix("367379190"),
+    }
+    found, faults = told_of(written(tmp_path, HEADER, FULL, *bad.values(), "", FULL))
+    assert [f"{one}; this report is left out" for one in bad] == faults
+    assert ["2", "10"] == [event["id"].rpartition("-")[2] for event in found]
+    (tmp_path / "ais.csv").write_bytes("\n".join([HEADER, FULL, FULL]).encode().replace(b"EAGLE", b"\xc4GLE", 1))
+    found, faults = told_of(tmp_path / "ais.csv")
+    assert (1, ["ais.csv:2: expected text in UTF-8, got bytes that are none; this report is left out"]) == (
+        len(found),
+        faults,
+    )
+
+
+def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
+    """As older and newer files write them; one that is missing is told, one that is needed ends it."""
+    newer = "mmsi,base_date_time,longitude,latitude,sog,vessel_type"
+    found, faults = told_of(written(tmp_path, newer, "7,2025-01-01 00:00:00,-88.5,30.4,3.5,31"))
+    assert {"lon": -88.5, "lat": 30.4, "speed": 3.5, "vessel_type": 31} == found[0]["data"]
+    assert "ais.csv:1: expected the column COG, got none; no vessel has it then" == faults[0]
+    for header, columns in (("MMSI;LAT;LON", "MMSI, BaseDateTime, LAT, LON"), ("MMSI,LAT,LON", "BaseDateTime")):
+        with pytest.raises(Fault, match=rf"ais.csv:1: expected CSV with the columns {columns}, got {header}"):
+            told_of(written(tmp_path, header, "1,2,3"))
+    with pytest.raises(Fault, match=r"got an empty file; names of columns stand in the first line"):
+        told_of(written(tmp_path))
+
+
+def test_the_ids_of_several_days_are_unique(tmp_path: Path) -> None:
+    """Of reports, and of the receivers that move among them: none of a second day is known already."""
+    first = written(tmp_path, HEADER, FULL, EMPTY)
+    second = written(
+        tmp_path, HEADER, *(row.replace("2022-01-03", "2022-01-04") for row in (FULL, EMPTY)), name="b.csv"
+    )
+    days = [[*events(path), *receivers(path, count=3)[1]] for path in (first, second)]
+    ids = [(event["source"], event["id"]) for day in days for event in day]
+    assert len(set(ids)) == len(ids)
+    assert ["2022-01-03T00:05:07.000Z", "2022-01-04T00:05:07.000Z"] == [day[2]["time"] for day in days]
 
 
 @pytest.mark.data

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nearcast.errors import Fault
 from nearcast.importers import IMPORTERS
 from nearcast.importers.event_documents import client_change, document, merged, moment, time_of, write
 
@@ -52,6 +56,27 @@ def test_write(tmp_path: Path) -> None:
     events = [document("t", "s", str(index), moment(START), {"text": "a\nb"}) for index in range(3)]
     assert 3 == write(tmp_path / "events.jsonl", events)
     assert events == [orjson.loads(line) for line in (tmp_path / "events.jsonl").read_bytes().splitlines()]
+
+
+def test_an_existing_file_stays_until_there_is_another(tmp_path: Path) -> None:
+    """Also if there is nothing to write, or what is written fails; nothing is left beside it."""
+    path = tmp_path / "events.jsonl"
+    path.write_text("before")
+
+    def failing() -> Iterator[dict[str, Any]]:
+        yield document("t", "s", "1", moment(START), {})
+        raise OSError("no more")
+
+    with pytest.raises(Fault, match=r"expected at least one event to write, got none; .*events.jsonl stays as it was"):
+        write(path, [])
+    with pytest.raises(OSError, match="no more"):
+        write(path, failing())
+    assert ("before", [path]) == (path.read_text(), list(tmp_path.iterdir()))
+    (tmp_path / "link").symlink_to(path)
+    assert 1 == write(tmp_path / "link", [document("t", "s", "1", moment(START), {})])
+    assert (True, 1) == ((tmp_path / "link").is_symlink(), len(path.read_text().splitlines()))
+    assert 1 == write(Path("/dev/null"), [{}])
+    assert Path("/dev/null").is_char_device()
 
 
 def test_names() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import tarfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nearcast.errors import Fault
 from nearcast.importers.event_documents import time_of
 from nearcast.importers.mobile_links import LinkTrace, readings, trace, traces
 
@@ -64,3 +67,28 @@ def test_real_traces(data: Callable[[str], Path]) -> None:
     assert 93_104 == sum(len(link.ends) for link in links)
     assert 31.2 == round(sum(link.seconds for link in links) / 3600, 1)
     assert sorted(link.name for link in links) == [link.name for link in links]
+
+
+@pytest.mark.parametrize(
+    ("told", "files"),
+    [
+        ("expected a tar of JSON logs, got none with files that end in .json", {"a.txt": b""}),
+        ("a.json: expected a log of {duration_ms, bandwidth_kbps}, got 'duration_ms'", {"a.json": b"[{}]"}),
+        ("a.json: expected a log of {duration_ms, bandwidth_kbps}, got no samples that last", {"a.json": b"[]"}),
+        ("a.json: expected a log of {duration_ms, bandwidth_kbps}, got unexpected", {"a.json": b"x"}),
+    ],
+)
+def test_what_is_no_log_is_told(told: str, files: dict[str, bytes], tmp_path: Path) -> None:
+    """With the file within the archive."""
+    path = tmp_path / "links.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    with pytest.raises(Fault) as caught:
+        traces(path)
+    assert told in str(caught.value)
+    path.write_bytes(path.read_bytes()[:20])
+    with pytest.raises(Fault, match="expected a tar of JSON logs"):
+        traces(path)

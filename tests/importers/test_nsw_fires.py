@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from nearcast.errors import Mark
+from nearcast.errors import Fault, Mark
 from nearcast.filters.evaluate import level_of
 from nearcast.filters.relevance import classes_of
 from nearcast.importers.event_documents import Document
@@ -49,6 +49,26 @@ def imported(tmp_path: Path, *records: Any) -> list[Document]:
 def rises(found: list[Document]) -> list[Any]:
     """The attribute `rise` of each event."""
     return [event["data"].get("rise") for event in found]
+
+
+def test_records_that_cannot_be_read_are_told_with_their_line(tmp_path: Path) -> None:
+    """In a plain file as in a packed one; the others come."""
+    good = record("2020-01-01T00:00:00Z", "new")
+    bad = [
+        {**good, "properties": {"guid": "7"}},
+        {**good, "point": [-33.0, 150.0]},
+        {**good, "seen": "yesterday"},
+        {"action": "new"},
+        7,
+    ]
+    path = tmp_path / "changes.jsonl"
+    path.write_bytes(
+        b"\n".join([*map(orjson.dumps, [good, *bad]), b"{", b"", orjson.dumps({**good, "action": "gone"})])
+    )
+    faults: list[Fault] = []
+    assert ["incident", "incident.gone"] == [event["type"] for event in events(path, faults.append)]
+    assert [4, 5, 6, 7, 2, 3] == [fault.where and fault.where.line for fault in faults]
+    assert "expected a record of the feed, with its fields, got none called 'alert-level'" in str(faults[4])
 
 
 def test_rise(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from nearcast.language.cql2 import parse
 from nearcast.language.definitions.client_documents import client_document
 from nearcast.language.definitions.files import load
 from nearcast.language.definitions.subscription_documents import subscription_document
-from nearcast.language.event_files import read_feature
+from nearcast.language.features import read_feature
 from nearcast.language.thesis import read_roles, read_subscription
 from nearcast.model.subscription import Settings
 

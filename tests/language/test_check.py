@@ -10,12 +10,17 @@ import orjson
 import pytest
 
 from nearcast.errors import Mark
+from nearcast.language.cloudevents import DeadLetter
 from nearcast.language.cql2 import parse
 from nearcast.language.definitions.filter_warnings import never_holding
-from nearcast.language.event_files import read_features
+from nearcast.language.event_files import read_file
 from nearcast.language.file_check import check
 from nearcast.model.event import Event, Place
 from tests.language.printed import listing
+
+
+def read_features(path: Path) -> list[Event | DeadLetter]:
+    return [event for _, event in read_file(path)]
 
 
 def never(text: str) -> list[str]:
@@ -116,9 +121,14 @@ def test_times_far_ahead_are_faults_as_they_are_for_the_server(tmp_path: Path) -
 
 def test_a_broken_archive_is_a_fault(tmp_path: Path) -> None:
     """A file that only seems to be gzipped is told as such."""
-    (tmp_path / "e.gz").write_bytes(b"no archive")
+    (tmp_path / "e.gz").write_bytes(b"none")
     (fault,) = check([tmp_path / "e.gz"]).faults
-    assert fault.expected == "a file that can be read"
+    assert str(fault).endswith("e.gz:1:1: expected JSON, got invalid literal, expected 'null'")
+    (tmp_path / "e.gz").write_bytes(gzip.compress(b"some")[:-3])
+    (fault,) = check([tmp_path / "e.gz"]).faults
+    assert str(fault).endswith(
+        "e.gz: expected a whole gzip file, got one that is cut off; fetch it again, or pack it anew"
+    )
 
 
 @pytest.mark.data

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.errors import EventError, Mark
-from nearcast.language.cloudevents import MAX_BYTES, DeadLetter, numbered, read_event, read_line
+from nearcast.language.cloudevents import MAX_BYTES, DeadLetter, read_event, read_line
+from nearcast.language.event_files import read_file
 from nearcast.model.event import Event, Place
 from nearcast.model.subscription import Channel
 from tests.language.strategies import characters, floats, geographic_places, integers, planar_places, texts, times
@@ -186,18 +187,57 @@ def test_bad_json_has_a_column(column: int, line: bytes) -> None:
     [
         ("in UTC it lies outside the years 1 to 9999", "0001-01-01T00:00:00+14:00"),
         ("in UTC it lies outside the years 1 to 9999", "9999-12-31T23:59:59-01:00"),
-        ("there is no such date, time of day or zone", "2020-02-30T12:00:00Z"),
-        ("there is no such date, time of day or zone", "2020-02-20T25:00:00Z"),
-        ("a time needs its zone", "2020-01-31T12:00:00"),
-        ("a time needs its zone", "2020-01-31"),
-        ("a time is a text", 1580000000),
+        ("there is no day 30 in 2020-02", "2020-02-30T12:00:00Z"),
+        ("there is no month 13", "2020-13-30T12:00:00Z"),
+        ("there is no year 0", "0000-01-30T12:00:00Z"),
+        ("a year has 4 digits", "20-01-30T12:00:00Z"),
+        ("a month has 2 digits", "2020-1-30T12:00:00Z"),
+        ("there is no hour 25", "2020-02-20T25:00:00Z"),
+        ("there is no hour 24; midnight is 00 of the day that begins", "2020-02-20T24:00:00Z"),
+        ("there is no minute 60", "2020-02-20T12:60:00Z"),
+        ("there is no second 61", "2016-12-31T23:59:61Z"),
+        ("a second 60 is a leap second, the last of a month in UTC", "2020-02-20T12:00:60Z"),
+        ("a time needs its seconds", "2026-01-31T12:00Z"),
+        ("a time needs its minutes and seconds", "2026-01-31T12Z"),
+        ("between hours, minutes and seconds stand colons", "2026-01-31T120000Z"),
+        ("write the zone as +01:00, with a colon", "2026-01-31T12:00:00+0100"),
+        ("write the zone as +01:00, with a colon", "2026-01-31T12:00:00+1"),
+        ("write the zone as -08:00, with a colon", "2026-01-31T12:00:00 UTC-8"),
+        ("there is no zone +25:00", "2026-01-31T12:00:00+25:00"),
+        ("a zone is Z for UTC or an offset as +01:00; it has no name", "2026-01-31T12:00:00 CET"),
+        ("a point before the fraction of a second, not a comma", "2026-01-31T12:00:00,5Z"),
+        ("after the point stands the fraction of a second", "2026-01-31T12:00:00.Z"),
+        ("between the day and the time of day stands a T", "2026-01-31_12:00:00Z"),
+        ("a time needs its zone, Z for UTC or as +01:00", "2020-01-31T12:00:00"),
+        ("a time needs its time of day and its zone, as 2020-01-31T12:00:00Z", "2020-01-31"),
+        (
+            "a time is written year-month-day, T, hour:minute:second and zone, as 2020-01-31T12:00:00Z",
+            "31.1.2020 12:00",
+        ),
+        ("a time is a text, as '2020-01-31T12:00:00Z', not a count of seconds", 1580000000),
+        ("a time is a text", {"seconds": 7}),
     ],
 )
 def test_a_bad_time_is_told_what_is_wrong_with_it(advice: str, time: object) -> None:
-    """A zone is asked for only where there is none."""
+    """Which part of it is wrong: a zone is asked for only where there is none."""
     with pytest.raises(EventError) as caught:
         read_event(document(time=time), HERE)
     assert advice == caught.value.fault.advice
+
+
+@pytest.mark.parametrize(
+    ("moment", "written"),
+    [
+        (datetime(1991, 1, 1, tzinfo=UTC), "1990-12-31T23:59:60Z"),
+        (datetime(1991, 1, 1, tzinfo=UTC), "1990-12-31T15:59:60-08:00"),
+        (datetime(2016, 7, 1, 0, 0, 0, 250_000, tzinfo=UTC), "2016-06-30T23:59:60.25Z"),
+        (datetime(2026, 1, 31, 12, 0, 0, 123_456, tzinfo=UTC), "2026-01-31T12:00:00.1234567890Z"),
+        (datetime(2026, 1, 31, 12, 0, 0, 999_999, tzinfo=UTC), f"2026-01-31t12:00:00.{'9' * 300}z"),
+    ],
+)
+def test_times_of_rfc_3339(moment: datetime, written: str) -> None:
+    """A leap second is the second after it, a fraction of any length is cut to microseconds (RFC 3339, 5.6 to 5.8)."""
+    assert moment == read_event(document(time=written), HERE).time
 
 
 def test_half_a_place_is_told_what_the_other_half_may_be_called() -> None:
@@ -217,7 +257,7 @@ def test_depth_has_a_limit() -> None:
 
 def test_nan_in_a_document() -> None:
     """NaN is no JSON, also where a document comes as values."""
-    with pytest.raises(EventError):
+    with pytest.raises(EventError, match="expected a finite number as a, got nan"):
         read_event(document(data={"a": float("nan")}), HERE)
 
 
@@ -230,12 +270,36 @@ def test_binary_data() -> None:
     assert content == orjson.loads(kept.payload)["data_base64"]
 
 
+@pytest.mark.parametrize(
+    ("values", "content", "content_type"),
+    [
+        ([1], b'\xef\xbb\xbf{"a": 1}', "application/geo+json; charset=utf-8"),
+        ([1], b'{"a": 1}', "APPLICATION/JSON"),
+        ([], b'{"a": 1}\n{"a": 2}', "application/json-seq"),
+        ([], b"", "application/json"),
+        ([], b'{"a": 1}', "text/plain"),
+    ],
+)
+def test_base_64_is_read_by_its_media_type(values: list[int], content: bytes, content_type: str) -> None:
+    """JSON, of whichever type that ends so, is data; anything else is only kept."""
+    written = base64.b64encode(content).decode()
+    event = read_event(document(data_base64=written, data=None, datacontenttype=content_type), HERE)
+    assert values == list(event.values("a"))
+
+
+def test_base_64_that_is_no_json_is_told_where_it_was_announced() -> None:
+    """The fault names data_base64, not a line of the file that has no JSON."""
+    with pytest.raises(EventError, match=r"e\.jsonl:3: expected data_base64: JSON, got .*; datacontenttype says that"):
+        read_event(document(data_base64="AAE=", datacontenttype="application/json"), HERE)
+    assert read_event(document(data_base64=None, data={"a": 1}), HERE).attributes[-1] == ("a", 1)
+
+
 def test_bad_lines_do_not_stop_a_file(tmp_path: Path) -> None:
     """Good lines are events, bad ones dead letters with their line, blank ones nothing; memory stays bounded."""
     good = orjson.dumps(document())
     path = tmp_path / "e.jsonl"
     path.write_bytes(b"\n".join([good, b"", b"{bad", b"y" * (2 * MAX_BYTES + 5), b"[1]", good]))
-    found = [one for _, one in numbered(path, [])]
+    found = [event for _, event in read_file(path)]
     assert [Event, DeadLetter, DeadLetter, DeadLetter, Event] == [type(one) for one in found]
     assert [one.fault.where.line for one in found if isinstance(one, DeadLetter) and one.fault.where] == [3, 4, 5]
     assert [len(one.content) for one in found if isinstance(one, DeadLetter)] == [4, 64 * 1024, 3]

@@ -227,10 +227,20 @@ def test_times_outside_the_calendar_are_told_so() -> None:
     """A time with its zone is not told to need one."""
     with pytest.raises(DefinitionError, match="in UTC it lies outside the years 1 to 9999"):
         read("time > TIMESTAMP('0001-01-01T00:00:00+14:00')")
-    with pytest.raises(DefinitionError, match="there is no such date, time of day or zone"):
+    with pytest.raises(DefinitionError, match="there is no day 30 in 2020-02"):
         read("time > TIMESTAMP('2020-02-30T00:00:00Z')")
-    with pytest.raises(DefinitionError, match="for example: TIMESTAMP"):
+    with pytest.raises(DefinitionError, match="a time is written year-month-day, T, hour"):
         read("time > TIMESTAMP('yesterday')")
+
+
+def test_a_day_and_a_moment_are_told_apart() -> None:
+    """Who gave one where the other is expected is told how to write it."""
+    with pytest.raises(DefinitionError, match=r"; for a moment write TIMESTAMP\('2026-01-31T00:00:00Z'\)$"):
+        read("d = DATE('2026-01-31T00:00:00Z')")
+    with pytest.raises(DefinitionError, match=r"; for a day write DATE\('2026-01-31'\)$"):
+        read("d > TIMESTAMP('2026-01-31')")
+    with pytest.raises(DefinitionError, match="there is no month 13"):
+        read("d = DATE('2026-13-31')")
 
 
 @pytest.mark.parametrize(

@@ -265,7 +265,10 @@ def test_faults_within_filters(written: str, tmp_path: Path) -> None:
         ("one of any, all, not, unless, or when and relevance", "filter: {any: [a = 1], all: [b = 1]}"),
         ("a filter: CQL2 text", "filter: [a = 1]"),
         ("a file that can be read", "filter: missing.xml"),
-        ("ttl, in seconds: a finite number above 0", "filter: a = 1, ttl: -1"),
+        ("ttl, in seconds or as in 10 min: a finite number above 0", "filter: a = 1, ttl: -1"),
+        ("ttl: more than 0 seconds", "filter: a = 1, ttl: 0 s"),
+        ("ttl: a number and one of ms, s, min, h, d, as in 10 s", "filter: a = 1, ttl: 10 minutes"),
+        ("ttl: a hundred years at most", "filter: a = 1, ttl: 1.0e+300"),
         ("conflate: true or false", "filter: a = 1, conflate: yes"),
     ],
 )

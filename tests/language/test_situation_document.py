@@ -42,6 +42,9 @@ situations: {Fire: , Alarm: , Drill: }
 places: {building-7: }
 """
 
+OPERAND = "a name, a number, a text in quotes, a function or ("
+BEHIND = "a value comes behind >, as a number or a text in single quotes"
+
 
 def defined(text: str, folder: Path) -> DefinitionSet:
     """The definitions of a file with this text, beside an ontology."""
@@ -148,7 +151,7 @@ DURATION = "valid: a number and one of ms, s, min, h, d, as in 10 s"
         ("class: Fire, when: 'NOT Temperature', within: 1", "a comparison, or a situation", MORE),
         ("class: Fire, when: 'Drill OR Smoke', within: 1", "a comparison, or a situation", TOLD),
         ("class: Fire, when: {all: [Drill, {not: Smoke}]}, within: 1", "a comparison, or a situation", TOLD),
-        ("class: Fire, when: 'Temperature >', within: 1", "a name, a literal, a function or (", ""),
+        ("class: Fire, when: 'Temperature >', within: 1", OPERAND, BEHIND),
         ("class: Fire, when: 'Temperature > 8', with-in: 1", "a field of a situation rule", "did you mean within?"),
     ],
 )  # fmt: skip

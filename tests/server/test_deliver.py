@@ -636,6 +636,31 @@ def test_streams_end_with_a_code_when_the_server_ends() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_a_payload_of_several_lines_is_several_data_lines(newline: str) -> None:
+    """A client joins them again (HTML, 9.2.6): JSON that was published with line breaks arrives whole."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            body = orjson.dumps(unit("1", text="two\nlines"), option=orjson.OPT_INDENT_2)
+            body = body.replace(b"\n", newline.encode())
+            headers = {"Content-Type": "application/cloudevents+json"}
+            (await server.http.post("/events", content=body, headers=headers)).raise_for_status()
+            server.pipeline.decide()
+            data: list[str] = []
+            async with asyncio.timeout(10), server.http.stream("GET", "/clients/a/events") as response:
+                async for line in response.aiter_lines():
+                    data += [line[6:]] if line.startswith("data: ") else []
+                    if not line and data:
+                        if "delivery" in orjson.loads("\n".join(data)):
+                            break
+                        data.clear()
+            assert unit("1", text="two\nlines") == orjson.loads("\n".join(data))["event"]
+
+    run(test)
+
+
 def test_server_sent_events_carry_the_same_and_acknowledgements_come_by_post() -> None:
     """The id is the position; only the explicit acknowledgement settles."""
 

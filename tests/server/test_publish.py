@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import os
 import re
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Any
 import orjson
 import pytest
 
+from nearcast.errors import Fault
 from nearcast.journal.memory import Abort, MemoryJournal, Pause
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.server.config import ServerLimits
 from nearcast.server.ingest.cloudevents_http import STRUCTURED, header_value, read_request
 from tests.server.conftest import Running, run, running, unit, until
+from tests.written_events import write_event
 
 BATCHED = "application/cloudevents-batch+json"
 SHARED = Path(os.environ.get("NEARCAST_SHARED", Path(__file__).parents[3] / "shared"))
@@ -80,8 +83,8 @@ def test_of_a_batch_the_good_ones_are_taken_and_the_bad_ones_answered_and_buried
             assert ("event 1", "v again") == (answer.json()["faults"][0]["where"], answer.json()["faults"][3]["came"])
             await until(lambda: server.journal.end("dead letters") == 4)
             letters = server.journal.read("dead letters", 0, 10).to_pylist()
-            assert b'"v":2' in letters[3]["content"]
-            assert (b'{"specversion":"1.0"}', True) == (letters[0]["content"], "expected id" in letters[0]["reason"])
+            assert b'"v": 1, "v": 2' in letters[3]["content"]
+            assert (b'{"specversion": "1.0"}', True) == (letters[0]["content"], "expected id" in letters[0]["reason"])
 
     run(test)
 
@@ -236,12 +239,154 @@ def _check_scenario(request: str, scenario: str, content_type: str) -> None:
 
 
 def test_header_values_are_decoded() -> None:
-    """Percent-encoding and quotes, and what cannot be decoded is not lost."""
-    assert ("Euro € 😀", 'a "b"', "100%", "\ufffd") == (
-        header_value("Euro%20%E2%82%AC%20%F0%9F%98%80"),
-        header_value('"a \\"b\\""'),
-        header_value("100%"),
-        header_value("%FF"),
+    """Percent-encoding and quotes; UTF-8 that was not encoded, which HTTP gives as Latin-1, is read as what it is."""
+    raw = "München".encode().decode("latin-1")
+    assert ("Euro € 😀", 'a "b"', "100%", "München", "a+b") == (
+        header_value("Euro%20%E2%82%AC%20%F0%9F%98%80", "ce-id"),
+        header_value('"a \\"b\\""', "ce-id"),
+        header_value("100%", "ce-id"),
+        header_value(raw, "ce-id"),
+        header_value("a+b", "ce-id"),
+    )
+
+
+@pytest.mark.parametrize("value", ["%C0%80", "%FF%FE", "M\xfcnchen", "%ED%A0%80", "a%E2%82"])
+def test_a_header_that_is_no_utf_8_is_refused(value: str) -> None:
+    """Two ids that would look the same are two (HTTP binding 1.0.2, 3.1.3.2)."""
+    with pytest.raises(Fault, match=r"expected UTF-8 in the header ce-id, got .*; percent-encode the UTF-8 of ce-id"):
+        header_value(value, "ce-id")
+
+
+def test_binary_events_with_broken_headers_are_refused_and_buried() -> None:
+    """Percent-encoding that is no UTF-8, and a header that comes twice; the fault names the header."""
+
+    async def test() -> None:
+        async with running() as server:
+            headers = [("ce-specversion", "1.0"), ("ce-type", "t"), ("ce-source", "s"), ("Content-Type", "text/plain")]
+            for more in ([("ce-id", "%C0%80")], [("ce-id", "1"), ("ce-id", "2")], [("ce-id", "3"), headers[3]]):
+                answer = await server.http.post("/events", content=b"x", headers=[*headers, *more])
+                name = "content-type" if more[-1] is headers[3] else "ce-id"
+                assert (400, True) == (answer.status_code, f"the header {name}" in answer.json()["expected"])
+            subject = ("ce-subject", "Zürich".encode())
+            answer = await server.http.post("/events", content=b"x", headers=[*headers, ("ce-id", "4"), subject])  # type: ignore[list-item]
+            assert 202 == answer.status_code
+            assert ["Zürich"] == [event.subject for event in stored(server)]
+            await until(lambda: server.journal.end("dead letters") == 3)
+
+    run(test)
+
+
+DATA = ("data", "data_base64")
+
+BROKEN: list[tuple[str, bytes]] = [
+    ("half an emoji", rb'{"t": "cut emoji \ud83d"}'),
+    ("an infinite number", b'{"v": 1e999}'),
+    ("NaN", b'{"v": NaN}'),
+    ("a long integer", b'{"v": 1180591620717411303424}'),
+    ("no UTF-8", b'{"v": "\xff"}'),
+    ("too deep", b"[" * 2_000 + b"]" * 2_000),
+    ("a key twice", b'{"v": 1, "v": 2}'),
+    ("no JSON", b"{'v': 1}"),
+    ("too large", b'"' + b"x" * (1 << 20) + b'", "more": 1e999'),
+]
+
+
+@pytest.mark.parametrize("bad", [case[1] for case in BROKEN], ids=[case[0] for case in BROKEN])
+def test_one_bad_event_of_a_batch_spoils_no_other(bad: bytes) -> None:
+    """The good ones are taken; it is answered by its index, and is a dead letter with what came."""
+
+    async def test() -> None:
+        async with running() as server:
+            first, last = (orjson.dumps(unit(id)) for id in ("a, ] 1", "c"))
+            event = b'{"specversion":"1.0","id":"b","type":"t","source":"p","data":' + bad + b"}"
+            answer = await post(server, b" [" + first + b",\n" + event + b" , " + last + b"]\n", BATCHED)
+            assert (202, [1, None, 2]) == (answer.status_code, answer.json()["positions"])
+            [fault] = answer.json()["faults"]
+            assert (1, True) == (fault["index"], fault["where"].startswith("event 1"))
+            await until(lambda: server.journal.end("dead letters") == 1)
+            [letter] = server.journal.read("dead letters", 0, 10).to_pylist()
+            assert event[:1_000] == letter["content"][:1_000]
+
+    run(test)
+
+
+@pytest.mark.parametrize("body", [b'[{"a":1},]', b'[{"a":1},,{"b":2}]', b'[{"a": 1}, {"b"', b'[{"a": 1}', b"{}", b"7"])
+def test_what_is_no_array_is_refused_as_a_whole(body: bytes) -> None:
+    """And is one dead letter: nobody could tell which events were meant."""
+
+    async def test() -> None:
+        async with running() as server:
+            answer = await post(server, body, BATCHED)
+            assert (400, False) == (answer.status_code, "positions" in answer.json())
+            await until(lambda: server.journal.end("dead letters") == 1)
+
+    run(test)
+
+
+def test_gzipped_content_is_unpacked_within_the_limit() -> None:
+    """In every mode; what unpacks to more than may come, and what is no gzip, is refused."""
+
+    async def test() -> None:
+        async with running() as server:
+            packed = {"Content_Encoding": "gzip"}
+            body = gzip.compress(orjson.dumps(unit("1"))[:20]) + gzip.compress(orjson.dumps(unit("1"))[20:])
+            assert 202 == (await post(server, body, **packed)).status_code
+            headers = {"ce_specversion": "1.0", "ce_type": "t", "ce_source": "s", "ce_id": "2"}
+            assert 202 == (await post(server, gzip.compress(b"hello"), "text/plain", **headers, **packed)).status_code
+            assert ("hello", unit("1")) == (write_event(stored(server)[1])["data"], write_event(stored(server)[0]))
+            bomb = gzip.compress(b" " * (64 << 20))
+            for status, content in ((413, bomb), (400, body[:-9]), (400, b"{}")):
+                answer = await post(server, content, **packed)
+                assert (status, True) == (
+                    answer.status_code,
+                    answer.json()["expected"].startswith(("a body", "content")),
+                )
+            document = gzip.compress(b'{"role": "x", "task": "y"}')
+            answer = await server.http.put(
+                "/clients/a", content=document, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"}
+            )
+            assert (200, "x") == (answer.status_code, answer.json()["document"]["role"])
+
+    run(test)
+
+
+@pytest.mark.parametrize("coding", ["br", "deflate", "gzip, gzip", "zstd"])
+def test_any_other_content_coding_is_told_what_is_taken(coding: str) -> None:
+    """415, with what to send instead (RFC 9110, 15.5.16)."""
+
+    async def test() -> None:
+        async with running() as server:
+            answer = await post(server, unit("1"), Content_Encoding=coding)
+            assert (415, "gzip", coding) == (
+                answer.status_code,
+                answer.headers["accept-encoding"],
+                answer.json()["came"],
+            )
+            assert 202 == (await post(server, unit("1"), Content_Encoding="identity")).status_code
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("data", "content_type", "body"),
+    [
+        ({"data": {"n": 1}}, "application/vnd.x+json; charset=utf-8", b'{"n": 1}'),
+        ({"data": {"n": 1}}, "model/gltf+JSON", b'\xef\xbb\xbf{"n": 1}'),
+        ({"data": "ü"}, "text/plain", "ü".encode()),
+        ({"data": "ü"}, 'text/plain; charset="ISO-8859-1"', b"\xfc"),
+        ({"data_base64": "/A=="}, "text/plain", b"\xfc"),
+        ({"data": "<a/>"}, "image/svg+xml", b"<a/>"),
+        ({"data_base64": "W10K"}, "application/json-seq", b"[]\n"),
+        ({}, "application/json", b""),
+    ],
+)
+def test_data_by_their_media_type(data: dict[str, Any], content_type: str, body: bytes) -> None:
+    """JSON of any media type with +json, texts in their character set, anything else in base 64."""
+    headers = [("ce-specversion", "1.0"), ("ce-id", "1"), ("content-type", content_type)]
+    [came] = read_request(headers, body, 1 << 20)
+    assert (None, data) == (
+        came.fault,
+        {name: value for name, value in came.document.items() if "data" in name[:4] and name != "datacontenttype"},
     )
 
 

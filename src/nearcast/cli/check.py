@@ -8,18 +8,18 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.options import node_option
+from nearcast.cli.options import INPUT_FILE, node_option
 from nearcast.cli.output import pluralize, print_json, warn
 from nearcast.errors import Fault
 from nearcast.language.file_check import check
 
 
 @click.command("check")
-@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=INPUT_FILE)
 @node_option("The server the files are meant for; scope: local means it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per fault and warning.")
 def command(files: tuple[Path, ...], node: str, as_json: bool) -> None:
-    """Check definitions (.yaml), thesis XML (.xml) and event files (.jsonl).
+    """Check definitions (.yaml), thesis XML (.xml) and event files (.jsonl, .geojson, …).
 
     Definitions among the files are read together, and events are checked against their channels. Prints every fault
     with file, line and column, what was expected and what came; warns about atoms that can never hold. Exits with 1 if

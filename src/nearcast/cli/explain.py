@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.cli.explain_text import as_data, as_text, rule_data, rule_lines, told_situation
-from nearcast.cli.options import data_option, journal_path
+from nearcast.cli.options import INPUT_FILE, data_option, journal_path
 from nearcast.cli.output import DeadLetterLog, plain, print_json, progress, wrapped
 from nearcast.errors import Fault, SetupError
 from nearcast.explain.delivery_status import DeliveryStatus, delivery_statuses, undelivered
@@ -47,7 +47,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @data_option
 @click.option("--journal", "journal_file", type=FILE, help="A journal, instead of the one in the data folder.")
 @click.option("--definitions", "definition_files", multiple=True, type=FILE, help="With --events: as in replay.")
-@click.option("--events", "event_files", multiple=True, type=FILE, help="Files of events instead of a journal.")
+@click.option("--events", "event_files", multiple=True, type=INPUT_FILE, help="Files of events instead of a journal.")
 @click.option("--situation", "rule", help="Explain this situation rule around EVENT, instead of clients.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per client.")
 def command(

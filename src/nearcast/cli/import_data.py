@@ -10,16 +10,19 @@ from typing import Any
 import click
 import yaml
 
-from nearcast.cli.output import warn
+from nearcast.cli.output import SHOWN, warn
+from nearcast.errors import Fault
 from nearcast.importers import IMPORTERS, ais, mobile_links, nsw_fires
-from nearcast.importers.event_documents import Document, merged, time_of, write
+from nearcast.importers.event_documents import Document, OnFault, merged, replacing, time_of, write
 
 
 @click.command("import")
 @click.argument("name", type=click.Choice(sorted(IMPORTERS)))
-@click.argument("source", type=click.Path(exists=True, path_type=Path))
+@click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The events file to write.")
-@click.option("--receivers", type=int, default=0, help="Also make up so many receivers of these events.")
+@click.option(
+    "--receivers", type=click.IntRange(min=0), default=0, help="Also make up so many receivers of these events."
+)
 @click.option(
     "--definitions", type=click.Path(dir_okay=False, path_type=Path), help="Where the receivers' definitions go."
 )
@@ -45,32 +48,62 @@ def command(
     """
     if bool(receivers) != bool(definitions):
         raise click.UsageError("--receivers and --definitions go together")
+    if traces and not definitions:
+        raise click.UsageError("--links is for receivers: give --receivers and --definitions")
     streams: list[Iterator[Document]] = []
+    described: dict[str, Any] = {}
     if definitions:
-        document, movement = _receivers(name, source, seed, receivers)
-        definitions.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
-        warn("note", f"{receivers:,} receivers in {definitions}")
+        described, movement = _receivers(name, source, seed, receivers)
         streams.append(movement)
         if traces:
-            streams.append(_links(name, source, traces, [client["id"] for client in document["clients"]], seed))
-    count = write(out, merged(*streams, _events(name, source)))
+            streams.append(_links(name, source, traces, [client["id"] for client in described["clients"]], seed))
+    faults = _FaultLog()
+    count = write(out, merged(*streams, _events(name, source, faults)))
+    faults.summary()
+    if definitions:
+        with replacing(definitions) as file:
+            file.write(yaml.safe_dump(described, sort_keys=False, allow_unicode=True).encode())
+        warn("note", f"{receivers:,} receivers in {definitions}")
     warn("note", f"{count:,} events in {out}")
 
 
-def _events(name: str, source: Path) -> Iterator[Document]:
-    return ais.events(source, order="time") if name == "ais" else IMPORTERS[name](source)
+class _FaultLog:
+    """Tells of records that were left out: of the first each, of the rest how many."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def __call__(self, fault: Fault) -> None:
+        self._count += 1
+        if self._count <= SHOWN:
+            warn("warning", fault)
+
+    def summary(self) -> None:
+        """Says how many were not shown."""
+        if self._count > SHOWN:
+            warn("warning", f"and {self._count - SHOWN:,} more like these")
+
+
+def _unheard(fault: Fault) -> None:
+    """The data are read several times: faults are told once."""
+
+
+def _events(name: str, source: Path, told: OnFault) -> Iterator[Document]:
+    if name == "ais":
+        return ais.events(source, order="time", told=told)
+    return IMPORTERS[name](source, told=told)
 
 
 def _receivers(name: str, source: Path, seed: int, count: int) -> tuple[dict[str, Any], Iterator[Document]]:
     if name == "ais":
-        return ais.receivers(source, seed, count)
-    return nsw_fires.receivers(source, seed, count), iter(())
+        return ais.receivers(source, seed, count, told=_unheard)
+    return nsw_fires.receivers(source, seed, count, told=_unheard), iter(())
 
 
 def _links(name: str, source: Path, traces: Path, clients: list[str], seed: int) -> Iterator[Document]:
     """The changes of the clients' bandwidths over the time of the events."""
     # The data are read once more for this: links need the first and the last time before the first event.
-    times: list[datetime] = [time_of(event) for event in _events(name, source)]
+    times: list[datetime] = [time_of(event) for event in _events(name, source, _unheard)]
     start = min(times)
     return mobile_links.readings(
         mobile_links.traces(traces), clients, start, (max(times) - start).total_seconds(), seed=seed

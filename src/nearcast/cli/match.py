@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 import click
 
 from nearcast.api.filters import refuse_surroundings
+from nearcast.cli.options import INPUT_FILE
 from nearcast.cli.output import DeadLetterLog, print_json, progress, warn
-from nearcast.errors import DefinitionError, Fault, Mark
+from nearcast.errors import DefinitionError, Mark
 from nearcast.filters.evaluate import NO_CONTEXT, truth
 from nearcast.language.cql2 import parse
-from nearcast.language.cql2.geometry import within_degrees
-from nearcast.language.cql2.printer import expression
-from nearcast.language.event_files import FEATURES, as_tables, read_events
+from nearcast.language.definitions.degree_limits import beyond_degrees
+from nearcast.language.event_files import FEATURES, as_tables, read_events, suffix_of
 from nearcast.model.event import Event
-from nearcast.model.expression import Box, Call, Shape, parts
 from nearcast.model.filter import Filter, atoms
 
 if TYPE_CHECKING:
@@ -37,19 +36,19 @@ Found = tuple[str, bytes]
 
 @click.command("match")
 @click.argument("filter_text", metavar="FILTER")
-@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=INPUT_FILE)
 @click.option("--count", is_flag=True, help="Print only how many events match.")
 @click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the matching events as they came, one a line.")
 def command(filter_text: str, files: tuple[Path, ...], count: bool, engine: str, as_json: bool) -> None:
     """Print the ids of the events that FILTER, CQL2 text or JSON, selects.
 
-    FILES hold CloudEvents, one a line (.jsonl, also gzipped), or GeoJSON features (.geojson, .json: properties by name,
-    the geometry as geom). Exits with 1 if no event matches.
+    FILES hold CloudEvents or GeoJSON features (properties by name, the geometry as geom), one a line or in a list, also
+    gzipped; - is standard input. Exits with 1 if no event matches.
     """
     filter = parse(filter_text, Mark("FILTER", 1, 1))
     refuse_surroundings(filter)
-    if any(path.suffix.lower() in FEATURES for path in files):
+    if any(suffix_of(path) in (*FEATURES, ".json") for path in files):
         _refuse_beyond_degrees(filter)
     letters, found = DeadLetterLog(), 0
     with progress("matching") as advance:
@@ -65,11 +64,9 @@ def command(filter_text: str, files: tuple[Path, ...], count: bool, engine: str,
 
 def _refuse_beyond_degrees(filter: Filter) -> None:
     """GeoJSON is in degrees, so a geometry beyond them is a slip: most often longitude and latitude are swapped."""
-    for atom in atoms(filter):
-        for part in parts(atom.name) if isinstance(atom.name, Call) else ():
-            if isinstance(part, (Shape, Box)) and not within_degrees(part):
-                expected = "a geometry in degrees: longitudes to 180, latitudes to 90"
-                raise DefinitionError(Fault(expected, expression(part)[:80], atom.where, "longitude comes first"))
+    faults = list(beyond_degrees(filter))
+    if faults:
+        raise DefinitionError(faults)
 
 
 def _counted(events: Iterable[Event], advance: Callable[[int], None]) -> Iterator[Event]:

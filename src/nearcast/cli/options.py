@@ -17,6 +17,9 @@ URL = "http://127.0.0.1:8640"
 TOKEN = "NEARCAST_TOKEN"
 SERVER = "NEARCAST_URL"
 
+INPUT_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+"""A file of events, or - for standard input; what is in it is found out by `language.event_files`."""
+
 F = TypeVar("F", bound=Callable[..., object])
 
 

@@ -10,25 +10,28 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 
-from nearcast.cli.options import server_options
+from nearcast.cli.options import INPUT_FILE, server_options
 from nearcast.cli.output import DeadLetterLog, pluralize, print_json, progress, warn
 from nearcast.cli.system import fetch
 from nearcast.client import Publisher
 from nearcast.errors import EventError, Fault, Mark
-from nearcast.language.cloudevents import DeadLetter, whole_lines
-from nearcast.language.json_text import loads
+from nearcast.language.cloudevents import DeadLetter
+from nearcast.language.event_files import FEATURES, read_values, suffix_of
+from nearcast.language.features import feature_document, is_feature
+from nearcast.language.input_files import STANDARD_INPUT
 
 BATCH = 500
 
 
 @click.command("publish")
-@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+@click.argument("files", nargs=-1, type=INPUT_FILE)
 @server_options
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as one JSON object.")
 def command(files: tuple[Path, ...], url: str, token: str | None, as_json: bool) -> None:
-    """Publish CloudEvents, one a line, from FILES or standard input (-), in their order.
+    """Publish CloudEvents or GeoJSON features from FILES or standard input (-), in their order.
+
+    One a line or in a list, plain or gzipped.
 
     Safe to repeat: an event with a source and id that the journal holds is not taken again, but counted as known. Exits
     with 1 if some were refused.
@@ -36,7 +39,7 @@ def command(files: tuple[Path, ...], url: str, token: str | None, as_json: bool)
     # A server that restarts meanwhile is waited for; one that never was there is told at once.
     fetch(url, "/health", None, "healthy")
     letters = DeadLetterLog()
-    taken, known = asyncio.run(_publish(files or (Path("-"),), url, token, letters))
+    taken, known = asyncio.run(_publish(files or (STANDARD_INPUT,), url, token, letters))
     letters.summary()
     if as_json:
         print_json({"published": taken, "known": known, "refused": letters.count})
@@ -63,13 +66,16 @@ async def _publish(files: tuple[Path, ...], url: str, token: str | None, letters
 
 
 def _documents(files: tuple[Path, ...], letters: DeadLetterLog) -> Iterator[tuple[Mark, Any]]:
+    """What is to be published, with its place; a feature as a CloudEvent."""
     for path in files:
-        with click.open_file(str(path), "rb") as file:
-            for number, line in enumerate(whole_lines(file), 1):
-                where = Mark(str(path), number)
+        features = suffix_of(path) in FEATURES
+        for value in read_values(path):
+            if isinstance(value, DeadLetter):
+                letters(value)
+            elif not features and not is_feature(value.document):
+                yield value.where, value.document
+            else:
                 try:
-                    if not line.isspace():
-                        yield where, loads(line.strip(), where)
-                except (EventError, Fault, orjson.JSONDecodeError) as error:
-                    fault = error.fault if isinstance(error, EventError) else error
-                    letters(DeadLetter(fault if isinstance(fault, Fault) else Fault("JSON", str(fault), where), line))
+                    yield value.where, feature_document(value.document, value.where, value.ordinal)
+                except EventError as error:
+                    letters(DeadLetter(error.fault, value.content))

@@ -15,7 +15,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.cli.options import node_option
+from nearcast.cli.options import INPUT_FILE, node_option
 from nearcast.cli.output import DeadLetterLog, pluralize, progress, warn
 from nearcast.errors import Fault
 from nearcast.journal.memory import MemoryJournal
@@ -58,8 +58,8 @@ STRETCH = 10_000
     "event_files",
     multiple=True,
     required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="CloudEvents, one a line (.jsonl, also gzipped); several are read one after the other.",
+    type=INPUT_FILE,
+    help="CloudEvents, one a line, or GeoJSON features, also gzipped (- for standard input); several are read in turn.",
 )
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Where to write; else standard output.")
 @click.option(

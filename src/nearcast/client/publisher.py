@@ -12,7 +12,8 @@ import httpx
 import orjson
 
 from nearcast.client.kept import Event, Kept
-from nearcast.errors import AccessError, Fault, Mark, RightError, SessionError
+from nearcast.errors import AccessError, EventError, Fault, Mark, RightError, SessionError
+from nearcast.language.json_values import json_bytes
 from nearcast.runtime.backoff import backoff
 
 if TYPE_CHECKING:
@@ -84,9 +85,19 @@ class Publisher:
     async def publish(self, events: Sequence[Event]) -> Published:
         """Publishes events in their order, in batches; returns when all of them are durable or refused.
 
-        Raises AccessError, RightError; SessionError when patience ends, and then a part may have been published:
-        publish the same events again.
+        What JSON cannot say, as a NaN, is refused here, by its index, as the server would. Raises AccessError,
+        RightError; SessionError when patience ends, and then a part may have been published: publish the same events
+        again.
         """
+        faults = _unwritable(events)
+        good = [index for index in range(len(events)) if index not in faults]
+        told = await self._publish_good([events[index] for index in good])
+        if not faults:
+            return told
+        placed = _placed(told, good, len(events))
+        return replace(placed, faults=dict(sorted((placed.faults | faults).items())))
+
+    async def _publish_good(self, events: Sequence[Event]) -> Published:
         if self._suppression is not None:
             return await self._publish_outside(events, self._suppression)
         return await self._publish_wanted(events)
@@ -160,8 +171,8 @@ class Publisher:
         faults: dict[int, Fault] = {}
         suppressed: set[int] = set()
         known: set[int] = set()
-        for batch in _batches([*before, *events]) if before or events or not leases else [b"[]"]:
-            answer = await self._post(batch, leases)
+        for batch, count in _batches([*before, *events]) if before or events or not leases else [(b"[]", 0)]:
+            answer = await self._post_one_by_one(batch, count, leases)
             leases = ()
             faults.update((len(positions) + found["index"], _fault(found)) for found in answer["faults"])
             suppressed.update(len(positions) + index for index in answer.get("suppressed", ()))
@@ -182,6 +193,16 @@ class Publisher:
         sent = [index for index, wanted in enumerate(await self._wanted.wants(events)) if wanted]
         found = await self._publish([events[index] for index in sent])
         return replace(_placed(found, sent, len(events)), quenched=frozenset(range(len(events))) - frozenset(sent))
+
+    async def _post_one_by_one(self, batch: bytes, count: int, leases: Sequence[int]) -> dict[str, Any]:
+        """The answer to a batch; where one event alone is more than the server reads, that is a fault of this event."""
+        try:
+            return await self._post(batch, leases)
+        except _TooLarge as fault:
+            if count != 1:
+                raise
+            found = {"expected": fault.expected, "came": fault.came, "where": "event 0", "advice": fault.advice}
+            return {"positions": [None], "faults": [{"index": 0, **found}]}
 
     async def _post(self, batch: bytes, leases: Sequence[int] = ()) -> dict[str, Any]:
         headers = {"Content-Type": BATCHED}
@@ -268,24 +289,42 @@ def _answer(response: httpx.Response) -> dict[str, Any]:
     if response.status_code in (401, 403):
         raise (AccessError if response.status_code == 401 else RightError)(answer["came"])
     if "positions" not in answer:
-        raise _fault(answer)
+        fault = _fault(answer)
+        if response.status_code == 413:
+            raise _TooLarge(fault.expected, fault.came, fault.where, fault.advice)
+        raise fault
     return answer
+
+
+class _TooLarge(Fault):
+    """The fault of a request that is more than the server reads."""
 
 
 def _fault(found: Mapping[str, Any]) -> Fault:
     return Fault(found["expected"], found["came"], Mark(found["where"] or "request"), found["advice"] or "")
 
 
-def _batches(events: Sequence[Event]) -> Iterator[bytes]:
-    """JSON arrays of the events, each within the bounds of a batch."""
+def _unwritable(events: Sequence[Event]) -> dict[int, Fault]:
+    """The faults of events that JSON cannot say, by index."""
+    faults = {}
+    for index, event in enumerate(events):
+        try:
+            json_bytes(event, Mark(f"event {index}"))
+        except EventError as error:
+            faults[index] = error.fault
+    return faults
+
+
+def _batches(events: Sequence[Event]) -> Iterator[tuple[bytes, int]]:
+    """JSON arrays of the events, each within the bounds of a batch, and how many are in it."""
     batch: list[bytes] = []
     size = 0
     for event in events:
         written = orjson.dumps(event)
         if batch and (len(batch) == BATCH_EVENTS or size + len(written) > BATCH_BYTES):
-            yield b"[" + b",".join(batch) + b"]"
+            yield b"[" + b",".join(batch) + b"]", len(batch)
             batch, size = [], 0
         batch.append(written)
         size += len(written) + 1
     if batch:
-        yield b"[" + b",".join(batch) + b"]"
+        yield b"[" + b",".join(batch) + b"]", len(batch)

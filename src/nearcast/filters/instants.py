@@ -17,8 +17,8 @@ from nearcast.model.values import time_of
 
 Instant = datetime | date
 
-LONGEST = 35
-"""Characters of a date and time, with nine digits of a second and a zone."""
+LONGEST = 64
+"""Characters of a text that is kept with the moment it names: a longer one has a fraction of thirty digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def instant_of_text(text: str) -> Instant | None:
 def instant_of(value: object) -> Instant | None:
     """What of time a value is: a moment, a day, or a text that names one."""
     if isinstance(value, str):
-        return instant_of_text(value) if len(value) <= LONGEST else None
+        return instant_of_text(value) if len(value) <= LONGEST else time_of(value)
     return value if isinstance(value, date) else None
 
 

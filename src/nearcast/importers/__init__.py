@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from nearcast.importers import ais, nsw_fires
 from nearcast.importers.event_documents import Document
 
-IMPORTERS: dict[str, Callable[[Path], Iterator[Document]]] = {"nsw-fires": nsw_fires.events, "ais": ais.events}
-"""Name → a function from the data's file to its events."""
+IMPORTERS: dict[str, Callable[..., Iterator[Document]]] = {"nsw-fires": nsw_fires.events, "ais": ais.events}
+"""Name → a function from the data's file, and what is done with faults, to its events."""

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import orjson
 
+from nearcast.errors import Fault
+
 Document = dict[str, Any]
 """A CloudEvent in the JSON format, structured mode, with a JSON object as `data`."""
+
+OnFault = Callable[[Fault], None]
+"""What is done with the fault of a record that cannot be read; the record is left out."""
 
 CLIENT_CHANGE = "nearcast.client"
 
@@ -54,10 +61,39 @@ def merged(*streams: Iterable[Document]) -> Iterator[Document]:
 
 
 def write(path: Path, events: Iterable[Document]) -> int:
-    """Writes an events file, one document a line; returns how many."""
+    """Writes an events file, one document a line; returns how many. Raises `Fault` if there are none.
+
+    What was there stays until all of them are written.
+    """
     count = 0
-    with path.open("wb") as lines:
+    with replacing(path) as lines:
         for event in events:
             lines.write(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE))
             count += 1
+        if not count:
+            raise Fault("at least one event to write", "none", None, f"{path} stays as it was")
     return count
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write beside the one that is meant, whose place it takes once it is complete."""
+    # A pipe, or a terminal, is nothing to replace.
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    target = path.resolve()
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as file:
+            yield file
+        beside.replace(target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def refuse(fault: Fault) -> None:
+    """Raises the fault: what an importer does with data that cannot be read, unless it is told otherwise."""
+    raise fault

@@ -10,6 +10,7 @@ import bisect
 import itertools
 import random
 import tarfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import orjson
 
+from nearcast.errors import Fault, Mark
 from nearcast.importers.event_documents import Document, client_change, moment
 
 SOURCE = "links"
@@ -52,11 +54,28 @@ class LinkTrace:
 
 
 def traces(path: Path) -> list[LinkTrace]:
-    """The traces of a tar.gz of JSON lists of {duration_ms, bandwidth_kbps}, by name (it says when it was recorded)."""
-    with tarfile.open(path) as archive:
-        files = [(member.name, archive.extractfile(member)) for member in archive if member.name.endswith(".json")]
-        read = [trace(Path(name).stem, orjson.loads(file.read())) for name, file in files if file]
+    """The traces of a tar, plain or packed, of JSON lists of {duration_ms, bandwidth_kbps}, by name (it says when it
+    was recorded). Raises `Fault`.
+    """
+    try:
+        with tarfile.open(path) as archive:
+            files = [(member.name, archive.extractfile(member)) for member in archive if member.name.endswith(".json")]
+            read = [_trace_of(name, file.read(), path) for name, file in files if file]
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        raise Fault("a tar of JSON logs", str(error), Mark(str(path)), "fetch it again") from None
+    if not read:
+        raise Fault("a tar of JSON logs", "none with files that end in .json", Mark(str(path)))
     return sorted(read, key=lambda trace: trace.name)
+
+
+def _trace_of(name: str, content: bytes, path: Path) -> LinkTrace:
+    try:
+        found = trace(Path(name).stem, orjson.loads(content))
+    except (KeyError, TypeError, ValueError) as error:
+        raise Fault("a log of {duration_ms, bandwidth_kbps}", str(error)[:80], Mark(f"{path}, {name}")) from None
+    if not found.ends:
+        raise Fault("a log of {duration_ms, bandwidth_kbps}", "no samples that last", Mark(f"{path}, {name}"))
+    return found
 
 
 def trace(name: str, samples: Sequence[dict[str, float]]) -> LinkTrace:
@@ -89,4 +108,4 @@ def readings(
             if last.get(client) != between:
                 last[client] = between
                 time = moment(start, step * every)
-                yield client_change(SOURCE, f"{client}-{step}", time, client, readings={"bandwidth": rate})
+                yield client_change(SOURCE, f"{client}-{time}", time, client, readings={"bandwidth": rate})

@@ -14,18 +14,18 @@ Their dirt, and what becomes of it:
 
 from __future__ import annotations
 
-import gzip
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from nearcast.importers.event_documents import Document, document, moment, place
+from nearcast.errors import EventError, Fault, Mark
+from nearcast.importers.event_documents import Document, OnFault, document, moment, place, refuse
+from nearcast.language.input_files import opened
+from nearcast.language.json_text import loads
 
 SOURCE = "nsw-rfs"
 ALERT_LEVELS = ("Not Applicable", "Advice", "Watch and Act", "Emergency Warning")
@@ -42,35 +42,48 @@ class _Known:
     updated: datetime
 
 
-def events(path: Path) -> Iterator[Document]:
-    """The incidents of a changes file (JSON lines, gzip), in the order they were seen.
+def events(path: Path, told: OnFault = refuse) -> Iterator[Document]:
+    """The incidents of a changes file (JSON lines, plain or gzipped), in the order they were seen.
 
     Type `incident`: title, action (new, changed), alert_level, alert_rank 0..3, rise (the level rose against the
     incident's state before), status, size (hectares), category, fire, council_area, agency, location, published,
     updated, late, link, lon, lat, bbox.west/south/east/north, vertices. Type `incident.gone`: what is not news any
     more, with its last title, council_area, last_alert_level, lon and lat. The subject is the incident's guid.
+    Records that cannot be read are `told`, and left out.
     """
     known: dict[str, _Known] = {}
     ids: Counter[str] = Counter()
-    for record in sorted(_records(path), key=lambda record: datetime.fromisoformat(record["seen"])):
-        guid = record["properties"]["guid"]
-        if record["action"] == "gone":
-            kind, data = "incident.gone", _farewell(known.get(guid))
-        else:
-            known[guid] = _state(record, known.get(guid))
-            kind, data = "incident", known[guid].data
+    for where, record in sorted(_records(path, told), key=lambda one: datetime.fromisoformat(one[1]["seen"])):
+        try:
+            guid, gone = record["properties"]["guid"], record["action"] == "gone"
+            state = known.get(guid) if gone else _state(record, known.get(guid))
+            data = _farewell(state) if gone or state is None else state.data
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            told(_unreadable(error, where))
+            continue
+        if state is not None:
+            known[guid] = state
         time = moment(datetime.fromisoformat(record["seen"]))
-        yield document(kind, SOURCE, _unique(f"{guid.rsplit('/', 1)[-1]}@{record['seen']}", ids), time, data, guid)
+        id = _unique(f"{guid.rsplit('/', 1)[-1]}@{record['seen']}", ids)
+        yield document("incident.gone" if gone else "incident", SOURCE, id, time, data, guid)
 
 
-def receivers(path: Path, seed: int = 1, count: int = 200) -> dict[str, Any]:
+def _unreadable(error: Exception, where: Mark) -> Fault:
+    came = f"none called {error}" if isinstance(error, KeyError) else str(error)
+    return Fault("a record of the feed, with its fields", came[:80], where, "this record is left out")
+
+
+def receivers(path: Path, seed: int = 1, count: int = 200, told: OnFault = refuse) -> dict[str, Any]:
     """Definitions of `count` receivers near incidents of the changes file, each with a radius from 10 to 80 km.
 
     Three roles; in each a rise inside the radius is of the highest relevance, a warning that goes on of a middle one
     (to some), any other report of the lowest. The user's matrix keeps rises before all else on good links too.
     """
     chance = random.Random(f"nsw fires {seed}")
-    points = [(event["data"]["lon"], event["data"]["lat"]) for event in events(path) if event["type"] == "incident"]
+    incidents = [event["data"] for event in events(path, told) if event["type"] == "incident"]
+    points = [(data["lon"], data["lat"]) for data in incidents]
+    if not points:
+        raise Fault("incidents, to be near", "none", Mark(str(path)), "leave out --receivers")
     roles: dict[str, Any] = {role: {task: {} for task in tasks} for role, tasks in RELEVANCE.items()}
     clients, subscriptions = [], []
     for index in range(count):
@@ -115,9 +128,23 @@ def _near(chance: random.Random, lon: float, lat: float) -> tuple[float, float]:
     return lon + chance.gauss(0, off), lat + chance.gauss(0, off)
 
 
-def _records(path: Path) -> Iterable[dict[str, Any]]:
-    with gzip.open(path, "rb") as lines:
-        return [orjson.loads(line) for line in lines]
+def _records(path: Path, told: OnFault) -> list[tuple[Mark, dict[str, Any]]]:
+    found = []
+    with opened(path) as file:
+        for number, line in enumerate(file, 1):
+            where = Mark(str(path), number)
+            if line.isspace():
+                continue
+            try:
+                record = loads(line.strip(), where)
+                if datetime.fromisoformat(record["seen"]).tzinfo is None:
+                    raise ValueError("a time without a zone as seen")
+                found.append((where, record))
+            except EventError as error:
+                told(error.fault)
+            except (KeyError, TypeError, ValueError) as wrong:
+                told(_unreadable(wrong, where))
+    return found
 
 
 def _unique(id: str, ids: Counter[str]) -> str:
@@ -147,10 +174,16 @@ def _state(record: dict[str, Any], before: _Known | None) -> _Known:
         "updated": moment(updated),
         "late": before is not None and updated < before.updated,
         "link": properties.get("link"),
-        **place(*record["point"]),
+        **_place(*record["point"]),
         **_extent(record),
     }
     return _Known(data, updated)
+
+
+def _place(lon: float, lat: float) -> dict[str, float]:
+    if not (-180 <= lon <= 180 and -90 <= lat <= 90):
+        raise ValueError(f"longitude {lon} and latitude {lat}")
+    return place(lon, lat)
 
 
 def _published(text: str) -> datetime:

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import gzip
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from pathlib import Path
 from typing import IO, Any
 
 import orjson
@@ -26,9 +24,11 @@ import orjson
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.language.definitions.client_documents import GEOMETRY_NAMES, is_geometry, place_of
 from nearcast.language.json_text import loads
+from nearcast.language.json_values import unwritable
+from nearcast.language.time_advice import time_advice
 from nearcast.model.event import CONTROL_PREFIX, Event, Place
 from nearcast.model.subscription import Channel
-from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, lacking, time_of
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, time_of
 
 MAX_BYTES = 1024 * 1024
 MAX_ATTRIBUTES = 1_000
@@ -58,6 +58,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FIELDS = frozenset({"id", "type", "source", "subject", "time"})
 _DATA = frozenset({"data", "data_base64"})
 _KNOWN = _FIELDS | _DATA | {"specversion", "datacontenttype", "dataschema"}
+_JSON_TYPE = re.compile(r"[^\s/]+/(?:[^\s/]+\+)?json", re.IGNORECASE)
 _EXTENSION = re.compile(r"[a-z0-9]+")
 
 
@@ -69,24 +70,7 @@ class DeadLetter:
     content: bytes
 
 
-def numbered(
-    path: Path, channels: Sequence[Channel], accepted: datetime | None = None
-) -> Iterator[tuple[int, Event | DeadLetter]]:
-    """The events of a file with one CloudEvent a line (also gzipped), a dead letter for each bad line, each with the
-    number of its line; blank lines are skipped. Never holds more than one line, and of a line beyond 1 MiB only its
-    beginning.
-    """
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        for number, line in enumerate(whole_lines(file), 1):
-            if line.isspace():
-                continue
-            try:
-                yield number, read_line(line, Mark(str(path), number), channels, accepted)
-            except EventError as error:
-                yield number, DeadLetter(error.fault, line.rstrip(b"\r\n")[:KEPT_BYTES])
-
-
-def whole_lines(file: IO[bytes] | gzip.GzipFile, limit: int = MAX_BYTES) -> Iterator[bytes]:
+def whole_lines(file: IO[bytes], limit: int = MAX_BYTES) -> Iterator[bytes]:
     """The lines of a file; of a line beyond the limit its first `limit` + 1 bytes, so memory stays bounded."""
     # A file may hold a single line of many gigabytes: it is passed over in pieces.
     while line := file.readline(limit + 1):
@@ -128,7 +112,7 @@ def read_event(
     except Fault as fault:
         raise EventError(fault) from None
     except (TypeError, ValueError, RecursionError) as error:
-        raise EventError(Fault("a CloudEvent of JSON values", str(error), where)) from None
+        raise EventError(unwritable(document, where, error)) from None
 
 
 def _event(
@@ -164,7 +148,7 @@ def _context(document: dict[str, Any], where: Mark) -> list[tuple[str, Value]]:
 
 def _take_data(document: dict[str, Any], attributes: list[tuple[str, Value]], where: Mark) -> Place | None:
     """Adds the data's attributes, and gives the place that it tells."""
-    data = _binary(document, where) if "data_base64" in document else document.get("data")
+    data = _binary(document, where) if document.get("data_base64") is not None else document.get("data")
     if not isinstance(data, dict):
         _add("data", data, attributes, 1, where)
         return None
@@ -184,7 +168,7 @@ def _time(written: object, where: Mark, accepted: datetime | None) -> datetime |
         return None
     time = time_of(written) if isinstance(written, str) and has_zone(written) else None
     if time is None:
-        raise Fault("time, as in 2020-01-31T12:00:00Z", _kind(written), where, lacking(written))
+        raise Fault("time, as in 2020-01-31T12:00:00Z", _kind(written), where, time_advice(written))
     if accepted is not None and time - accepted > MAX_AHEAD:
         ahead = time - accepted
         raise Fault(
@@ -205,14 +189,25 @@ def _add_context(name: str, value: Any, attributes: list[tuple[str, Value]], whe
 
 def _binary(document: dict[str, Any], where: Mark) -> Any:
     """The data within data_base64: read if it is JSON, else only kept in the payload."""
-    if "data" in document:
+    if document.get("data") is not None:
         raise Fault("data or data_base64", "both", where)
     try:
         content = base64.b64decode(document["data_base64"], validate=True)
     except (binascii.Error, TypeError, ValueError):
         raise Fault("data_base64 in base 64", _kind(document["data_base64"]), where) from None
     written = document.get("datacontenttype")
-    return loads(content, where) if isinstance(written, str) and re.search(r"[/+]json\b", written) else None
+    if not content or not isinstance(written, str) or not is_json_type(written):
+        return None
+    try:
+        return loads(content.removeprefix(BYTE_ORDER_MARK), where)
+    except EventError as error:
+        fault = replace(error.fault, expected=f"data_base64: {error.fault.expected}", where=where)
+        raise replace(fault, advice=fault.advice or f"datacontenttype says that it is {written[:60]}") from None
+
+
+def is_json_type(content_type: str) -> bool:
+    """Whether a media type, perhaps with parameters, is one of JSON: its subtype is json, or ends with +json."""
+    return bool(_JSON_TYPE.fullmatch(content_type.partition(";")[0].strip()))
 
 
 def attributes_of(data: Mapping[str, Any], own: Mapping[str, Any], where: Mark) -> list[tuple[str, Value]]:

@@ -1,113 +1,199 @@
-"""Files of events, of JSON lines or GeoJSON, as tables of columns in the order of their lines.
+"""Files of events: CloudEvents or GeoJSON features, one a line, or in one JSON document, as events and as tables.
 
-A feature's properties are attributes by their names, its geometry is the place and, if more than a point, `geom`; its
-id is the event's id, else its ordinal. Properties named type, source, subject and time are the event's own if they are
-fit for it; without them the type is `feature` and the source the file.
+One reader for all commands. Which form a file has is told by its first line; a file whose name says that it has one
+value a line is read so in any case. Never more than one value is held.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
 from nearcast.errors import EventError, Fault, Mark
-from nearcast.language.cloudevents import KEPT_BYTES, DeadLetter, attributes_of, numbered, whole_lines
-from nearcast.language.definitions.client_documents import geometry_text, is_geometry, place_of_geometry
+from nearcast.language.cloudevents import BYTE_ORDER_MARK, KEPT_BYTES, MAX_BYTES, DeadLetter, read_event, whole_lines
+from nearcast.language.features import is_feature, read_feature
+from nearcast.language.input_files import opened, rejoined
+from nearcast.language.json_items import JsonItem, json_items
 from nearcast.language.json_text import loads
 from nearcast.model.event import Event
 from nearcast.model.subscription import Channel
-from nearcast.model.values import time_of
 
-_TEXTS = ("type", "source", "subject")
+MAX_FEATURE_BYTES = 16 * 1024 * 1024
+"""Coastlines of whole countries are less."""
+
+LINES = (".jsonl", ".ndjson", ".geojsonl", ".geojsons")
+"""Endings of files that have one value a line; a `.gz` behind does not count."""
+
+FEATURES = (".geojson", ".geojsonl", ".geojsons")
+"""Endings of files that hold GeoJSON features and nothing else."""
+
+SEPARATOR = b"\x1e"
+"""Stands before each text of a JSON text sequence (RFC 7464; of GeoJSON RFC 8142), which may have several lines."""
+
+_BLANK = b" \t\r\n\x1e" + BYTE_ORDER_MARK
+_COLLECTION = re.compile(rb'\s*\[|\s*\{\s*$|.*"(?:features|FeatureCollection)"\s*[:,]', re.DOTALL)
+"""How a document begins that is not one value a line."""
+
+_EMPTY = Fault("CloudEvents or GeoJSON features, one a line or in a list", "an empty file")
 
 
-def read_features(path: Path) -> Iterator[Event | DeadLetter]:
-    """The features of a file as events; what is no feature comes as a dead letter."""
-    with path.open("rb") as file:
+@dataclass(frozen=True, slots=True)
+class FileValue:
+    """A JSON value of a file: what it holds, as it came, where, and its number among the values or lines."""
+
+    document: Any
+    content: bytes
+    where: Mark
+    ordinal: int
+
+
+def read_values(path: Path) -> Iterator[FileValue | DeadLetter]:
+    """The CloudEvents and features of a file, not yet looked into; what is no JSON comes as a dead letter.
+
+    Raises `Fault` where the file cannot be read to its end.
+    """
+    with opened(path) as file:
         first = file.readline(KEPT_BYTES)
-    line_by_line = _is_feature(first)
-    yield from _from_lines(path) if line_by_line else _from_collection(path)
+        while not first.strip(_BLANK) and len(first) < MAX_BYTES and (more := file.readline(KEPT_BYTES)):
+            first += more
+        if not first.strip(_BLANK):
+            yield DeadLetter(replace(_EMPTY, where=Mark(str(path))), first[:KEPT_BYTES])
+            return
+        whole = rejoined(first, file)
+        yield from _by_lines(whole, path) if _is_by_lines(path, first) else _by_items(whole, path, first)
 
 
-def read_feature(feature: object, where: Mark, ordinal: int) -> Event:
-    """The event of one feature. Raises `EventError`."""
-    if not isinstance(feature, dict) or feature.get("type") != "Feature":
-        raise EventError(Fault("a GeoJSON feature", f"{feature!r}"[:60], where))
-    properties = feature.get("properties") or {}
-    if not isinstance(properties, dict):
-        raise EventError(Fault("properties, an object", f"{properties!r}"[:60], where))
-    try:
-        return _event(feature, properties, where, ordinal)
-    except Fault as fault:
-        raise EventError(fault) from None
+def suffix_of(path: Path) -> str:
+    """The ending of a file's name, without that of gzip."""
+    return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
 
 
-def _event(feature: dict[str, Any], properties: dict[str, Any], where: Mark, ordinal: int) -> Event:
-    id = feature.get("id")
-    own: dict[str, str] = {"type": "feature", "source": where.file}
-    own |= {name: text for name in _TEXTS if (text := properties.get(name)) and isinstance(text, str)}
-    written = properties.get("time")
-    time = time_of(written) if isinstance(written, str) else None
-    # What became a field is not told again; what did not is told as `data.NAME`.
-    taken: dict[str, Any] = own | {"id": str(ordinal if id is None else id)} | ({"time": written} if time else {})
-    told = {name: value for name, value in properties.items() if taken.get(name) != value}
-    geometry: Any = feature.get("geometry")
-    shaped = is_geometry(geometry)
-    shape = (("geom", text),) if shaped and (text := geometry_text(geometry)) else ()
-    return Event(
-        id=taken["id"],
-        type=own["type"],
-        source=own["source"],
-        subject=own.get("subject"),
-        time=time,
-        # The geometry alone says where a feature is, whatever its properties are named.
-        place=place_of_geometry(geometry, where) if shaped else None,
-        attributes=(*shape, *attributes_of(told, taken, where)),
-        payload=orjson.dumps(feature),
-    )
-
-
-def _is_feature(line: bytes) -> bool:
+def _is_by_lines(path: Path, first: bytes) -> bool:
+    """Whether a file has one value a line, or one after each separator."""
+    suffix = suffix_of(path)
+    line = first.removeprefix(BYTE_ORDER_MARK)
+    if suffix in LINES or line.lstrip()[:1] == SEPARATOR:
+        return True
     try:
         document = orjson.loads(line)
     except orjson.JSONDecodeError:
-        return False
-    return isinstance(document, dict) and document.get("type") == "Feature"
+        return suffix not in (".json", ".geojson") and not _COLLECTION.match(line)
+    return isinstance(document, dict) and not isinstance(document.get("features"), list)
 
 
-def _from_lines(path: Path) -> Iterator[Event | DeadLetter]:
-    with path.open("rb") as file:
-        for number, line in enumerate(whole_lines(file), 1):
-            if line.isspace():
-                continue
-            where = Mark(str(path), number)
-            try:
-                yield read_feature(loads(line.strip(), where), where, number)
-            except EventError as error:
-                yield DeadLetter(error.fault, line.rstrip(b"\r\n")[:KEPT_BYTES])
-
-
-def _from_collection(path: Path) -> Iterator[Event | DeadLetter]:
-    where = Mark(str(path))
-    content = path.read_bytes()
-    try:
-        document = loads(content, Mark(str(path), 1))
-    except EventError as error:
-        yield DeadLetter(error.fault, content[:KEPT_BYTES])
-        return
-    features = document.get("features") if isinstance(document, dict) else None
-    if not isinstance(features, list):
-        yield DeadLetter(Fault("a FeatureCollection, or one feature a line", "other JSON", where), content[:KEPT_BYTES])
-        return
-    for ordinal, feature in enumerate(features, 1):
+def _by_lines(file: IO[bytes], path: Path) -> Iterator[FileValue | DeadLetter]:
+    for number, line in _records(whole_lines(file, MAX_FEATURE_BYTES)):
+        content = line.removeprefix(BYTE_ORDER_MARK).strip(_BLANK)
+        where = Mark(str(path), number)
+        if not content:
+            continue
+        if len(content) > MAX_FEATURE_BYTES:
+            yield DeadLetter(_too_long(MAX_FEATURE_BYTES, where), content[:KEPT_BYTES])
+            continue
         try:
-            yield read_feature(feature, where, ordinal)
+            document = loads(content, where)
         except EventError as error:
-            yield DeadLetter(error.fault, orjson.dumps(feature)[:KEPT_BYTES])
+            yield DeadLetter(_with_advice(error.fault, content), content[:KEPT_BYTES])
+            continue
+        if isinstance(document, dict) and isinstance(document.get("features"), list) and "specversion" not in document:
+            for feature in document["features"]:
+                yield FileValue(feature, orjson.dumps(feature), where, number)
+        else:
+            yield FileValue(document, content, where, number)
+
+
+def _records(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers; behind a separator those up to the next one are one."""
+    record: list[bytes] = []
+    began = size = 0
+    for number, line in enumerate(lines, 1):
+        separated = line.removeprefix(BYTE_ORDER_MARK)[:1] == SEPARATOR
+        if record and not separated:
+            size += len(line)
+            if size <= MAX_FEATURE_BYTES + 1:
+                record.append(line)
+            continue
+        if record:
+            yield began, b"".join(record)
+        record, began, size = ([line], number, len(line)) if separated else ([], 0, 0)
+        if not separated:
+            yield number, line
+    if record:
+        yield began, b"".join(record)
+
+
+def _too_long(limit: int, where: Mark) -> Fault:
+    return Fault(f"an event of at most {limit:,} bytes", "more", where)
+
+
+def _with_advice(fault: Fault, content: bytes) -> Fault:
+    """What is said of a line that is no JSON: some ends of lines tell what was meant."""
+    if fault.advice or content[-1:] not in b",{[":
+        return fault
+    advice = "one value a line, without commas between" if content[-1:] == b"," else "each value stands in one line"
+    return replace(fault, advice=advice)
+
+
+def _by_items(file: IO[bytes], path: Path, first: bytes) -> Iterator[FileValue | DeadLetter]:
+    ordinal = 0
+    for ordinal, item in enumerate(json_items(file, MAX_FEATURE_BYTES), 1):
+        yield _of_item(item, ordinal, path)
+    if not ordinal and b'"features"' not in first:
+        yield DeadLetter(replace(_EMPTY, came="an empty list", where=Mark(str(path))), first[:KEPT_BYTES])
+
+
+def _of_item(item: JsonItem, ordinal: int, path: Path) -> FileValue | DeadLetter:
+    where = Mark(str(path), item.line, item.column)
+    if item.too_long:
+        return DeadLetter(_too_long(MAX_FEATURE_BYTES, where), item.content[:KEPT_BYTES])
+    if item.unfinished:
+        fault = Fault("a JSON document to its end", "the end of the file", where, "it was cut off: fetch it again")
+        return DeadLetter(fault, item.content[:KEPT_BYTES])
+    try:
+        return FileValue(loads(item.content, Mark(str(path), item.line)), item.content, where, ordinal)
+    except EventError as error:
+        return DeadLetter(_moved(error.fault, item), item.content[:KEPT_BYTES])
+
+
+def _moved(fault: Fault, item: JsonItem) -> Fault:
+    """A fault within a value, in the first line of it, by the column of the file."""
+    where = fault.where
+    if where is None or where.line != item.line or where.column is None:
+        return fault
+    return replace(fault, where=replace(where, column=where.column + item.column - 1))
+
+
+def read_file(
+    path: Path, channels: Sequence[Channel] = (), accepted: datetime | None = None
+) -> Iterator[tuple[Mark, Event | DeadLetter]]:
+    """The events of a file, each with its place; what cannot be taken comes as a dead letter. See `read_values`."""
+    features = suffix_of(path) in FEATURES
+    for value in read_values(path):
+        if isinstance(value, DeadLetter):
+            yield value.fault.where or Mark(str(path)), value
+            continue
+        try:
+            yield value.where, event_of(value, channels, accepted, features)
+        except EventError as error:
+            yield value.where, DeadLetter(error.fault, value.content[:KEPT_BYTES])
+
+
+def event_of(value: FileValue, channels: Sequence[Channel], accepted: datetime | None, feature: bool) -> Event:
+    """The event of a value of a file; `feature`: it can be nothing else. Raises `EventError`."""
+    if feature or is_feature(value.document):
+        return read_feature(value.document, value.where, value.ordinal, channels)
+    if len(value.content) > MAX_BYTES:
+        raise EventError(_too_long(MAX_BYTES, value.where))
+    # Written on several lines, it is one where events are written one a line.
+    content = orjson.dumps(value.document) if b"\n" in value.content else value.content
+    return read_event(value.document, value.where, channels, accepted, content)
 
 
 if TYPE_CHECKING:
@@ -115,9 +201,6 @@ if TYPE_CHECKING:
 
 ROWS = 10_000
 """Events of one table: enough for columns to pay, few enough to show progress."""
-
-FEATURES = (".geojson", ".json")
-"""Endings of files of GeoJSON features; any other holds CloudEvents, one a line."""
 
 OnDeadLetter = Callable[[DeadLetter], None]
 
@@ -151,12 +234,11 @@ def read_events(
     """The events of all files, one by one; see `read_tables`."""
     marks = {} if marks is None else marks
     for path in paths:
-        features = path.suffix.lower() in FEATURES
-        for number, event in enumerate(read_features(path), 1) if features else numbered(path, channels):
+        for where, event in read_file(path, channels):
             if isinstance(event, DeadLetter):
                 on_dead(event)
                 continue
             if event.control:
                 # Of events with one source and id the first counts.
-                marks.setdefault((event.source, event.id), Mark(str(path), number))
+                marks.setdefault((event.source, event.id), replace(where, column=None))
             yield event

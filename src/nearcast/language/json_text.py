@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from nearcast.errors import EventError, Fault, Mark
+from nearcast.language.json_values import CUT_ADVICE
 from nearcast.language.marks import Lines
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM
 
@@ -26,7 +27,7 @@ def loads(text: bytes, where: Mark) -> Any:
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise EventError(_no_json(error, where)) from None
+        raise EventError(_no_json(text, error, where)) from None
     try:
         _look_again(text, document, where)
     except RecursionError:
@@ -46,10 +47,46 @@ def _look_again(text: bytes, document: Any, where: Mark) -> None:
         raise EventError(repeated_fault(key, where))
 
 
-def _no_json(error: orjson.JSONDecodeError, where: Mark) -> Fault:
+def _no_json(text: bytes, error: orjson.JSONDecodeError, where: Mark) -> Fault:
     line = error.lineno if where.line is None else where.line + error.lineno - 1
-    reason = error.msg.partition(": line ")[0]
-    return Fault("JSON", reason, Mark(where.file, line, error.colno), BEYOND if "infinity" in reason else "")
+    reason, place = error.msg.partition(": line ")[0], Mark(where.file, line, error.colno)
+    if "UTF-8" in reason and (fault := _no_utf8(text, where)):
+        return fault
+    if "surrogate" in reason:
+        return Fault("whole characters in a text", "half of a pair of surrogates", place, CUT_ADVICE)
+    if "infinity" in reason:
+        return Fault("JSON", reason, place, BEYOND)
+    rest = error.doc[error.pos : error.pos + 20] if isinstance(error.doc, str) else ""
+    return Fault("JSON", reason, place, next((advice for word, advice in _SLIPS if rest.startswith(word)), ""))
+
+
+def _no_utf8(text: bytes, where: Mark) -> Fault | None:
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        before = text[: error.start]
+        line = before.count(b"\n") + (1 if where.line is None else where.line)
+        column = len(before[before.rfind(b"\n") + 1 :].decode()) + 1
+        came = f"the byte 0x{text[error.start]:02x}, which is none there"
+        return Fault("JSON in UTF-8", came, Mark(where.file, line, column), "write it in UTF-8")
+    return None
+
+
+_SLIPS = (
+    ("NaN", "JSON has no NaN: leave out what is not known"),
+    ("Infinity", "JSON has no infinity: leave out what is not known"),
+    ("-Infinity", "JSON has no infinity: leave out what is not known"),
+    ("'", "texts and names of JSON stand in double quotes"),
+    ("None", "JSON says null"),
+    ("True", "JSON says true, in lower case"),
+    ("False", "JSON says false, in lower case"),
+    ("undefined", "JSON says null, or leaves it out"),
+    ("//", "JSON has no comments"),
+    ("#", "JSON has no comments"),
+    ("}", "after a comma another name must come"),
+    ("]", "after a comma another value must come"),
+)
+"""What stands where JSON ends, and what to do about it."""
 
 
 def _may_repeat(text: bytes, document: Any) -> bool:
@@ -79,10 +116,9 @@ def _keys_of(value: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedKey:
-    """Stands for an object in which a key comes twice; `last` has the last value of each."""
+    """Stands for an object in which a key comes twice."""
 
     key: str
-    last: dict[str, Any]
 
 
 def marked(text: bytes) -> Any:
@@ -91,17 +127,12 @@ def marked(text: bytes) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | RepeatedKey:
-    last = dict(pairs)
-    if len(last) == len(pairs):
-        return last
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
     seen: set[str] = set()
     # `add` gives None, so a key is noted where it was not there.
-    return RepeatedKey(next(key for key, _ in pairs if key in seen or seen.add(key)), last)  # type: ignore[func-returns-value]
-
-
-def without_marks(value: Any) -> bytes:
-    """A value that `marked` gave as JSON, of each key that comes twice the last value."""
-    return orjson.dumps(value, default=lambda one: one.last if isinstance(one, RepeatedKey) else str(one))
+    return RepeatedKey(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
 
 
 def repeated_key(value: Any) -> str | None:

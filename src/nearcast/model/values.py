@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 Value = int | float | str | bool | datetime
@@ -16,7 +16,8 @@ INTEGER_MINIMUM, INTEGER_MAXIMUM = -(2**63), 2**63 - 1
 EXACT = 2**53
 """Doubles hold every integer up to here."""
 
-_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)?")
+_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:(\d\d)(?:\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
+_LONG_FRACTION = re.compile(r"(\.\d{6})\d+")
 
 
 def kind_of(value: Value) -> Kind:
@@ -58,13 +59,15 @@ def time_of(text: str) -> datetime | None:
     """The moment that an RFC 3339 date-time names, in UTC to the microsecond; None for any other text.
 
     JSON has no timestamps: where a text is compared with a timestamp, the text counts as the moment it names. One
-    without a zone is taken as UTC, as data sets that have only one zone write it.
+    without a zone is taken as UTC, as data sets that have only one zone write it. A leap second is the second after it.
     """
     # The length first: this is asked of every text, and hardly one is a moment.
-    found = _DATE_TIME.fullmatch(text) if 19 <= len(text) <= 35 else None
+    found = _DATE_TIME.fullmatch(text) if len(text) >= 19 else None
     if not found:
         return None
     try:
+        if found[1] == "60":
+            return _after_leap(text, found)
         moment = datetime.fromisoformat(_to_microseconds(text.upper()))
         return (moment if found[2] else moment.replace(tzinfo=UTC)).astimezone(UTC)
     # Of the right form, but a 30th of February; or a moment that in UTC lies beyond the year 9999.
@@ -72,28 +75,21 @@ def time_of(text: str) -> datetime | None:
         return None
 
 
+def _after_leap(text: str, found: re.Match[str]) -> datetime | None:
+    """The moment of a leap second, as POSIX counts it; None where there can be none (RFC 3339, 5.7)."""
+    before = time_of(f"{text[: found.start(1)]}59{text[found.end(1) :]}")
+    after = before + timedelta(seconds=1) if before else None
+    return after if after and (after.day, after.hour, after.minute) == (1, 0, 0) else None
+
+
 def has_zone(text: str) -> bool:
     """Whether a date-time ends with a zone, as RFC 3339 demands."""
     return text[-1:] in "Zz" or text[-6:-5] in ("+", "-")
 
 
-def lacking(written: object) -> str:
-    """What to do about a value that is no moment with a zone."""
-    if not isinstance(written, str):
-        return "a time is a text"
-    found = _DATE_TIME.fullmatch(written)
-    if not found or not found[2]:
-        return "a time needs its zone"
-    try:
-        datetime.fromisoformat(_to_microseconds(found[0].upper()))
-    except ValueError:
-        return "there is no such date, time of day or zone"
-    return "in UTC it lies outside the years 1 to 9999"
-
-
 def _to_microseconds(text: str) -> str:
     """Cuts the fraction of a second to six digits: a datetime holds no more."""
-    return re.sub(r"(\.\d{6})\d+", r"\1", text)
+    return _LONG_FRACTION.sub(r"\1", text)
 
 
 Number = int | float

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from nearcast.errors import AccessError, DefinitionError, EventError, Fault, JournalError, Mark, RightError
+from nearcast.server.content_coding import BrokenCoding, UnknownCoding
 from nearcast.server.ingest.cloudevents_http import UnknownContent
 from nearcast.server.ingest.group_commit import QueueFull
 
@@ -126,6 +127,8 @@ def install(app: FastAPI) -> None:
     answer(EventError, "event", 400)
     answer(RequestValidationError, "document", 422)
     answer(UnknownContent, "content type", 415)
+    answer(UnknownCoding, "content coding", 415, {"Accept-Encoding": "gzip", "Connection": "close"})
+    answer(BrokenCoding, "content coding", 400)
     # The rest of the body may be on its way still: nobody could tell it from the next request.
     answer(BodyTooLarge, "size", 413, {"Connection": "close"})
     answer(BodyStalled, "stalled", 408, {"Connection": "close"})
@@ -141,6 +144,8 @@ def _faults(error: Exception) -> list[Fault]:
         case EventError(fault=fault) | UnknownContent(fault=fault) | NotFound(fault=fault):
             return [fault]
         case BodyTooLarge(fault=fault) | BodyStalled(fault=fault):
+            return [fault]
+        case UnknownCoding(fault=fault) | BrokenCoding(fault=fault):
             return [fault]
         case RequestValidationError():
             return [_validation(found) for found in error.errors()]

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 from fastapi import Request
 
+from nearcast.server.content_coding import is_packed, unpacked
 from nearcast.server.error_responses import BodyStalled, BodyTooLarge
 from nearcast.server.ingest.group_commit import QueueFull
 
@@ -21,11 +22,13 @@ class RequestBodies:
         self.held = 0
 
     async def read(self, request: Request, limit: int) -> bytes:
-        """The body of a request, of which never more than the limit is held. Raises BodyTooLarge, BodyStalled; and
-        QueueFull where there is no room for it beside others.
+        """The body of a request, unpacked if it comes packed, of which never more than the limit is held.
+
+        Raises BodyTooLarge, BodyStalled, UnknownCoding, BrokenCoding; QueueFull where there is no room for it.
 
         Of a body that is too large some is read and dropped: who is still sending would not see the answer.
         """
+        packed = is_packed(request.headers.get("content-encoding"))
         parts: list[bytes] = []
         size = held = 0
         try:
@@ -43,7 +46,12 @@ class RequestBodies:
             self.held -= held
         if size > limit:
             raise BodyTooLarge(limit, request.headers.get("content-length", "more"))
-        return b"".join(parts)
+        body = b"".join(parts)
+        if packed:
+            body = await asyncio.to_thread(unpacked, body, limit)
+            if len(body) > limit:
+                raise BodyTooLarge(limit, "more, once it was unpacked")
+        return body
 
 
 async def _parts(request: Request, seconds: float) -> AsyncIterator[bytes]:

@@ -15,11 +15,12 @@ from nearcast.language.cql2.json_encoding import read_json, read_node, write_jso
 from nearcast.language.cql2.parser import read_text
 from nearcast.language.cql2.printer import write
 from nearcast.language.cql2.syntax import Syntax
+from nearcast.language.cql2.tokens import tokenize
 from nearcast.language.marks import Locate, starting_at
 from nearcast.language.nodes import DocumentNode
 from nearcast.model.filter import Filter
 
-__all__ = ["names_alone", "parse", "parse_node", "write", "write_json"]
+__all__ = ["names_alone", "parse", "parse_node", "quoted_values", "write", "write_json"]
 
 
 def parse(text: str, where: Mark, locate: Locate | None = None) -> Filter:
@@ -69,6 +70,21 @@ def names_alone(node: DocumentNode) -> Iterator[Syntax]:
             yield one
         elif one.calls("AND", "OR", "NOT"):
             waiting.extend(one.parts)
+
+
+def quoted_values(node: DocumentNode) -> Iterator[Fault]:
+    """A warning for each name in double quotes that a filter's text compares with: many mean a text by it."""
+    if not isinstance(node.value, str) or _is_json(node.value):
+        return
+    locate = node.locate or (lambda offset: node.where)
+    try:
+        kinds, texts, starts = tokenize(node.value, locate, at_once=True)
+    except Fault:
+        return
+    for before, kind, text, start in zip(kinds, kinds[1:], texts[1:], starts[1:], strict=False):
+        if before == "compare" and kind == "quoted":
+            advice = f"double quotes are for names of attributes; the text is '{text[1:-1]}'"
+            yield Fault("a value to compare with", f"the attribute {text}"[:80], locate(start), advice)
 
 
 def _is_json(text: str) -> bool:

@@ -90,7 +90,7 @@ class Conditions:
     def _truth(self, syntax: Syntax) -> Expression:
         found = self._expressions.expression(syntax)
         if type_of(found) not in ("boolean", "any"):
-            raise fault("a condition", syntax)
+            raise _no_condition(syntax, type_of(found))
         return found
 
     def _predicate(self, syntax: Syntax) -> Call:
@@ -124,7 +124,8 @@ class Conditions:
                 advice = {"geometry": "use S_EQUALS", "array": "use A_EQUALS", "interval": "use T_EQUALS"}.get(own, "")
                 raise fault("a number, text, time or boolean to compare", part, advice)
             if "any" not in (own, first) and own != first:
-                raise fault(f"{EXAMPLES[first]} to compare with {syntax.parts[0].came}", part, _hyphen_advice(syntax))
+                advice = _hyphen_advice(syntax) or "only values of one kind compare"
+                raise fault(f"{EXAMPLES[first]} to compare with {syntax.parts[0].came}", part, advice)
 
     def _atom(self, predicate: Call, syntax: Syntax) -> Atom:
         """The atom of a predicate: of one attribute and literals, the plain one, which matching is fastest at."""
@@ -186,7 +187,8 @@ class Conditions:
         if syntax.calls("UFORM"):
             conditions = self._expressions.arguments(syntax, (0, 1), "uform(conditions)")
             return Entities(Conditions(inner=True).condition(conditions[0]) if conditions else None)
-        raise fault(PLACES, syntax)
+        advice = f"write user('{syntax.value}') for where a client is" if syntax.kind == "property" else ""
+        raise fault(PLACES, syntax, advice)
 
 
 def _is_position(syntax: Syntax) -> bool:
@@ -202,8 +204,9 @@ def _is_point(syntax: Syntax) -> bool:
 def _point(syntax: Syntax) -> Place:
     numbers: list[float] = list(syntax.value["coordinates"]) if isinstance(syntax.value, dict) else []
     if not (len(numbers) >= 2 and -180 <= numbers[0] <= 180 and -90 <= numbers[1] <= 90):
+        came = f"POINT({' '.join(f'{number:g}' for number in numbers)})" if numbers else syntax.came
         advice = "longitude comes first, at most 180 and 90"
-        raise fault("POINT(longitude latitude) in degrees", syntax, advice)
+        raise Fault("POINT(longitude latitude) in degrees", came, syntax.where, advice)
     return Place("geographic", *(float(number) for number in numbers[:3]))
 
 
@@ -221,6 +224,9 @@ def _one_name(syntax: Syntax) -> str:
 
 def _no_condition(syntax: Syntax, given: Type) -> Fault:
     """What is said of an expression that stands where a condition is expected."""
+    if syntax.kind in ("text", "number"):
+        advice = "beside AND and OR stand whole comparisons: type = 'a' OR type = 'b', or type IN ('a', 'b')"
+        return fault("a condition", syntax, advice)
     if syntax.kind != "call" or given not in GIVEN:
         return fault("a condition", syntax, "for example: size > 10")
     advice = _one_name(syntax) or "a condition is a comparison: say how it compares, as in size * 2 > 10"

@@ -137,7 +137,7 @@ class _WellKnownText:
 
     def _number(self) -> float:
         if not self._begins_number():
-            raise self._fault("a number")
+            raise self._fault("a number", self._number_advice())
         sign = -1 if self._texts[self.at] == "-" else 1
         self.at += self._kinds[self.at] == "sign"
         number = float(self._texts[self.at])
@@ -146,21 +146,33 @@ class _WellKnownText:
         self.at += 1
         return sign * number
 
+    def _number_advice(self) -> str:
+        if self._kinds[self.at] == ",":
+            return "between the numbers of a position stands a blank: POINT(11.5 48.1)"
+        if self._kinds[self.at] == "name":
+            return "write S_INTERSECTS(geom, BBOX(west, south, east, north))"
+        return "a position has a longitude and a latitude: POINT(11.5 48.1)" if self._kinds[self.at] == ")" else ""
+
+    def _parenthesis_advice(self) -> str:
+        if self._begins_number() and self._kinds[self.at - 1] == "(":
+            return "each ring and line stands in parentheses of its own: POLYGON((0 0, 1 0, 1 1, 0 0))"
+        return "between the numbers of a BBOX stand commas" if self._begins_number() else ""
+
     def _expect(self, kind: str, written: str, depth: int = 0) -> None:
         if self._kinds[self.at] != kind:
-            raise self._fault(written)
+            raise self._fault(written, self._parenthesis_advice())
         if depth >= MAX_PARENTHESES:
             raise self._fault(f"parentheses of a geometry at most {MAX_PARENTHESES} deep")
         self.at += 1
 
-    def _fault(self, expected: str) -> Fault:
-        return Fault(expected, self._texts[self.at], self._locate(self._starts[self.at]))
+    def _fault(self, expected: str, advice: str = "") -> Fault:
+        return Fault(expected, self._texts[self.at], self._locate(self._starts[self.at]), advice)
 
 
 def literal(geometry: Mapping[str, Any]) -> Shape | Box:
     """The expression of a geometry's GeoJSON. Raises ValueError with what is wrong with it."""
     if "bbox" in geometry and "type" not in geometry:
-        return Box(tuple(_finite(number) for number in geometry["bbox"]))
+        return _box(tuple(_finite(number) for number in geometry["bbox"]))
     import shapely
 
     text = well_known(geometry)
@@ -173,8 +185,21 @@ def literal(geometry: Mapping[str, Any]) -> Shape | Box:
     return Shape(text)
 
 
-def within_degrees(geometry: Shape | Box) -> bool:
-    """Whether a geometry lies on the globe, up to rounding, if its coordinates are degrees."""
+def _box(bounds: tuple[float, ...]) -> Box:
+    middle = len(bounds) // 2
+    # West above east means across the antimeridian; for the others the other way round means nothing.
+    for low, high, names in zip(bounds[1:middle], bounds[middle + 1 :], ("south north", "bottom top"), strict=False):
+        if low > high:
+            below, above = names.split()
+            raise ValueError(f"a box whose {below} {low:g} is above its {above} {high:g}")
+    return Box(bounds)
+
+
+def within_degrees(geometry: Shape | Box, swapped: bool = False) -> bool:
+    """Whether a geometry lies on the globe, up to rounding, if its coordinates are degrees.
+
+    `swapped`: if latitude came first.
+    """
     if isinstance(geometry, Shape):
         import shapely
 
@@ -182,8 +207,28 @@ def within_degrees(geometry: Shape | Box) -> bool:
     else:
         middle = len(geometry.bounds) // 2
         west, south, east, north = (*geometry.bounds[:2], *geometry.bounds[middle : middle + 2])
+    x, y = max(abs(west), abs(east)), max(abs(south), abs(north))
+    if swapped:
+        x, y = y, x
     # An empty geometry has no bounds: nothing of it lies anywhere else.
-    return not (max(abs(west), abs(east)) > 180 + ROUNDING or max(abs(south), abs(north)) > 90 + ROUNDING)
+    return not (x > 180 + ROUNDING or y > 90 + ROUNDING)
+
+
+def longest_way(geometry: Shape) -> float:
+    """The degrees of longitude of the longest edge of a geometry."""
+    import numpy as np
+    import shapely
+
+    waiting, longest = [shapely.from_wkt(geometry.text)], 0.0
+    while waiting:
+        part = waiting.pop()
+        if shapely.get_type_id(part) > 3:
+            waiting.extend(shapely.get_parts(part))
+            continue
+        for line in shapely.get_rings(part) if shapely.get_dimensions(part) == 2 else [part]:
+            ways = np.abs(np.diff(shapely.get_coordinates(line)[:, 0]))
+            longest = max(longest, float(ways.max(initial=0.0)))
+    return longest
 
 
 def well_known(geometry: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import orjson
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2.filter_limits import MAX_HEIGHT
-from nearcast.language.cql2.literals import PlainLiteral
+from nearcast.language.cql2.literals import PlainLiteral, text_literal
 from nearcast.language.cql2.syntax import Syntax, SyntaxKind
 from nearcast.language.marks import Locate
 from nearcast.language.nodes import DocumentNode, from_data, from_yaml
@@ -43,6 +43,7 @@ _WRITTEN = {
 }
 """Names that are not just the text's in lower case."""
 
+_EXAMPLE = 'for example: {"op": ">", "args": [{"property": "size"}, 10]}'
 _KEYS = "op and args, property, date, timestamp, interval, bbox, or a GeoJSON geometry"
 
 
@@ -77,7 +78,7 @@ def read_node(node: DocumentNode, height: int = 1, at_once: bool = False) -> Syn
     if isinstance(value, bool):
         return _syntax("boolean", value, node, str(value).lower())
     if isinstance(value, str):
-        return _syntax("text", value, node, repr(value))
+        return _syntax("text", value, node, text_literal(value))
     return _syntax("number", _exact(value, node), node, str(value))
 
 
@@ -117,13 +118,13 @@ def _object(node: DocumentNode, value: dict[str, DocumentNode], height: int, at_
         return _syntax("geometry", {"bbox": bounds}, node)
     if "type" in value:
         return _syntax("geometry", node.plain(), node)
-    raise Fault(f"CQL2 JSON: {_KEYS}", ", ".join(value)[:80] or "an empty object", node.where)
+    raise Fault(f"CQL2 JSON: {_KEYS}", ", ".join(value)[:80] or "an empty object", node.where, _EXAMPLE)
 
 
 def _call(node: DocumentNode, value: dict[str, DocumentNode], height: int, at_once: bool) -> Syntax:
     written = _text(value["op"], "op, the name of an operator or function")
     if "args" not in value:
-        raise Fault("args, a list", "none", node.where)
+        raise Fault("args, a list", "none", node.where, _EXAMPLE)
     name = _READ.get(written, written.upper())
     args = value["args"]
     listed = _items(args, "args")
@@ -138,7 +139,7 @@ def _call(node: DocumentNode, value: dict[str, DocumentNode], height: int, at_on
     parts = tuple(read_node(item, height + 1, at_once) for item in listed)
     least, most = _SIZES.get(name, (0, len(parts)))
     if not least <= len(parts) <= most:
-        raise Fault(f"{least} arguments of {written}", str(len(parts)), args.where)
+        raise Fault(f"{least} arguments of {written}", str(len(parts)), args.where, _EXAMPLE)
     return _syntax("call", name, node, written, parts)
 
 
@@ -175,7 +176,7 @@ def _text(node: DocumentNode, expected: str) -> str:
 
 def _items(node: DocumentNode, what: str) -> list[DocumentNode]:
     if not isinstance(node.value, list):
-        raise Fault(f"{what}, a list", str(node), node.where)
+        raise Fault(f"{what}, a list", str(node), node.where, _EXAMPLE)
     return node.value
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nearcast.errors import Fault
+from nearcast.language.cql2.advice import on_token
 from nearcast.language.cql2.filter_limits import MAX_DEPTH
 from nearcast.language.cql2.geometry import begins_geometry, read_geometry
 from nearcast.language.cql2.literals import PlainLiteral, literals_of, number_of, pattern_of, text_of
@@ -18,7 +19,10 @@ from nearcast.model.expression import COMPARISONS
 from nearcast.model.filter import Atom, Literals, Operator
 
 CONTINUED = "a comparison, AND, OR or the end of the condition"
-OPERAND = "a name, a literal, a function or ("
+OPERAND = "a name, a number, a text in quotes, a function or ("
+
+_BARE = "a comparison has a name or a value on each side, as in size > 10"
+_NOT_ADVICE = "NOT stands before a condition, as in NOT size = 10, or in size IS NOT NULL"
 
 _BETWEEN, _OPEN, _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _POWER, _SIGN = range(10)
 """How tight each operator binds what stands beside it; equal ones go from left to right.
@@ -78,7 +82,7 @@ class _Parser:
                 complete = _OPERANDS.get(kinds[self._at], _Parser._no_operand)(self)
         self._close_up()
         if len(self._waiting) > 1:
-            raise self._fault("a comma or ) after a condition or value")
+            raise self._fault("a comma or ) after a condition or value", "a ( needs a ) behind it")
         return self._operands[0]
 
     # What an operand begins with.
@@ -200,11 +204,12 @@ class _Parser:
     def _no_operand(self) -> bool:
         kind, text = self._kinds[self._at], self._texts[self._at]
         if kind == "compare" and self._kinds[self._at - 1] == "compare":
-            raise self._fault(OPERAND, f"comparisons are {', '.join(COMPARISONS)}")
+            advice = [on_token(self._tokens, self._at), f"comparisons are {', '.join(COMPARISONS)}"]
+            raise self._fault(OPERAND, "; ".join(filter(None, advice)))
         if kind == "compare" or kind == "values" or kind in KEYWORDS:
             word = "IN" if kind == "values" else text.upper()
-            advice = "" if kind == "compare" else f'if {text} is a name, write it in double quotes: "{text}"'
-            raise self._fault(f"something before {word}", advice)
+            advice = _BARE if kind == "compare" else f'if {text} is a name, write it in double quotes: "{text}"'
+            raise self._fault(f"something before {word}", on_token(self._tokens, self._at) or advice)
         raise self._fault(OPERAND)
 
     # What may follow an operand.
@@ -217,7 +222,7 @@ class _Parser:
         before = waiting[-1][0]
         if before == _BETWEEN:
             if kind == "OR":
-                raise self._fault("BETWEEN low AND high")
+                raise self._fault("BETWEEN low AND high", "for example: size BETWEEN 1 AND 2")
             waiting.append((_COMPARISON, *waiting.pop()[1:]))
         # More of the same are one.
         elif before != binding:
@@ -241,7 +246,7 @@ class _Parser:
         self._begin_comparison()
         self._at += 1
         if self._kinds[self._at] != "(":
-            raise self._fault("( after IN")
+            raise self._fault("( after IN", "for example: type IN ('a', 'b')")
         return self._enter(self._at - 1, operands=1)
 
     def _values(self) -> bool:
@@ -262,7 +267,7 @@ class _Parser:
         negated = self._kinds[at] == "NOT"
         self._at = at + negated
         if self._kinds[self._at] != "NULL":
-            raise self._fault("NULL")
+            raise self._fault("NULL or NOT NULL behind IS", "a value is compared by =, as in size = 10")
         # The token after a NOT is what it negates, here as elsewhere.
         self._operands.append(self._condition("IS NULL", self._at, (self._operands.pop(),)))
         self._at += 1
@@ -271,7 +276,7 @@ class _Parser:
     def _negated(self) -> bool:
         if self._kinds[self._at + 1] not in ("IN", "values", "BETWEEN", "LIKE"):
             self._at += 1
-            raise self._fault("IN, BETWEEN or LIKE after NOT")
+            raise self._fault("IN, BETWEEN or LIKE after NOT", _NOT_ADVICE)
         # The fault of a second comparison is about its first word.
         self._begin_comparison()
         self._at += 1
@@ -282,7 +287,8 @@ class _Parser:
         if self._waiting[-1][0] == _COMPARISON or self._is_between() or self._is_condition():
             came = f"a second one, {self._texts[self._at]}"
             where = self._locate(self._starts[self._at])
-            raise Fault("one comparison between AND, OR and parentheses", came, where)
+            advice = "join several by AND: 1 < size AND size < 10"
+            raise Fault("one comparison between AND, OR and parentheses", came, where, advice)
 
     def _arithmetic(self) -> bool:
         if self._is_condition():
@@ -336,7 +342,7 @@ class _Parser:
         """All that waits is complete, up to a parenthesis. Raises `Fault` for a BETWEEN without its AND."""
         self._reduce(_OR)
         if self._is_between():
-            raise self._fault("BETWEEN low AND high")
+            raise self._fault("BETWEEN low AND high", "for example: size BETWEEN 1 AND 2")
 
     def _reduce(self, binding: int) -> None:
         """Completes what waits and binds at least as tight."""
@@ -391,6 +397,7 @@ class _Parser:
 
     def _fault(self, expected: str, advice: str = "") -> Fault:
         """What is said of the token at which the parser is."""
+        advice = advice or on_token(self._tokens, self._at)
         return Fault(expected, self._texts[self._at], self._locate(self._starts[self._at]), advice)
 
 

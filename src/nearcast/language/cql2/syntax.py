@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from nearcast.errors import Fault, Mark
 from nearcast.language.cql2.filter_limits import MAX_HEIGHT
+from nearcast.language.cql2.literals import text_literal
 from nearcast.language.marks import Locate
 from nearcast.model.expression import ARITHMETIC, COMPARISONS
 
@@ -68,7 +69,7 @@ class Syntax:
             return self.parts
         *before, last = self.parts
         assert isinstance(last.value, tuple), "values are a tuple"
-        found = (Syntax(_kind(one), one, last.start, last.locate, repr(one)) for one in last.value)
+        found = (Syntax(_kind(one), one, last.start, last.locate, _literal(one)) for one in last.value)
         return (*before, *found)
 
 
@@ -85,3 +86,7 @@ def call_of(name: str, parts: tuple[Syntax, ...], start: int, locate: Locate, wr
 
 def _kind(literal: int | float | str) -> SyntaxKind:
     return "text" if isinstance(literal, str) else "number"
+
+
+def _literal(value: int | float | str) -> str:
+    return text_literal(value) if isinstance(value, str) else repr(value)

@@ -8,6 +8,7 @@ from itertools import product
 from typing import NamedTuple
 
 from nearcast.errors import Fault
+from nearcast.language.cql2.characters import on_character
 from nearcast.language.cql2.filter_limits import MAX_ATOMS, MAX_TOKENS
 from nearcast.language.cql2.literals import LOOSE, PLAIN_LIST, STRICT
 from nearcast.language.marks import Locate
@@ -96,7 +97,7 @@ def _unknown(tokens: Tokens, locate: Locate) -> Fault:
     if written in "'\"":
         what = "text" if written == "'" else "name"
         return Fault(f"a closing {written}", f"a {what} without an end", where, f"a {written} within is written twice")
-    return Fault("a CQL2 filter", f"the character {written!r}", where)
+    return Fault("a CQL2 filter", f"the character {written!r}", where, on_character(written))
 
 
 def _check_size(kinds: list[str], locate: Locate) -> None:

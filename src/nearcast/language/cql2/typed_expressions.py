@@ -7,9 +7,10 @@ from collections.abc import Callable
 from nearcast.errors import Fault
 from nearcast.filters.instants import Interval, as_interval
 from nearcast.language.cql2 import geometry
+from nearcast.language.cql2.advice import on_function
 from nearcast.language.cql2.syntax import CONDITIONS, Syntax
 from nearcast.language.cql2.types import EXAMPLES, FUNCTIONS, OTHERS, Type, type_of
-from nearcast.language.nodes import closest
+from nearcast.language.time_advice import day_advice, time_advice
 from nearcast.model.expression import (
     ARITHMETIC,
     PREVIOUS,
@@ -22,9 +23,10 @@ from nearcast.model.expression import (
     Shape,
     day_of,
 )
-from nearcast.model.values import calculate, has_zone, lacking, narrowed, time_of
+from nearcast.model.values import calculate, narrowed, time_of
 
 SUPPORTED = f"there are {', '.join(sorted((*FUNCTIONS, *OTHERS)))}"
+_DATE = "DATE('2020-01-31')"
 _TIMESTAMP = "TIMESTAMP('2020-01-31T12:00:00Z')"
 
 
@@ -94,7 +96,9 @@ class Expressions:
         """The client's id in `user('id')`."""
         (name,) = self.arguments(syntax, (1,), "user('name')")
         if name.kind != "text":
-            raise fault("a client's id in single quotes", name)
+            raise fault(
+                "a client's id in single quotes", name, f"write user('{name.value}')" if name.kind == "property" else ""
+            )
         return str(name.value)
 
     def _function(self, syntax: Syntax) -> Expression:
@@ -108,7 +112,7 @@ class Expressions:
     def _argument(self, syntax: Syntax, takes: tuple[Type, ...]) -> Expression:
         if takes == ("property",):
             if syntax.kind != "property":
-                raise fault(EXAMPLES["property"], syntax)
+                raise fault(EXAMPLES["property"], syntax, "a name, without single quotes: CHANGED(size)")
             return Property(str(syntax.value))
         if syntax.calls("UFORM", "DISTANCE", "COUNT"):
             raise fault(" or ".join(EXAMPLES[one] for one in takes), syntax)
@@ -118,7 +122,11 @@ class Expressions:
             return Array((found,))
         own = type_of(found)
         if own != "any" and own not in takes:
-            raise fault(" or ".join(EXAMPLES[one] for one in takes), syntax)
+            raise fault(
+                " or ".join(EXAMPLES[one] for one in takes),
+                syntax,
+                _QUOTED.get(takes[0], "") if own == "text" else _given(own),
+            )
         return found
 
     def _arithmetic(self, syntax: Syntax) -> Expression:
@@ -131,13 +139,17 @@ class Expressions:
         return Call(str(syntax.value), (a, b))
 
     def _instant(self, syntax: Syntax) -> Constant:
-        form = "DATE('2020-01-31')" if syntax.value == "DATE" else _TIMESTAMP
-        (part,) = self.arguments(syntax, (1,), form)
+        is_day = syntax.value == "DATE"
+        (part,) = self.arguments(syntax, (1,), _DATE if is_day else _TIMESTAMP)
         written = str(part.value) if part.kind == "text" else ""
-        found = day_of(written) if syntax.value == "DATE" else time_of(written)
+        found = day_of(written) if is_day else time_of(written)
         if found is None:
-            what = "a day" if syntax.value == "DATE" else "a date and time with a zone"
-            raise fault(f"{what} in single quotes", part, _advice_on(written, form))
+            advice = (
+                _advice_on(written, is_day)
+                if part.kind == "text"
+                else f"for example: {_DATE if is_day else _TIMESTAMP}"
+            )
+            raise fault(f"a {'day' if is_day else 'date and time with a zone'} in single quotes", part, advice)
         return Constant(found)
 
     def _interval(self, syntax: Syntax) -> Call:
@@ -145,7 +157,7 @@ class Expressions:
         start, end = (self._end(part) for part in ends)
         match start, end:
             case Constant(first), Constant(last) if as_interval(Interval(first, last)) is None:  # type: ignore[arg-type]
-                raise fault("an interval that ends after it starts", ends[1])
+                raise fault("an interval that ends after it starts", ends[1], "the earlier time comes first")
         return Call("INTERVAL", (start, end))
 
     def _end(self, syntax: Syntax) -> Expression:
@@ -158,21 +170,40 @@ class Expressions:
         return self._argument(syntax, ("instant",))
 
 
-def _advice_on(written: str, form: str) -> str:
-    """What to do about a text that names no moment: if it has a zone, what is wrong beside; else how it is written."""
-    return lacking(written) if "T" in written.upper() and has_zone(written) else f"for example: {form}"
+def _advice_on(written: str, is_day: bool) -> str:
+    """What to do about a text that names no day, or no moment."""
+    if is_day:
+        return f"for a moment write TIMESTAMP('{written}')" if time_of(written) else day_advice(written)
+    return f"for a day write DATE('{written}')" if day_of(written) else time_advice(written)
+
+
+_QUOTED: dict[Type, str] = {
+    "geometry": "it is written without quotes and SRID, as POINT(11.5 48.1)",
+    "instant": "a text is a time within DATE(…) or TIMESTAMP(…) only",
+    "interval": "write INTERVAL(start, end)",
+    "array": "also one of a single value stands in parentheses: ('a')",
+    "number": "a number stands without quotes",
+}
+"""What to do about a text where something else is expected."""
+
+
+def _given(own: Type) -> str:
+    return f"it is {EXAMPLES[own]}" if own in ("number", "boolean", "geometry", "array") else ""
 
 
 def _geometry(syntax: Syntax) -> Shape | Box:
     try:
         return geometry.literal(syntax.value)
     except ValueError as error:
-        raise Fault("a geometry", str(error), syntax.where) from None
+        advice = "a ring ends where it begins" if "closed linestring" in str(error) else ""
+        raise Fault("a geometry", str(error), syntax.where, advice) from None
 
 
 def _unknown(syntax: Syntax) -> Fault:
     name = str(syntax.value)
     if name in OTHERS:
-        where = "in a comparison, as in distance(…) <= 150" if name in ("DISTANCE", "COUNT") else "in a location term"
-        return fault(f"{name.lower()} {where}", syntax)
-    return fault("a function there is", syntax, closest(name, (*FUNCTIONS, *OTHERS)) or SUPPORTED)
+        if name in ("DISTANCE", "COUNT"):
+            advice = f"say how it compares, as in {name.lower()}(…) <= 150"
+            return fault(f"{name.lower()} in a comparison", syntax, advice)
+        return fault(f"{name.lower()} in a location term", syntax, "as in distance(user('a'), this) <= 150")
+    return fault("a function there is", syntax, on_function(name) or SUPPORTED)

@@ -103,21 +103,31 @@ def geometry_text(geometry: Mapping[str, Any]) -> str | None:
 def place_of_geometry(geometry: Mapping[str, Any], where: Mark) -> Place | None:
     """A point's place; a collection's first point; of anything else the centre of its bounding box.
 
-    A box wider than half the globe is taken to cross the antimeridian. None for a geometry without positions.
+    A box wider than half the globe is taken to cross the antimeridian. None for a geometry without positions, which is
+    as good as none (RFC 7946, 3.1).
     """
-    if geometry["type"] == "Point":
-        return geographic(*_position(geometry.get("coordinates"), where), where)
-    parts = geometry.get("geometries")
-    parts = [part for part in parts if is_geometry(part)] if isinstance(parts, list) else []
-    for part in parts:
-        if part["type"] == "Point":
-            return place_of_geometry(part, where)
+    parts = _members(geometry)
     positions = [
-        geographic(*_position(position, where), where)
-        for part in (parts or [geometry])
+        (part["type"], geographic(*_position(position, where), where))
+        for part in parts
         for position in _positions(part.get("coordinates"))
     ]
-    return _centre(positions) if positions else None
+    point = next((place for type_, place in positions if type_ == "Point"), None)
+    return point or (_centre([place for _, place in positions]) if positions else None)
+
+
+def _members(geometry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The geometries in a collection and in those within it, in their order; any other is its own."""
+    found: list[Mapping[str, Any]] = []
+    waiting: list[Any] = [geometry]
+    while waiting:
+        one = waiting.pop()
+        inner = one.get("geometries") if is_geometry(one) else None
+        if isinstance(inner, list) and one["type"] == "GeometryCollection":
+            waiting.extend(reversed(inner))
+        elif is_geometry(one):
+            found.append(one)
+    return found
 
 
 def _centre(positions: list[Place]) -> Place:

@@ -5,14 +5,16 @@ Files that a definition names (roles, filters in the thesis' XML, ontologies) ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import thesis
+from nearcast.language.cql2 import quoted_values
 from nearcast.language.definitions.client_documents import client_data, client_document, read_client
+from nearcast.language.definitions.degree_limits import beyond_degrees, long_ways_round
 from nearcast.language.definitions.filter_warnings import warnings_of
 from nearcast.language.definitions.ontology_documents import read_ontology_file
 from nearcast.language.definitions.relation_documents import (
@@ -106,8 +108,11 @@ def load(sources: Sequence[Path | Mapping[str, Any]]) -> DefinitionSet:
     relations = _relations(roots, clients, _declared(roots), reader)
     rules, tasks = (_entries(roots, name, reader) for name in ("situations", "actions"))
     situations, actions = read_rules(rules, tasks, settings, reader)
-    reader.refuse()
+    if reader.faults:
+        hints = (hint for one in subscriptions for hint in long_ways_round(one.filter, settings.channels))
+        raise DefinitionError(reader.faults, tuple(hints))
     warnings = (
+        *(warning for node in _entries(roots, "subscriptions", reader) for warning in _quoted(node)),
         *warnings_of(subscriptions, clients, settings),
         *warnings_of_relations(relations, settings),
         *warnings_of_rules(situations, actions, settings),
@@ -228,6 +233,7 @@ def _subscriptions(
         subscription = read_subscription(node, settings, reader, filter_file)
         if subscription is not None and _once(subscription.id, "subscription", node, marks, reader):
             _check_length(subscription, node, settings, reader)
+            reader.faults.extend(beyond_degrees(subscription.filter, settings.channels))
             found.append(subscription)
     return tuple(found)
 
@@ -274,6 +280,16 @@ def _check_clients(node: DocumentNode, clients: set[str], reader: DocumentReader
         if isinstance(item.value, str) and item.value and item.value not in clients:
             advice = closest(item.value, clients) or "add it to clients"
             reader.fault("a defined client", item, advice)
+
+
+def _quoted(node: DocumentNode) -> Iterator[Fault]:
+    """The warnings of all texts within a subscription's filter, a tree perhaps."""
+    waiting = [node.value["filter"]] if isinstance(node.value, dict) and "filter" in node.value else []
+    while waiting:
+        one = waiting.pop()
+        yield from quoted_values(one)
+        inner = one.value.values() if isinstance(one.value, dict) else one.value if isinstance(one.value, list) else ()
+        waiting.extend(reversed(list(inner)))
 
 
 def _check_length(subscription: Subscription, node: DocumentNode, settings: Settings, reader: DocumentReader) -> None:

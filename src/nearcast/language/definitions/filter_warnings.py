@@ -8,6 +8,7 @@ from nearcast.algebra.comparison import find
 from nearcast.algebra.constraints import Premises
 from nearcast.errors import Fault
 from nearcast.language import cql2
+from nearcast.language.definitions.degree_limits import long_ways_round
 from nearcast.language.nodes import closest
 from nearcast.model.event import DERIVED
 from nearcast.model.expression import Call, Constant, parts
@@ -51,6 +52,7 @@ def warnings_of(
     found = [warning for client in clients for warning in _idle(client, settings)]
     for subscription in subscriptions:
         found.extend(never_holding(subscription.filter, users, types))
+        found.extend(long_ways_round(subscription.filter, settings.channels))
         if not subscription.clients:
             first = next(atoms(subscription.filter))
             found.append(Fault("a client", f"none in subscription {subscription.id}", first.where, "it reaches nobody"))

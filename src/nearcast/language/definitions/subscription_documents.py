@@ -14,8 +14,9 @@ from typing import Any
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import cql2
 from nearcast.language.cql2.filter_limits import LONG, MAX_DEPTH, too_large
+from nearcast.language.definitions.degree_limits import beyond_degrees
 from nearcast.language.nodes import DocumentNode, DocumentReader, from_data
-from nearcast.language.quantities import relevance_of
+from nearcast.language.quantities import bounded, read_duration, relevance_of
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.filter import And, Atom, Filter, Not, Or, PlainNot, atoms
 from nearcast.model.subscription import Settings, Subscription
@@ -177,7 +178,10 @@ _FILE = re.compile(r"[^'\"=<>()\n]+\.xml", re.IGNORECASE)
 def subscription_document(data: Mapping[str, Any], where: Mark, settings: Settings | None = None) -> Subscription:
     """The subscription that a document asks for. Raises `DefinitionError` with every fault."""
     reader = DocumentReader()
-    subscription = read_subscription(from_data(data, where), settings or Settings(), reader)
+    settings = settings or Settings()
+    subscription = read_subscription(from_data(data, where), settings, reader)
+    if subscription is not None:
+        reader.faults.extend(beyond_degrees(subscription.filter, settings.channels))
     reader.refuse()
     assert subscription is not None, "without a fault there is a subscription"
     return subscription
@@ -211,13 +215,25 @@ def read_subscription(
     clients = _clients(node, fields, reader)
     weighted = _filter(fields["filter"], settings.levels, reader, filter_file) if "filter" in fields else None
     relevance = _relevance(fields, weighted, settings.levels, reader) if weighted else None
-    ttl = reader.number(fields["ttl"], "ttl, in seconds", above=0) if "ttl" in fields else None
+    ttl = _time_to_live(fields["ttl"], reader) if "ttl" in fields else None
     conflate = reader.flag(fields["conflate"], "conflate") if "conflate" in fields else False
     if len(reader.faults) > before or id is None or weighted is None:
         return None
     subscription = Subscription(id, clients, weighted.filter, relevance, ttl, conflate)
     _check_roles(subscription, fields["filter"], settings, reader)
     return subscription if len(reader.faults) == before else None
+
+
+def _time_to_live(node: DocumentNode, reader: DocumentReader) -> float | None:
+    """The seconds that an event may wait for a client, more than 0."""
+    if not isinstance(node.value, str):
+        seconds = reader.number(node, "ttl, in seconds or as in 10 min", above=0)
+        return bounded(seconds, node, "ttl", reader)
+    seconds = read_duration(node, "ttl", reader)
+    if seconds == 0:
+        reader.fault("ttl: more than 0 seconds", node, "without it an event waits as long as it takes")
+        return None
+    return seconds
 
 
 def names_file(node: DocumentNode) -> bool:

@@ -76,7 +76,7 @@ class SubscriptionDocument(Document):
     clients: list[str] | None = None
     filter: str | dict[str, Any] = Field(examples=["type = 'unit' AND distance(user('a'), this) <= 150"])
     relevance: float | list[float] | None = Field(None, description="One value from 0 to 1 per atom, or one for all.")
-    ttl: float | None = Field(None, description="Seconds an event may wait for a client.")
+    ttl: float | str | None = Field(None, description="How long an event may wait for a client: seconds, or 10 min.")
     conflate: bool | None = Field(None, description="Of an entity only the newest event waits.")
 
 

@@ -10,21 +10,27 @@ import base64
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 import orjson
 
 from nearcast.errors import DefinitionError, EventError, Fault, Mark
-from nearcast.language.json_text import loads, marked, repeated_fault, repeated_key, without_marks
+from nearcast.language.cloudevents import BYTE_ORDER_MARK, is_json_type
+from nearcast.language.json_items import JsonItem, json_items
+from nearcast.language.json_text import loads
 
 STRUCTURED = "application/cloudevents+json"
 BATCHED = "application/cloudevents-batch+json"
 
-_JSON_TYPE = re.compile(r"(application|text)/([\w.+-]+\+)?json")
 _JSON_DOCUMENT = re.compile(r"application/([\w.+-]+\+)?json")
 _REQUEST = Mark("request")
 _NAME = re.compile(r"[a-z0-9]+")
+_ONCE = ("content-type", "content-encoding")
+_CHARSET = re.compile(r';\s*charset\s*=\s*"?([\w.:-]+)', re.IGNORECASE)
+_CHARSETS = frozenset({"utf-8", "us-ascii", "iso-8859-1", "iso-8859-15", "windows-1252", "utf-16"})
+"""In which texts may come that are data."""
 
 
 class UnknownContent(Exception):
@@ -79,9 +85,10 @@ def read_request(
 ) -> list[ReceivedEvent]:
     """The events of a request in their order; `headers` have lower-case names.
 
-    Raises UnknownContent for other content, EventError for a batch that is no JSON array or has too many events.
+    Raises UnknownContent for other content, EventError for a header that comes twice, and for a batch that is no JSON
+    array or has too many events.
     """
-    by_name = dict(headers)
+    by_name = _once(headers)
     media_type = _media_type(by_name.get("content-type"))
     if media_type == BATCHED:
         return _read_batch(body, event_bytes, batch_events)
@@ -103,85 +110,128 @@ def _media_type(content_type: str | None) -> str:
     return (content_type or "").partition(";")[0].strip().lower()
 
 
+def _once(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Headers by name, of which those that an event is made of come once."""
+    by_name: dict[str, str] = {}
+    for name, value in headers:
+        if name in by_name and (name.startswith("ce-") or name in _ONCE):
+            came = f"{_shown(by_name[name])} and {_shown(value)}"
+            raise EventError(Fault(f"the header {name} once", came, _REQUEST, "only one of them could count"))
+        by_name[name] = value
+    return by_name
+
+
+def _shown(value: str) -> str:
+    return ascii(value)[:40]
+
+
 def _read_structured(body: bytes) -> ReceivedEvent:
-    where = Mark("request")
+    body = body.removeprefix(BYTE_ORDER_MARK)
     try:
-        return ReceivedEvent(loads(body, where), body, where)
+        return ReceivedEvent(loads(body, _REQUEST), body, _REQUEST)
     except EventError as error:
-        return ReceivedEvent(None, body, where, fault=error.fault)
+        return ReceivedEvent(None, body, _REQUEST, fault=error.fault)
 
 
 def _read_batch(body: bytes, event_bytes: int, batch_events: int) -> list[ReceivedEvent]:
+    body = body.removeprefix(BYTE_ORDER_MARK)
     try:
-        found = loads(body, Mark("request"))
+        found = loads(body, _REQUEST)
     except EventError as error:
-        found = _each(body, error)
+        return _one_by_one(body, error, event_bytes, batch_events)
     if not isinstance(found, list):
-        raise EventError(Fault("a JSON array of CloudEvents", "other JSON", Mark("request")))
-    if len(found) > batch_events:
-        expected = f"a batch of at most {batch_events:,} events"
-        raise EventError(Fault(expected, f"{len(found):,}", _REQUEST, "send it in smaller parts"))
+        raise EventError(Fault("a JSON array of CloudEvents", "other JSON", _REQUEST))
+    _check_count(len(found), batch_events)
     return [_of_batch(index, item, event_bytes) for index, item in enumerate(found)]
 
 
-def _each(body: bytes, error: EventError) -> Any:
-    """An integer beyond 64 bits, or a key that comes twice, is a fault of its own event only; any other fault is one of
-    the whole batch.
+def _check_count(count: int, most: int) -> None:
+    if count > most:
+        expected, came = f"a batch of at most {most:,} events", f"{count:,}"
+        raise EventError(Fault(expected, came, _REQUEST, "send it in smaller parts"))
+
+
+def _one_by_one(body: bytes, error: EventError, event_bytes: int, batch_events: int) -> list[ReceivedEvent]:
+    """The events of an array that is no JSON as a whole: what is wrong is a fault of its own event only.
+
+    Raises the error of the whole where no array is to be seen.
     """
+    if body.lstrip()[:1] != b"[" or body.rstrip()[-1:] != b"]":
+        raise error
+    found: list[ReceivedEvent] = []
+    for index, item in enumerate(json_items(BytesIO(body), event_bytes)):
+        _check_count(index + 1, batch_events)
+        if item.unfinished or not item.content:
+            raise error
+        found.append(_of_item(index, item, event_bytes))
+    return found
+
+
+def _of_item(index: int, item: JsonItem, event_bytes: int) -> ReceivedEvent:
+    where = Mark(f"event {index}")
+    if item.too_long:
+        return ReceivedEvent(None, item.content, where, index, _too_large(event_bytes, "more", where))
     try:
-        orjson.loads(body)
-        return marked(body)
-    except (ValueError, RecursionError):
-        raise error from None
+        return ReceivedEvent(loads(item.content, where), item.content, where, index)
+    except EventError as error:
+        return ReceivedEvent(None, item.content, where, index, error.fault)
+
+
+def _too_large(event_bytes: int, came: str, where: Mark) -> Fault:
+    return Fault(f"an event of at most {event_bytes:,} bytes", came, where)
 
 
 def _of_batch(index: int, item: Any, event_bytes: int) -> ReceivedEvent:
     where = Mark(f"event {index}")
-    key = repeated_key(item)
-    if key is not None:
-        return ReceivedEvent(None, without_marks(item), where, index, repeated_fault(key, where))
-    try:
-        content = orjson.dumps(item)
-    except TypeError as error:
-        return ReceivedEvent(
-            item, repr(item).encode(), where, index, Fault("integers within 64 bits", str(error), where)
-        )
-    fault = None
-    if len(content) > event_bytes:
-        fault = Fault(f"an event of at most {event_bytes:,} bytes", f"{len(content):,}", where)
+    content = orjson.dumps(item)
+    fault = _too_large(event_bytes, f"{len(content):,}", where) if len(content) > event_bytes else None
     return ReceivedEvent(item, content, where, index, fault)
 
 
 def _read_binary(headers: dict[str, str], media_type: str, body: bytes) -> ReceivedEvent:
     event: dict[str, object] = {}
+    fault = None
     for name, value in headers.items():
         if name.startswith("ce-") and _NAME.fullmatch(name[3:]):
-            event[name[3:]] = header_value(value)
+            try:
+                event[name[3:]] = header_value(value, name)
+            except Fault as found:
+                event[name[3:]], fault = value, fault or found
     if headers.get("content-type"):
         event["datacontenttype"] = headers["content-type"]
-    fault = None
-    if body and (not media_type or _JSON_TYPE.fullmatch(media_type)):
+    if body and (not media_type or is_json_type(media_type)):
         try:
-            event["data"] = loads(body, Mark("request", 1))
+            event["data"] = loads(body.removeprefix(BYTE_ORDER_MARK), Mark("request", 1))
         except EventError as error:
             event["data_base64"] = base64.b64encode(body).decode()
-            fault = replace(error.fault, expected=f"data: {error.fault.expected}")
+            fault = fault or replace(error.fault, expected=f"data: {error.fault.expected}")
     elif body:
-        event.update(_other_data(media_type, body))
-    return ReceivedEvent(event, orjson.dumps(event), Mark("request"), fault=fault)
+        event.update(_other_data(media_type, headers["content-type"], body))
+    return ReceivedEvent(event, orjson.dumps(event), _REQUEST, fault=fault)
 
 
-def _other_data(media_type: str, body: bytes) -> dict[str, object]:
-    if media_type.startswith("text/") or media_type.endswith("xml"):
+def _other_data(media_type: str, content_type: str, body: bytes) -> dict[str, object]:
+    """Data that are no JSON: a text in the character set it names, else as it came."""
+    if media_type.startswith("text/") or media_type.endswith(("/xml", "+xml")):
+        named = _CHARSET.search(content_type)
+        charset = named[1].lower() if named else "utf-8"
         try:
-            return {"data": body.decode()}
+            return {"data": body.decode(charset if charset in _CHARSETS else "utf-8")}
         except UnicodeDecodeError:
             pass
     return {"data_base64": base64.b64encode(body).decode()}
 
 
-def header_value(value: str) -> str:
-    """The text of a ce- header: quotes taken off, percent-encoding undone (§3.1.3.2), what is not UTF-8 replaced."""
+def header_value(value: str, name: str) -> str:
+    """The text of a ce- header: quotes taken off, percent-encoding undone (HTTP binding, 3.1.3.2).
+
+    Some senders do not encode: their UTF-8, which HTTP gives as Latin-1, is read as what it is. Raises `Fault` for
+    bytes that are no UTF-8.
+    """
     if len(value) > 1 and value[0] == value[-1] == '"':
         value = re.sub(r"\\(.)", r"\1", value[1:-1])
-    return unquote(value, errors="replace")
+    try:
+        return unquote_to_bytes(value.encode("latin-1")).decode()
+    except UnicodeError:
+        expected = f"UTF-8 in the header {name}"
+        raise Fault(expected, _shown(value), _REQUEST, f"percent-encode the UTF-8 of {name}, ü as %C3%BC") from None

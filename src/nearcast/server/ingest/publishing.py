@@ -11,7 +11,10 @@ from fastapi.responses import JSONResponse
 
 from nearcast.errors import DefinitionError, EventError, Fault
 from nearcast.language.cloudevents import CONTROL_TYPES, read_event
+from nearcast.language.definitions.degree_limits import beyond_degrees
+from nearcast.model.changes import SubscriptionChange
 from nearcast.model.event import Event
+from nearcast.model.filter import Filter
 from nearcast.model.subscription import Settings
 from nearcast.server import clock
 from nearcast.server.access import AccessToken, allow
@@ -59,7 +62,11 @@ async def publish(
     batch = batched(request.headers.get("content-type"))
     body = await service.bodies.read(request, limits.batch_bytes if batch else limits.event_bytes)
     headers = request.headers.items()
-    came, taken, faults = await service.reading.of(len(body), _read, headers, body, token, service)
+    try:
+        came, taken, faults = await service.reading.of(len(body), _read, headers, body, token, service)
+    except EventError as error:
+        _write_dead_letters([RefusedInput("POST /events", str(error.fault), body, clock.now())], service)
+        raise
     positions: list[int | None] = [None] * len(came)
     before = max(service.session_manager.events_through, service.events.through)
     if taken:
@@ -68,7 +75,7 @@ async def publish(
             positions[index] = position
         service.metrics.published.inc(len(taken))
     # Last: where there was no room the publisher comes again, and its letters would be there twice.
-    _write_dead_letter(came, faults, service)
+    _write_refused(came, faults, service)
     answer: dict[str, Any] = {
         "positions": positions,
         "faults": [{"index": index, **fault_json(fault)} for index, fault in faults],
@@ -158,10 +165,19 @@ def _check_control(event: Event, settings: Settings, token: AccessToken | None, 
     if token:
         allow([token], token.secret, "manage")
     changes = checked_changes(event, settings)
+    for change in changes:
+        if isinstance(change, SubscriptionChange):
+            _check_degrees(change.subscription.filter, settings)
     service.reading.remember(event, settings, changes)
 
 
-def _write_dead_letter(came: list[ReceivedEvent], faults: list[tuple[int, Fault]], service: AccessServer) -> None:
+def _check_degrees(filter: Filter, settings: Settings) -> None:
+    faults = list(beyond_degrees(filter, settings.channels))
+    if faults:
+        raise DefinitionError(faults)
+
+
+def _write_refused(came: list[ReceivedEvent], faults: list[tuple[int, Fault]], service: AccessServer) -> None:
     """Puts what was refused into the dead letters, as far as there is room: the publisher is told in any case."""
     reasons = dict(reversed(faults))
     if not reasons:
@@ -171,6 +187,10 @@ def _write_dead_letter(came: list[ReceivedEvent], faults: list[tuple[int, Fault]
     letters = [
         RefusedInput("POST /events", str(reasons[one.index]), one.content, now) for one in came if one.index in reasons
     ]
+    _write_dead_letters(letters, service)
+
+
+def _write_dead_letters(letters: list[RefusedInput], service: AccessServer) -> None:
     try:
         service.dead_letters.submit(letters).add_done_callback(lambda written: written.exception())
     except QueueFull:

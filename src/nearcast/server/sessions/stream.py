@@ -225,6 +225,11 @@ def _sequences(given: Any) -> list[int]:
     raise DefinitionError(Fault(what, repr(given)[:SHOWN], Mark("message"), advice))
 
 
+def _data_lines(text: str) -> str:
+    """A JSON text as the field `data`: a line break, which payloads may have between values, begins another line."""
+    return "\n".join(f"data: {line}" for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+
+
 class EventStream(Connection):
     """Server-sent events: what is sent is taken from `parts` by the response."""
 
@@ -239,7 +244,7 @@ class EventStream(Connection):
             raise ClientGone
         kind = "message" if position is None else "delivery"
         line = f"id: {position}\n" if position is not None else ""
-        await self.parts.put(f"{line}event: {kind}\ndata: {text}\n\n")
+        await self.parts.put(f"{line}event: {kind}\n{_data_lines(text)}\n\n")
 
     async def close(self, code: int, reason: str) -> None:
         """See `Connection.close`; the reason is the last event."""
