@@ -9,7 +9,6 @@ what holds by then. Times of nearcast are of the processor, those of Spark of th
 from __future__ import annotations
 
 import argparse
-import pickle
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from nearcast.model.relation import Named, Pair, Relation
 from nearcast.pipeline.spark_session import session
 from nearcast.relations.shards import SHARDS
 from nearcast.relations.stage import RelationStage
+from nearcast.relations.stored_pairs import stored
 from nearcast.state.derived import StageInput
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
@@ -105,12 +105,12 @@ def _named(spark: SparkSession, entities: int, count: int, seconds: int, shards:
     first, *others = batches
     _advance(relating, [first], repository)
     own = _advance(relating, others, repository)
-    size = len(pickle.dumps(relating)) / count
+    size = sum(table.nbytes for table in stored({None: relating.pairing})) / count
     reported = sum(map(len, others))
     evaluated = 2 * count * len(others)
     rates = f"{reported / own:,.0f} reports/s, {evaluated / own:,.0f} relations/s"
     print(f"nearcast: {rates}, {own / reported * 1e6:.1f} µs a report")
-    print(f"state: {relating.size / count:,.0f} bytes a pair; {size:,.0f} stored, with the definitions")
+    print(f"state: {relating.size / count:,.0f} bytes a pair; {size:,.0f} stored, without the definitions")
     joined = _join_named(spark, pairs, batches)
     print(f"self-join: {reported / joined:,.0f} reports/s; nearcast is {joined / own:.1f} times as fast")
 

@@ -122,7 +122,7 @@ def test_a_newer_format_is_refused(sqlite: SqliteJournal, file: Path) -> None:
     """A journal that a newer version wrote is not touched."""
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(JournalError, match="expected format 3, got 99"):
+    with pytest.raises(JournalError, match="expected format 4, got 99"):
         SqliteJournal(file)
 
 
@@ -134,6 +134,8 @@ def test_a_journal_of_the_format_before_is_taken_over(file: Path, monkeypatch: p
         for number in range(3):
             journal.append("events", events([number]).select(nameless.names))
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        for table, column in (("blocks", "previous"), ("blocks", "checksum"), ("ends", "newest"), ("ends", "checksum")):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         connection.execute("PRAGMA user_version = 2")
     with closing(SqliteJournal(file)) as journal:
         for number in range(3, 30):
@@ -142,7 +144,7 @@ def test_a_journal_of_the_format_before_is_taken_over(file: Path, monkeypatch: p
     assert [str(number) for number in range(30)] == ids(found)
     assert [None] * 3 + ["north"] * 27 == found.column("node").to_pylist()
     with closing(sqlite3.connect(file)) as connection:
-        assert (3,) == connection.execute("PRAGMA user_version").fetchone()
+        assert (4,) == connection.execute("PRAGMA user_version").fetchone()
 
 
 def test_securing_a_journal_brings_its_newest_commits_to_the_disk(
@@ -202,13 +204,13 @@ def test_a_damaged_block_is_told_as_a_fault_of_the_journal(sqlite: SqliteJournal
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("UPDATE blocks SET rows = x'00ff00ff'")
         connection.commit()
-    with pytest.raises(JournalError, match=r"journal .*damaged; restore a copy"):
+    with pytest.raises(JournalError, match=r"journal .*damaged; stop, and restore a copy"):
         sqlite.read("events", 0, 9)
 
 
 def test_changes_of_what_is_kept_are_put_together(sqlite: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of it is lost, and few rows stay."""
-    monkeypatch.setattr("nearcast.journal.sqlite.KEPT_SLACK", 10)
+    monkeypatch.setattr("nearcast.journal.kept_table.KEPT_SLACK", 10)
     kept: dict[str, Event] = {}
     for number in range(100):
         event = Event(str(number), "t", "s", str(number % 7), payload=b"{}")

@@ -253,6 +253,22 @@ def test_compiled_code_is_kept_by_what_it_is_made_of(tmp_path: Path, monkeypatch
     assert jit_cache.folder.__wrapped__() is None
 
 
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o777])
+def test_compiled_code_is_not_kept_where_others_may_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """What is loaded is run: a folder that is open to others is not used, nor one that is a link to somewhere."""
+    monkeypatch.setattr(jit_cache, "_places", lambda: iter([tmp_path]))
+    found = jit_cache.folder.__wrapped__()
+    assert found and 0o700 == found.stat().st_mode & 0o777
+    found.chmod(mode)
+    assert jit_cache.folder.__wrapped__() is None
+    found.rmdir()
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    found.symlink_to(tmp_path / "elsewhere")
+    assert jit_cache.folder.__wrapped__() is None
+
+
 def test_code_that_cannot_be_read_or_kept_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A half-written file, or a folder that went, is nobody's fault."""
     monkeypatch.setattr(jit_cache, "folder", lambda: tmp_path / "kept")

@@ -19,10 +19,13 @@ from nearcast.model.relation import Relation
 from nearcast.model.values import Value
 from nearcast.relations.pair_rules import PairRule, PairRules
 from nearcast.relations.stage import RelationStage, Scopes
+from nearcast.relations.stored_pairs import restore, stored
+from nearcast.relations.stored_scopes import scopes_document, scopes_of
 from nearcast.state.derived import StageInput
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
 from nearcast.testing.relations import Reference
+from tests.state.stored import read_again
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HERE = Mark("here")
@@ -80,6 +83,22 @@ def events_told(
         told += engine.derive(StageInput(changes, times, table, Registry(), repository))
         repository.fold_events(table)
     return told
+
+
+class Restarted(Scopes):
+    """Relations that are stored and read between any two batches."""
+
+    def derive(self, stage_input: StageInput) -> list[Event]:
+        """Goes on as what was read."""
+        registry = Registry(
+            relations={id: one for each in self._scopes.values() for id, one in each._relations.items()}
+        )
+        shards = len(self.pairings[None].shards)
+        other = scopes_of(read_again(scopes_document(self, registry)), registry, shards)
+        restore(other.pairings, stored(self.pairings), shards)
+        found = Scopes.derive(other, stage_input)
+        self.__dict__ = other.__dict__
+        return found
 
 
 def placed(event: Event, position: int) -> Event:

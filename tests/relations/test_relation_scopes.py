@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +12,8 @@ from hypothesis import strategies as st
 from nearcast.model.changes import RelationRemoval
 from nearcast.model.event import MAIN, Event
 from nearcast.relations.stage import Scopes
-from nearcast.state.derived import StageInput
 from nearcast.testing.relations import Reference
-from tests.relations.stories import Step, defined, events_told, report, summary
+from tests.relations.stories import Restarted, Step, defined, events_told, report, summary
 from tests.relations.test_stage import FORMS, changes, planar, shards
 
 NODES = (None, "north", "south")
@@ -35,16 +33,6 @@ definitions = st.builds(
     st.sampled_from(SCOPES),
 )
 steps = st.lists(st.one_of(*[reports] * 6, definitions, definitions, changes), max_size=40)
-
-
-class Restarted(Scopes):
-    """A stage that is stored and loaded between any two batches."""
-
-    def derive(self, stage_input: StageInput) -> list[Event]:
-        other = pickle.loads(pickle.dumps(self))
-        found = Scopes.derive(other, stage_input)
-        self.__dict__ = other.__dict__
-        return found
 
 
 @settings(max_examples=300, deadline=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -21,9 +20,8 @@ from nearcast.model.event import Event
 from nearcast.relations import gatherings
 from nearcast.relations.stage import RelationStage
 from nearcast.relations.transition_events import Transition
-from nearcast.state.derived import StageInput
 from nearcast.testing.relations import Reference
-from tests.relations.stories import HERE, Step, defined, events_told, report, summary
+from tests.relations.stories import HERE, Restarted, Step, defined, events_told, report, summary
 from tests.shared import shared
 
 ENTITIES = ("a", "b", "c", "d")
@@ -116,16 +114,6 @@ def test_the_stage_tells_what_the_reference_tells(story: Sequence[Step], data: s
 def test_the_reference_itself_does_not_depend_on_batches(story: Sequence[Step]) -> None:
     """One batch for each step tells the same."""
     assert events_told(Reference(), story) == events_told(Reference(), story, range(len(story)))
-
-
-class Restarted(RelationStage):
-    """A stage that is stored and loaded between any two batches."""
-
-    def derive(self, stage_input: StageInput) -> list[Event]:
-        other = pickle.loads(pickle.dumps(self))
-        found = RelationStage.derive(other, stage_input)
-        self.__dict__ = other.__dict__
-        return found
 
 
 @settings(max_examples=50, deadline=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gzip
 import hashlib
 import hmac
 import json
@@ -14,6 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from nearcast.errors import JournalError, Mark
@@ -23,7 +25,9 @@ from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.situation import Action, Effect, Run, Webhook
 from nearcast.server import action_runner as module
-from nearcast.server.action_runner import AT_ONCE, ATTEMPTS, ActionRunner
+from nearcast.server import action_targets, webhook_post
+from nearcast.server.action_runner import ActionRunner
+from nearcast.server.action_targets import AT_ONCE, ATTEMPTS
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.sessions.outcomes import RefusedInput
 from nearcast.state.registry import Registry
@@ -74,7 +78,9 @@ class Scene:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ActionRunner]:
-        actions = ActionRunner(self.journal, self.registry, self.letters.append, self.metrics, self.mark, pause=0.001)
+        actions = ActionRunner(
+            self.journal, self.registry, self.letters.append, self.metrics, self.mark, 0.001, private=True
+        )
         task = asyncio.create_task(actions.run())
         await asyncio.sleep(0.05)
         yield actions
@@ -87,12 +93,12 @@ class Scene:
 
 def test_a_webhook_is_signed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The receiver can tell that the body is ours, and that it has it already."""
-    monkeypatch.setenv("KEY", "swordfish")
+    monkeypatch.setenv("NEARCAST_SECRET_KEY", "swordfish")
 
     async def test() -> None:
         receiver = Receiver()
         async with receiver.serving():
-            scene = Scene(Webhook(receiver.url, "KEY"))
+            scene = Scene(Webhook(receiver.url, "NEARCAST_SECRET_KEY"))
             async with scene.running():
                 payload = scene.call(1)
                 await until(lambda: receiver.got)
@@ -156,12 +162,12 @@ def test_what_is_refused_for_good_is_not_tried_again(monkeypatch: pytest.MonkeyP
 
 def test_a_webhook_is_never_unsigned_by_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the variable of its secret is not set nothing is sent."""
-    monkeypatch.delenv("KEY", raising=False)
+    monkeypatch.delenv("NEARCAST_SECRET_KEY", raising=False)
 
     async def test() -> None:
         receiver = Receiver()
         async with receiver.serving():
-            scene = Scene(Webhook(receiver.url, "KEY"))
+            scene = Scene(Webhook(receiver.url, "NEARCAST_SECRET_KEY"))
             async with scene.running():
                 scene.call(1)
                 await until(lambda: scene.letters)
@@ -190,6 +196,180 @@ def test_a_python_action_gets_event_and_arguments(monkeypatch: pytest.MonkeyPatc
 
     run(test)
     assert [("a5", {"times": 3})] * 2 == got
+
+
+class Misbehaving(Receiver):
+    """A web server that answers once and for all in a way of its own, and counts who came."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way, self.sent = way, 0
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        self.got.append(({}, b""))
+        try:
+            if self.way == "bomb":
+                body = gzip.compress(bytes(64 << 20))
+                head = f"HTTP/1.1 200 x\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\n\r\n"
+                writer.write(head.encode() + body)
+                await writer.drain()
+            elif self.way == "redirect":
+                writer.write(b"HTTP/1.1 307 x\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n")
+                await writer.drain()
+            else:
+                for one in b"HTTP/1.1 200 x\r\n" + b"X: 1\r\n" * 1000:
+                    writer.write(bytes([one]))
+                    await writer.drain()
+                    self.sent += 1
+                    await asyncio.sleep(0.05)
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+
+def test_a_target_that_drips_ends_in_time_and_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes soon after the one before; what counts is the whole. Others are served meanwhile."""
+    monkeypatch.setattr(webhook_post.post, "__defaults__", (0.2,))
+    monkeypatch.setattr(action_targets, "ATTEMPTS", 2)
+
+    async def test() -> None:
+        good, bad = Receiver(), Misbehaving("drip")
+        async with good.serving(), bad.serving():
+            scene = Scene(Webhook(bad.url))
+            scene.registry.actions["good"] = Action("good", parse("Fire", Mark("here")), (Webhook(good.url),))
+            async with scene.running() as actions:
+                for position in range(1, 40):
+                    scene.call(position)
+                scene.call(40, action="good")
+                await until(lambda: good.got)
+                # The many wait still, and are known not to have been run.
+                assert actions.through == 0 and [] == scene.letters
+                await until(lambda: scene.letters, 30)
+        assert scene.reasons[0].startswith("expected an answer within 0.2 s, got none")
+
+    run(test)
+
+
+def test_an_answer_is_neither_decompressed_nor_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 MB of zeros come as 64 kB, and no more than a little of them is taken."""
+    read: list[int] = []
+    raw = httpx.Response.aiter_raw
+
+    async def counted(self: httpx.Response, size: int | None = None) -> AsyncIterator[bytes]:
+        async for piece in raw(self, size):
+            read.append(len(piece))
+            yield piece
+
+    monkeypatch.setattr(httpx.Response, "aiter_raw", counted)
+
+    async def test() -> None:
+        bad = Misbehaving("bomb")
+        async with bad.serving():
+            scene = Scene(Webhook(bad.url))
+            async with scene.running() as actions:
+                scene.call(1)
+                await until(lambda: actions.through == 1)
+        assert [] == scene.letters
+        assert webhook_post.ANSWER_BYTES < sum(read) <= webhook_post.ANSWER_BYTES + 4096
+
+    run(test)
+
+
+def test_a_redirect_is_not_followed() -> None:
+    """It leads to an address that nobody declared."""
+
+    async def test() -> None:
+        bad = Misbehaving("redirect")
+        async with bad.serving():
+            scene = Scene(Webhook(bad.url))
+            async with scene.running():
+                scene.call(1)
+                await until(lambda: scene.letters)
+        assert (1, ["expected an answer of 200 to 299, got 307; given up at attempt 1"]) == (
+            len(bad.got),
+            scene.reasons,
+        )
+
+    run(test)
+
+
+def test_a_target_that_fails_is_left_alone_and_tried_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is beyond its queue is a dead letter at once, with the reason; it goes on where it answers again."""
+    monkeypatch.setattr(action_targets, "MOST_WAITING", 20)
+
+    async def test() -> None:
+        receiver = Receiver(*[503] * (action_targets.OPEN_AFTER + 3))
+        async with receiver.serving():
+            scene = Scene(Webhook(receiver.url))
+            async with scene.running() as actions:
+                scene.call(1)
+                await until(lambda: len(receiver.got) > action_targets.OPEN_AFTER)
+                scene.call(2)
+                await until(lambda: actions.through == 2, 10)
+                target = action_targets.ActionTarget("x", actions._once, actions._tried, actions._end, 0.001)  # type: ignore[arg-type]
+                target.failures = action_targets.OPEN_AFTER
+                target._closed_until = asyncio.get_running_loop().time() + 60
+                events = [Event(str(one), "t", "s", payload=scene.call(one)) for one in range(3, 40)]
+                for event in events:
+                    target.submit(event)
+                await until(lambda: len(scene.letters) >= len(events) - 20 - AT_ONCE)
+                assert 1 == sum("at most 20 actions that wait for x" in one for one in scene.reasons[:1])
+                assert 0 < scene.metrics.actions.labels("webhook", "overflowed")._value.get()
+                target.cancel()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "10.1.2.3", "192.168.0.9", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1", "::1",
+        "fe80::1", "fe80::1%eth0", "fc00::1", "::ffff:127.0.0.1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "::",
+        "fd00:ec2::254",
+    ],
+)  # fmt: skip
+def test_addresses_that_are_not_public_are_closed(address: str) -> None:
+    """Also an IPv4 address within one of IPv6."""
+    assert not webhook_post.is_public(address)
+    assert webhook_post.is_public("93.184.216.34") and webhook_post.is_public("2606:2800:220:1::1")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9/x", "http://localhost:9/x", "http://[::1]:9/", "http://2130706433/"]
+)
+def test_this_machine_is_reached_only_where_that_is_allowed(url: str) -> None:
+    """Whatever the name; nothing is tried again, and what is told does not have the path."""
+
+    async def test() -> None:
+        scene = Scene(Webhook(url))
+        actions = ActionRunner(scene.journal, scene.registry, scene.letters.append, scene.metrics, None, 0.001)
+        task = asyncio.create_task(actions.run())
+        await asyncio.sleep(0.05)
+        scene.call(1)
+        await until(lambda: scene.letters)
+        task.cancel()
+        assert "--private-webhooks" in scene.reasons[0] and scene.reasons[0].endswith("given up at attempt 1")
+
+    run(test)
+
+
+def test_a_secret_is_of_a_variable_that_is_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may define actions must not sign with, and so learn of, whatever the environment holds."""
+    monkeypatch.setenv("NEARCAST_TOKENS", "a:swordfish:manage")
+
+    async def test() -> None:
+        receiver = Receiver()
+        async with receiver.serving():
+            scene = Scene(Webhook(receiver.url, "NEARCAST_TOKENS"))
+            async with scene.running():
+                scene.call(1)
+                await until(lambda: scene.letters)
+        assert [] == receiver.got
+        assert "NEARCAST_SECRET_" in scene.reasons[0] and "swordfish" not in scene.reasons[0]
+
+    run(test)
 
 
 def test_names_in_any_script_are_posted() -> None:

@@ -68,6 +68,12 @@ def precision_option(function: F) -> F:
     )(function)
 
 
+def private_webhooks_option(function: F) -> F:
+    """`--private-webhooks`."""
+    help = "Let webhooks reach this machine and private networks."
+    return click.option("--private-webhooks", is_flag=True, help=help)(function)
+
+
 def _named(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if not value.strip():
         raise click.BadParameter("expected a name, got none")

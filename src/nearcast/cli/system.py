@@ -120,6 +120,7 @@ def running(
     suppress: bool = False,
     node: str = MAIN,
     precision: float = 1.0,
+    private_webhooks: bool = False,
 ) -> Iterator[Supervisor]:
     """Server and pipeline of a data folder as supervised processes, ended when the block ends.
 
@@ -138,13 +139,13 @@ def running(
         pipeline += ["--master", master] if master else []
         pipeline += ["--metrics-port", str(metrics_port)] if metrics_port is not None else []
         server = ["server", *where, "--host", host, "--port", str(port), "--node", node, *["--suppress"] * suppress]
-        server += ["--precision", str(precision)]
+        server += ["--precision", str(precision), *["--private-webhooks"] * private_webhooks]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         # The parts hold the folder too: if this process is killed, it is free only when they have ended.
         held = (lock,)
         parts = [
             SystemPart("server", server, environment, held=held),
-            SystemPart("pipeline", pipeline, environment, held=held),
+            SystemPart("pipeline", pipeline, without_secrets(environment), held=held),
         ]
         supervisor = Supervisor(parts)
         try:
@@ -152,6 +153,15 @@ def running(
             yield supervisor
         finally:
             supervisor.stop()
+
+
+SECRETS = ("NEARCAST_TOKEN", "NEARCAST_SECRET_")
+"""What the names of environment variables begin with that only the access server, and clients, have use for."""
+
+
+def without_secrets(environment: dict[str, str]) -> dict[str, str]:
+    """An environment for the pipeline: its Java and its workers inherit it, and plug-ins run in them."""
+    return {name: value for name, value in environment.items() if not name.startswith(SECRETS)}
 
 
 def _locked(data: Path) -> AbstractContextManager[int]:

@@ -5,6 +5,9 @@ merged as they gather: reading 5,000 one-row blocks takes 0.2 s, the same rows i
 
 What a call has written before it returned survives the death of any process. After a loss of power the newest commits
 may be missing (`synchronous=NORMAL`), but never a part of one, and never one before another that is kept.
+
+Every block has a checksum and a link to the one before it, which reading checks (`block_checksums`): a file with a
+flipped bit is told to be damaged, and which positions are, instead of being read as something else.
 """
 
 from __future__ import annotations
@@ -21,7 +24,19 @@ from typing import Final
 import pyarrow as pa
 
 from nearcast.errors import JournalError
-from nearcast.journal.held_back import Kept, merged, refuse_beside, restored, stored
+from nearcast.journal.block_checksums import (
+    COLUMNS,
+    UNCHECKED,
+    StoredBlock,
+    block_checksum,
+    check_links,
+    checked_block,
+    is_position,
+    malformed,
+)
+from nearcast.journal.held_back import Kept, refuse_beside, restored
+from nearcast.journal.kept_table import keep, kept_changes
+from nearcast.journal.log_ends import log_end, newest_block, put_end, unchecked_blocks
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
 from nearcast.journal.seam import READ_BYTES, Journal
 from nearcast.model.event import MAIN, Event
@@ -30,7 +45,7 @@ from nearcast.runtime.file_lock import file_identity
 TABLE = """
 CREATE TABLE blocks (
     number INTEGER PRIMARY KEY, log TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
-    tier INTEGER NOT NULL, size INTEGER NOT NULL, rows BLOB NOT NULL);
+    tier INTEGER NOT NULL, size INTEGER NOT NULL, rows BLOB NOT NULL, previous INTEGER, checksum BLOB);
 CREATE INDEX blocks_of_log ON blocks (log, last)"""
 
 MERGE = 16
@@ -46,18 +61,53 @@ def write_blocks(connection: sqlite3.Connection, log: str, rows: pa.Table) -> No
     """Puts rows, which have their positions, at the end of a log."""
     for block in _cut(rows):
         tier = next((tier for tier in range(TIERS) if len(block) < MERGE ** (tier + 1)), TIERS)
-        _put(connection, log, block, tier)
+        _put(connection, log, block, tier, newest_block(connection, log))
     for tier in range(TIERS):
         _merge(connection, log, tier)
 
 
 def read_blocks(connection: sqlite3.Connection, log: str, after: int, through: int) -> list[pa.Table]:
-    """The rows of the blocks of a log that have some after one position and up to another, block by block."""
-    schema = schema_of(log)
+    """The rows of the blocks of a log that have some after one position and up to another, block by block.
+
+    Within a transaction: what lies beside them is looked at too. Raises `sqlite3.DatabaseError` where one of them is
+    not as it was written, or is missing.
+    """
+    schema, unchecked = schema_of(log), unchecked_blocks(connection)
     # By number too: deliveries of one event may fill several blocks, which then end at the same position.
-    query = "SELECT size, rows FROM blocks WHERE log = ? AND last > ? AND first <= ? ORDER BY last, number"
-    blocks = connection.execute(query, (log, after, through)).fetchall()
-    return [_decoded(schema, *block) for block in blocks]
+    query = f"SELECT {COLUMNS} FROM blocks WHERE log = ? AND last > ? ORDER BY last, number"
+    blocks: list[StoredBlock] = []
+    behind: tuple[int, int | None] | None = None
+    with closing(connection.execute(query, (log, after))) as rows:
+        for row in rows:
+            block = checked_block(log, row, unchecked)
+            # Only of a block that was checked is it known that it lies behind.
+            if block.first > through:
+                behind = (block.number, block.previous)
+                break
+            blocks.append(block)
+    first = (blocks[0].last, blocks[0].number) if blocks else (after, LAST)
+    behind = behind or (0, log_end(connection, log).newest)
+    check_links(log, [_before(connection, log, first, after), *((one.number, one.previous) for one in blocks), behind])
+    return [_decoded(schema, one.size, one.rows) for one in blocks]
+
+
+def _before(connection: sqlite3.Connection, log: str, first: tuple[int, int], after: int) -> tuple[int, None]:
+    """The number of the block before the one with this last position and number; 0 where there is none."""
+    query = (
+        "SELECT number FROM blocks WHERE log = ? AND (last, number) < (?, ?) ORDER BY last DESC, number DESC LIMIT 1"
+    )
+    found = connection.execute(query, (log, *first)).fetchone()
+    if found is None:
+        return 0, None
+    # By its number, so that it is the table that answers: the index may be what is damaged.
+    last = connection.execute("SELECT last FROM blocks WHERE number = ?", found).fetchone()
+    if last is None or not is_position(last[0]) or last[0] > after:
+        raise malformed(f"index of the log {log!r} at block {found[0]}")
+    return found[0], None
+
+
+LAST = (1 << 63) - 1
+"""The greatest number that SQLite keeps."""
 
 
 def _cut(rows: pa.Table) -> Iterator[pa.Table]:
@@ -70,14 +120,16 @@ def _cut(rows: pa.Table) -> Iterator[pa.Table]:
         yield rows
 
 
-def _put(connection: sqlite3.Connection, log: str, rows: pa.Table, tier: int) -> None:
+def _put(connection: sqlite3.Connection, log: str, rows: pa.Table, tier: int, previous: int) -> None:
     positions = positions_of(rows)
     # A batch without its schema, which is known by the log: in a block of few rows that would be the larger part.
     [batch] = rows.combine_chunks().to_batches()
     raw = batch.serialize()
+    content = pa.compress(raw, CODEC, asbytes=True)
+    block = StoredBlock(0, int(positions[0]), int(positions[-1]), tier, raw.size, previous, None, content)
     connection.execute(
-        "INSERT INTO blocks (log, first, last, tier, size, rows) VALUES (?, ?, ?, ?, ?, ?)",
-        (log, int(positions[0]), int(positions[-1]), tier, raw.size, pa.compress(raw, CODEC, asbytes=True)),
+        "INSERT INTO blocks (log, first, last, tier, size, previous, checksum, rows) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (log, *block[1:6], block_checksum(log, block), content),
     )
 
 
@@ -89,10 +141,13 @@ def _merge(connection: sqlite3.Connection, log: str, tier: int) -> None:
     if [of for _, of, _ in newest] != [tier] * MERGE or sum(size for *_, size in newest) > BLOCK_BYTES:
         return
     numbers = ", ".join(str(number) for number, *_ in newest)
-    blocks = connection.execute(f"SELECT size, rows FROM blocks WHERE number IN ({numbers}) ORDER BY last, number")
-    rows = joined(log, [_decoded(schema_of(log), *block) for block in blocks])
+    found = connection.execute(f"SELECT {COLUMNS} FROM blocks WHERE number IN ({numbers}) ORDER BY last, number")
+    # What is damaged would get a checksum of its own.
+    unchecked = unchecked_blocks(connection)
+    blocks = [checked_block(log, row, unchecked) for row in found]
+    rows = joined(log, [_decoded(schema_of(log), one.size, one.rows) for one in blocks])
     connection.execute(f"DELETE FROM blocks WHERE number IN ({numbers})")
-    _put(connection, log, rows, tier + 1)
+    _put(connection, log, rows, tier + 1, newest_block(connection, log))
 
 
 def _decoded(schema: pa.Schema, size: int, block: bytes) -> pa.Table:
@@ -100,8 +155,7 @@ def _decoded(schema: pa.Schema, size: int, block: bytes) -> pa.Table:
         raw = pa.decompress(block, size, CODEC)
         return pa.Table.from_batches([_batch(raw, schema)])
     except (pa.ArrowException, OSError) as error:
-        # Raised as SQLite's own error for a damaged file, so that it is told in the same way, with the file's name.
-        raise sqlite3.DatabaseError(f"malformed block: {error}") from error
+        raise malformed(f"block: {error}") from error
 
 
 def _batch(raw: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
@@ -115,31 +169,22 @@ def _batch(raw: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
         return batch.append_column(schema.field(len(schema) - 1), pa.nulls(len(batch), schema.types[-1]))
 
 
-FORMAT = 3
+FORMAT = 4
 """The version of the tables and blocks below, kept in the file; a file of a newer format is not touched."""
 
-NAMELESS = 2
-"""The format before: its events have no entry node. Such a file is taken over, and its blocks are read as they are."""
+BEFORE = (2, 3)
+"""The formats before: their blocks have no checksums, the events of the first no entry node. Such a file is taken over,
+and its blocks are read as they are."""
 
 APPLICATION = 0x6E656172
 """Marks an SQLite file as a journal of nearcast ("near" in ASCII)."""
 
 TABLES = f"""
-CREATE TABLE ends (log TEXT PRIMARY KEY, position INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE ends (
+    log TEXT PRIMARY KEY, position INTEGER NOT NULL, newest INTEGER, checksum BLOB) WITHOUT ROWID;
 {TABLE};
 CREATE TABLE keys (id TEXT, source TEXT, position INTEGER NOT NULL, PRIMARY KEY (id, source)) WITHOUT ROWID;
 """
-
-KEPT = """CREATE TABLE IF NOT EXISTS kept_at_nodes (
-    number INTEGER PRIMARY KEY, node TEXT NOT NULL, total INTEGER NOT NULL, changes BLOB NOT NULL)"""
-"""Made when something is kept first: most journals never have it. Changes of what is kept, in order, counted up at each
-node.
-
-A row for each entity, replaced by the next, would be a page to write for each: that takes three times as long.
-"""
-
-KEPT_SLACK = 20_000
-"""So many changes gather, and as many again as there are entities, before they become one."""
 
 NODES = "CREATE TABLE IF NOT EXISTS nodes (name TEXT PRIMARY KEY, alone INTEGER NOT NULL) WITHOUT ROWID"
 """The entry nodes, and which is to be the only one; made when the first one joins."""
@@ -158,7 +203,9 @@ ADVICE = {
     "not a database": "the file is something else; give another path",
     "unable to open": "its folder must exist and be writable",
     "readonly": "the file and its folder must be writable",
-    "malformed": "the file is damaged; restore a copy of it, with the files -wal and -shm beside it",
+    "malformed": "the file is damaged; stop, and restore a copy of it, with the files -wal and -shm beside it;"
+    " positions before the damage can still be read",
+    "Could not decode": "the file is damaged; stop, and restore a copy of it",
 }
 
 GONE = "expected the file that was opened, got none or another; stop, put the journal back, and start again"
@@ -186,7 +233,7 @@ class SqliteJournal(Journal):
             return []
         with self._writing() as connection:
             if kept:
-                _keep(connection, node, kept)
+                keep(connection, node, kept)
             if not len(rows):
                 return []
             # Within the transaction: nobody else can give the same positions meanwhile.
@@ -208,7 +255,7 @@ class SqliteJournal(Journal):
 
     def read(self, log: str, after: int, limit: int) -> pa.Table:
         """See `Journal.read`."""
-        with self._reading() as connection:
+        with self._snapshot() as connection:
             parts = read_blocks(connection, log, after, after + limit)
         return within(joined(log, parts), after, after + limit)
 
@@ -220,6 +267,8 @@ class SqliteJournal(Journal):
         total, before = 0, 0
         with self._reading() as connection, closing(connection.execute(query, (log, after, through))) as blocks:
             for last, bytes in blocks:
+                if not (is_position(last) and is_position(bytes)):
+                    raise malformed(f"block of the log {log!r} behind position {before or after}")
                 total += bytes
                 if total > size and before:
                     return min(before, through)
@@ -257,14 +306,20 @@ class SqliteJournal(Journal):
     def positions(self, id: str, source: str | None = None) -> list[int]:
         """See `Journal.positions`."""
         query = "SELECT position FROM keys WHERE id = ?1 AND (?2 IS NULL OR source = ?2) ORDER BY position"
-        with self._reading() as connection:
-            return [position for (position,) in connection.execute(query, (id, source))]
+        with self._snapshot() as connection:
+            found = [position for (position,) in connection.execute(query, (id, source))]
+            for position in found:
+                _check_key(connection, id, position)
+            return found
 
     def kept(self, node: str = MAIN) -> list[Event]:
         """See `Journal.kept`."""
         with self._reading() as connection:
             made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept_at_nodes'").fetchone()
-            return restored(_kept(connection, node)) if made else []
+            try:
+                return restored(kept_changes(connection, node)) if made else []
+            except (ValueError, TypeError, KeyError) as error:
+                raise malformed(f"events that are kept at the node {node}: {error}") from error
 
     def join(self, node: str, alone: bool) -> set[str]:
         """See `Journal.join`."""
@@ -296,6 +351,17 @@ class SqliteJournal(Journal):
                     connection.execute("ROLLBACK")
 
     @contextmanager
+    def _snapshot(self) -> Iterator[sqlite3.Connection]:
+        """A connection that sees one state of the file, whatever others write meanwhile."""
+        with self._reading() as connection:
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         """A connection that no other thread uses meanwhile; SQLite's errors become `JournalError`."""
         try:
@@ -306,6 +372,9 @@ class SqliteJournal(Journal):
                 self._idle.append(connection)
         except sqlite3.Error as error:
             raise JournalError(f"journal {self.path}: {error}{_advice(str(error))}") from error
+        except UnicodeDecodeError as error:
+            # Python reads the text of an error of SQLite, in which the damage may be quoted.
+            raise JournalError(f"journal {self.path}: malformed text{_advice('malformed')}") from error
 
     def _take(self) -> sqlite3.Connection:
         try:
@@ -347,7 +416,7 @@ def _is_journal(connection: sqlite3.Connection, path: str) -> bool:
         connection.execute(query).fetchone()
         for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
     )
-    if application == APPLICATION and version in (NAMELESS, FORMAT):
+    if application == APPLICATION and version in (*BEFORE, FORMAT):
         return version == FORMAT or _taken_over(connection)
     if application == APPLICATION:
         raise JournalError(
@@ -359,9 +428,29 @@ def _is_journal(connection: sqlite3.Connection, path: str) -> bool:
 
 
 def _taken_over(connection: sqlite3.Connection) -> bool:
-    """Makes a journal of the format before one of this."""
-    # Only the number: by it a version that would lose the entry nodes, as it merges blocks, leaves the file alone.
-    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    """Makes a journal of a format before one of this: new blocks get checksums, those that are there none."""
+    own = not connection.in_transaction
+    if own:
+        connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Another process may have done it meanwhile.
+        if connection.execute("PRAGMA user_version").fetchone() != (FORMAT,):
+            for table, column in (
+                ("blocks", "previous"),
+                ("blocks", "checksum"),
+                ("ends", "newest"),
+                ("ends", "checksum"),
+            ):
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+            [last] = connection.execute("SELECT coalesce(max(number), 0) FROM blocks").fetchone()
+            connection.execute("INSERT OR REPLACE INTO ends (log, position) VALUES (?, ?)", (UNCHECKED, last))
+            # By the number a version that would lose the entry nodes, as it merges blocks, leaves the file alone.
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
+        if own:
+            connection.execute("COMMIT")
+    finally:
+        if own and connection.in_transaction:
+            connection.execute("ROLLBACK")
     return True
 
 
@@ -395,35 +484,24 @@ def _register_each(
     return rows.take(pa.array(fresh, pa.int64())), positions
 
 
-def _keep(connection: sqlite3.Connection, node: str, kept: Kept) -> None:
-    """Puts what an entry node keeps of some entities."""
-    connection.execute(KEPT)
-    ends = (
-        "SELECT total FROM kept_at_nodes WHERE node = ? ORDER BY number " + one for one in ("LIMIT 1", "DESC LIMIT 1")
-    )
-    first, last = ((connection.execute(query, (node,)).fetchone() or (0,))[0] for query in ends)
-    added = "INSERT INTO kept_at_nodes (node, total, changes) VALUES (?, ?, ?)"
-    connection.execute(added, (node, last + len(kept), stored(kept)))
-    if last + len(kept) > 2 * first + KEPT_SLACK:
-        together = merged(_kept(connection, node))
-        connection.execute("DELETE FROM kept_at_nodes WHERE node = ?", (node,))
-        connection.execute(added, (node, *together))
-
-
-def _kept(connection: sqlite3.Connection, node: str) -> Iterator[bytes]:
-    query = "SELECT changes FROM kept_at_nodes WHERE node = ? ORDER BY number"
-    return (changes for (changes,) in connection.execute(query, (node,)))
+def _check_key(connection: sqlite3.Connection, id: str, position: int) -> None:
+    """Raises `sqlite3.DatabaseError` where the event at a position has another id."""
+    if not is_position(position):
+        raise malformed(f"key of the event {id}")
+    for rows in read_blocks(connection, "events", position - 1, position):
+        if within(rows, position - 1, position).column("id").to_pylist() == [id]:
+            return
+    raise malformed(f"key of the event {id}: at position {position} is another event, or none")
 
 
 def _write(connection: sqlite3.Connection, log: str, rows: pa.Table, end: int) -> None:
     """Puts rows, which have their positions, and the new end of the log."""
     write_blocks(connection, log, rows)
-    connection.execute("INSERT OR REPLACE INTO ends VALUES (?, ?)", (log, end))
+    put_end(connection, log, end, newest_block(connection, log))
 
 
 def _end(connection: sqlite3.Connection, log: str) -> int:
-    found = connection.execute("SELECT position FROM ends WHERE log = ?", (log,)).fetchone()
-    return found[0] if found else 0
+    return log_end(connection, log).position
 
 
 def _advice(error: str) -> str:

@@ -49,9 +49,16 @@ class Publish:
     data: str = "{}"
 
 
+SECRET_PREFIX = "NEARCAST_SECRET_"
+"""Of the environment variables that a definition may name: others are none of its author's business."""
+
+
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A URL to tell by POST; signed with the secret that the environment variable `secret` holds, if one is named."""
+    """A URL to tell by POST; signed with the secret that the environment variable `secret` holds, if one is named.
+
+    Servers read only variables whose names begin with `SECRET_PREFIX`.
+    """
 
     url: str
     secret: str | None = None

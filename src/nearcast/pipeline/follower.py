@@ -84,7 +84,7 @@ class Follower:
         began = monotonic()
         try:
             self._last = save(self.known, self._folder, self._last)
-        except OSError as error:
+        except Exception as error:
             # It would only have saved time, and a batch that failed for it would fail again and again.
             log.error("snapshot not written folder=%s error=%r; a restart reads more", self._folder, error)
             self._rests = monotonic() + SNAPSHOT_AGAIN

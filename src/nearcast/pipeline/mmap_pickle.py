@@ -2,6 +2,9 @@
 
 A value is pickled, its arrays apart from it and side by side in the file: who maps it has them without a copy, in
 memory that all processes of a machine share. A file is renamed into place when it is whole, and goes with its index.
+
+What is unpickled may run code. So these files are of one run, in a folder that is closed to other users, and are told
+to workers by the process that wrote them; nothing of an earlier run is read.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from tempfile import mkstemp
 from typing import Any, Final
 
 from nearcast.matching.matcher import FilterMatcher
+from nearcast.runtime.private_folder import private_folder
 
 ALIGNED: Final = 64
 """Arrays begin at multiples of it, as the kernels' vectors like it."""
@@ -79,7 +83,7 @@ class IndexShelf:
         known = self._paths.get(index)
         unplanned = index.planned_without_sample(1 << 30)
         if known is None or known[1] != unplanned or not known[0].exists():
-            self._folder.mkdir(parents=True, exist_ok=True)
+            private_folder(self._folder)
             path = self._folder / f"index-{position:020d}-{id(index):x}-{unplanned:d}"
             write(index, path)
             self._paths[index] = path, unplanned

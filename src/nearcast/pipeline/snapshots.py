@@ -1,7 +1,8 @@
-"""What is known, on disk as Arrow files, versioned by position of the journal; definitions row by row.
+"""What is known, on disk as Arrow files and JSON, versioned by position of the journal; definitions row by row.
 
 `registry.arrow` has who wants what, `repository.arrow` the newest event of every entity, `relations-<n>.arrow` the n-th
-shard of the pairs that are related; what else stages keep is in `stages.pickle`, relations there by their names only.
+shard of the pairs that are related; what else stages keep is in `stages.json` and in tables beside it, definitions
+there by their names only. `manifest.json` has the format and a checksum of every file. Nothing that is read is code.
 
 A snapshot only saves time: what is known is a fold over the journal, so the newest snapshot that is not too new, folded
 on to where a batch begins, is what is known there; a lost or stale one costs reading, never correctness. A snapshot is
@@ -13,31 +14,34 @@ the one before it, and of what was defined since.
 
 from __future__ import annotations
 
-import copyreg
-import io
+import hashlib
 import logging
 import os
-import pickle
 import shutil
-import zlib
 from collections.abc import Iterator
 from operator import is_
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.feather as feather
 
-from nearcast.errors import NearcastError
 from nearcast.language.control_events import changes, to_event
+from nearcast.model.changes import ActionChange, RelationChange, SettingsChange, SituationChange
 from nearcast.model.columns import EVENTS, to_events, to_table
-from nearcast.model.relation import Relation
-from nearcast.relations.shards import SHARDS, Shard
+from nearcast.relations.shards import SHARDS
+from nearcast.relations.stage import Scopes
 from nearcast.relations.stored_pairs import restore, stored
+from nearcast.relations.stored_scopes import scopes_document, scopes_of
+from nearcast.runtime.private_folder import private_folder
+from nearcast.situations.stage import SituationStage
+from nearcast.situations.stored_situations import situations_document, situations_of
 from nearcast.stages.fold import StateFold, derived_stages
 from nearcast.state.derived import DerivingStage
-from nearcast.state.registry import Registry, change_of
+from nearcast.state.registry import Held, Registry, change_of
+from nearcast.state.stage_documents import StageDocument
 
 ID = "definition"
 """The id of all rows: what was published had its own, and is not asked for any more."""
@@ -86,22 +90,13 @@ KEPT = 2
 """Snapshots that stay: the newest, and one before it in case a batch is asked for again."""
 
 
-REGISTRY = "registry.arrow"
-CHECKSUMS = "checksums"
-"""The file of a snapshot that tells the others' checksums. Arrow trusts what it reads: a file that is damaged in its
-middle may end the process, which then would be started again and again only to end in the same way."""
+FORMAT = 2
+"""The format of snapshots that this version writes, and the only one that it reads. It changes with what is in them."""
 
-UNREADABLE = (
-    pa.ArrowException,
-    OSError,
-    NearcastError,
-    pickle.UnpicklingError,
-    EOFError,
-    AttributeError,
-    ImportError,
-    KeyError,
-)
-"""What reading a snapshot raises that is damaged, or was written by another version."""
+REGISTRY, STAGES = "registry.arrow", "stages.json"
+MANIFEST = "manifest.json"
+"""The file of a snapshot that tells its format and the others' checksums. Arrow trusts what it reads: a file that is
+damaged in its middle may end the process, which then would be started again and again only to end in the same way."""
 
 
 def ready_file(folder: Path) -> Path:
@@ -132,7 +127,7 @@ def save(known: StateFold, folder: Path, last: StateSnapshot | None = None) -> S
 
     What is defined as in the `last` one is taken from there.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     target, written = named(folder, known.position), None
     if not target.exists():
         # Left by a process that was killed while it wrote; a folder has one pipeline at a time.
@@ -144,8 +139,8 @@ def save(known: StateFold, folder: Path, last: StateSnapshot | None = None) -> S
         feather.write_feather(known.repository.newest(), str(unfinished / "repository.arrow"), "lz4")
         for number, pairs in enumerate(stored(known.pairings)):
             feather.write_feather(pairs, str(unfinished / f"relations-{number}.arrow"), "lz4")
-        (unfinished / "stages.pickle").write_bytes(_stages(known))
-        (unfinished / CHECKSUMS).write_bytes(_checksums(unfinished))
+        _write_stages(known, unfinished)
+        (unfinished / MANIFEST).write_bytes(_manifest(unfinished))
         unfinished.rename(target)
         written = known.registry.copy()
     for old in sorted(_snapshots(folder))[:-KEPT]:
@@ -165,58 +160,79 @@ def _write_registry(registry: Registry, file: Path, before: WrittenRegistry | No
     feather.write_feather(rows(registry, before), str(file), "lz4")
 
 
-def _checksums(snapshot: Path) -> bytes:
-    """A line for each file but the checksums' own."""
-    return b"".join(_checksum(file) for file in sorted(snapshot.iterdir()) if file.name != CHECKSUMS)
+def _manifest(snapshot: Path) -> bytes:
+    """The format, and a checksum of each file but the manifest itself."""
+    files = {file.name: _checksum(file) for file in sorted(snapshot.iterdir()) if file.name != MANIFEST}
+    return orjson.dumps({"format": FORMAT, "files": files}, option=orjson.OPT_INDENT_2)
 
 
-def _checksum(file: Path) -> bytes:
-    return f"{zlib.crc32(file.read_bytes()):08x} {file.name}\n".encode()
+def _checksum(file: Path) -> str:
+    return hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
+
+
+def _check_manifest(snapshot: Path) -> None:
+    """Raises ValueError where a snapshot is of another format, or its files are not as they were written."""
+    found = orjson.loads((snapshot / MANIFEST).read_bytes())
+    written = found.get("format") if isinstance(found, dict) else None
+    if written != FORMAT:
+        raise ValueError(f"its format is {written}, this version reads {FORMAT}")
+    if (snapshot / MANIFEST).read_bytes() != _manifest(snapshot):
+        raise ValueError("its files are not as they were written")
 
 
 def _is_whole(file: Path) -> bool:
-    """Whether a file is as its snapshot's checksums say. What is damaged would get a checksum of its own."""
+    """Whether a file is as its snapshot's manifest says. What is damaged would get a checksum of its own."""
     try:
-        return _checksum(file) in (file.parent / CHECKSUMS).read_bytes()
-    except OSError:
+        found: bool = orjson.loads((file.parent / MANIFEST).read_bytes())["files"][file.name] == _checksum(file)
+        return found
+    except (OSError, ValueError, LookupError, TypeError):
         return False
 
 
-def _stages(known: StateFold) -> bytes:
-    target = io.BytesIO()
-    _StagePickler(target, known.registry).dump(known.stages)
-    return target.getvalue()
+def _write_stages(known: StateFold, snapshot: Path) -> None:
+    """Writes what the stages keep: their values together, each table and the definitions of each in a file."""
+    values: dict[str, Any] = {}
+    for stage in known.stages:
+        name, document = _document(stage, known.registry)
+        values[name] = {"values": document.values, "tables": list(document.tables)}
+        for table, rows_ in document.tables.items():
+            feather.write_feather(rows_, str(snapshot / f"{name}-{table}.arrow"), "lz4")
+        if document.definitions:
+            own = to_table(to_event(change_of(one), ID, "nearcast") for one in document.definitions)
+            feather.write_feather(own, str(snapshot / f"{name}-definitions.arrow"), "lz4")
+    (snapshot / STAGES).write_bytes(orjson.dumps(values))
 
 
-def stages_of(snapshot: Path, registry: Registry) -> list[DerivingStage]:
-    """The stages that a snapshot has, without pairs, their relations being a registry's."""
-    found: list[DerivingStage] = _StageUnpickler((snapshot / "stages.pickle").read_bytes(), registry).load()
-    return found
+def _document(stage: DerivingStage, registry: Registry) -> tuple[str, StageDocument]:
+    """What a stage keeps, and under which name."""
+    match stage:
+        case Scopes():
+            return "scopes", scopes_document(stage, registry)
+        case SituationStage():
+            return "situations", situations_document(stage, registry)
+    raise TypeError(f"expected a stage whose state has a form on disk, got {type(stage).__name__}")
 
 
-class _StagePickler(pickle.Pickler):
-    """Pickles stages without what other files have: relations as the registry has them, the rows of shards."""
-
-    dispatch_table = copyreg.dispatch_table | {Shard: lambda _: (Shard, ())}
-
-    def __init__(self, target: io.BytesIO, registry: Registry) -> None:
-        super().__init__(target, protocol=5)
-        self._relations = registry.relations
-
-    def persistent_id(self, found: object) -> str | None:
-        """The name of a relation, if it is the very one that the registry has by it."""
-        return found.id if isinstance(found, Relation) and self._relations.get(found.id) is found else None
+def stages_of(snapshot: Path, registry: Registry, shards: int = SHARDS) -> list[DerivingStage]:
+    """The stages that a snapshot has, without pairs, what is defined being a registry's."""
+    values = orjson.loads((snapshot / STAGES).read_bytes())
+    scopes, situations = (_document_in(snapshot, name, values[name], registry) for name in ("scopes", "situations"))
+    return [scopes_of(scopes, registry, shards), situations_of(situations, registry)]
 
 
-class _StageUnpickler(pickle.Unpickler):
-    """Reads stages that know the registry's relations."""
+def _document_in(snapshot: Path, name: str, found: dict[str, Any], registry: Registry) -> StageDocument:
+    tables = {table: feather.read_table(str(snapshot / f"{name}-{table}.arrow")) for table in found["tables"]}
+    file = snapshot / f"{name}-definitions.arrow"
+    return StageDocument(found["values"], tables, list(_definitions(file, registry)) if file.exists() else [])
 
-    def __init__(self, pickled: bytes, registry: Registry) -> None:
-        super().__init__(io.BytesIO(pickled))
-        self._relations = registry.relations
 
-    def persistent_load(self, id: str) -> Relation:
-        return self._relations[id]
+def _definitions(file: Path, registry: Registry) -> Iterator[Held]:
+    """What a stage goes by that the registry has otherwise now: a rule that was refused leaves the one before."""
+    for event in to_events(feather.read_table(str(file))):
+        for change in changes(event, registry.settings):
+            match change:
+                case RelationChange(held) | SituationChange(held) | ActionChange(held) | SettingsChange(held):
+                    yield held
 
 
 def load(folder: Path, at_most: int, shards: int = SHARDS) -> StateFold:
@@ -228,8 +244,9 @@ def load(folder: Path, at_most: int, shards: int = SHARDS) -> StateFold:
         if int(snapshot.name) <= at_most:
             try:
                 return _known(snapshot, shards)
-            except UNREADABLE as error:
-                # After a loss of power a file may be empty. Out of the way, for `save` takes what is there for good.
+            except Exception as error:
+                # After a loss of power a file may be empty, and of another version anything. It only saves time, so
+                # whatever is wrong with it must stop nothing. Out of the way: `save` takes what is there for good.
                 log.warning("snapshot left out path=%s error=%r; the journal is read instead", snapshot, error)
                 shutil.rmtree(snapshot, ignore_errors=True)
     return StateFold(stages=derived_stages(shards))
@@ -248,16 +265,14 @@ def drop_beyond(folder: Path, position: int) -> None:
 
 
 def _known(snapshot: Path, shards: int) -> StateFold:
-    if (snapshot / CHECKSUMS).read_bytes() != _checksums(snapshot):
-        raise OSError("its files are not as they were written")
+    _check_manifest(snapshot)
     registry = registry_of(feather.read_table(str(snapshot / REGISTRY)))
     repository = feather.read_table(str(snapshot / "repository.arrow"))
     if not repository.schema.equals(EVENTS):
         raise pa.ArrowInvalid("expected the columns of this version")
-    stages = stages_of(snapshot, registry)
-    known = StateFold(registry, repository, int(snapshot.name), stages)
-    count = max((len(pairing.shards) for pairing in known.pairings.values()), default=0)
-    files = (snapshot / f"relations-{number}.arrow" for number in range(count))
+    known = StateFold(registry, repository, int(snapshot.name), stages_of(snapshot, registry, shards))
+    # Which there are the manifest says: one that is lost is not as it was written.
+    files = sorted(snapshot.glob("relations-*.arrow"))
     restore(known.pairings, [feather.read_table(str(file)) for file in files], shards)
     return known
 

@@ -136,6 +136,12 @@ LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
+ONE_PROCESS_SETTINGS = {
+    # Who else is on the machine must not speak to Spark's ports. Within one process Spark makes a secret itself, which
+    # is in nobody's command line.
+    "spark.authenticate": "true",
+}
+
 LOG_FILE = "NEARCAST_SPARK_LOG_FILE"
 """In the environment the file to which Spark's own log goes, not the terminal; NEARCAST_SPARK_LOG is its level."""
 
@@ -158,7 +164,9 @@ def session(master: str | None = None, **settings: str) -> SparkSession:
     builder = SparkSession.builder.appName("nearcast")
     if master:
         builder = builder.master(master)
-    for name, value in (_settings(local) | settings).items():
+    one_process = local and not (master or "").startswith("local-cluster")
+    own = _settings(local) | (ONE_PROCESS_SETTINGS if one_process else {})
+    for name, value in (own | settings).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     if "spark.sql.shuffle.partitions" not in settings:

@@ -22,6 +22,7 @@ from nearcast.model.filter import Filter
 from nearcast.pipeline.mmap_pickle import IndexShelf, loads
 from nearcast.pipeline.source import BLOCK_ROWS, BLOCKS, opened
 from nearcast.pipeline.spark_session import session
+from nearcast.runtime.private_folder import private_folder
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import FoldedBatch
 from nearcast.state.derived import derived_of
@@ -70,7 +71,8 @@ def _spread(
     Ranges go there and blocks of deliveries come back: rows that Spark's Java sees one by one cost more than deciding.
     """
     batch.index.prepare(batch.events, batch.around)
-    folder.mkdir(parents=True, exist_ok=True)
+    # What workers unpickle there they run: nobody else may write to it.
+    private_folder(folder)
     descriptor, name = mkstemp(prefix="batch-", suffix=".pickle", dir=folder)
     positions = batch.events.column("position")
     first, last = positions[0].as_py(), positions[-1].as_py()

@@ -61,6 +61,16 @@ class GatheringState:
         self.about, self._lifecycle = self.relation.about, Lifecycle.of(self.relation)
         self._places = SpatialHash([level_of(self.about.within + self.relation.margin)])
 
+    def restore(
+        self, members: Iterable[tuple[str, Place | None, int]], held: Mapping[str, HoldState], next_expiry: int
+    ) -> None:
+        """Takes the members, each with its place and deadline, and what holds, of a gathering that has none."""
+        for entity, place, until in members:
+            self.members[entity] = _GatheringMember(place, until)
+            if place:
+                self._places.insert(entity, place, entity)
+        self.held, self.next_expiry = dict(held), next_expiry
+
     def report(self, entity: str, place: Place | None, inside: bool, now: int, moment: int) -> Iterator[Transition]:
         """What a report changes: of an entity that is of the crowd by it, or not."""
         old = self.members.get(entity)
@@ -233,6 +243,15 @@ class GatheringStates:
                 self._listed[relation.id] = frozenset(lists.get(client, {}).get(name, ()))
                 self._join(crowd, self._seen(self._listed[relation.id]), now)
         return list(crowd.evaluate(crowd.members, now, micros_of(cause.moment), True))
+
+    def restore(self, relation: Relation, sequence: int, listed: frozenset[str] | None) -> GatheringState:
+        """Adds a gathering that was there before, `listed` being the list that it is among; it has no members yet."""
+        self.by_id[relation.id] = crowd = GatheringState(relation, sequence)
+        if isinstance(crowd.about.among, Matching):
+            self._indices[relation.id] = FilterMatcher((), [crowd.about.among.filter])
+        if listed is not None:
+            self._listed[relation.id] = listed
+        return crowd
 
     def _seen(self, names: frozenset[str]) -> list[int]:
         numbers = [self._known.numbers[name] for name in sorted(names) if name in self._known.numbers]

@@ -84,6 +84,14 @@ class EventwiseRelations:
         self._states[relation.id] = state = _State(relation, sequence)
         return list(state.all(self._world(), cause))
 
+    def states(self) -> Iterator[tuple[Relation, int, Mapping[tuple[str, str], HoldState]]]:
+        """Each relation, the order of its definition, and what holds in it."""
+        return ((state.relation, state.sequence, state.holding) for state in self._states.values())
+
+    def restore(self, relation: Relation, sequence: int, holding: Mapping[tuple[str, str], HoldState]) -> None:
+        """Adds a relation that was there before, with what held in it."""
+        self._states[relation.id] = _State(relation, sequence, dict(holding))
+
     def ids(self) -> list[str]:
         """The relations that there are."""
         return list(self._states)

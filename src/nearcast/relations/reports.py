@@ -41,6 +41,11 @@ class GrowableTable:
         """A column, without its room: what is written into it stays."""
         return self._columns[name][: self.length]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self._fill)
+
     def append(self, count: int = 1, **values: Any) -> int:
         """Adds rows; gives the number of the first of them."""
         first, self.length = self.length, self.length + count

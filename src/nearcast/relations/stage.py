@@ -286,7 +286,7 @@ class Scopes:
     def __init__(self, shards: int = SHARDS) -> None:
         self._scopes: dict[Scope, RelationStage] = {None: RelationStage(shards)}
         self._where: dict[str, Scope] = {}
-        self._heard: _Heard | None = None
+        self._heard: HeardEvents | None = None
 
     @property
     def pairings(self) -> Mapping[Scope, PairRelations]:
@@ -296,7 +296,7 @@ class Scopes:
     def derive(self, stage_input: StageInput) -> list[Event]:
         """What a stretch of the journal causes, ascending by position."""
         if self._heard is None:
-            self._heard = _Heard(stage_input.repository)
+            self._heard = HeardEvents(stage_input.repository)
         left: dict[int, set[Scope]] = {}
         shared = self._shared(stage_input.changes, left)
         told = [(event, scope) for scope in self._ordered() for event in self._told(scope, shared[scope], stage_input)]
@@ -346,7 +346,7 @@ class Scopes:
         return [replace(event, node=scope) for event in relating.derive(own)]
 
 
-class _Heard:
+class HeardEvents:
     """The newest event of every entity at each node. While all events enter at one, that is what the repository has."""
 
     def __init__(self, repository: Repository) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import os
 import platform
 import re
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from typing import Any, ClassVar, TypeVar
 import llvmlite.binding
 import numba
 from numba.core import caching
+
+from nearcast.runtime.private_folder import is_private
 
 F = TypeVar("F", bound=Callable[..., Any])
 _njit: Any = numba.njit
@@ -91,13 +94,23 @@ def _places() -> Iterator[Path]:
 
 
 def _writable(path: Path) -> bool:
-    """Whether code can be kept there, and nobody else can have put some there: what is loaded is run."""
+    """Whether code can be kept there, and nobody else can have put some there: what is loaded is run.
+
+    A folder that is there already and open to others is not closed but left alone: who knows what is in it.
+    """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=path).close()
-        return not hasattr(os, "getuid") or path.stat().st_uid == os.getuid()
+        return is_private(path) and not _is_open(path.parent)
     except OSError:
         return False
+
+
+def _is_open(parent: Path) -> bool:
+    """Whether others may put another folder in a folder's place: they may write to the one above it."""
+    found = parent.stat()
+    shared = bool(found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+    return shared and not found.st_mode & stat.S_ISVTX
 
 
 class _Place(caching._CacheLocator):

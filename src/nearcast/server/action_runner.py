@@ -2,27 +2,23 @@
 
 At least once: the position up to which everything has been run, or given up, is kept in a small file; a server that
 dies runs what came after it again. What does not succeed is tried again after growing pauses, and is a dead letter in
-the end. The action is the one that its definition says now: an event names it, and holds no URL.
-
-The body is the CloudEvent. `Idempotency-Key` is its id, what is not printable ASCII percent-encoded: who gets it again
-has it already. `X-Nearcast-Signature` is `t=SECONDS,v1=HEX`: HMAC-SHA256 of `SECONDS.BODY` with the shared secret.
+the end. The action is the one that its definition says now: an event names it, and holds no URL. What is for one
+target waits for nothing that is for another (`action_targets`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import json
 import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import urlsplit
 
 import httpx
 import pyarrow as pa
@@ -33,83 +29,24 @@ from nearcast.journal.seam import Journal
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.model.situation import ACTION_TYPE, PLUG_INS, Run, Webhook
-from nearcast.runtime.backoff import backoff
 from nearcast.runtime.error_log import RateLimitedErrorLog
 from nearcast.runtime.file_lock import try_lock
 from nearcast.runtime.plug_ins import plug_ins
 from nearcast.server import clock
+from nearcast.server.action_targets import ActionTarget
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.sessions.outcomes import RefusedInput, note
+from nearcast.server.webhook_post import ActionFailed, post, webhook_client
 from nearcast.state.registry import Registry
-
-TIMEOUT_SECONDS = 10.0
-AGAIN = frozenset({408, 425, 429})
-"""Answers of the 400s after which it is worth trying again."""
-
-LONGEST_PAUSE = 60.0
-
-PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
-"""What a header may have as it is. Ids have the names of actions and situations in them, in any script."""
-
-
-class ActionFailed(Exception):
-    """An action did not succeed: why, whether to try again, and after how many seconds at least."""
-
-    def __init__(self, reason: str, final: bool = False, pause: float = 0.0) -> None:
-        super().__init__(reason)
-        self.reason, self.final, self.pause = reason, final, pause
-
-
-async def post(http: httpx.AsyncClient, webhook: Webhook, event: Event, seconds: int) -> None:
-    """Posts an event once, `seconds` since 1970 being now. Raises `ActionFailed`."""
-    secret = None
-    if webhook.secret is not None:
-        secret = os.environ.get(webhook.secret)
-        if not secret:
-            # Never unsigned: the receiver would have to take it from anybody.
-            raise ActionFailed(
-                f"expected the key of the signature in the environment variable {webhook.secret}, got none"
-            )
-    try:
-        answer = await http.post(
-            webhook.url, content=event.payload, headers=headers(event, secret, seconds), timeout=TIMEOUT_SECONDS
-        )
-    except httpx.HTTPError as error:
-        raise ActionFailed(f"{type(error).__name__}: {error}") from error
-    if answer.is_success:
-        return
-    final = answer.status_code < 500 and answer.status_code not in AGAIN
-    raise ActionFailed(f"expected an answer of 200 to 299, got {answer.status_code}", final, _asked_pause(answer))
-
-
-def headers(event: Event, secret: str | None, seconds: int) -> dict[str, str]:
-    """The headers of a post."""
-    found = {"Content-Type": "application/cloudevents+json", "Idempotency-Key": quote(event.id, safe=PLAIN)}
-    if secret is not None:
-        found["X-Nearcast-Signature"] = f"t={seconds},v1={signature(secret, seconds, event.payload)}"
-    return found
-
-
-def signature(secret: str, seconds: int, body: bytes) -> str:
-    """The signature of a body at a time, hexadecimal."""
-    return hmac.new(secret.encode(), f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
-
-
-def _asked_pause(answer: httpx.Response) -> float:
-    """The seconds for which the receiver asks to be left alone."""
-    written = answer.headers.get("Retry-After", "")
-    return min(float(written), LONGEST_PAUSE) if written.isdigit() else 0.0
-
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 8
 FIRST_PAUSE = 1.0
 ROWS = 5_000
 WAIT_SECONDS = 0.1
 TURN_SECONDS = 1.0
-AT_ONCE = 16
-"""Actions that are run at the same time: a receiver that hangs holds up no other."""
+THREADS = 16
+"""Python actions that are run at the same time, of all targets."""
 
 Bury = Callable[[RefusedInput], None]
 
@@ -117,7 +54,8 @@ Bury = Callable[[RefusedInput], None]
 class ActionRunner:
     """Runs the actions of one journal. `path`: where the position is kept; None: nowhere, it begins at the end.
 
-    `pause` are the seconds before the second attempt; each later pause is twice as long.
+    `pause` are the seconds before the second attempt; each later pause is twice as long. `private`: whether webhooks
+    may reach this machine and private networks.
     """
 
     def __init__(
@@ -129,25 +67,29 @@ class ActionRunner:
         path: Path | None,
         pause: float = FIRST_PAUSE,
         error_log: RateLimitedErrorLog | None = None,
+        private: bool = False,
     ) -> None:
         self.journal, self.registry, self.metrics = journal, registry, metrics
         self._write_dead_letter, self._path, self._pause = write_dead_letter, path, pause
         self._error_log = error_log or RateLimitedErrorLog("journal")
+        self._private = private
         # Not asyncio's own threads: functions that hang would keep everything else that waits for the journal waiting.
-        self._threads = ThreadPoolExecutor(AT_ONCE, "nearcast-actions")
+        self._threads = ThreadPoolExecutor(THREADS, "nearcast-actions")
         self._through = 0
-        self._open: dict[asyncio.Task[None], int] = {}
+        self._open: dict[int, Event] = {}
+        self._targets: dict[str, ActionTarget] = {}
 
     @property
     def through(self) -> int:
         """Up to this position nothing is left to be run."""
-        return min([self._through, *(position - 1 for position in self._open.values())])
+        return min([self._through, *(event.position - 1 for event in self._open.values())])
 
     async def run(self) -> None:
         """Follows the log until it is cancelled; of several servers on one journal one at a time does."""
         with ExitStack() as turn:
             # Not waited for: a function that hangs would keep the server from ending.
             turn.callback(self._threads.shutdown, wait=False, cancel_futures=True)
+            turn.callback(self._cancel)
             if self._path is not None:
                 path = self._path.with_name(self._path.name + "-turn")
                 # Held until it is closed, also by death: then the next server goes on from the mark.
@@ -156,10 +98,13 @@ class ActionRunner:
                 turn.callback(os.close, lock)
             await self._follow()
 
+    def _cancel(self) -> None:
+        for target in self._targets.values():
+            target.cancel()
+
     async def _follow(self) -> None:
         kept: int | None = None
-        # Redirects lead to addresses that nobody declared.
-        async with httpx.AsyncClient(follow_redirects=False) as http:
+        async with webhook_client() as http:
             while True:
                 # A journal that fails for a while must not end this for good.
                 try:
@@ -184,53 +129,71 @@ class ActionRunner:
             count = min(ROWS, end - self._through)
             rows = await asyncio.to_thread(self.journal.read, "derived", self._through, count)
             for event in to_events(_called(rows)):
-                while len(self._open) >= AT_ONCE:
-                    await asyncio.wait(self._open, return_when=asyncio.FIRST_COMPLETED)
-                task = asyncio.create_task(self._attempts(event, http))
-                self._open[task] = event.position
-                task.add_done_callback(self._open.pop)
+                await self._submit(event, http)
             self._through += count
+        self._targets = {name: one for name, one in self._targets.items() if not one.idle}
+        waiting = sum(len(one.waiting) for one in self._targets.values())
+        self.metrics.actions_waiting.set(waiting)
+        self.metrics.targets_open.set(sum(one.is_open for one in self._targets.values()))
 
-    async def _attempts(self, event: Event, http: httpx.AsyncClient) -> None:
-        """Runs one action until it succeeds, or is given up."""
+    async def _submit(self, event: Event, http: httpx.AsyncClient) -> None:
         told = json.loads(event.payload)["data"]
-        pauses = backoff(self._pause, LONGEST_PAUSE)
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                await self._once(event, told, http)
-                self.metrics.actions.labels(told["effect"], "done").inc()
-                return
-            except ActionFailed as error:
-                log.warning("action not run id=%r attempt=%d reason=%r", event.id, attempt, error.reason)
-                if error.final or attempt == ATTEMPTS:
-                    self.metrics.actions.labels(told["effect"], "given up").inc()
-                    reason = f"{error.reason}; given up at attempt {attempt}"
-                    self._write_dead_letter(
-                        RefusedInput(f"action {told['action']}", reason, event.payload, clock.now())
-                    )
-                    return
-                self.metrics.actions.labels(told["effect"], "tried").inc()
-                await asyncio.sleep(max(next(pauses), error.pause))
+        name = self._target_name(told)
+        target = self._targets.get(name)
+        if target is None:
+            target = self._targets[name] = ActionTarget(
+                name, partial(self._once, http=http), self._tried, self._end, self._pause
+            )
+        self._open[id(event)] = event
+        await target.wait_for_room()
+        target.submit(event)
 
-    async def _once(self, event: Event, told: dict[str, Any], http: httpx.AsyncClient) -> None:
+    def _target_name(self, told: dict[str, Any]) -> str:
+        """What an action is for: a web server, or a Python action."""
+        effect = next(iter(self._effects(told)), None)
+        if isinstance(effect, Webhook):
+            return target_of(effect.url)
+        return f"run {effect.name}" if effect else f"action {told['action']}"
+
+    def _effects(self, told: dict[str, Any]) -> list[Webhook | Run]:
+        action = self.registry.actions.get(told["action"])
+        kind = {"webhook": Webhook, "run": Run}.get(told["effect"])
+        found = action.effects if action else ()
+        return [one for one in found if isinstance(one, Webhook | Run) and type(one) is kind]
+
+    def _tried(self, event: Event, error: ActionFailed, attempt: int) -> None:
+        log.warning("action not run id=%r attempt=%d reason=%r", event.id, attempt, error.reason)
+        self.metrics.actions.labels(json.loads(event.payload)["data"]["effect"], "tried").inc()
+
+    def _end(self, event: Event, reason: str | None, attempt: int) -> None:
+        self._open.pop(id(event), None)
+        told = json.loads(event.payload)["data"]
+        if reason is None:
+            self.metrics.actions.labels(told["effect"], "done").inc()
+            return
+        outcome = "given up" if attempt else "overflowed"
+        log.warning("action %s id=%r attempt=%d reason=%r", outcome, event.id, attempt, reason)
+        self.metrics.actions.labels(told["effect"], outcome).inc()
+        reason = f"{reason}; given up at attempt {attempt}" if attempt else f"{reason}; given up unrun"
+        self._write_dead_letter(RefusedInput(f"action {told['action']}", reason, event.payload, clock.now()))
+
+    async def _once(self, event: Event, http: httpx.AsyncClient) -> None:
         """Runs it. Raises `ActionFailed`, whatever happens: what ended this task otherwise would be lost without a
         word.
         """
         try:
-            await self._run_effects(event, told, http)
+            await self._run_effects(event, json.loads(event.payload)["data"], http)
         except ActionFailed:
             raise
         except Exception as error:
             raise ActionFailed(f"{type(error).__name__}: {error}") from error
 
     async def _run_effects(self, event: Event, told: dict[str, Any], http: httpx.AsyncClient) -> None:
-        action = self.registry.actions.get(told["action"])
-        kind = {"webhook": Webhook, "run": Run}.get(told["effect"])
-        effects = [one for one in action.effects if type(one) is kind] if action else []
+        effects = self._effects(told)
         for effect in effects:
             if isinstance(effect, Webhook):
-                await post(http, effect, event, int(clock.now()))
-            elif isinstance(effect, Run):
+                await post(http, effect, event, int(clock.now()), self._private)
+            else:
                 await asyncio.get_running_loop().run_in_executor(self._threads, _call, effect, event)
         if not effects:
             raise ActionFailed(
@@ -253,6 +216,16 @@ class ActionRunner:
     def _write_mark(self, position: int) -> None:
         if self._path is not None:
             note(self._path, str(position), self.journal)
+
+
+def target_of(url: str) -> str:
+    """The web server that a URL is of: its scheme, host and port; nothing else of it, which may be secret."""
+    try:
+        found = urlsplit(url)
+        port = found.port or (443 if found.scheme == "https" else 80)
+        return f"{found.scheme}://{found.hostname}:{port}"
+    except ValueError:
+        return "a URL that is none"
 
 
 def _called(rows: pa.Table) -> pa.Table:

@@ -60,6 +60,8 @@ class ServerConfig:
     """Whether events that can change nothing are held back; of global relations only where there is no other server."""
     precision: float = 1.0
     """The share of what publishers are told to send that has to be wanted; with 1 only what loses nothing is merged."""
+    private_webhooks: bool = False
+    """Whether webhooks may reach this machine and private networks."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     def check(self) -> None:

@@ -57,6 +57,12 @@ class ServerMetrics:
         self.actions = Counter(
             "nearcast_actions", "Attempts to run what situations call for", ["effect", "outcome"], registry=registry
         )
+        self.actions_waiting = Gauge(
+            "nearcast_actions_waiting", "Webhooks and Python actions that wait for their targets", registry=registry
+        )
+        self.targets_open = Gauge(
+            "nearcast_action_targets_open", "Targets of actions that are left alone, as they fail", registry=registry
+        )
         self.waiting = Gauge("nearcast_waiting", "Deliveries that wait", ["priority"], registry=registry)
         self.in_flight = Gauge("nearcast_in_flight", "Deliveries sent and not acknowledged", registry=registry)
         self.sessions = Gauge("nearcast_sessions", "Sessions", ["state"], registry=registry)

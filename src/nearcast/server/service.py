@@ -136,6 +136,7 @@ class AccessServer:
             self.metrics,
             mark_path,
             error_log=self.error_log,
+            private=self.config.private_webhooks,
         )
         self._tasks = [
             self._begin(self._housekeeping()),

@@ -19,7 +19,18 @@ from nearcast.language.quantities import read_duration, read_metres
 from nearcast.model.event import CONTROL_PREFIX
 from nearcast.model.filter import Filter, atoms
 from nearcast.model.ontology import Ontology, below, cycles, upwards
-from nearcast.model.situation import PHASES, PLUG_INS, Action, Effect, Phase, Publish, Run, Situation, Webhook
+from nearcast.model.situation import (
+    PHASES,
+    PLUG_INS,
+    SECRET_PREFIX,
+    Action,
+    Effect,
+    Phase,
+    Publish,
+    Run,
+    Situation,
+    Webhook,
+)
 from nearcast.model.subscription import Settings
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM
 from nearcast.runtime.plug_ins import plug_ins
@@ -298,6 +309,7 @@ def warnings_of_rules(rules: Sequence[Situation], actions: Sequence[Action], set
     for _, when in owners:
         yield from _excluding(when)
     yield from _unregistered(actions)
+    yield from _other_secrets(actions)
     for id, when in owners:
         for name in names_of(when):
             if name in situations and name not in concluded:
@@ -326,6 +338,16 @@ def _unregistered(actions: Sequence[Action]) -> Iterator[Fault]:
         if name not in known:
             advice = closest(name, known) or f"plug-ins have entry points in the group {PLUG_INS}"
             yield Fault(f"a registered action to run in {action.id}", name, next(atoms(action.when)).where, advice)
+
+
+def _other_secrets(actions: Sequence[Action]) -> Iterator[Fault]:
+    """Keys of signatures that are in variables that servers do not read for that."""
+    for action in actions:
+        for effect in action.effects:
+            if isinstance(effect, Webhook) and effect.secret and not effect.secret.startswith(SECRET_PREFIX):
+                advice = f"servers sign with no other: name it {SECRET_PREFIX}{effect.secret}"
+                what = f"a variable {SECRET_PREFIX}… as the secret of {action.id}"
+                yield Fault(what, effect.secret, next(atoms(action.when)).where, advice)
 
 
 def _above(ontology: Ontology, name: str) -> Iterator[str]:

@@ -1,0 +1,248 @@
+"""What relations keep from batch to batch as a document, but for the pairs, which have files of their own.
+
+It has what follows from the journal: who was heard of, who is of a filter's members, what holds. Rules, indexes and
+compiled filters are made again from the relations' definitions. This module is the one that may look into the stage:
+a test holds that whatever the stage keeps is either written here or made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.model.columns import EVENTS, places_of
+from nearcast.model.relation import Matching, Relation
+from nearcast.relations.gatherings import GatheringState
+from nearcast.relations.pairs import PairRelations
+from nearcast.relations.plain import LatestReport
+from nearcast.relations.reports import EntityTable, GrowableTable
+from nearcast.relations.stage import HeardEvents, RelationStage, Scope, Scopes
+from nearcast.relations.transitions import HoldState
+from nearcast.state.registry import Registry
+from nearcast.state.repository import Repository
+from nearcast.state.stage_documents import (
+    NUMBERED,
+    PLACE_FIELDS,
+    StageDocument,
+    events_by_number,
+    numbered_events,
+    place_columns,
+)
+
+MEMBERS = pa.schema([("relation", pa.string()), ("entity", pa.string()), *PLACE_FIELDS, ("deadline", pa.int64())])
+"""Who is in the crowd of a gathering, where, and the stream's time through which it counts."""
+
+HOLDING = pa.schema(
+    [
+        ("relation", pa.string()),
+        ("a", pa.string()),
+        ("b", pa.string()),
+        ("started_at", pa.int64()),
+        ("due", pa.int64()),
+        ("dwell_sent", pa.bool_()),
+    ]
+)
+"""What holds, of gatherings without `b`; times in microseconds since 1970."""
+
+Definitions = Mapping[str, Relation]
+
+
+def scopes_document(scopes: Scopes, registry: Registry) -> StageDocument:
+    """What relations keep, without pairs; `registry` is of the same position."""
+    document = StageDocument()
+    listed = enumerate(scopes._scopes.items())
+    document.values["scopes"] = [_scope(document, f"scope-{number}", *one, registry) for number, one in listed]
+    document.values["where"] = scopes._where
+    document.values["heard"] = _heard(document, scopes._heard)
+    return document
+
+
+def scopes_of(document: StageDocument, registry: Registry, shards: int) -> Scopes:
+    """The relations of a document, without pairs, which are to be in so many shards.
+
+    Raises what reading data raises that is of another form: KeyError, IndexError, TypeError, ValueError, ArrowInvalid.
+    """
+    scopes = Scopes(shards)
+    scopes._scopes = {
+        values["node"]: _stage(document, f"scope-{number}", values, registry, shards)
+        for number, values in enumerate(document.values["scopes"])
+    }
+    scopes._where = dict(document.values["where"])
+    scopes._heard = _heard_of(document)
+    return scopes
+
+
+def _heard(document: StageDocument, heard: HeardEvents | None) -> dict[str, Any] | None:
+    if heard is None:
+        return None
+    for number, repository in enumerate(heard._nodes.values()):
+        document.add_table(f"heard-{number}", repository.newest())
+    return {"only": heard._only, "nodes": list(heard._nodes)}
+
+
+def _heard_of(document: StageDocument) -> HeardEvents | None:
+    values = document.values["heard"]
+    if values is None:
+        return None
+    heard = HeardEvents(Repository())
+    heard._only = values["only"]
+    tables = (document.table(f"heard-{number}", EVENTS) for number in range(len(values["nodes"])))
+    heard._nodes = {node: Repository(table) for node, table in zip(values["nodes"], tables, strict=True)}
+    return heard
+
+
+def _scope(
+    document: StageDocument, name: str, scope: Scope, stage: RelationStage, registry: Registry
+) -> dict[str, Any]:
+    _write_entities(document, f"{name}-entities", stage._known)
+    overtaken = list(stage._overtaken.values())
+    together = pa.concat_tables([EVENTS.empty_table(), *overtaken])
+    document.add_table(
+        f"{name}-overtaken", together.append_column("number", pa.array(list(stage._overtaken), pa.int64()))
+    )
+    document.add_table(f"{name}-newest", numbered_events(stage.pairing._newest.values(), stage.pairing._newest))
+    document.add_table(f"{name}-crowds", _crowd_members(stage))
+    document.add_table(f"{name}-holding", pa.Table.from_pylist(list(_holding(stage)), HOLDING))
+    document.add_table(
+        f"{name}-reports",
+        numbered_events((one.event for one in stage._plain.known.values()), _heard_times(stage)),
+    )
+    return {
+        "node": scope,
+        "now": stage._now,
+        "sequence": stage._sequence,
+        "lists": {client: {list_: list(names) for list_, names in one.items()} for client, one in stage._lists.items()},
+        "relations": [document.refer(one, registry.relations) for one in stage._relations.values()],
+        "pairs": [(id, rule.sequence) for id, rule in stage.pairing.rules.by_id.items()],
+        "filters": _write_filters(document, f"{name}-filters", stage.pairing),
+        "gatherings": [_gathering(id, crowd, stage) for id, crowd in stage._crowds.by_id.items()],
+        "eventwise": {
+            "now": stage._plain.now,
+            "relations": [(one.id, order) for one, order, _ in stage._plain.states()],
+        },
+    }
+
+
+def _heard_times(stage: RelationStage) -> list[int]:
+    return [one.heard for one in stage._plain.known.values()]
+
+
+def _gathering(id: str, crowd: GatheringState, stage: RelationStage) -> dict[str, Any]:
+    listed = stage._crowds._listed.get(id)
+    return {
+        "relation": id,
+        "sequence": crowd.sequence,
+        "next_expiry": crowd.next_expiry,
+        "listed": None if listed is None else sorted(listed),
+    }
+
+
+def _write_entities(document: StageDocument, name: str, known: EntityTable) -> None:
+    columns = known.columns
+    document.add_table(
+        name, pa.table({"name": pa.array(known.names, pa.string()), **{one: columns[one] for one in columns.names}})
+    )
+
+
+def _write_filters(document: StageDocument, name: str, pairing: PairRelations) -> list[tuple[str, str]]:
+    """Of each filter in use a relation and the side of it that asks for it; who its members are goes to a table."""
+    used: dict[Any, tuple[str, str]] = {}
+    for id, rule in pairing.rules.open.items():
+        for side, one in (("a", rule.pair.a), ("b", rule.pair.b)):
+            if isinstance(one, Matching):
+                used.setdefault(one.filter, (id, side))
+    flags = [pairing._base(number) for number in pairing.rules.filters.values()]
+    if flags:
+        document.add_table(name, pa.table({str(number): one for number, one in enumerate(flags)}))
+    return [used[filter] for filter in pairing.rules.filters]
+
+
+def _crowd_members(stage: RelationStage) -> pa.Table:
+    found = [(id, name, one) for id, crowd in stage._crowds.by_id.items() for name, one in crowd.members.items()]
+    columns = {
+        "relation": pa.array([id for id, _, _ in found], pa.string()),
+        "entity": pa.array([name for _, name, _ in found], pa.string()),
+        **place_columns([one.place for _, _, one in found]),
+        "deadline": pa.array([one.deadline for _, _, one in found], pa.int64()),
+    }
+    return pa.table(columns, MEMBERS)
+
+
+def _holding(stage: RelationStage) -> Iterator[dict[str, Any]]:
+    for id, crowd in stage._crowds.by_id.items():
+        for entity, state in crowd.held.items():
+            yield {"relation": id, "a": entity, "b": "", **state._asdict()}
+    for relation, _, holding in stage._plain.states():
+        for (a, b), state in holding.items():
+            yield {"relation": relation.id, "a": a, "b": b, **state._asdict()}
+
+
+def _stage(
+    document: StageDocument, name: str, values: Mapping[str, Any], registry: Registry, shards: int
+) -> RelationStage:
+    stage = RelationStage(shards)
+    stage._now, stage._sequence = values["now"], values["sequence"]
+    stage._lists = {
+        client: {list_: tuple(names) for list_, names in one.items()} for client, one in values["lists"].items()
+    }
+    referred = (document.referred(one, registry.relations, Relation) for one in values["relations"])
+    stage._relations = {one.id: one for one in referred}
+    _read_entities(document, f"{name}-entities", stage._known)
+    overtaken = document.table(f"{name}-overtaken", NUMBERED)
+    stage._overtaken = {
+        number: overtaken.slice(row, 1).select(EVENTS.names)
+        for row, number in enumerate(overtaken.column("number").to_pylist())
+    }
+    _read_pairing(document, name, values, stage)
+    _read_holding(document, name, values, stage)
+    return stage
+
+
+def _read_entities(document: StageDocument, name: str, known: EntityTable) -> None:
+    columns = known.columns
+    kinds = [(one, pa.from_numpy_dtype(columns[one].dtype)) for one in columns.names]
+    table = document.table(name, pa.schema([("name", pa.string()), *kinds]))
+    known.names = table.column("name").to_pylist()
+    known.numbers = {entity: number for number, entity in enumerate(known.names)}
+    if known.names:
+        columns.append(len(table), **{one: table.column(one).to_numpy() for one in columns.names})
+
+
+def _read_pairing(document: StageDocument, name: str, values: Mapping[str, Any], stage: RelationStage) -> None:
+    pairing = stage.pairing
+    for id, sequence in values["pairs"]:
+        pairing.rules.add_relation(stage._relations[id], sequence)
+    sides = [(pairing.rules.by_id[id], side) for id, side in values["filters"]]
+    filters = [getattr(rule.pair, side).filter for rule, side in sides]
+    flags = document.tables.get(f"{name}-filters")
+    for number, filter in enumerate(filters):
+        inside = np.zeros(0, np.bool_) if flags is None else flags.column(str(number)).to_numpy().astype(np.bool_)
+        members = pairing._members[pairing.rules.filters[filter]] = GrowableTable({"inside": np.False_})
+        members.append(len(inside), inside=inside)
+    pairing._newest = dict(events_by_number(document.table(f"{name}-newest", NUMBERED)))
+
+
+def _read_holding(document: StageDocument, name: str, values: Mapping[str, Any], stage: RelationStage) -> None:
+    held: dict[str, dict[tuple[str, str], HoldState]] = {}
+    for id, a, b, *state in zip(*document.table(f"{name}-holding", HOLDING).to_pydict().values(), strict=True):
+        held.setdefault(id, {})[a, b] = HoldState(*state)
+    crowds = document.table(f"{name}-crowds", MEMBERS)
+    members: dict[str, list[Any]] = {}
+    columns = (crowds.column(one).to_pylist() for one in ("relation", "entity", "deadline"))
+    for id, entity, deadline, place in zip(*columns, places_of(crowds), strict=True):
+        members.setdefault(id, []).append((entity, place, deadline))
+    for one in values["gatherings"]:
+        id, listed = one["relation"], one["listed"]
+        crowd = stage._crowds.restore(
+            stage._relations[id], one["sequence"], None if listed is None else frozenset(listed)
+        )
+        holding = {a: state for (a, _), state in held.get(id, {}).items()}
+        crowd.restore(members.get(id, ()), holding, one["next_expiry"])
+    stage._plain.now = values["eventwise"]["now"]
+    reports = events_by_number(document.table(f"{name}-reports", NUMBERED))
+    stage._plain.known = {event.entity: LatestReport(event, heard) for heard, event in reports}
+    for id, sequence in values["eventwise"]["relations"]:
+        stage._plain.restore(stage._relations[id], sequence, held.get(id, {}))

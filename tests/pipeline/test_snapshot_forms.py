@@ -1,0 +1,177 @@
+"""A snapshot is data: what it is made of, what is not read, and that nothing a stage keeps is left out."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pytest
+import yaml
+
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.language.control_events import changes, to_event
+from nearcast.model.changes import ActionChange, Change, SettingsChange, SituationChange
+from nearcast.model.columns import to_table
+from nearcast.model.situation import Action, Publish
+from nearcast.model.subscription import Settings
+from nearcast.pipeline.snapshots import MANIFEST, load, save
+from nearcast.relations.gatherings import GatheringStates
+from nearcast.relations.pair_rules import PairRules
+from nearcast.relations.pairs import PairRelations
+from nearcast.relations.plain import EventwiseRelations
+from nearcast.relations.reports import EntityTable
+from nearcast.relations.stage import HeardEvents, RelationStage, Scopes
+from nearcast.situations.lifecycle import SituationEngine
+from nearcast.situations.rule_plan import plan
+from nearcast.situations.stage import SituationStage
+from nearcast.situations.store import SituationStore
+from nearcast.stages.fold import StateFold
+from nearcast.state.repository import Repository
+from tests.pipeline import test_deriving as related
+from tests.pipeline.histories import written
+from tests.pipeline.test_known import derived_after
+from tests.situations.scenes import FIRE, ONTOLOGY, rule, told
+
+KEPT: dict[str, tuple[object, str, str]] = {
+    "Scopes": (Scopes(), "_scopes _where _heard", ""),
+    "HeardEvents": (HeardEvents(Repository()), "_nodes _only", ""),
+    "RelationStage": (
+        RelationStage(),
+        "_now _sequence _lists _relations _known _overtaken _pairing _crowds _plain",
+        "",
+    ),
+    # Pairs have files of their own; numbers follow from the order of definitions.
+    "PairRelations": (PairRelations(EntityTable()), "rules known _members _newest shards", "_index"),
+    "PairRules": (PairRules(), "by_id filters", "all open general columns _numbers"),
+    "GatheringStates": (GatheringStates(EntityTable()), "by_id _listed _known", "_indices"),
+    "EventwiseRelations": (EventwiseRelations(), "now known _states", "lists"),
+    "EntityTable": (EntityTable(), "names columns", "numbers"),
+    "SituationStage": (
+        SituationStage(),
+        "refused provided version _ontology _rules _actions _hidden_after _lanes _time _number _stale",
+        # Of one batch, or made of ontology and rules.
+        "_scene _leaving _change_times _extraction _areas _units _called_by",
+    ),
+    "SituationEngine": (
+        SituationEngine(SituationStore(plan(ONTOLOGY, ()))),
+        "scene now _order _lapses _awaited _begun _cause",
+        "",
+    ),
+    "SituationStore": (
+        SituationStore(plan(ONTOLOGY, ())),
+        "readings _by_rule",
+        "_seats _watched _holders _keys _plan _levels _horizons",
+    ),
+}
+"""Of what stages are made of: the attributes that documents have, and those that are made again."""
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_all_that_a_stage_keeps_is_written_or_made_again(name: str) -> None:
+    """Who adds state says here which of the two it is."""
+    thing, stored, made_again = KEPT[name]
+    assert sorted(vars(thing)) == sorted([*stored.split(), *made_again.split()])
+
+
+def in_order(journal: SqliteJournal, more: list[Change]) -> None:
+    """Appends changes, and readings behind them that let situations begin and go on."""
+    events = [to_event(change, f"more-{number}", "s") for number, change in enumerate(more)]
+    readings = [told(second, "a", 0, Temperature=85 + second, Humidity=5) for second in range(4)]
+    journal.append("events", to_table([*events, *readings]))
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteJournal]:
+    """A journal of cars that meet."""
+    folder, defined = tmp_path_factory.mktemp("forms"), yaml.safe_load(related.DEFINITIONS)
+    with closing(written(folder, defined, related.documents(150), ("main", "north"))) as journal:
+        yield journal
+
+
+def known_at(journal: SqliteJournal, position: int) -> StateFold:
+    """What is known at a position."""
+    known = StateFold()
+    for _ in known.fold(journal.read("events", 0, position), changes):
+        pass
+    return known
+
+
+def test_a_snapshot_has_no_code(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Its files are Arrow and JSON."""
+    snapshot = save(known_at(journal, 100), tmp_path).folder
+    assert {".arrow", ".json"} == {path.suffix for path in snapshot.iterdir()}
+    for path in snapshot.glob("*.json"):
+        orjson.loads(path.read_bytes())
+    for path in snapshot.glob("*.arrow"):
+        pa.ipc.open_file(path)
+
+
+class Trap:
+    """What would leave a mark if it were unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.mark,)
+
+
+@pytest.mark.parametrize("form", ["an older form", "another format", "no manifest", "beside the others"])
+def test_a_snapshot_of_another_form_is_not_read(
+    journal: SqliteJournal, tmp_path: Path, form: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told once, runs nothing, goes out of the way, and the journal is read instead."""
+    snapshot, mark = save(known_at(journal, 100), tmp_path / "known").folder, tmp_path / "mark"
+    manifest = orjson.loads((snapshot / MANIFEST).read_bytes())
+    trap = pickle.dumps([Trap(mark)])
+    if form == "an older form":
+        for path in snapshot.iterdir():
+            path.unlink()
+        (snapshot / "checksums").write_bytes(b"")
+    elif form == "another format":
+        (snapshot / MANIFEST).write_bytes(orjson.dumps(manifest | {"format": 1}))
+    elif form == "no manifest":
+        (snapshot / MANIFEST).unlink()
+    (snapshot / "stages.pickle").write_bytes(trap)
+    (snapshot / "stages.json").write_bytes(trap)
+    for _ in range(2):
+        assert 0 == load(tmp_path / "known", 100).position
+    assert not mark.exists() and not snapshot.exists()
+    assert 1 == caplog.text.count("snapshot left out")
+
+
+def test_a_snapshot_with_a_flipped_bit_is_not_read(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Wherever it is, in whichever file."""
+    known = known_at(journal, 100)
+    names = sorted(path.name for path in save(known, tmp_path).folder.iterdir())
+    assert len(names) > 6
+    for number, name in enumerate(names):
+        path = save(known, tmp_path).folder / name
+        content = bytearray(path.read_bytes())
+        content[number * 37 % len(content)] ^= 1 << number % 8
+        path.write_bytes(content)
+        assert 0 == load(tmp_path, 100).position, name
+
+
+def test_situations_go_on_from_a_snapshot(tmp_path: Path) -> None:
+    """Those that run, what waits for its moment, and rules that the registry has otherwise than the stage."""
+    both = rule("alarm", "Alarm", "Fire = TRUE AND Drill = TRUE")
+    looped = rule("fire", "Fire", "Alarm = TRUE")
+    patient = rule("late", "Drill", "Button = TRUE", lateness=2)
+    sounding = Action("sound", both.when, effects=(Publish("siren", "{}"),))
+    defined: list[Change] = [*(SituationChange(one) for one in (FIRE, both, patient)), ActionChange(sounding)]
+    with closing(SqliteJournal(tmp_path / "journal")) as journal:
+        in_order(journal, [SettingsChange(Settings(ontology=ONTOLOGY)), *defined, SituationChange(looped)])
+        in_order(journal, [])
+        whole = derived_after(StateFold(), journal)
+        assert {"nearcast.situation"} <= {row["type"] for row in whole}
+        for position in range(1, journal.end("events")):
+            save(known_at(journal, position), tmp_path / "known")
+            loaded = load(tmp_path / "known", position)
+            assert position == loaded.position
+            assert position < 6 or list(tmp_path.glob("known/*/situations-definitions.arrow"))
+            assert [row for row in whole if row["position"] > position] == derived_after(loaded, journal)
