@@ -29,6 +29,7 @@ from nearcast.model.changes import (
 from nearcast.model.columns import DELIVERIES, OUTCOMES
 from nearcast.model.context import Awareness, ContextSpace, restriction_matrix
 from nearcast.model.event import Event, Place
+from nearcast.model.limits import Limits
 from nearcast.model.subscription import Roles, Settings, Subscription
 from nearcast.model.values import Value
 from nearcast.state.registry import Registry
@@ -62,6 +63,18 @@ def reasons(*history: Event | Change, at: int | None = None, name: str = "ann") 
 def atoms_of(text: str, told: Event, *history: Event | Change) -> tuple[AtomFinding, ...]:
     found = around([ANN, *history, subscribed("s", text), told], len(history) + 3)
     return explain(found.scene, "ann").subscriptions[0].atoms
+
+
+def test_what_takes_too_much_work_is_told() -> None:
+    """The atom is UNKNOWN, and the limit is named; under the settings as they were then."""
+    shape = '{"type": "Polygon", "coordinates": [[[0, 0], [2, 0], [2, 2], [0, 0]]]}'
+    text = "S_INTERSECTS(area, POLYGON((0 0, 1 0, 1 1, 0 0)))"
+    allowed = replace(Settings(), limits=Limits(geometry_work=100))
+    [free] = atoms_of(text, event(("area", shape)))
+    [bound] = atoms_of(text, event(("area", shape)), SettingsChange(allowed))
+    assert (True, "") == (free.truth, free.unknown)
+    assert bound.truth is None
+    assert "comparing its geometries takes more than 100 units of work (limit geometry_work)" == bound.unknown
 
 
 @settings(max_examples=150, deadline=None)

@@ -319,3 +319,27 @@ def test_literals_have_a_limit() -> None:
         document = {"id": "s", "client": "c", "filter": filter}
         with pytest.raises(DefinitionError, match=r"at most 250,000 literals in one filter, got 250,001"):
             subscription_document(document, Mark("f"))
+
+
+@pytest.mark.parametrize("condition", ["a + {0} > b", "a LIKE '%{0}'", "count(uform(a = {0})) > 1"])
+def test_what_no_index_finds_has_a_limit(condition: str) -> None:
+    """Each batch of events would pay for each of them: a thousand are taken, one more is not."""
+    for count in (1_000, 1_001):
+        filter = " OR ".join(condition.format(number) for number in range(count))
+        document = {"id": "s", "client": "c", "filter": filter}
+        if count == 1_000:
+            assert subscription_document(document, Mark("f"))
+            continue
+        with pytest.raises(DefinitionError, match=r"at most 1,000 expressions, LIKEs and terms .*, got 1,001"):
+            subscription_document(document, Mark("f"))
+
+
+def test_geometries_of_a_filter_have_a_limit() -> None:
+    """Of corners together, and of how often edges lie beside each other."""
+    long = ", ".join(f"{number % 170} {number % 80}" for number in range(50_002))
+    document = {"id": "s", "client": "c", "filter": f"S_INTERSECTS(geom, MULTIPOINT({long}))"}
+    with pytest.raises(DefinitionError, match=r"geometries of at most 50,000 corners in one filter, got 50,001"):
+        subscription_document(document, Mark("f"))
+    comb = ", ".join(f"{number / 9_999 + number % 2} {number % 2}" for number in range(9_999))
+    with pytest.raises(DefinitionError, match="edges lie beside each other"):
+        parse(f"S_INTERSECTS(geom, POLYGON((0 -1, {comb}, 200 -1, 0 -1)))", Mark("f"))

@@ -17,12 +17,16 @@ from nearcast.language.cloudevents import read_event
 from nearcast.language.cql2 import parse
 from nearcast.model.event import CONTROL_PREFIX
 from nearcast.model.filter import Filter
+from nearcast.model.limits import Limits
 from nearcast.routing.filter_index import FilterIndex
 
 log = logging.getLogger(__name__)
 
 HOLDS_SECONDS = 1.0
 """So long holds what the server said."""
+UNLIMITED = Limits(geometry_corners=2**53, geometry_work=2**53)
+"""Who sends may take the time it takes: what the server allows is not known here."""
+
 MOST = 64
 """An event that more filters may select is sent without a look at them."""
 ANSWER_SECONDS = 2.0
@@ -88,4 +92,4 @@ def selects(index: FilterIndex, event: Event) -> bool:
     # To find out would cost more than to send it.
     if len(found) > MOST or read.type.startswith(CONTROL_PREFIX):
         return True
-    return any(truth(filter, read, NO_CONTEXT) is True for filter in found)
+    return any(truth(filter, read, NO_CONTEXT, UNLIMITED) is True for filter in found)

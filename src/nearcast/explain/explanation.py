@@ -22,11 +22,13 @@ from nearcast.filters.evaluate import (
     located,
     without_absent,
 )
+from nearcast.filters.expressions import truth_of
 from nearcast.filters.relevance import ABSENT, Classes, by_role, classes_of, role_relevance
 from nearcast.filters.truth import Truth
 from nearcast.model.event import Event, Place
 from nearcast.model.expression import GEOMETRY, TOLD_GEOMETRY, Call, attributes, remembered, users
 from nearcast.model.filter import And, Atom, Count, Distance, Filter, Located, Not, PlainNot, This, User
+from nearcast.model.geometry_budget import GeometryWork
 from nearcast.model.subscription import ClientProfile, Subscription
 from nearcast.model.values import Value
 from nearcast.state.registry import Registry
@@ -123,7 +125,7 @@ class ExplanationScene:
     def atoms(self, subscription: Subscription) -> tuple[AtomFinding, ...]:
         """Every atom of a subscription as if all were in the tree; looked at once for all clients."""
         if subscription.id not in self._seen:
-            truths = atom_truths(subscription.filter, self.event, self)
+            truths = atom_truths(subscription.filter, self.event, self, self.registry.settings.limits)
             self._seen[subscription.id] = tuple(_finding(atom, truth, self) for atom, truth in truths)
         return self._seen[subscription.id]
 
@@ -172,7 +174,7 @@ def _subscriptions(scene: ExplanationScene, client: ClientProfile) -> Iterator[S
             relevance = role_relevance(subscription, settings.roles, client.role, client.task)
         found = scene.atoms(subscription)
         classes = classes_of(relevance, len(found), settings.levels)
-        level = level_of(subscription.filter, classes, scene.event, scene)
+        level = level_of(subscription.filter, classes, scene.event, scene, scene.registry.settings.limits)
         yield SubscriptionFinding(subscription, from_role, _in_tree(subscription.filter, found, classes, level), level)
 
 
@@ -255,7 +257,7 @@ def _values(atom: Atom, scene: ExplanationScene) -> Iterable[Value]:
 def _unknown(atom: Atom, values: tuple[Value, ...], read: tuple[AtomReading, ...], scene: ExplanationScene) -> str:
     """Why the truth of an atom is UNKNOWN."""
     if isinstance(atom.name, Call):
-        return _undefined(read, scene)
+        return _too_much(atom.name, scene) or _undefined(read, scene)
     if values:
         return "the value and the literal are of types that do not compare"
     if isinstance(atom.name, str):
@@ -263,6 +265,13 @@ def _unknown(atom: Atom, values: tuple[Value, ...], read: tuple[AtomReading, ...
     sides = (atom.name.around,) if isinstance(atom.name, Count) else (atom.name.a, atom.name.b)
     lacking = [_nowhere(side) for side in sides if side and not any(located(side, scene.event, scene))]
     return " and ".join(lacking) or "one place is planar, the other geographic"
+
+
+def _too_much(call: Call, scene: ExplanationScene) -> str:
+    """Which limit an event is beyond for a computed atom, if it is."""
+    facts = EventFacts(scene.event, scene, GeometryWork(scene.registry.settings.limits))
+    truth_of(call, facts)
+    return facts.work.reason
 
 
 def _undefined(read: tuple[AtomReading, ...], scene: ExplanationScene) -> str:

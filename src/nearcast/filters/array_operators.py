@@ -65,7 +65,8 @@ def _key(element: object, timed: bool, sides: tuple[str, str]) -> Iterator[Hasha
             yield "day", element
             yield sides[1], element
         case Geometry():
-            yield "geometry", shapely.to_wkb(shapely.normalize(element.shape))
+            # One that takes too much has no shape, and equals nothing.
+            yield "geometry", object() if element.shape is None else shapely.to_wkb(shapely.normalize(element.shape))
         case Interval():
             yield "interval", element
         case tuple():

@@ -6,7 +6,7 @@ Truth is True, False or None (UNKNOWN). Nothing here is fast; every other matche
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -33,7 +33,12 @@ from nearcast.model.filter import (
     User,
     atoms,
 )
+from nearcast.model.geometry_budget import GeometryWork
+from nearcast.model.limits import Limits
 from nearcast.model.values import Value, kind_of, time_of
+
+DEFAULT = Limits()
+"""What holds where no settings are known."""
 
 
 class EvaluationContext(Protocol):
@@ -84,14 +89,16 @@ UNDER_PLAIN_NOT = {
 """A plain negation is never UNKNOWN: it is TRUE where its child is not, FALSE where its child is TRUE."""
 
 
-def level_of(node: Filter, classes: Sequence[int], event: Event, around: EvaluationContext) -> int | None:
+def level_of(
+    node: Filter, classes: Sequence[int], event: Event, around: EvaluationContext, limits: Limits = DEFAULT
+) -> int | None:
     """The level of an event for a filter whose atoms have these classes, in document order; None: not selected.
 
     An atom that holds has its class; OR takes the greatest of its children that hold; AND the least, and holds only if
     all hold; an atom of class −1 is not in the tree (semantics §3).
     """
     present = without_absent(node, iter(classes))
-    return None if present is None else _level(present[0], iter(present[1]), RequiredTruth.TRUE, event, around)
+    return None if present is None else _level(present[0], iter(present[1]), RequiredTruth.TRUE, event, around, limits)
 
 
 def without_absent(node: Filter, classes: Iterator[int]) -> tuple[Filter, list[int]] | None:
@@ -109,33 +116,38 @@ def without_absent(node: Filter, classes: Iterator[int]) -> tuple[Filter, list[i
 
 
 def _level(
-    node: Filter, classes: Iterator[int], wanted: RequiredTruth, event: Event, around: EvaluationContext
+    node: Filter,
+    classes: Iterator[int],
+    wanted: RequiredTruth,
+    event: Event,
+    around: EvaluationContext,
+    limits: Limits,
 ) -> int | None:
     if isinstance(node, Atom):
         own = next(classes)
-        return own if wanted.holds(atom_truth(node, event, around)) else None
+        return own if wanted.holds(atom_truth(node, event, around, limits)) else None
     if isinstance(node, Not):
-        return _level(node.child, classes, UNDER_NOT[wanted], event, around)
+        return _level(node.child, classes, UNDER_NOT[wanted], event, around, limits)
     if isinstance(node, PlainNot):
-        return _level(node.child, classes, UNDER_PLAIN_NOT[wanted], event, around)
-    levels = [_level(child, classes, wanted, event, around) for child in node.children]
+        return _level(node.child, classes, UNDER_PLAIN_NOT[wanted], event, around, limits)
+    levels = [_level(child, classes, wanted, event, around, limits) for child in node.children]
     held = [level for level in levels if level is not None]
     if isinstance(node, And) == wanted.joint:
         return min(held) if len(held) == len(levels) else None
     return max(held, default=None)
 
 
-def truth(node: Filter, event: Event, around: EvaluationContext) -> Truth:
+def truth(node: Filter, event: Event, around: EvaluationContext, limits: Limits = DEFAULT) -> Truth:
     """The three-valued truth of a filter for an event."""
     if isinstance(node, Atom):
-        return atom_truth(node, event, around)
+        return atom_truth(node, event, around, limits)
     if isinstance(node, (Not, PlainNot)):
-        inner = truth(node.child, event, around)
+        inner = truth(node.child, event, around, limits)
         return inner is not True if isinstance(node, PlainNot) else negated(inner)
-    return joined(isinstance(node, Or), [truth(child, event, around) for child in node.children])
+    return joined(isinstance(node, Or), [truth(child, event, around, limits) for child in node.children])
 
 
-def atom_truth(atom: Atom, event: Event, around: EvaluationContext) -> Truth:
+def atom_truth(atom: Atom, event: Event, around: EvaluationContext, limits: Limits = DEFAULT) -> Truth:
     """The truth of one atom: TRUE if some value satisfies it, UNKNOWN if none can be compared (eq. 4-7)."""
     if isinstance(atom.name, str):
         values = event.values(atom.name)
@@ -143,7 +155,7 @@ def atom_truth(atom: Atom, event: Event, around: EvaluationContext) -> Truth:
             return next(values, None) is None
         return some(satisfies(atom, value) for value in values)
     if isinstance(atom.name, Call):
-        return truth_of(atom.name, EventFacts(event, around))
+        return truth_of(atom.name, EventFacts(event, around, GeometryWork(limits)))
     if isinstance(atom.name, Distance):
         return some(satisfies(atom, metres) for metres in distances(atom.name, event, around))
     number = count(atom.name, event, around)
@@ -190,6 +202,7 @@ class EventFacts:
 
     event: Event
     around: EvaluationContext
+    work: GeometryWork = field(default_factory=GeometryWork)
 
     @property
     def place(self) -> Place | None:
@@ -268,6 +281,8 @@ class EmptyContext:
 NO_CONTEXT = EmptyContext()
 
 
-def atom_truths(node: Filter, event: Event, around: EvaluationContext) -> list[tuple[Atom, Truth]]:
+def atom_truths(
+    node: Filter, event: Event, around: EvaluationContext, limits: Limits = DEFAULT
+) -> list[tuple[Atom, Truth]]:
     """Every atom in document order with its truth: the material of an explanation."""
-    return [(atom, atom_truth(atom, event, around)) for atom in atoms(node)]
+    return [(atom, atom_truth(atom, event, around, limits)) for atom in atoms(node)]

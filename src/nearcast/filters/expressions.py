@@ -36,6 +36,7 @@ from nearcast.model.values import Value, calculate, kind_of, time_of
 
 if TYPE_CHECKING:
     from nearcast.geo.shapes import Geometry
+    from nearcast.model.geometry_budget import GeometryWork
 
 Values = Sequence[Any]
 """Of an expression: values of events, days, `Interval`, `Geometry`, tuples (arrays)."""
@@ -63,6 +64,10 @@ class Facts(Protocol):
     def user(self, name: str) -> Place | None:
         """Where that client was last known to be."""
 
+    @property
+    def work(self) -> GeometryWork:
+        """What is left of the work that geometries may take."""
+
 
 def truth_of(call: Call, facts: Facts) -> Truth:
     """The truth of a predicate for an event."""
@@ -81,9 +86,7 @@ def values_of(expression: Expression, facts: Facts) -> Values:
         case Constant(value):
             return (value,)
         case Shape() | Box():
-            from nearcast.geo.shapes import written
-
-            return (written(expression),)
+            return (_literal(expression, facts.work),)
         case Array(items):
             # An array with a hole is not known, as an arithmetic expression with one is not.
             found = [values_of(item, facts) for item in items]
@@ -185,16 +188,39 @@ def _name(expression: Expression) -> str:
     return expression.name
 
 
+def _literal(expression: Shape | Box, work: GeometryWork) -> Geometry:
+    from nearcast.geo.shapes import written
+
+    found = written(expression, work.limits.geometry_work)
+    # Who wrote it may write as many corners as a filter may have; only what cannot be compared counts.
+    if found.shape is None:
+        work.spend(found.cost)
+    return found
+
+
+def told_geometries(values: Iterable[Any], work: GeometryWork) -> Iterator[Geometry]:
+    """The geometries among values, texts of GeoJSON read as such, as far as the work for that goes."""
+    from nearcast.geo.shapes import Geometry, told
+
+    for value in values:
+        if work.beyond:
+            return
+        found = told(value, work.limits.geometry_work) if isinstance(value, str) else value
+        if isinstance(found, Geometry):
+            if isinstance(value, str):
+                work.read(found.corners, found.cost)
+            yield found
+
+
 def _geometries(expression: Expression, facts: Facts) -> list[Geometry]:
     """The geometries that an expression has; the event's own is what it tells as such, else the point where it is."""
-    from nearcast.geo.shapes import Geometry, at, told
+    from nearcast.geo.shapes import at
 
     # Who writes a filter need not know under which of its names an event tells its geometry.
     own = isinstance(expression, Property) and expression.name.lower() in GEOMETRY
     names = dict.fromkeys([_name(expression), *TOLD_GEOMETRY]) if own else ()
     listed = [value for name in names for value in facts.values(name)] if own else values_of(expression, facts)
-    found = [told(value) if isinstance(value, str) else value for value in listed]
-    there = [value for value in found if isinstance(value, Geometry)]
+    there = list(told_geometries(listed, facts.work))
     return [at(facts.place)] if own and not there and facts.place else there
 
 
@@ -245,7 +271,13 @@ def _spatial(function: str, arguments: tuple[Expression, ...], facts: Facts) -> 
     from nearcast.geo.shapes import related
 
     sides = [_geometries(argument, facts) for argument in arguments]
-    return some(related(function, a, b) for a, b in _choices(*sides))
+    return _known(facts.work, (related(function, a, b, facts.work) for a, b in _choices(*sides)))
+
+
+def _known(work: GeometryWork, truths: Iterable[Truth]) -> Truth:
+    """TRUE if one is, though the work for others be too much; FALSE only if there was enough for all."""
+    found = some(truths)
+    return None if work.beyond and not found else found
 
 
 def _near(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
@@ -253,7 +285,7 @@ def _near(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Tru
 
     a, b = (_geometries(argument, facts) for argument in arguments[:2])
     limits = _numbers(arguments[2], facts)
-    return some(near(left, right, metres) for left, right, metres in _choices(a, b, limits))
+    return _known(facts.work, (near(left, right, metres, facts.work) for left, right, metres in _choices(a, b, limits)))
 
 
 def _temporal(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:
@@ -266,7 +298,7 @@ def _array_relation(function: str, arguments: tuple[Expression, ...], facts: Fac
     from nearcast.filters.array_operators import related
 
     a, b = (_array(argument, facts) for argument in arguments)
-    return None if a is None or b is None else related(function, a, b)
+    return None if a is None or b is None or facts.work.beyond else related(function, a, b)
 
 
 def _changed(function: str, arguments: tuple[Expression, ...], facts: Facts) -> Truth:

@@ -1,7 +1,8 @@
 """Geometries out of texts, relations of CQL2 between two of them, and distances between them (OGC 21-065r2, 7.6, 7.7).
 
 Relations are those of simple features on the coordinates as they are, planar, without heights. A geometry that is not
-valid, a polygon that crosses itself, is mended before it is compared.
+valid, a polygon that crosses itself, is mended before it is compared. What takes more work than is allowed is not done
+(`geo.geometry_work`): a few corners may take GEOS minutes.
 
 Whether two of them lie within a distance is geodesic on WGS84, exact at points. Edges are straight in longitude and
 latitude, as GeoJSON has them (RFC 7946, 3.1.1), so no formula gives the distance of two of them. It is bounded instead:
@@ -15,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,15 +25,42 @@ import shapely
 import shapely.affinity
 
 from nearcast.geo.distance import LONGEST, SHORTEST, Floats, geodesic, unit_vectors
+from nearcast.geo.geometry_work import (
+    CORNER,
+    MENDING,
+    PAIR,
+    EdgeBoxes,
+    crossing,
+    edge_boxes,
+    meeting,
+    members,
+    overlapping,
+    simple_parts,
+)
 from nearcast.model.event import Place
-from nearcast.model.expression import MENDED, Box, Shape
+from nearcast.model.expression import Box, Shape
+from nearcast.model.geometry_budget import GeometryWork
+from nearcast.model.limits import Limits
 
 KEPT = 512
 """Geometries kept parsed: filters name few, and the events of one batch often share theirs."""
 
-SMALL = 16 * 1024
-"""Characters of a text that counts as small."""
+SMALL, MIDDLE = 2 * 1024, 64 * 1024
+"""Characters of a text that counts as small, and of one that is not large."""
 
+FEW = 1_000
+"""Pairs of corners that are not looked at before they are compared."""
+
+ROUGHLY = 10_000
+"""Pairs of edges up to which a rough count does."""
+
+ROUGH_EACH = 50
+"""As many for each edge do of a geometry by itself."""
+
+STEP = 40
+"""Units of a pair of pieces whose distance is solved."""
+
+ALLOWED = Limits().geometry_work
 
 TOLERANCE = 0.005
 """Metres: pieces with smaller radii are as good as points. Points themselves have radius 0."""
@@ -52,47 +80,123 @@ COARSE = 1e-12
 Numbers = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Geometry:
-    """A geometry, and whether its coordinates are metres; None: it is written in the filter, and takes the other's."""
+    """A geometry, and whether its coordinates are metres; None: it is written in the filter, and takes the other's.
 
-    shape: shapely.Geometry
+    `corners` and `cost` are those of reading it, in units of work. `shape` is Shapely's; None: it costs more than is
+    allowed.
+    """
+
+    shape: Any
     planar: bool | None = None
+    corners: int = 1
+    cost: int = CORNER
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one point."""
+        return bool(shapely.get_type_id(self.shape) == 0)
+
+    @cached_property
+    def edges(self) -> EdgeBoxes:
+        """The boxes of its edges."""
+        return edge_boxes(self.shape)
+
+    @cached_property
+    def counts(self) -> tuple[int, int, int]:
+        """How many parts it has, how many of these are points, and how many edges lines have."""
+        parts = simple_parts(self.shape)
+        kinds = shapely.get_type_id(parts)
+        lines = parts[(kinds == 1) | (kinds == 2)]
+        return len(parts), int((kinds == 0).sum()), int(shapely.get_num_coordinates(lines).sum())
+
+    @cached_property
+    def tangled(self) -> int:
+        """How many pairs of its own edges may cross: only those of lines may, and are looked at by most relations."""
+        return crossing(self.edges) if self.counts[2] else 0
 
 
 @lru_cache(maxsize=KEPT)
-def written(expression: Shape | Box) -> Geometry:
+def written(expression: Shape | Box, allowed: int = ALLOWED) -> Geometry:
     """The geometry of a literal, prepared, for it meets many others."""
-    shape = _mended(shapely.from_wkt(expression.text)) if isinstance(expression, Shape) else _box(expression.bounds)
-    shapely.prepare(shape)
-    return Geometry(shape)
+    shape = shapely.from_wkt(expression.text) if isinstance(expression, Shape) else _box(expression.bounds)
+    return _read(shape, None, allowed)
 
 
 def _box(bounds: tuple[float, ...]) -> shapely.Geometry:
     west, south, east, north = bounds if len(bounds) == 4 else (bounds[0], bounds[1], bounds[3], bounds[4])
     # GeoJSON and CQL2 alike write a box across the antimeridian so; planar relations need it in two parts.
     if west <= east:
-        return _mended(shapely.box(west, south, east, north))
-    return _mended(shapely.MultiPolygon([shapely.box(west, south, 180, north), shapely.box(-180, south, east, north)]))
+        return shapely.box(west, south, east, north)
+    return shapely.MultiPolygon([shapely.box(west, south, 180, north), shapely.box(-180, south, east, north)])
 
 
-def told(text: str) -> Geometry | None:
-    """The geometry that an attribute's text holds as GeoJSON; None if it holds none."""
+def told(text: str, allowed: int = ALLOWED) -> Geometry | None:
+    """The geometry that an attribute's text holds as GeoJSON, unless that takes too much; None if it holds none."""
     if not text.startswith("{"):
         return None
     # Senders choose how large their geometries are: many small ones are kept, and few large ones.
-    return _small(text) if len(text) <= SMALL else _large(text)
+    if len(text) <= SMALL:
+        return _small(text, allowed)
+    return _middle(text, allowed) if len(text) <= MIDDLE else _large(text, allowed)
 
 
-def _parsed(text: str) -> Geometry | None:
+def _parsed(text: str, allowed: int) -> Geometry | None:
     shape = shapely.from_geojson(text, on_invalid="ignore")
-    if shape is None or (shapely.get_num_coordinates(shape) > MENDED and not shapely.is_valid(shape)):
-        return None
-    return Geometry(_mended(shape), False)
+    return None if shape is None else _read(shape, False, allowed)
 
 
 _small = lru_cache(maxsize=KEPT)(_parsed)
-_large = lru_cache(maxsize=8)(_parsed)
+_middle = lru_cache(maxsize=KEPT // 16)(_parsed)
+_large = lru_cache(maxsize=KEPT // 128)(_parsed)
+
+
+def _read(shape: shapely.Geometry, planar: bool | None, allowed: int) -> Geometry:
+    """A geometry mended and prepared, as far as the work for that is allowed."""
+    corners = int(shapely.get_num_coordinates(shape))
+    cost = CORNER * corners
+    for step in (_looked_over, _mended, _joined_parts):
+        if cost <= allowed:
+            shape, more = step(shape, allowed - cost)
+            cost += more
+    if cost > allowed:
+        return Geometry(None, planar, corners, cost)
+    shapely.prepare(shape)
+    return Geometry(shape, planar, corners, cost)
+
+
+def _looked_over(shape: shapely.Geometry, allowed: int) -> tuple[shapely.Geometry, int]:
+    """The geometry, and the work of finding out whether it is valid: edges of its rings are held against each other."""
+    if shapely.get_dimensions(shape) < 2:
+        return shape, 0
+    edges = edge_boxes(shape)
+    return shape, meeting(edges, edges, min(allowed, ROUGH_EACH * len(edges)))
+
+
+def _mended(shape: shapely.Geometry, allowed: int) -> tuple[shapely.Geometry, int]:
+    """The geometry made valid, and the work of that."""
+    if shapely.is_valid(shape):
+        return shape, 0
+    cost = MENDING * crossing(edge_boxes(shape))
+    # Not by linework, the default: a hundred crossing edges take it half a second, and the cube of more.
+    return shape if cost > allowed else shapely.make_valid(shape, method="structure", keep_collapsed=True), cost
+
+
+def _joined_parts(shape: shapely.Geometry, allowed: int) -> tuple[shapely.Geometry, int]:
+    """The geometry with polygons of a collection made one, as relations take them; and the work of that."""
+    if shapely.get_type_id(shape) != 7:
+        return shape, 0
+    parts = members(shape)
+    flat = shapely.get_dimensions(parts) == 2
+    if int(flat.sum()) < 2:
+        return shape, 0
+    cost = MENDING * overlapping(parts[flat])
+    if cost > allowed:
+        return shape, cost
+    # A hundred squares within each other take GEOS seconds, as long as they are several.
+    whole = shapely.unary_union(parts[flat])
+    return (shapely.GeometryCollection([whole, *parts[~flat]]) if not flat.all() else whole), cost
 
 
 def at(place: Place) -> Geometry:
@@ -112,13 +216,6 @@ def around(shape: shapely.Geometry) -> tuple[tuple[float, float] | None, float]:
     return middle, LONGEST * math.hypot(math.radians(east - west) / 2, math.radians(north - south) / 2)
 
 
-def _mended(shape: shapely.Geometry) -> shapely.Geometry:
-    if shapely.is_valid(shape):
-        return shape
-    # Not by linework, the default: a hundred crossing edges take it half a second, and the cube of more.
-    return shapely.make_valid(shape, method="structure", keep_collapsed=True)
-
-
 Relation = Callable[..., Any]
 
 SPATIAL: dict[str, Relation] = {
@@ -136,13 +233,19 @@ CONVERSE = {"S_WITHIN": "S_CONTAINS", "S_CONTAINS": "S_WITHIN"}
 """The relations with the sides changed; all others are the same both ways."""
 
 
-def related(function: str, a: Geometry, b: Geometry) -> bool | None:
-    """Whether two geometries are so related; None for the few pairs that cannot be compared."""
+TOUCHING = ("S_INTERSECTS", "S_DISJOINT")
+"""Relations for which no line is held against itself."""
+
+
+def related(function: str, a: Geometry, b: Geometry, work: GeometryWork) -> bool | None:
+    """Whether two geometries are so related; None for pairs that cannot be compared, or take too much work."""
     if a.planar is not None and b.planar is not None and a.planar != b.planar:
         return None
+    if a.shape is None or b.shape is None or not work.spend(comparing(function, a, b)):
+        return None
     try:
-        # Only a prepared left side is fast.
-        if shapely.is_prepared(b.shape) and not shapely.is_prepared(a.shape):
+        # Only a prepared left side is fast, and a large one is worth it more.
+        if shapely.is_prepared(b.shape) and (not shapely.is_prepared(a.shape) or b.corners > a.corners):
             return bool(SPATIAL[CONVERSE.get(function, function)](b.shape, a.shape))
         return bool(SPATIAL[function](a.shape, b.shape))
     # A few pairs have no relation that GEOS can compute; one event's must not end the batch.
@@ -150,13 +253,38 @@ def related(function: str, a: Geometry, b: Geometry) -> bool | None:
         return None
 
 
-def near(a: Geometry, b: Geometry, metres: float) -> bool | None:
-    """Whether two geometries are within so many metres; None between metres and degrees."""
+def comparing(function: str, a: Geometry, b: Geometry) -> int:
+    """The units of work that comparing two geometries takes at most, about."""
+    if a.corners * b.corners <= FEW:
+        return PAIR * a.corners * b.corners
+    units = CORNER * (a.corners + b.corners)
+    parts, points, lines = a.counts
+    others, theirs, beside = b.counts
+    # Each point is held against each edge of lines; parts against parts.
+    units += parts * others + (points * beside + theirs * lines) // 2
+    if not (a.single or b.single):
+        units += PAIR * meeting(a.edges, b.edges, ROUGHLY)
+    if function not in TOUCHING:
+        units += PAIR * (a.tangled + b.tangled)
+    return units
+
+
+def near(a: Geometry, b: Geometry, metres: float, work: GeometryWork) -> bool | None:
+    """Whether two geometries are within so many metres; None between metres and degrees, or if it takes too much."""
     if a.planar is not None and b.planar is not None and a.planar != b.planar:
         return None
+    if a.shape is None or b.shape is None or not work.spend(comparing("S_INTERSECTS", a, b)):
+        return None
     if a.planar or b.planar:
+        if not work.spend(_pairs(a.corners, b.corners)):
+            return None
         return metres >= 0 and bool(shapely.distance(a.shape, b.shape) <= metres)
-    return within(a.shape, b.shape, metres)
+    return within(a.shape, b.shape, metres, work)
+
+
+def _pairs(a: int, b: int) -> int:
+    """The units of looking at the distance of each pair roughly."""
+    return a * b // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +322,28 @@ class Pieces:
         )
 
 
-def within(a: shapely.Geometry, b: shapely.Geometry, metres: float) -> bool:
-    """Whether some point of `a` is at most so many metres from some point of `b`, both in degrees."""
+def within(a: shapely.Geometry, b: shapely.Geometry, metres: float, work: GeometryWork | None = None) -> bool | None:
+    """Whether some point of `a` is at most so many metres from some point of `b`, both in degrees; None if that takes
+    too much work.
+    """
     if metres < 0 or shapely.is_empty(a) or shapely.is_empty(b):
         return False
-    return _meet(a, b) or _near(_pieces(a), _pieces(b), min(metres, ANYWHERE))
+    metres, work = min(metres, ANYWHERE), work or GeometryWork()
+    if _meet(a, b):
+        return True
+    pieces, others = _reaching(_pieces(a), b, metres), _reaching(_pieces(b), a, metres)
+    if not work.spend(_pairs(len(pieces.x1), len(others.x1))):
+        return None
+    return bool(len(pieces.x1) and len(others.x1)) and _near(pieces, others, metres, work)
+
+
+def _reaching(pieces: Pieces, other: shapely.Geometry, metres: float) -> Pieces:
+    """The pieces that are not surely farther than so many metres from all of the other geometry."""
+    middle, radius = around(other)
+    assert middle is not None, "it is not empty"
+    apart = unit_vectors(*pieces.middle()) - unit_vectors(*(np.array([end]) for end in middle))
+    limits = (metres + radius + pieces.radius()) / SHORTEST
+    return pieces.select(np.flatnonzero((apart * apart).sum(axis=1) <= limits * limits + COARSE))
 
 
 def _meet(a: shapely.Geometry, b: shapely.Geometry) -> bool:
@@ -229,10 +374,12 @@ def _edges(geometry: shapely.Geometry) -> Iterator[tuple[Floats, Floats]]:
             yield (corners, corners) if len(corners) == 1 else (corners[:-1], corners[1:])
 
 
-def _near(a: Pieces, b: Pieces, metres: float) -> bool:
-    """Whether some pair of pieces is near, by halving the pairs that are not decided."""
+def _near(a: Pieces, b: Pieces, metres: float, work: GeometryWork) -> bool | None:
+    """Whether some pair of pieces is near, by halving the pairs that are not decided; None if there is no end of it."""
     left, right = _candidates(a, b, metres)
     while len(left.x1):
+        if not work.spend(STEP * len(left.x1)):
+            return None
         # The middles are points of both geometries, so one such pair proves it.
         distances = geodesic(*left.middle(), *right.middle())
         if (distances <= metres).any():

@@ -3,13 +3,16 @@
 What an expression reads of an event — a few attributes, its place, its predecessor's attributes — is its key: equal
 keys have equal truth, so every distinct key of a chunk is decided once.
 
+What reads an attribute that no event of the chunk has is UNKNOWN for all of them, and costs nothing: a client may name
+thousands that never come.
+
 What is not decided so stays open: lanes with several values or none, numbers that doubles may not hold exactly,
 functions not spoken here. They are decided one by one, so that every outcome is that of the plain evaluator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +21,10 @@ import pyarrow as pa
 import shapely
 
 from nearcast.filters.expressions import truth_of
-from nearcast.filters.truth import COMPARE
+from nearcast.filters.truth import COMPARE, Truth
 from nearcast.geo import shapes
 from nearcast.geo.distance import Floats, geodesic, surely_beyond, unit_vectors
+from nearcast.geo.geometry_work import CORNER
 from nearcast.matching.batch_columns import Rows, pack, words
 from nearcast.model.arrays import Flags, Truths
 from nearcast.model.columns import places_of
@@ -36,15 +40,18 @@ from nearcast.model.expression import (
     Property,
     Shape,
     attributes,
+    needed,
     remembered,
     users,
 )
 from nearcast.model.filter import Atom
+from nearcast.model.geometry_budget import GeometryWork
+from nearcast.model.limits import Limits
 from nearcast.model.values import EXACT, Value, is_exact
 from nearcast.state.previous_values import Rows as ValueRows
-from nearcast.state.previous_values import values_of
+from nearcast.state.previous_values import names_of, values_of
 from nearcast.state.repository import entities
-from nearcast.state.timeline import Environment
+from nearcast.state.timeline import Environment, Excess
 
 OPEN = 2
 
@@ -61,8 +68,14 @@ class Numbers:
 class ColumnVectors:
     """The columns of a chunk, made when they are first asked for and shared by all predicates."""
 
-    def __init__(self, own: Mapping[str, ValueRows], places: Sequence[Place | None], size: int) -> None:
-        self.size = size
+    def __init__(
+        self,
+        own: Mapping[str, ValueRows],
+        places: Sequence[Place | None],
+        size: int,
+        limits: Limits,
+    ) -> None:
+        self.size, self.limits = size, limits
         self._own = own
         self._places = places
         self._numbers: dict[str, Numbers] = {}
@@ -189,13 +202,21 @@ def _related(call: Call, vectors: ColumnVectors) -> Truths | None:
         return None
     literal, left = found
     function = call.function if left else shapes.CONVERSE.get(call.function, call.function)
-    points = vectors.points()
+    points, geometry = vectors.points(), shapes.written(literal, vectors.limits.geometry_work)
+    if _is_dear(geometry, vectors):
+        return None
     try:
         # The literal is prepared, and only a prepared left side is fast.
-        holds = shapes.SPATIAL[function](shapes.written(literal).shape, shapely.points(points.x, points.y))
+        holds = shapes.SPATIAL[function](geometry.shape, shapely.points(points.x, points.y))
     except shapely.GEOSException:
         return None
     return _decided(holds, points.known, ~points.shaped)
+
+
+def _is_dear(geometry: shapes.Geometry, vectors: ColumnVectors) -> bool:
+    """Whether comparing a written geometry with a point may take more than is allowed: one by one it will be seen."""
+    # A point is held against each edge of a line.
+    return geometry.shape is None or 2 * CORNER * (geometry.corners + 1) > vectors.limits.geometry_work
 
 
 def _near(call: Call, vectors: ColumnVectors) -> Truths | None:
@@ -205,7 +226,10 @@ def _near(call: Call, vectors: ColumnVectors) -> Truths | None:
     metres = limit.value if isinstance(limit, Constant) else None
     if found is None or isinstance(metres, bool) or not isinstance(metres, (int, float)):
         return None
-    shape, points = shapes.written(found[0]).shape, vectors.points()
+    geometry, points = shapes.written(found[0], vectors.limits.geometry_work), vectors.points()
+    if _is_dear(geometry, vectors):
+        return None
+    shape = geometry.shape
     middle, radius = shapes.around(shape)
     if middle is None:
         return None
@@ -223,12 +247,13 @@ def _near(call: Call, vectors: ColumnVectors) -> Truths | None:
 
 @dataclass(frozen=True, slots=True)
 class _Reads:
-    """What one expression reads of an event."""
+    """What one expression reads of an event; where one of the `needed` is absent it is UNKNOWN."""
 
     attributes: tuple[str, ...]
     remembered: tuple[str, ...]
     users: tuple[str, ...]
     place: bool
+    needed: frozenset[str]
 
 
 class ComputedAtoms:
@@ -241,27 +266,42 @@ class ComputedAtoms:
 
     def rows(self, events: pa.Table, around: Environment) -> tuple[Rows, Rows]:
         """Truth and comparable rows, shape (atoms, words) each, of a chunk of a table of EVENTS."""
-        truths = np.empty((len(self.atoms), len(events)), np.int8)
-        chunk = self._chunk(events, around)
-        vectors = ColumnVectors(chunk.own, chunk.places, len(events))
-        for number, (call, reads) in enumerate(zip(self._calls, self._reads, strict=True)):
-            truths[number] = truths_of(call, vectors)
-            _decide(call, reads, chunk, truths[number])
+        there = names_of(events)
+        live = [number for number, reads in enumerate(self._reads) if reads.needed <= there]
+        truths = np.full((len(live), len(events)), OPEN, np.int8)
+        chunk = _chunk(events, around, [self._reads[number] for number in live], there)
+        vectors = ColumnVectors(chunk.own, chunk.places, len(events), around.limits)
+        for row, number in zip(truths, live, strict=True):
+            row[:] = truths_of(self._calls[number], vectors)
+            _decide(self._calls[number], self._reads[number], chunk, row)
+        around.excess.update(_excess(events, chunk.excess))
         width = words(len(events))
-        return pack(truths == 1, width), pack(truths >= 0, width)
+        found = np.zeros((2, len(self.atoms), width), np.uint64)
+        found[:, live] = pack(truths == 1, width), pack(truths >= 0, width)
+        return found[0], found[1]
 
-    def _chunk(self, events: pa.Table, around: Environment) -> _Chunk:
-        """The chunk's events, as far as the atoms read them."""
-        positions = events.column("position").to_pylist()
-        asked = {name for reads in self._reads for name in reads.remembered}
-        about = entities(events).to_pylist() if asked else []
-        clients = {name for reads in self._reads for name in reads.users}
-        return _Chunk(
-            values_of(events, [name for reads in self._reads for name in reads.attributes]),
-            {name: _before(around, name, about, positions) for name in asked},
-            {name: [around.users.at(name, position) for position in positions] for name in clients},
-            places_of(events) if any(reads.place for reads in self._reads) else [],
-        )
+
+def _chunk(events: pa.Table, around: Environment, listed: Sequence[_Reads], there: Collection[str]) -> _Chunk:
+    """The chunk's events, as far as atoms that read so much need them; `there` are the attributes that some have."""
+    positions = events.column("position").to_pylist()
+    asked = {name for reads in listed for name in reads.remembered}
+    about = entities(events).to_pylist() if asked else []
+    clients = {name for reads in listed for name in reads.users}
+    read = dict.fromkeys(name for reads in listed for name in reads.attributes)
+    nothing: ValueRows = [()] * len(events)
+    return _Chunk(
+        {**dict.fromkeys(read, nothing), **values_of(events, [name for name in read if name in there])},
+        {name: _before(around, name, about, positions) for name in asked},
+        {name: [around.users.at(name, position) for position in positions] for name in clients},
+        places_of(events) if any(reads.place for reads in listed) else [],
+        around.limits,
+    )
+
+
+def _excess(events: pa.Table, found: Iterable[tuple[int, str]]) -> Iterator[Excess]:
+    """Which events were beyond which limit, given by their lanes."""
+    for lane, limit in found:
+        yield events.column("source")[lane].as_py(), events.column("type")[lane].as_py(), limit
 
 
 @dataclass(slots=True)
@@ -272,8 +312,20 @@ class _Chunk:
     before: Mapping[str, Sequence[tuple[Value, ...] | None]]
     clients: Mapping[str, Sequence[Place | None]]
     places: Sequence[Place | None]
+    limits: Limits
     lane: int = 0
+    work: GeometryWork = field(default_factory=GeometryWork)
+    excess: list[tuple[int, str]] = field(default_factory=list)
+    """Lanes of events that were beyond a limit, each with the limit's name, once for each atom."""
     _typed: dict[str, list[Hashable]] = field(default_factory=dict)
+
+    def truth(self, call: Call, lane: int) -> Truth:
+        """The truth of an atom for the event of a lane."""
+        self.lane, self.work = lane, GeometryWork(self.limits)
+        found = truth_of(call, self)
+        if self.work.beyond:
+            self.excess.append((lane, self.work.beyond))
+        return found
 
     @property
     def place(self) -> Place | None:
@@ -318,8 +370,7 @@ def _decide(call: Call, reads: _Reads, chunk: _Chunk, truths: Truths) -> None:
     for lane in lanes:
         key = keys[lane]
         if key not in known:
-            chunk.lane = lane
-            truth = truth_of(call, chunk)
+            truth = chunk.truth(call, lane)
             known[key] = -1 if truth is None else int(truth)
         truths[lane] = known[key]
 
@@ -335,4 +386,4 @@ def _reads(call: Call) -> _Reads:
     names = attributes(call)
     own = any(name.lower() in GEOMETRY for name in names)
     read = (*names, *TOLD_GEOMETRY) if own else names
-    return _Reads(tuple(dict.fromkeys(read)), remembered(call), users(call), own)
+    return _Reads(tuple(dict.fromkeys(read)), remembered(call), users(call), own, frozenset(needed(call)))

@@ -284,7 +284,7 @@ class IncrementalIndex:
         atom_table = AtomTable() if old else self._atom_table
         # The next batch may add to the same track while this one's is read beside.
         as_it_is = Environment(
-            Timeline(around.users.base, dict(around.users.changes)), around.entities, around.previous
+            Timeline(around.users.base, dict(around.users.changes)), around.entities, around.previous, around.limits
         )
 
         def make() -> _IndexPart:

@@ -19,9 +19,6 @@ TOLD_GEOMETRY = ("geom", "geometry")
 GEOMETRY = frozenset({*TOLD_GEOMETRY, "this"})
 """Names of the event's own geometry, in lower case: what it tells as such, else the point where it is."""
 
-MENDED = 1_000
-"""Corners up to which a geometry that is not valid is mended: that takes time with the square of them."""
-
 PREVIOUS = frozenset({"PREVIOUS", "CHANGED"})
 """Functions of an attribute of the entity's previous event."""
 
@@ -115,6 +112,40 @@ def _own(expression: Expression) -> Iterator[Expression]:
     yield expression
     for part in _inner(expression):
         yield from _own(part)
+
+
+_WHOLE = frozenset(
+    {
+        *COMPARISONS,
+        *ARITHMETIC,
+        *SPATIAL,
+        *ARRAYS,
+        "BETWEEN",
+        "LIKE",
+        "NOT",
+        "S_DWITHIN",
+        "CASEI",
+        "ACCENTI",
+        "INTERVAL",
+    }
+)
+"""Operators and functions that have no value, and no truth, where one of their arguments has none."""
+
+
+def needed(expression: Expression) -> Iterator[str]:
+    """Attributes without which an expression is UNKNOWN, or has no value; there may be more."""
+    match expression:
+        case Property(name):
+            # The event's own geometry is the point where it is, if it tells none.
+            yield from () if name.lower() in GEOMETRY else (name,)
+        case Array(items):
+            for item in items:
+                yield from needed(item)
+        case Call(function, arguments) if function in _WHOLE or function.startswith("T_"):
+            for argument in arguments:
+                yield from needed(argument)
+        case Call("IN", (value, *_)):
+            yield from needed(value)
 
 
 def remembered(expression: Expression) -> tuple[str, ...]:

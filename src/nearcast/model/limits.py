@@ -16,3 +16,7 @@ class Limits:
     """Characters of an id, a type, a source, a subject, and of the name of an attribute or of a reading."""
     client_readings: int = 100
     """Names of readings that a client keeps."""
+    geometry_corners: int = 50_000
+    """Corners of the geometries that an atom reads of one event."""
+    geometry_work: int = 4_000_000
+    """Work on geometries for one atom and event, in units of which ten million take about a second (semantics §12)."""

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS
 from nearcast.pipeline.follower import Follower
-from nearcast.pipeline.monitoring import PipelineMetrics, SituationMonitor
+from nearcast.pipeline.monitoring import ExcessMonitor, PipelineMetrics, SituationMonitor
 from nearcast.pipeline.query import CHANGES, chunk_batch, start
 from nearcast.pipeline.retrying_journal import RetryingJournal
 from nearcast.pipeline.snapshots import ready_file
@@ -84,7 +84,7 @@ class BatchDecider:
         self._journal, self._config, self._metrics = journal, config, metrics
         self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
         self._guarded_states: defaultdict[Scope, GuardedStates] = defaultdict(GuardedStates)
-        self._situations = SituationMonitor(metrics)
+        self._situations, self._excess = SituationMonitor(metrics), ExcessMonitor(metrics)
         self.batches = 0
         # Before the first batch is done, which after a long pause takes long: what waits is seen meanwhile.
         self._show(self.follower.known.position)
@@ -121,6 +121,7 @@ class BatchDecider:
             # Batch by batch: settings may change within what Spark gives, and each part is decided under its own.
             self._keep_derived(batch)
             tables.append(submit_batch(batch, blocks, path, folder, spread=spread)())
+            self._excess.report(batch.around.excess)
             where = "driver" if len(batch.events) < spread else "executors"
             self._metrics.batches.labels(where).inc()
         # Once for all: guards made of a standing in between would be out of date when they are heard.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import collections
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from nearcast.errors import SetupError
 from nearcast.situations.stage import SituationStage
 from nearcast.state.derived import DerivingStage
+from nearcast.state.timeline import Excess
 
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
@@ -25,6 +26,7 @@ class PipelineMetrics:
         self.derived = self._counter("derived", "Events that were derived from others")
         self.batches = self._counter("batches", "Batches, by where they were decided", ["where"])
         self.refused = self._counter("refused", "Control events that changed nothing, see the dead letters")
+        self.excess = self._counter("excess", "Atoms not decided for an event, as they came to a limit", ["limit"])
         self.failures = self._counter("failures", "Batches that failed; each is decided again after a restart")
         self.unusable = self._counter("unusable", "Readings that are none, and rules not taken", ["name", "reason"])
         self.unprovided = Gauge(
@@ -61,6 +63,26 @@ class PipelineMetrics:
 
 
 log = logging.getLogger("nearcast.pipeline")
+
+TOLD = 1_000
+"""Senders and types of which it is remembered that they were told of."""
+
+
+class ExcessMonitor:
+    """Counts what was not decided for it came to a limit, and says so once for each sender, type and limit."""
+
+    def __init__(self, metrics: PipelineMetrics) -> None:
+        self._metrics = metrics
+        self._told: set[Excess] = set()
+
+    def report(self, found: Mapping[Excess, int]) -> None:
+        """After a batch."""
+        for excess, count in found.items():
+            source, type_, limit = excess
+            self._metrics.excess.labels(limit).inc(count)
+            if excess not in self._told and len(self._told) < TOLD:
+                self._told.add(excess)
+                log.warning("beyond limit=%s source=%s type=%s: UNKNOWN, see explain", limit, source, type_)
 
 
 class SituationMonitor:

@@ -6,11 +6,12 @@ Both call `nearcast.stages.decide.decide`, so the outcome is equal; only where t
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from tempfile import mkstemp
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -26,6 +27,10 @@ from nearcast.runtime.private_folder import private_folder
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import FoldedBatch
 from nearcast.state.derived import derived_of
+from nearcast.state.timeline import Excess
+
+EXCESS = b"excess"
+"""Under this name the metadata of deliveries say what was beyond limits."""
 
 SPREAD = 20_000
 """Events from which a batch is spread out: below, a job's own time is more than what the other cores save."""
@@ -52,7 +57,15 @@ def submit_batch(
     published = _spread(batch, blocks(), journal, folder, with_fallbacks)
     # What was derived is few, and in no block of the journal.
     derived = decide(batch, derived_of(batch.events), with_fallbacks)
-    return lambda: _together(published(), derived)
+
+    def whole() -> pa.Table:
+        """Both; what was beyond limits elsewhere is known here then."""
+        found = published()
+        for excess, count in orjson.loads((found.schema.metadata or {}).get(EXCESS, b"[]")):
+            batch.around.excess[tuple(excess)] += count
+        return _together(found.replace_schema_metadata(None), derived)
+
+    return whole
 
 
 def _together(published: pa.Table, derived: pa.Table) -> pa.Table:
@@ -84,8 +97,11 @@ def _spread(
         for table in opened(parts, journal):
             # Nobody decides by payloads, and they are most of the bytes.
             world = _data_events(table.drop_columns("payload"), first, last)
-            if len(deliveries := decide(_read(name), world, with_fallbacks)):
-                yield _block(deliveries)
+            known = _read(name)
+            known.around.excess.clear()
+            deliveries = decide(known, world, with_fallbacks)
+            if len(deliveries) or known.around.excess:
+                yield _block(deliveries, known.around.excess, first)
 
     def there() -> pa.Table:
         """Has all parts decided."""
@@ -97,13 +113,14 @@ def _spread(
     return there
 
 
-def _block(deliveries: pa.Table) -> pa.RecordBatch:
-    """Deliveries as one row of `BLOCKS`."""
+def _block(deliveries: pa.Table, excess: Mapping[Excess, int], begin: int) -> pa.RecordBatch:
+    """Deliveries, and what was beyond limits, as one row of `BLOCKS`; without deliveries it stands at the `begin`."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, DELIVERIES, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
-        stream.write_table(deliveries)
+    schema = DELIVERIES.with_metadata({EXCESS: orjson.dumps(list(excess.items()))})
+    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        stream.write_table(deliveries.replace_schema_metadata(schema.metadata))
     position = deliveries.column("position")
-    first, last = position[0].as_py(), position[-1].as_py()
+    first, last = (position[0].as_py(), position[-1].as_py()) if len(deliveries) else (begin, begin)
     row = {"after": first - 1, "through": last, "block": sink.getvalue().to_pybytes()}
     return pa.RecordBatch.from_pylist([row], schema=BLOCKS)
 
@@ -112,9 +129,10 @@ def _deliveries(blocks: pa.Table) -> pa.Table:
     """Blocks of deliveries, in any order, as one table."""
     # Tasks end in any order; the log of deliveries ascends.
     ordered = blocks.sort_by("after").column("block")
-    return pa.concat_tables(
-        [DELIVERIES.empty_table(), *(pa.ipc.open_stream(block.as_buffer()).read_all() for block in ordered)]
-    )
+    tables = [pa.ipc.open_stream(block.as_buffer()).read_all() for block in ordered]
+    excess = [pair for one in tables for pair in orjson.loads(one.schema.metadata[EXCESS])]
+    found = pa.concat_tables([DELIVERIES.empty_table(), *(one.replace_schema_metadata(None) for one in tables)])
+    return found.replace_schema_metadata({EXCESS: orjson.dumps(excess)}) if excess else found
 
 
 def _data_events(events: pa.Table, first: int, last: int) -> pa.Table:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nearcast.filters.expressions import truth_of
+from nearcast.filters.expressions import told_geometries, truth_of
 from nearcast.filters.truth import Truth, joined, negated
 from nearcast.geo.distance import distance
 from nearcast.model.event import Event, Place
 from nearcast.model.expression import ARITHMETIC, TOLD_GEOMETRY, Call, Constant, Expression, Property, parts
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, PlainNot, atoms
+from nearcast.model.geometry_budget import GeometryWork
 from nearcast.model.relation import SIDES
 from nearcast.model.values import Value, narrowed
 
@@ -64,10 +65,11 @@ def _truth(node: Filter, facts: _Sides) -> Truth:
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """Two entities' newest events, as expressions read them."""
+    """Two entities' newest events, as expressions read them; the work on geometries is that of the whole predicate."""
 
     a: Event
     b: Event
+    work: GeometryWork = field(default_factory=GeometryWork)
 
     @property
     def place(self) -> Place | None:
@@ -83,7 +85,7 @@ class _Sides:
         event = self.a if side == "a" else self.b
         if attribute and attribute not in TOLD_GEOMETRY:
             return tuple(event.values(attribute))
-        return tuple(_geometries(event, bool(attribute)))  # type: ignore[arg-type]
+        return tuple(_geometries(event, bool(attribute), self.work))  # type: ignore[arg-type]
 
     def previous(self, name: str) -> Sequence[Value] | None:
         """Relations know newest events alone."""
@@ -94,13 +96,12 @@ class _Sides:
         return None
 
 
-def _geometries(event: Event, told: bool) -> list[shapes.Geometry]:
+def _geometries(event: Event, told: bool, work: GeometryWork) -> list[shapes.Geometry]:
     """The geometry that an event tells, if that is asked for, else the point where it is."""
     from nearcast.geo import shapes
 
     values = [value for name in TOLD_GEOMETRY for value in event.values(name)] if told else []
-    found = [shapes.told(value) for value in values if isinstance(value, str)]
-    there = [geometry for geometry in found if geometry]
+    there = list(told_geometries((value for value in values if isinstance(value, str)), work))
     return there or ([shapes.at(event.place)] if event.place else [])
 
 

@@ -9,7 +9,7 @@ condition of it is, or a reading denies it; else unknown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from nearcast.filters.evaluate import satisfies
@@ -17,6 +17,7 @@ from nearcast.filters.expressions import truth_of
 from nearcast.filters.truth import Truth, negated, some
 from nearcast.model.event import Place
 from nearcast.model.expression import Call
+from nearcast.model.geometry_budget import GeometryWork
 from nearcast.model.values import Value
 from nearcast.situations.readings import ContextReading, ReadingStore, SituationCentre
 from nearcast.situations.rule_plan import ConditionBranch, ConditionLeaf, ConditionNode, PlannedRule, RulePlan
@@ -254,6 +255,7 @@ class _Facts:
 
     read: Mapping[str, tuple[Value, ...]]
     place: Place | None = None
+    work: GeometryWork = field(default_factory=GeometryWork)
 
     def values(self, name: str) -> Sequence[Value]:
         """The values of a class."""

@@ -221,7 +221,7 @@ class StateFold:
         previous = self._remembered.values_over(list(subscription_index.remembered), events, self.repository)
         self.repository.fold_events(events)
         self._clients = clients.after()
-        around = Environment(clients.places, members, previous)
+        around = Environment(clients.places, members, previous, self.registry.settings.limits)
         index = subscription_index.incremental_index.index(events, around)
         return FoldedBatch(events, self.registry.settings, index, subscription_index.assignments(), around, clients)
 

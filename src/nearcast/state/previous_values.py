@@ -34,6 +34,13 @@ def values_of(table: pa.Table, names: Iterable[str]) -> dict[str, Rows]:
     return found
 
 
+def names_of(table: pa.Table) -> frozenset[str]:
+    """The attributes that some event of a table of EVENTS has."""
+    entries, _ = entries_of(table)
+    own = (name for name in OWN if table.column(name).null_count < len(table))
+    return frozenset(pc.unique(entries.field("name")).to_pylist()).union(own)
+
+
 def _attributes(table: pa.Table, names: Sequence[str]) -> dict[str, Rows]:
     entries, lanes = entries_of(table)
     which = pc.index_in(entries.field("name"), value_set=pa.array(names, pa.string()))

@@ -8,6 +8,7 @@ with the same outcome, however the batch is cut.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from nearcast.model.event import Place
 from nearcast.model.filter import Entities
+from nearcast.model.limits import Limits
 from nearcast.model.values import Value
 
 K = TypeVar("K", bound=Hashable)
@@ -103,6 +105,10 @@ class Followed(dict[Entities, TermMembers]):
         return TermMembers()
 
 
+Excess = tuple[str, str, str]
+"""Of an event that was beyond a limit its source and type, and the limit's name."""
+
+
 @dataclass(slots=True)
 class Environment:
     """Where things are over a batch: users, and the entities that each location term asks for.
@@ -113,3 +119,6 @@ class Environment:
     users: Timeline[str, Place | None] = field(default_factory=Timeline)
     entities: Mapping[Entities, TermMembers] = field(default_factory=dict)
     previous: Mapping[str, Timeline[str, tuple[Value, ...]]] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    excess: Counter[Excess] = field(default_factory=Counter)
+    """How many atoms were not decided, of which events, for they came to a limit."""

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from nearcast.filters.evaluate import NO_CONTEXT, UNDER_NOT, UNDER_PLAIN_NOT, RequiredTruth, atom_truth
+from nearcast.filters.evaluate import NO_CONTEXT, UNDER_NOT, UNDER_PLAIN_NOT, EventFacts, RequiredTruth, atom_truth
+from nearcast.filters.expressions import truth_of
 from nearcast.model.event import Event, Place
 from nearcast.model.expression import PREVIOUS, Call, parts
 from nearcast.model.filter import And, Atom, Count, Distance, Entities, Filter, Not, Operator, Or, PlainNot, This, atoms
@@ -209,6 +210,14 @@ def _roles_lack_atoms(roles: Roles) -> bool:
     return any(0 in vector for vectors in roles.vectors.values() for vector in vectors.values())
 
 
+def _may_hold(atom: Atom, event: Event, wanted: RequiredTruth) -> bool:
+    if not isinstance(atom.name, Call):
+        return wanted.holds(atom_truth(atom, event, NO_CONTEXT))
+    facts = EventFacts(event, NO_CONTEXT)
+    # Settings may allow more work than is done here.
+    return wanted.holds(truth_of(atom.name, facts)) or bool(facts.work.beyond)
+
+
 Open = Callable[[Atom], bool]
 
 
@@ -218,7 +227,7 @@ def may_select(
     """Whether a filter may select an event, whatever is known besides it: atoms that are open may have any truth."""
     is_open = is_open or rests_on_more
     if isinstance(node, Atom):
-        return is_open(node) or wanted.holds(atom_truth(node, event, NO_CONTEXT))
+        return is_open(node) or _may_hold(node, event, wanted)
     if isinstance(node, (Not, PlainNot)):
         under = (UNDER_NOT if isinstance(node, Not) else UNDER_PLAIN_NOT)[wanted]
         return may_select(node.child, event, under, is_open)

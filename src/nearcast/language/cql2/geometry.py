@@ -10,7 +10,7 @@ from nearcast.errors import Fault
 from nearcast.language.cql2.tokens import Tokens
 from nearcast.language.definitions.client_documents import ROUNDING
 from nearcast.language.marks import Locate
-from nearcast.model.expression import MENDED, Box, Shape
+from nearcast.model.expression import Box, Shape
 
 GEOMETRIES = {
     "POINT": "Point",
@@ -29,6 +29,9 @@ Item = TypeVar("Item")
 
 MAX_PARENTHESES = 10
 """Parentheses of a geometry within each other."""
+
+PLAIN = 50
+"""Corners up to which a geometry is not looked at when it is read: whatever it is, it takes no more than is allowed."""
 
 _WORDS = {type_: word for word, type_ in GEOMETRIES.items()}
 
@@ -177,12 +180,16 @@ def literal(geometry: Mapping[str, Any]) -> Shape | Box:
 
     text = well_known(geometry)
     try:
-        shape = shapely.from_wkt(text)
+        shapely.from_wkt(text)
     except shapely.GEOSException as error:
         raise ValueError(str(error).rpartition("Exception: ")[2]) from None
-    if shapely.get_num_coordinates(shape) > MENDED and not shapely.is_valid(shape):
-        raise ValueError(f"one that crosses itself, with more than {MENDED:,} corners")
-    return Shape(text)
+    found = Shape(text)
+    if text.count(",") > PLAIN:
+        from nearcast.geo.shapes import written
+
+        if written(found).shape is None:
+            raise ValueError("one that crosses itself too often, or whose edges lie beside each other too long")
+    return found
 
 
 def _box(bounds: tuple[float, ...]) -> Box:

@@ -1,0 +1,119 @@
+"""Kinds of hostile input: a name, and a function of the server's address that sends it once and returns."""
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+Corner = list[float]
+
+AREA = "POLYGON((0 0, 9 0, 9 9, 0 9, 0 0))"
+LINE = "LINESTRING(" + ", ".join(f"{n / 100} {9 if n % 2 else 0}" for n in range(100)) + ")"
+
+DEFINITIONS: dict[str, Any] = {
+    "channels": {"zones": {"coordinates": "geographic"}},
+    "clients": [{"id": "watcher"}],
+    "subscriptions": [
+        {"id": f"zones {number}", "client": "watcher", "filter": f"type = 'zone' AND {filter}"}
+        for number, filter in enumerate(
+            (f"S_INTERSECTS(geom, {AREA})", f"S_OVERLAPS(geom, {LINE})", f"S_DWITHIN(geom, {LINE}, 1000)")
+        )
+    ],
+}
+"""What is defined beside the ordinary work, for kinds to meet."""
+
+
+def publish(url: str, *documents: dict[str, Any]) -> None:
+    """Publishes events of type `zone` with this data, each by itself."""
+    for data in documents:
+        head = {"specversion": "1.0", "id": uuid.uuid4().hex, "type": "zone", "source": "hostile"}
+        body = json.dumps({**head, "data": data}).encode()
+        headers = {"Content-Type": "application/cloudevents+json"}
+        httpx.post(f"{url}/events", content=body, headers=headers, timeout=120.0)
+
+
+def define(url: str, id: str, filter: str) -> None:
+    """Defines a subscription of the watcher, and removes it."""
+    document = {"client": "watcher", "filter": filter}
+    httpx.put(f"{url}/subscriptions/{id}", json=document, timeout=120.0)
+    httpx.delete(f"{url}/subscriptions/{id}", timeout=120.0)
+
+
+def comb(corners: int) -> list[Corner]:
+    """Teeth that lean, so that the boxes of all edges meet."""
+    return [[n / corners + (8.0 if n % 2 else 1.0), 8.0 if n % 2 else 1.0] for n in range(corners)]
+
+
+def tangle(corners: int) -> list[Corner]:
+    """A ring in which every edge crosses many others."""
+    chance = random.Random(1)
+    return [[chance.uniform(0, 9), chance.uniform(0, 9)] for _ in range(corners)]
+
+
+def polygon(ring: list[Corner]) -> dict[str, Any]:
+    """A geometry of one ring."""
+    return {"type": "Polygon", "coordinates": [[*ring, ring[0]]]}
+
+
+def crossing_polygon(url: str) -> None:
+    """A thousand corners, of which every edge crosses hundreds."""
+    publish(url, {"geom": polygon(tangle(1_000))})
+
+
+def long_comb(url: str) -> None:
+    """Valid polygons and lines of 16,000 corners whose edges all lie beside each other."""
+    publish(url, {"geom": polygon(comb(16_000))}, {"geom": {"type": "LineString", "coordinates": comb(16_000)}})
+
+
+def nested_squares(url: str) -> None:
+    """A collection of squares within each other."""
+    rings = ([[0, 0], [1 + n / 30, 0], [1 + n / 30, 1 + n / 30], [0, 1 + n / 30]] for n in range(200))
+    publish(url, {"geom": {"type": "GeometryCollection", "geometries": [polygon(ring) for ring in rings]}})
+
+
+def many_geometries(url: str) -> None:
+    """A hundred outlines in one event."""
+    publish(url, {"geom": [polygon(tangle(50 + n % 10)) for n in range(100)]})
+
+
+def megabyte(url: str) -> None:
+    """A line as long as an event may be."""
+    publish(url, {"geom": {"type": "LineString", "coordinates": [[n % 9, n % 7] for n in range(150_000)]}})
+
+
+def large_filters(url: str) -> None:
+    """Filters of as many atoms and literals as one may have."""
+    define(url, "atoms", " OR ".join(f"kind = 'k{n}'" for n in range(20_000)))
+    literals = ", ".join(f"'k{n}'" for n in range(250_000))
+    define(url, "literals", f"kind IN ({literals})")
+
+
+def costly_filters(url: str) -> None:
+    """As many expressions and patterns as a filter may have, or more."""
+    for count in (1_000, 20_000):
+        define(url, "sums", " OR ".join(f"size + {n} > speed * {n}" for n in range(count)))
+        define(url, "patterns", " OR ".join(f"kind LIKE '%{n}%'" for n in range(count)))
+
+
+def filters_of_geometries(url: str) -> None:
+    """Outlines that take long to look at, in filters."""
+    for ring in (comb(2_500), tangle(500), comb(20_000)):
+        text = ", ".join(f"{x} {y}" for x, y in [*ring, ring[0]])
+        define(url, "outline", f"S_OVERLAPS(geom, POLYGON(({text})))")
+
+
+KINDS: list[tuple[str, Callable[[str], None]]] = [
+    ("a ring that crosses itself", crossing_polygon),
+    ("16,000 teeth", long_comb),
+    ("squares within each other", nested_squares),
+    ("a hundred geometries", many_geometries),
+    ("a megabyte of corners", megabyte),
+    ("the largest filters", large_filters),
+    ("filters that cost each batch", costly_filters),
+    ("outlines in filters", filters_of_geometries),
+]
