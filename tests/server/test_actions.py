@@ -329,3 +329,21 @@ def test_a_disk_without_locks_does_not_keep_actions_from_running(
                 await until(lambda: len(receiver.got) == 1)
 
     run(test)
+
+
+def test_what_was_given_up_is_run_once_more() -> None:
+    """By the event that told of it; where it fails again that is told to who asked."""
+
+    async def test() -> None:
+        receiver = Receiver(404, 404)
+        async with receiver.serving():
+            scene = Scene(Webhook(receiver.url))
+            async with scene.running() as actions:
+                payload = scene.call(1)
+                await until(lambda: scene.letters, 20)
+                with pytest.raises(module.ActionFailed):
+                    await actions.run_again(scene.letters[0].content)
+                await actions.run_again(scene.letters[0].content)
+            assert [payload] * 3 == [body for _, body in receiver.got]
+
+    run(test)
