@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "delivery": _RULES | {"state", "matching"},
     "suppression": _RULES | {"state", "routing", "relations"},
     "stages": _RULES | {"state", "matching", "relations", "situations", "delivery"},
-    "explain": _RULES | {"state", "delivery", "stages"},
+    "explain": _RULES | {"state", "relations", "delivery", "stages"},
     "foraging": _RULES,
     "language": PURE | {"errors", "runtime"},
     "journal": {"errors", "runtime", "model"},

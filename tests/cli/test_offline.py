@@ -91,6 +91,29 @@ def test_replay_tells_of_every_line_that_it_could_not_take(files: Path) -> None:
     assert "4 events, 2 deliveries, 2 dead letters (local)" in said
 
 
+@pytest.mark.parametrize(("count", "came"), [(0, "1 dead letter"), (1_154, "1,154 dead letters")])
+def test_replay_of_nothing_that_can_be_taken_ends_with_1(files: Path, count: int, came: str) -> None:
+    """And says so. Of dead letters of one kind twenty are shown, and the true number of the others is told."""
+    (files / "bad.jsonl").write_text("{}\n" * count)
+    done = nearcast(files, "replay", "--definitions", "d.yaml", "--events", "bad.jsonl")
+    assert (1, "") == (done.returncode, done.stdout)
+    assert f"error: expected events to decide, got {came}\n" in done.stderr
+    assert min(20, count) == done.stderr.count("dead letter: bad.jsonl:")
+    assert count == 0 or 'dead letter: and 1,134 more: expected specversion "1.0"\n' in done.stderr
+
+
+def test_check_shows_twenty_of_a_kind_and_counts_all(files: Path) -> None:
+    """Those of another kind are not lost behind them."""
+    (files / "e.jsonl").write_text("{}\n" * 1_154 + "{")
+    done = nearcast(files, "check", "d.yaml", "--events", "e.jsonl")
+    assert (1, "1,155 faults, 0 warnings\n") == (done.returncode, done.stdout)
+    assert 20 == done.stderr.count("expected specversion") - 1
+    assert 'error: and 1,134 more: expected specversion "1.0"\n' in done.stderr
+    assert "expected JSON" in done.stderr
+    told = nearcast(files, "check", "d.yaml", "--events", "e.jsonl", "--json").stdout.splitlines()
+    assert {"kind": "error", "more": 1134, "expected": 'specversion "1.0"'} == json.loads(told[-1])
+
+
 def test_replay_writes_to_a_file(files: Path) -> None:
     """The same lines."""
     command = ("replay", "--definitions", "d.yaml", "--events", "e.jsonl")

@@ -126,9 +126,12 @@ def test_a_newer_format_is_refused(sqlite: SqliteJournal, file: Path) -> None:
         SqliteJournal(file)
 
 
-def test_a_journal_of_the_format_before_is_taken_over(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its events are read as they were, none with an entry node, also merged with others; nothing older opens it."""
-    nameless = EVENTS.remove(len(EVENTS) - 1)
+@pytest.mark.parametrize(("format", "lacking"), [(2, 2), (3, 1)])
+def test_a_journal_of_a_format_before_is_taken_over(
+    file: Path, monkeypatch: pytest.MonkeyPatch, format: int, lacking: int
+) -> None:
+    """Its events are read as they were, none with what it lacks, also merged with others; nothing older opens it."""
+    nameless = pa.schema(list(EVENTS)[: len(EVENTS) - lacking])
     with monkeypatch.context() as before, closing(SqliteJournal(file)) as journal:
         before.setitem(LOGS, "events", nameless)
         for number in range(3):
@@ -136,13 +139,14 @@ def test_a_journal_of_the_format_before_is_taken_over(file: Path, monkeypatch: p
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         for table, column in (("blocks", "previous"), ("blocks", "checksum"), ("ends", "newest"), ("ends", "checksum")):
             connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute(f"PRAGMA user_version = {format}")
     with closing(SqliteJournal(file)) as journal:
         for number in range(3, 30):
-            journal.append("events", entered_events([Event(str(number), "t", "s")], "north"))
+            journal.append("events", entered_events([Event(str(number), "t", "s", about="s 1")], "north"))
         found = journal.read("events", 0, 100)
     assert [str(number) for number in range(30)] == ids(found)
     assert [None] * 3 + ["north"] * 27 == found.column("node").to_pylist()
+    assert [None] * 3 + ["s 1"] * 27 == found.column("about").to_pylist()
     with closing(sqlite3.connect(file)) as connection:
         assert (4,) == connection.execute("PRAGMA user_version").fetchone()
 

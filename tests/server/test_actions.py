@@ -30,6 +30,7 @@ from nearcast.server.action_runner import ActionRunner
 from nearcast.server.action_targets import AT_ONCE, ATTEMPTS
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.sessions.outcomes import RefusedInput
+from nearcast.server.webhook_post import ActionFailed
 from nearcast.state.registry import Registry
 from tests.server.conftest import run, until
 
@@ -507,5 +508,23 @@ def test_a_disk_without_locks_does_not_keep_actions_from_running(
             scene.call(1)
             async with scene.running():
                 await until(lambda: len(receiver.got) == 1)
+
+    run(test)
+
+
+def test_what_was_given_up_is_run_once_more() -> None:
+    """By the event that told of it; where it fails again that is told to who asked."""
+
+    async def test() -> None:
+        receiver = Receiver(404, 404)
+        async with receiver.serving():
+            scene = Scene(Webhook(receiver.url))
+            async with scene.running() as actions:
+                payload = scene.call(1)
+                await until(lambda: scene.letters, 20)
+                with pytest.raises(ActionFailed):
+                    await actions.run_again(scene.letters[0].content)
+                await actions.run_again(scene.letters[0].content)
+            assert [payload] * 3 == [body for _, body in receiver.got]
 
     run(test)

@@ -11,7 +11,15 @@ from typing import Any
 import orjson
 
 from nearcast.errors import EventError, Fault, Mark
-from nearcast.language.cloudevents import KEPT_BYTES, MAX_ATTRIBUTES, attributes_of, channel_of, read_event, read_line
+from nearcast.language.cloudevents import (
+    KEPT_BYTES,
+    MAX_ATTRIBUTES,
+    about_of,
+    attributes_of,
+    channel_of,
+    read_event,
+    read_line,
+)
 from nearcast.language.definitions.client_documents import place_of
 from nearcast.model.event import CONTROL_PREFIX, OWN, Event
 from nearcast.model.subscription import Channel
@@ -73,7 +81,8 @@ def _plain(item: Mapping[str, Any], row: int, channels: Sequence[Channel], where
     if len(attributes) > MAX_ATTRIBUTES:
         raise Fault(f"at most {MAX_ATTRIBUTES:,} attributes", f"{len(attributes):,}", where)
     subject = own.get("subject")
-    return Event(own["id"], own["type"], own["source"], subject, time, place, attributes, channel=channel)
+    about = about_of(own["source"], subject, channel, channels)
+    return Event(own["id"], own["type"], own["source"], subject, time, place, attributes, channel=channel, about=about)
 
 
 def document_text(value: Any) -> Any:

@@ -31,7 +31,7 @@ from nearcast.api.attributes import (
 )
 from nearcast.api.event_rows import SOURCE, TYPE, document_text, value_of
 from nearcast.errors import EventError, Fault, Mark
-from nearcast.language.cloudevents import KEPT_BYTES, MAX_ATTRIBUTES, DeadLetter, channel_of, read_event
+from nearcast.language.cloudevents import KEPT_BYTES, MAX_ATTRIBUTES, DeadLetter, about_of, channel_of, read_event
 from nearcast.language.definitions.client_documents import GEOMETRY_NAMES, place_of
 from nearcast.model.columns import EVENTS, TIME, to_table
 from nearcast.model.event import CONTROL_PREFIX, OWN, Event, Place
@@ -149,6 +149,7 @@ class _FrameReader:
         columns |= self._places(alone)
         columns["attributes"] = self._attributes(alone)
         columns["channel"] = self._channels(columns, alone)
+        columns["about"] = self._about(columns)
         arrays = [columns[one.name] if one.name in columns else pa.nulls(self.count, one.type) for one in EVENTS]
         table = pa.Table.from_arrays([pc.cast(a, t) for a, t in zip(arrays, EVENTS.types, strict=True)], schema=EVENTS)
         return self._with(table, [event for row in _rows(alone) if (event := self._event(row))], alone)
@@ -303,6 +304,16 @@ class _FrameReader:
             except Fault as fault:
                 self._fault(row, fault)
                 found.append(None)
+        return pa.array(found, pa.string())
+
+    def _about(self, columns: dict[str, Any]) -> pa.Array:
+        """The entity of each event whose channel names it by source and subject."""
+        if all(one.entity == "subject" for one in self.channels):
+            return pa.nulls(self.count, pa.string())
+        # What a row that is not taken lacks is told already.
+        sources = pc.fill_null(columns["source"], "").to_pylist()
+        rows = zip(sources, columns["subject"].to_pylist(), columns["channel"].to_pylist(), strict=True)
+        found = [about_of(source, subject, named, self.channels) for source, subject, named in rows]
         return pa.array(found, pa.string())
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.cli.explain_pair import moment_of_text, pair_data, pair_finding, pair_lines
 from nearcast.cli.explain_text import as_data, as_text, rule_data, rule_lines, told_situation
 from nearcast.cli.options import INPUT_FILE, data_option, journal_path
 from nearcast.cli.output import DeadLetterLog, plain, print_json, progress, wrapped
@@ -25,7 +26,7 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes
 from nearcast.language.cql2 import write
 from nearcast.language.definitions import files
-from nearcast.language.event_files import read_tables
+from nearcast.language.event_files import as_tables, read_events
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.situations.diagnosis import RuleFinding
@@ -41,7 +42,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("explain")
-@click.argument("event_id", metavar="EVENT")
+@click.argument("event_id", metavar="[EVENT]", required=False)
 @click.option("--client", help="The client it is about; else every client known then, or named by a subscription.")
 @click.option("--source", help="The event's source, where several events have the id.")
 @data_option
@@ -49,9 +50,14 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--definitions", "definition_files", multiple=True, type=FILE, help="With --events: as in replay.")
 @click.option("--events", "event_files", multiple=True, type=INPUT_FILE, help="Files of events instead of a journal.")
 @click.option("--situation", "rule", help="Explain this situation rule around EVENT, instead of clients.")
+@click.option("--relation", help="Explain this relation between --a and --b, instead of an event.")
+@click.option("--a", "side_a", help="An entity; with --relation.")
+@click.option("--b", "side_b", help="The other one.")
+@click.option("--at", "moment", help="With --relation: at this time, as in 2020-01-31T12:00:00Z; else at the end.")
+@click.option("--position", type=click.IntRange(min=1), help="With --relation: after the event at this position.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per client.")
 def command(
-    event_id: str,
+    event_id: str | None,
     client: str | None,
     source: str | None,
     data: Path,
@@ -59,6 +65,11 @@ def command(
     definition_files: tuple[Path, ...],
     event_files: tuple[Path, ...],
     rule: str | None,
+    relation: str | None,
+    side_a: str | None,
+    side_b: str | None,
+    moment: str | None,
+    position: int | None,
     as_json: bool,
 ) -> None:
     """Explain why EVENT, an id, reached a client or did not.
@@ -66,16 +77,31 @@ def command(
     Shows every atom with its truth and what made it so, the level, the context, the matrix row, the priority as of the
     event's position, and what became of the delivery; and why not, if not. Of a situation's event also what the
     situation rested on; and with --situation every condition of a rule around EVENT, and what was missing.
+
+    With --relation, --a and --b instead of EVENT: why a relation holds between two entities, or does not: their newest
+    reports, the sides and the predicate by parts, with the margin, since when, dwell and silence.
     """
+    if (event_id is None) == (relation is None):
+        raise click.UsageError("give EVENT, or --relation with --a and --b")
+    if relation is not None and (side_a is None or side_b is None or (moment is not None and position is not None)):
+        raise click.UsageError("give --relation with --a and --b, and one of --at and --position or none")
     if bool(definition_files) != bool(event_files) or (event_files and journal_file):
         raise click.UsageError("give --definitions and --events together, or a journal alone")
-    with _history(journal_file or journal_path(data), definition_files, event_files) as history:
-        position, derived = _meant(history, event_id, source)
+    about = None if side_a is None or side_b is None else {side_a, side_b}
+    with _history(journal_file or journal_path(data), definition_files, event_files, about) as history:
+        if relation is not None and side_a is not None and side_b is not None:
+            until = position if moment is None else moment_of_text(moment)
+            tables = _stretches(history.journal, "events", history.journal.end("events"))
+            pair = pair_finding(tables, history.registry, relation, (side_a, side_b), until)
+            print_json(pair_data(pair)) if as_json else click.echo(wrapped(map(plain, pair_lines(pair))))
+            return
+        assert event_id is not None
+        place, derived = _meant(history, event_id, source)
         if rule is not None:
-            found_rule = _rule(history, rule, position)
+            found_rule = _rule(history, rule, place)
             print_json(rule_data(found_rule)) if as_json else click.echo(wrapped(map(plain, rule_lines(found_rule))))
             return
-        around = _around(history, position, derived)
+        around = _around(history, place, derived)
         told = told_situation(around.scene.event)
         situation = {} if told is None else {"situation": told}
         decided = _fates(history.journal, around.scene.event) if history.decided else None
@@ -108,8 +134,10 @@ class _History:
 
 
 @contextmanager
-def _history(path: Path, definition_files: tuple[Path, ...], event_files: tuple[Path, ...]) -> Iterator[_History]:
-    history = _from_files(definition_files, event_files) if event_files else _from_journal(path)
+def _history(
+    path: Path, definition_files: tuple[Path, ...], event_files: tuple[Path, ...], about: set[str] | None
+) -> Iterator[_History]:
+    history = _from_files(definition_files, event_files, about) if event_files else _from_journal(path)
     try:
         yield history
     finally:
@@ -123,16 +151,23 @@ def _from_journal(path: Path) -> _History:
     return _History(SqliteJournal(path), Registry(), True)
 
 
-def _from_files(definition_files: tuple[Path, ...], event_files: tuple[Path, ...]) -> _History:
+def _from_files(definition_files: tuple[Path, ...], event_files: tuple[Path, ...], about: set[str] | None) -> _History:
+    """The events of files; of those that are not `about` some entities, if these are given, only when they were."""
     registry, journal, letters = Registry(), MemoryJournal(), DeadLetterLog()
     for change in files.load(definition_files).changes():
         registry.apply(change)
     with progress("reading") as advance:
-        for table in read_tables(event_files, registry.settings.channels, letters):
+        events = read_events(event_files, registry.settings.channels, letters)
+        for table in as_tables(events if about is None else (_bare(event, about) for event in events)):
             journal.append("events", table)
             advance(len(table))
     letters.summary()
     return _History(journal, registry, False)
+
+
+def _bare(event: Event, about: set[str]) -> Event:
+    """An event, without what it tells if it is not about these entities: columns of all of it take the longest."""
+    return event if event.control or event.entity in about else replace(event, attributes=(), payload=b"")
 
 
 def _meant(history: _History, id: str, source: str | None) -> tuple[int, Event | None]:

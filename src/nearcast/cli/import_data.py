@@ -10,10 +10,11 @@ from typing import Any
 import click
 import yaml
 
-from nearcast.cli.output import SHOWN, warn
+from nearcast.cli.output import warn
 from nearcast.errors import Fault
 from nearcast.importers import IMPORTERS, ais, mobile_links, nsw_fires
 from nearcast.importers.event_documents import Document, OnFault, merged, replacing, time_of, write
+from nearcast.language.fault_tally import SHOWN
 
 
 @click.command("import")

@@ -1,7 +1,7 @@
 """The command `nearcast`: its subcommands, and how errors reach a person.
 
 Exit codes: 0 done; 1 asked and answered no (`match` found nothing, `check` found faults, `compare`
-found no relation); 2 it could not be done.
+found no relation, `replay` got no event that it could take); 2 it could not be done.
 """
 
 from __future__ import annotations
@@ -114,14 +114,23 @@ def _check_options(context: click.Context, path: Path) -> None:
         raise SetupError(f"{path}: expected options of `nearcast {name}` in [{name}], got {', '.join(unknown)}")
 
 
+def tell(error: NearcastError) -> None:
+    """An error in a line; of definitions each fault, at most 20 of a kind."""
+    # After all, only where something failed: it is no use to who asks for help.
+    from nearcast.cli.output import warn_of
+
+    if isinstance(error, DefinitionError):
+        warn_of("error", error.faults)
+    else:
+        click.echo(f"error: {error}", err=True)
+
+
 def main(command: click.Command = nearcast, name: str = "nearcast") -> None:
     """Runs a command; what nearcast itself raises is told in a line per fault, without a traceback."""
     try:
         command(prog_name=name)
     except (DefinitionError, EventError, NearcastError) as error:
-        faults = getattr(error, "faults", [error])
-        for fault in faults:
-            click.echo(f"error: {fault}", err=True)
+        tell(error)
         sys.exit(2)
     except BrokenPipeError:
         # Whoever reads our output has enough; Python would complain about it once more at exit.

@@ -15,10 +15,7 @@ import orjson
 
 from nearcast.errors import Fault
 from nearcast.language.cloudevents import DeadLetter
-
-SHOWN = 20
-"""Dead letters that are shown one by one; the rest is counted."""
-
+from nearcast.language.fault_tally import FaultTally, further_text
 
 CONTROLS = {"Cc", "Zl", "Zp"}
 """Characters that do something instead of being seen (Unicode's general categories)."""
@@ -63,21 +60,40 @@ def _broken(line: str, width: int) -> list[str]:
 
 
 class DeadLetterLog:
-    """Complains about events that could not be taken, and counts them."""
+    """Complains about events that could not be taken, and counts them; of each kind the first are shown."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self._tally = FaultTally()
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return self._tally.total
 
     def __call__(self, letter: DeadLetter) -> None:
-        """Takes one; the first are shown."""
-        self.count += 1
-        if self.count <= SHOWN:
-            warn("dead letter", letter.fault)
+        """Takes one."""
+        self.refuse(letter.fault)
+
+    def refuse(self, fault: Fault, note: str = "") -> None:
+        """Takes what is wrong with one, and a note to print behind it."""
+        shown = len(self._tally.shown)
+        self._tally.extend([fault])
+        if len(self._tally.shown) > shown:
+            warn("dead letter", f"{fault}{note}")
 
     def summary(self) -> None:
         """Says how many were not shown."""
-        if self.count > SHOWN:
-            warn("dead letter", f"and {self.count - SHOWN:,} more like these")
+        for expected, count in self._tally.further():
+            warn("dead letter", further_text(expected, count))
+
+
+def warn_of(kind: str, faults: Iterable[Fault]) -> None:
+    """A line for each fault, at most 20 of those that expect the same, and how many more there are."""
+    tally = FaultTally(faults)
+    for fault in tally.shown:
+        warn(kind, fault)
+    for expected, count in tally.further():
+        warn(kind, further_text(expected, count))
 
 
 @contextmanager

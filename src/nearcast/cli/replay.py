@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.cli.options import INPUT_FILE, node_option
-from nearcast.cli.output import DeadLetterLog, pluralize, progress, warn
+from nearcast.cli.output import DeadLetterLog, pluralize, progress, warn, warn_of
 from nearcast.errors import Fault
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
@@ -83,19 +83,18 @@ def command(
     """Decide a history: who would have got what, at which priority.
 
     Goes through the same stages as live events. Writes a JSON line for each event and client, in the order of the
-    events: event, client, subscription, level, the priority as of the event's position (-1: withheld), position.
+    events: event, client, subscription, level, the priority as of the event's position (-1: withheld), position. Exits
+    with 1 if no event could be taken.
     """
     found = files.load(definition_files)
-    for warning in (*found.warnings, *warnings_of_nodes(found.relations, node)):
-        warn("warning", warning)
+    warn_of("warning", (*found.warnings, *warnings_of_nodes(found.relations, node)))
     registry = Registry()
     for change in found.changes(node):
         registry.apply(change)
     letters, marks = DeadLetterLog(), Marks()
     with tempfile.TemporaryDirectory(prefix="nearcast-replay-") as folder:
         journal, chosen = _journal(event_files, registry.settings, letters, marks, node, engine, Path(folder))
-        for warning in _without_times(journal, found.relations):
-            warn("warning", warning)
+        warn_of("warning", _without_times(journal, found.relations))
         known = StateFold(registry)
         decided = _locally(journal, known) if chosen == "local" else _on_spark(journal, known, Path(folder), master)
         with ExitStack() as stack:
@@ -103,14 +102,16 @@ def command(
             if derived_out:
                 decided = _derived(stack.enter_context(derived_out.open("wb")), decided)
             lines = _write(file, decided, journal.end("events"))
-    letters.summary()
     for refusal in known.refusals:
         event = refusal.event
         fault = replace(refusal.error.fault, where=marks.get((event.source, event.id)))
-        warn("dead letter", f"{fault} (event {event.id} at position {event.position})")
-    dead = letters.count + len(known.refusals)
-    events, letters_of = pluralize(journal.end("events"), "event"), pluralize(dead, "dead letter")
+        letters.refuse(fault, f" (event {event.id} at position {event.position})")
+    letters.summary()
+    events, letters_of = pluralize(journal.end("events"), "event"), pluralize(letters.count, "dead letter")
     warn("note", f"{events}, {pluralize(lines, 'delivery', 'deliveries')}, {letters_of} ({chosen})")
+    if journal.end("events") == len(known.refusals):
+        warn("error", f"expected events to decide, got {letters_of if letters.count else 'none'}")
+        sys.exit(1)
 
 
 def _journal(

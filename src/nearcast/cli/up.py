@@ -17,7 +17,7 @@ from nearcast.cli.options import (
     private_webhooks_option,
     url_of,
 )
-from nearcast.cli.output import pluralize, warn
+from nearcast.cli.output import pluralize, warn, warn_of
 from nearcast.cli.system import READY_SECONDS, define, running, wait_until_ready
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.definitions import files as files_module
@@ -67,8 +67,7 @@ def command(
     starting again with the same files does not take that back.
     """
     found = files_module.load(files) if files else None
-    for warning in found.warnings if found else ():
-        warn("warning", warning)
+    warn_of("warning", found.warnings if found else ())
     data.mkdir(parents=True, exist_ok=True)
     asked: list[int] = []
     # Before the parts are there: a signal has to end them too, and in an orderly way.

@@ -162,15 +162,21 @@ class LeaseSuppression:
             elif "hello" in message:
                 self.publisher, self._seconds = message["hello"]["publisher"], message["hello"]["seconds"]
                 self._beats, self._connection = {}, connection
+                self._name_entities(message)
                 self._holding.heard(self._began + self._seconds)
 
     async def _lend(self, message: Mapping[str, Any]) -> None:
         lease = lease_of(message["lease"])
-        self._channels = tuple(
-            Channel(one["name"], one["coordinates"], tuple(one["types"])) for one in message["channels"]
-        )
+        self._name_entities(message)
         if not self._holding.begin_lease(lease):
             await self._say({"returned": {"id": lease.id, "kept": None}})
+
+    def _name_entities(self, message: Mapping[str, Any]) -> None:
+        """Takes the channels that a message has: by them the server names entities."""
+        self._channels = tuple(
+            Channel(one["name"], one["coordinates"], tuple(one["types"]), one.get("entity", "subject"))
+            for one in message.get("channels", ())
+        )
 
     async def _say(self, message: Mapping[str, Any]) -> None:
         """Sends if connected: what is lost with a connection has no meaning for the next one."""

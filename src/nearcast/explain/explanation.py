@@ -6,7 +6,7 @@ then comes in as an `ExplanationScene` (`past` folds one from the journal), time
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nearcast.delivery.priority import awareness_class, context_class, priority_row
@@ -109,7 +109,7 @@ class ExplanationScene:
     """What an event met: the registry, and the newest event of every entity before it."""
 
     registry: Registry
-    newest: Sequence[Event]
+    newest: Iterable[Event]
     event: Event
     _seen: dict[str, tuple[AtomFinding, ...]] = field(default_factory=dict)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from nearcast.model.columns import are_control, to_events
 from nearcast.model.event import Event
 from nearcast.stages.fold import Parse
 from nearcast.state.registry import Registry
-from nearcast.state.repository import Repository
+from nearcast.state.repository import Repository, entities
 
 
 @dataclass(slots=True)
@@ -54,6 +54,21 @@ class PastState:
     after: EntityChanges
 
 
+class PastEntities:
+    """The newest event of every entity, that of one of them first; read out of columns as far as they are asked for."""
+
+    def __init__(self, newest: pa.Table, first: str) -> None:
+        own = pc.equal(entities(newest), first)
+        self._own, self._others = to_events(newest.filter(own)), newest.filter(pc.invert(own))
+        self._read: list[Event] | None = None
+
+    def __iter__(self) -> Iterator[Event]:
+        yield from self._own
+        if self._read is None:
+            self._read = to_events(self._others)
+        yield from self._read
+
+
 def state_at(
     tables: Iterable[pa.Table],
     position: int,
@@ -76,7 +91,8 @@ def state_at(
         _fold(rows, state, before, parse)
         repository.fold_events(_world(rows))
         if len(here):
-            scene = ExplanationScene(state.copy(), to_events(repository.newest()), derived or to_events(here)[0])
+            event = derived or to_events(here)[0]
+            scene = ExplanationScene(state.copy(), PastEntities(repository.newest(), event.entity), event)
             _fold(here, state, after, parse)
         _fold(rest, state, after, parse)
     assert scene is not None, "the position is one of the journal"

@@ -63,12 +63,14 @@ def _fields(event: Event) -> str:
         event.node,
         None if place is None else (place.coordinates, place.x, place.y, place.z),
         [(name, _plain(value)) for name, value in event.attributes],
+        event.about,
     )
     return orjson.dumps(fields).decode()
 
 
 def _event(fields: str, payload: str) -> Event:
-    id, type, source, subject, time, accepted, channel, node, place, attributes = orjson.loads(fields)
+    # Without `about`, as it was written before there was such.
+    id, type, source, subject, time, accepted, channel, node, place, attributes, *about = orjson.loads(fields)
     return Event(
         id,
         type,
@@ -81,6 +83,7 @@ def _event(fields: str, payload: str) -> Event:
         channel,
         _moment(accepted),
         node=node,
+        about=about[0] if about else None,
     )
 
 

@@ -162,19 +162,22 @@ def _batch(raw: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
     try:
         return pa.ipc.read_record_batch(raw, schema)
     except pa.ArrowInvalid:
-        # Of the format before, which lacks the last column; Arrow finds that it ran out of them.
-        if "node" not in schema.names:
+        # Of a format before, which lacks the last columns; Arrow finds that it ran out of them.
+        if schema.field(-1).name not in ADDED:
             raise
-        batch = pa.ipc.read_record_batch(raw, schema.remove(len(schema) - 1))
-        return batch.append_column(schema.field(len(schema) - 1), pa.nulls(len(batch), schema.types[-1]))
+        batch = _batch(raw, schema.remove(len(schema) - 1))
+        return batch.append_column(schema.field(-1), pa.nulls(len(batch), schema.types[-1]))
 
+
+ADDED = ("node", "about")
+"""The columns of events that formats before lack, the last ones."""
 
 FORMAT = 4
 """The version of the tables and blocks below, kept in the file; a file of a newer format is not touched."""
 
 BEFORE = (2, 3)
-"""The formats before: their blocks have no checksums, the events of the first no entry node. Such a file is taken over,
-and its blocks are read as they are."""
+"""The formats before: their blocks have no checksums, their events no entry node or no name beside subject and source.
+Such a file is taken over, and its blocks are read as they are."""
 
 APPLICATION = 0x6E656172
 """Marks an SQLite file as a journal of nearcast ("near" in ASCII)."""

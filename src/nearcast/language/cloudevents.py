@@ -26,7 +26,7 @@ from nearcast.language.definitions.client_documents import GEOMETRY_NAMES, is_ge
 from nearcast.language.json_text import loads
 from nearcast.language.json_values import unwritable
 from nearcast.language.time_advice import time_advice
-from nearcast.model.event import CONTROL_PREFIX, Event, Place
+from nearcast.model.event import CONTROL_PREFIX, Event, Place, source_and_subject
 from nearcast.model.subscription import Channel
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, time_of
 
@@ -134,7 +134,8 @@ def _event(
     if len(attributes) > MAX_ATTRIBUTES:
         raise Fault(f"at most {MAX_ATTRIBUTES:,} attributes", f"{len(attributes):,}", where)
     channel = None if control else channel_of(type_, document.get("channel"), place, channels, where)
-    return Event(id, type_, source, subject, time, place, tuple(attributes), payload, channel, accepted)
+    about = about_of(source, subject, channel, channels)
+    return Event(id, type_, source, subject, time, place, tuple(attributes), payload, channel, accepted, about=about)
 
 
 def _context(document: dict[str, Any], where: Mark) -> list[tuple[str, Value]]:
@@ -269,6 +270,19 @@ def channel_of(type_: str, named: object, place: Place | None, channels: Sequenc
             f"it has {keys}",
         )
     return channel.name
+
+
+def about_of(source: str, subject: str | None, channel: str | None, channels: Sequence[Channel]) -> str | None:
+    """The entity of an event in a channel where that names it by source and subject; None elsewhere."""
+    if channel is None or channel not in _composing(tuple(channels)):
+        return None
+    return source_and_subject(source, subject)
+
+
+@lru_cache(maxsize=64)
+def _composing(channels: tuple[Channel, ...]) -> frozenset[str]:
+    """The names of the channels that name entities by source and subject."""
+    return frozenset(one.name for one in channels if one.entity == "source and subject")
 
 
 @lru_cache(maxsize=64)

@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nearcast.errors import DefinitionError, EventError, Fault, Mark
 from nearcast.language import thesis
 from nearcast.language.cloudevents import DeadLetter
 from nearcast.language.control_events import changes
 from nearcast.language.definitions import files
+from nearcast.language.definitions.event_warnings import unselected, warnings_of_events
 from nearcast.language.definitions.filter_warnings import never_holding
 from nearcast.language.definitions.relation_documents import warnings_of_nodes
 from nearcast.language.definitions.situation_conditions import unprovided
 from nearcast.language.event_files import LINES, read_file
+from nearcast.language.event_vocabulary import EventVocabulary
+from nearcast.language.fault_tally import FaultTally
 from nearcast.language.input_files import STANDARD_INPUT
 from nearcast.language.nodes import at
 from nearcast.language.thesis import read_elements
 from nearcast.model.changes import SettingsChange
-from nearcast.model.event import MAIN
-from nearcast.model.situation import Situation
+from nearcast.model.event import MAIN, Event
 from nearcast.model.subscription import Settings
 
-MAX_FAULTS = 1_000
-"""How many faults of one event file are kept: beyond it the file is of another kind."""
+if TYPE_CHECKING:
+    from nearcast.language.definition_use import DefinitionUse
+
+PORTION = 10_000
+"""Events that are decided together."""
 
 YAML, XML, EVENTS = (".yaml", ".yml"), (".xml",), (*LINES, ".json", ".geojson", ".gz")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What a check found; nothing can be taken while there are faults."""
+    """What a check found; nothing can be taken while there are faults.
+
+    Of each kind the first few are kept. `further_faults` and `further_warnings` say what was expected where there were
+    more, and how many more.
+    """
 
     faults: tuple[Fault, ...] = ()
     warnings: tuple[Fault, ...] = ()
+    further_faults: tuple[tuple[str, int], ...] = ()
+    further_warnings: tuple[tuple[str, int], ...] = ()
 
     @property
     def good(self) -> bool:
@@ -44,40 +55,83 @@ class CheckReport:
         return not self.faults
 
 
-def check(paths: Sequence[Path], node: str = MAIN, now: datetime | None = None) -> CheckReport:
+def check(
+    paths: Sequence[Path], node: str = MAIN, now: datetime | None = None, events: Sequence[Path] = ()
+) -> CheckReport:
     """Checks files by their endings: YAML definitions (together), XML of the thesis, events (.jsonl, .geojson and
-    others, also gzipped; - for standard input).
+    others, also gzipped; - for standard input). `events` are further files of events, whatever their endings.
 
-    Events are checked against the channels that the definitions among the files define, and with events beside them,
-    rules over readings that none of those brings are warned of. `node` is the access server for which all of it is
-    meant; `now` is when events would be published: none may be of a time far ahead of it.
+    Events are checked against the channels that the definitions among the files define. With events beside them
+    definitions are held against these: names, types and values that no event has, what selects nothing, entities that
+    would be mixed, rules over readings that none brings. `node` is the access server for which all of it is meant;
+    `now` is when events would be published: none may be of a time far ahead of it.
     """
-    faults: list[Fault] = []
-    warnings: list[Fault] = []
-    settings, rules = Settings(), tuple[Situation, ...]()
-    attributes: set[str] = set()
+    faults, warnings = FaultTally(), FaultTally()
+    found = files.DefinitionSet()
     described = [path for path in paths if path.suffix.lower() in YAML]
     if described:
         try:
             found = files.load(described)
-            settings, rules = found.settings, found.situations
-            warnings += [*found.warnings, *warnings_of_nodes(found.relations, node)]
+            warnings.extend((*found.warnings, *warnings_of_nodes(found.relations, node)))
         except DefinitionError as error:
-            faults += error.faults
-            warnings += error.warnings
+            faults.extend(error.faults)
+            warnings.extend(error.warnings)
+    seen = _SeenEvents(found, node, decided=not faults.total)
     for path in paths:
-        if path in described:
-            continue
         if path.suffix.lower() in XML:
             _check_xml(path, faults, warnings)
         elif _has_events(path):
-            faults += islice(_event_faults(path, settings, attributes, now), MAX_FAULTS)
-        else:
+            faults.extend(_event_faults(path, found.settings, now, seen.include))
+        elif path not in described:
             known = " ".join((*YAML, *XML, *EVENTS))
-            faults.append(Fault(f"a file that ends in one of {known}", path.name, Mark(str(path))))
-    if any(map(_has_events, paths)) and not faults:
-        warnings += unprovided(rules, settings.ontology, attributes)
-    return CheckReport(tuple(faults), tuple(warnings))
+            faults.extend([Fault(f"a file that ends in one of {known}", path.name, Mark(str(path)))])
+    for path in events:
+        faults.extend(_event_faults(path, found.settings, now, seen.include))
+    if not faults.total:
+        warnings.extend(seen.warnings())
+    return CheckReport(tuple(faults.shown), tuple(warnings.shown), tuple(faults.further()), tuple(warnings.further()))
+
+
+class _SeenEvents:
+    """The events beside definitions, and what these make of them; `decided`: whether they are decided, too."""
+
+    def __init__(self, found: files.DefinitionSet, node: str, decided: bool) -> None:
+        self._found, self._node = found, node
+        self._vocabulary = EventVocabulary()
+        self._waiting: list[Event] = []
+        self._use: DefinitionUse | None = None
+        self._decided = decided and bool(found.subscriptions or found.relations)
+
+    def include(self, event: Event, where: Mark) -> None:
+        """Takes an event in that can be taken."""
+        if not event.control:
+            self._vocabulary.include(event, where)
+        if self._decided:
+            # Acceptance is that of now for all of them; as in replay, no time passes by it.
+            self._waiting.append(replace(event, accepted=None))
+            if len(self._waiting) >= PORTION:
+                self._decide()
+
+    def warnings(self) -> Iterator[Fault]:
+        """What is hardly meant, with these events."""
+        seen, found = self._vocabulary, self._found
+        if not seen.events:
+            return
+        yield from unprovided(found.situations, found.settings.ontology, set(seen.attributes))
+        yield from warnings_of_events(found, seen)
+        self._decide()
+        if self._use is not None:
+            yield from unselected(found, self._use.subscriptions, self._use.relations, seen.events)
+
+    def _decide(self) -> None:
+        if not self._waiting:
+            return
+        # What decides takes longer to load than most definitions to read.
+        from nearcast.language.definition_use import DefinitionUse
+
+        self._use = self._use or DefinitionUse(self._found, self._node)
+        self._use.include(self._waiting)
+        self._waiting = []
 
 
 def _has_events(path: Path) -> bool:
@@ -85,36 +139,39 @@ def _has_events(path: Path) -> bool:
     return path == STANDARD_INPUT or path.suffix.lower() in EVENTS
 
 
-def _check_xml(path: Path, faults: list[Fault], warnings: list[Fault]) -> None:
+def _check_xml(path: Path, faults: FaultTally, warnings: FaultTally) -> None:
     where = at(str(path))
     try:
         text = files.read_text(path, Mark(str(path)))
         if read_elements(text, where, group="LOGICAL_OPERATOR").tag == "RELEVANCE":
             thesis.read_roles(text, where)
         else:
-            warnings += never_holding(thesis.read_subscription(text, where))
+            warnings.extend(never_holding(thesis.read_subscription(text, where)))
     except DefinitionError as error:
-        faults += error.faults
+        faults.extend(error.faults)
     except Fault as fault:
-        faults.append(fault)
+        faults.extend([fault])
 
 
-def _event_faults(path: Path, settings: Settings, attributes: set[str], now: datetime | None) -> Iterator[Fault]:
-    """The faults of an event file; control events act, so that those which follow are checked under new roles. The
-    names of what events tell are added to `attributes`.
+def _event_faults(
+    path: Path, settings: Settings, now: datetime | None, include: Callable[[Event, Mark], None]
+) -> Iterator[Fault]:
+    """The faults of an event file; control events act, so that those which follow are checked under new roles. Events
+    that can be taken go to `include`.
     """
     try:
         for where, event in read_file(path, settings.channels, now):
             if isinstance(event, DeadLetter):
                 yield event.fault
                 continue
-            attributes.update(name for name, _ in event.attributes)
             try:
                 for change in changes(event, settings):
                     if isinstance(change, SettingsChange):
                         settings = change.settings
             except EventError as error:
                 yield replace(error.fault, where=where)
+            else:
+                include(event, where)
     except Fault as fault:
         yield fault
     except OSError as error:

@@ -49,12 +49,16 @@ EVENTS = pa.schema(
         ("payload", pa.binary()),
         ("part", pa.int32()),
         ("node", pa.string()),
+        ("about", pa.string()),
     ]
 )
 """One event. `part` is 0, or of a derived event its number among those with the same cause, whose position it has.
-`node`, as in `Event`, stands last: rows that were written before there were entry nodes are rows without it."""
+`node` and `about`, as in `Event`, stand last: rows that were written before there were such are rows without them."""
 
-FIELDS = ("position", "id", "type", "source", "subject", "time", "accepted", "channel", "payload", "part", "node")
+FIELDS = (
+    *("position", "id", "type", "source", "subject", "time", "accepted", "channel", "payload", "part", "node"),
+    "about",
+)
 """The columns of `EVENTS` that are fields of an event as they are."""
 
 VALUE_FIELDS = ("integer", "double", "text", "boolean", "time")
@@ -254,6 +258,7 @@ def _event(row: dict[str, Any]) -> Event:
         position=row["position"],
         part=row["part"],
         node=row["node"],
+        about=row["about"],
     )
 
 

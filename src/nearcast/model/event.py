@@ -51,7 +51,8 @@ class Event:
     came, UTF-8 JSON. `accepted` is when nearcast took it, `position` its place in the journal (0: not yet there). Of a
     derived event `position` is that of its cause, and `part` (1, 2, …) tells it from others of the same cause. `node`
     is the entry node: the access server through which it entered, of a derived event that of the local relation which
-    tells it; None is `MAIN`, or of a derived event all of them.
+    tells it; None is `MAIN`, or of a derived event all of them. `about` is the entity where its channel names entities
+    by source and subject.
     """
 
     id: str
@@ -67,11 +68,12 @@ class Event:
     position: int = 0
     part: int = 0
     node: str | None = None
+    about: str | None = None
 
     @property
     def entity(self) -> str:
-        """What the event is about: its subject, else its source."""
-        return self.source if self.subject is None else self.subject
+        """What the event is about: `about` if it has that, else its subject, else its source."""
+        return self.about or (self.source if self.subject is None else self.subject)
 
     @property
     def control(self) -> bool:
@@ -92,6 +94,15 @@ class Event:
         for key, value in self.attributes:
             if key == name:
                 yield value
+
+
+def source_and_subject(source: str, subject: str | None) -> str:
+    """The entity that both name together: `SOURCE SUBJECT`, a space within the source as `%20`; the source alone is so
+    without a subject.
+    """
+    # No such source has a space, so no two pairs have one name.
+    first = source.replace(" ", "%20")
+    return first if subject is None else f"{first} {subject}"
 
 
 def cloud_event(

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from nearcast.model.context import ContextSpace, Matrix
 from nearcast.model.event import Coordinates, Place
 from nearcast.model.filter import Filter
 from nearcast.model.limits import Limits
 from nearcast.model.ontology import Ontology
+
+Naming = Literal["subject", "source and subject"]
+"""What names an entity: the subject, else the source, of an event; or both, for publishers that name alike."""
+
+NAMINGS: tuple[Naming, ...] = ("subject", "source and subject")
 
 ANY_SUBSCRIPTION = "*"
 """The key under which a RELEVANCE file, which names no subscription, keeps its vectors."""
@@ -57,11 +63,15 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A meeting point of publishers and subscribers: its event types, none = every other, and its one kind of place."""
+    """A meeting point of publishers and subscribers: its event types, none = every other, and its one kind of place.
+
+    `entity`: what names that which its events are about.
+    """
 
     name: str
     coordinates: Coordinates
     types: tuple[str, ...] = ()
+    entity: Naming = "subject"
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,15 @@ class EventwiseRelations:
     def _world(self) -> RelationView:
         return RelationView(self.known, self.now, self.lists)
 
+    def held(self, id: str, pair: tuple[str, str]) -> HoldState | None:
+        """Since when a relation holds between two, by the order of its sides; None where it does not."""
+        return self._states[id].holding.get(pair) if id in self._states else None
+
+    def pass_time(self, now: int) -> list[Transition]:
+        """What the stream's time changes as it comes to `now`."""
+        self.now = max(self.now, now)
+        return [one for state in self._states.values() for one in state.expired(self._world())]
+
     def report(self, event: Event) -> list[Transition]:
         """What a report changes, and the time that it brings."""
         self.now = max(self.now, micros_of(event.accepted or event.time))

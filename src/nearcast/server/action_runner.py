@@ -84,6 +84,13 @@ class ActionRunner:
         """Up to this position nothing is left to be run."""
         return min([self._through, *(event.position - 1 for event in self._open.values())])
 
+    async def run_again(self, payload: bytes) -> None:
+        """Runs once what was given up, by the event that told of it. Raises `ActionFailed`."""
+        told = json.loads(payload)
+        event = Event(told["id"], told["type"], told["source"], told.get("subject"), payload=payload)
+        async with webhook_client() as http:
+            await self._once(event, http)
+
     async def run(self) -> None:
         """Follows the log until it is cancelled; of several servers on one journal one at a time does."""
         with ExitStack() as turn:

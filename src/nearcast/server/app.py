@@ -23,7 +23,7 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.runtime.file_lock import file_lock
 from nearcast.runtime.gc_settings import GC_THRESHOLDS
 from nearcast.server import error_responses, ops
-from nearcast.server.admin import management
+from nearcast.server.admin import dead_letters, management, reading_state
 from nearcast.server.config import ServerConfig
 from nearcast.server.ingest import lease_socket, publishing
 from nearcast.server.path_names import PathNames
@@ -70,7 +70,8 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
     )
     app.add_middleware(PathNames)
     error_responses.install(app)
-    for module in (publishing, lease_socket, management, stream, ops):
+    # What is so now before the rules: `active` is no relation's id.
+    for module in (publishing, lease_socket, reading_state, dead_letters, management, stream, ops):
         app.include_router(module.router)
     app.add_api_route("/", _home, include_in_schema=False)
     return app

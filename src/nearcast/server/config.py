@@ -39,6 +39,10 @@ class ServerLimits:
     """A reading that changes no class is written to the journal at most so often per client."""
     place_seconds: float = 1.0
     """A client's place is written to the journal at most so often."""
+    active: int = 100_000
+    """Relations that hold, and situations, that are told when it is asked: those that began last."""
+    entities: int = 200_000
+    """Entities whose newest report is told when it is asked: those heard of last."""
     ping_seconds: float = 10.0
     lease_seconds: float = 2.0
     """A publisher that holds back by itself is waited for so long; it speaks more often."""

@@ -21,6 +21,7 @@ from nearcast.runtime.error_log import RateLimitedErrorLog
 from nearcast.server import clock
 from nearcast.server.action_runner import ActionRunner
 from nearcast.server.admin.documents import MEASURED, checked_changes
+from nearcast.server.admin.journal_views import JournalViews
 from nearcast.server.config import ServerConfig
 from nearcast.server.ingest.definition_offload import DefinitionOffload
 from nearcast.server.ingest.entry import EventEntry
@@ -97,8 +98,18 @@ class AccessServer:
         self.routing = ForwardedFilters(
             self.interest_index, journal, self.metrics, config.precision, self.session_manager.instance
         )
+        self.views = JournalViews(journal, limits.active, limits.entities)
         self.client_updates = ClientUpdates(self.session_manager, self.events.submit, limits)
         self._settled = settled
+        self.actions = ActionRunner(
+            journal,
+            self.session_manager.registry,
+            self._write_dead_letter,
+            self.metrics,
+            None if settled is None else settled.with_name(settled.name + "-actions"),
+            error_log=self.error_log,
+            private=config.private_webhooks,
+        )
         # Each server is done with its own sessions only; so beside others each has a mark of its own.
         own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"
         self._mark = None if settled is None else settled.with_name(settled.name + own)
@@ -128,20 +139,10 @@ class AccessServer:
         session_manager.read_through(events, deliveries)
         self.event_entry.define(session_manager.registry, events)
         self.event_entry.definitions_read(events)
-        mark_path = None if self._settled is None else self._settled.with_name(self._settled.name + "-actions")
-        actions = ActionRunner(
-            self.journal,
-            session_manager.registry,
-            self._write_dead_letter,
-            self.metrics,
-            mark_path,
-            error_log=self.error_log,
-            private=self.config.private_webhooks,
-        )
         self._tasks = [
             self._begin(self._housekeeping()),
             self._begin(self._keep_watermark()),
-            self._begin(actions.run()),
+            self._begin(self.actions.run()),
             self._begin(self.event_entry.follow(self.journal)),
         ]
         self.reader.start(events, deliveries)

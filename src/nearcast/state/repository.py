@@ -43,8 +43,8 @@ class Repository:
 
 
 def entities(events: pa.Table) -> pa.ChunkedArray:
-    """What each event is about: its subject, else its source."""
-    return pc.coalesce(events.column("subject"), events.column("source"))
+    """What each event is about, as `Event.entity` says it."""
+    return pc.coalesce(events.column("about"), events.column("subject"), events.column("source"))
 
 
 def last_of_each(keys: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -185,7 +185,9 @@ def may_meet(proximity_relation: ProximityRelation, entity: str, type: str) -> b
 
 def _may_be(filter: Filter, entity: str, type: str) -> bool:
     """Whether a filter may select an event of an entity and a type, whatever else it says."""
-    return may_select(filter, Event("", type, "", entity), is_open=_is_not_named)
+    # A name with a space may be of a source and a subject.
+    is_open = _is_not_type if " " in entity else _is_not_named
+    return may_select(filter, Event("", type, "", entity), is_open=is_open)
 
 
 def _demand_of_subscription(subscription: Subscription) -> Demand:
@@ -279,6 +281,9 @@ def outward(demand: Demand, is_open: Open = rests_on_more) -> tuple[Filter, ...]
     found: list[Filter] = [
         Atom(name, Operator.EQ, entity) for entity in demand.entities for name in ("subject", "source")
     ]
+    # Of a source and a subject, the subject is behind the first space; of the source alone the spaces are written out.
+    found += [Atom("subject", Operator.EQ, one.partition(" ")[2]) for one in demand.entities if " " in one]
+    found += [Atom("source", Operator.EQ, one.replace("%20", " ")) for one in demand.entities if "%20" in one]
     for filter in demand.filters:
         seen = _seen(filter, RequiredTruth.TRUE, is_open)
         if seen is None:

@@ -52,7 +52,8 @@ class Lease:
     def permits(self, event: Event) -> bool:
         """Whether an event is of those; whether it is the newest is not looked at."""
         return (
-            event.subject == self.subject
+            event.subject is not None
+            and event.entity == self.subject
             and event.type in self.types
             and event.time is not None
             and event.time > self.after

@@ -22,7 +22,7 @@ from nearcast.model.context import (
 from nearcast.model.event import CONTROL_PREFIX, Coordinates
 from nearcast.model.limits import Limits
 from nearcast.model.ontology import Ontology
-from nearcast.model.subscription import Channel, Roles, Settings
+from nearcast.model.subscription import NAMINGS, Channel, Naming, Roles, Settings
 
 FIELDS = ("levels", "awareness", "space", "matrix", "roles", "default", "channels", "ontology", "limits")
 MAX_LEVELS = 100
@@ -71,7 +71,9 @@ def settings_data(settings: Settings) -> dict[str, Any]:
         data["default"] = {"role": settings.roles.default[0], "task": settings.roles.default[1]}
     if settings.channels:
         data["channels"] = {
-            one.name: {"coordinates": one.coordinates, "types": list(one.types)} for one in settings.channels
+            one.name: {"coordinates": one.coordinates, "types": list(one.types)}
+            | ({} if one.entity == "subject" else {"entity": one.entity})
+            for one in settings.channels
         }
     if settings.ontology:
         data["ontology"] = ontology_data(settings.ontology)
@@ -243,7 +245,7 @@ def check_role(
 def _channels(node: DocumentNode, reader: DocumentReader) -> tuple[Channel, ...]:
     channels = []
     for name, channel in reader.named(node, "channels"):
-        fields = reader.fields(channel, ("coordinates",), ("types",), f"channel {name}")
+        fields = reader.fields(channel, ("coordinates",), ("types", "entity"), f"channel {name}")
         types = (
             [reader.text(item, "a type") for item in reader.items(fields["types"], "types")]
             if "types" in fields
@@ -254,8 +256,18 @@ def _channels(node: DocumentNode, reader: DocumentReader) -> tuple[Channel, ...]
                 reader.fault("types of events that tell of the world", fields["types"], came=item)
         coordinates = fields.get("coordinates")
         if coordinates is not None:
-            channels.append(Channel(name, _coordinates(coordinates, reader), tuple(item for item in types if item)))
+            naming = _naming(fields["entity"], reader) if "entity" in fields else "subject"
+            kept = tuple(item for item in types if item)
+            channels.append(Channel(name, _coordinates(coordinates, reader), kept, naming))
     return tuple(channels)
+
+
+def _naming(node: DocumentNode, reader: DocumentReader) -> Naming:
+    for one in NAMINGS:
+        if node.value == one:
+            return one
+    reader.fault(" or ".join(NAMINGS), node, closest(str(node.value), NAMINGS))
+    return "subject"
 
 
 def _coordinates(node: DocumentNode, reader: DocumentReader) -> Coordinates:

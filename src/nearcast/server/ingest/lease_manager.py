@@ -34,6 +34,14 @@ MOST_UNREAD = 2 * MOST_ASKED
 """Messages that wait for a publisher; one that does not read is told no more, and so its time runs out."""
 
 
+def channels_json(channels: Iterable[Channel]) -> list[dict[str, Any]]:
+    """Channels as far as a publisher needs them to read its events as the server does."""
+    return [
+        {"name": one.name, "coordinates": one.coordinates, "types": list(one.types), "entity": one.entity}
+        for one in channels
+    ]
+
+
 class LeaseManager:
     """The connections of publishers that hold back by themselves. Used from one event loop."""
 
@@ -93,8 +101,7 @@ class LeaseManager:
             if told is None or one.holder not in self._to or self._to[one.holder].qsize() >= MOST_UNREAD:
                 self.leases.end(one.lease.id)
                 continue
-            kinds = [{"name": each.name, "coordinates": each.coordinates, "types": each.types} for each in channels]
-            self._to[one.holder].put_nowait({"lease": told, "channels": kinds})
+            self._to[one.holder].put_nowait({"lease": told, "channels": channels_json(channels)})
         self._metrics.leases.set(len(self.leases))
 
     def call(self, wanted: Iterable[OpenLease]) -> None:

@@ -1,7 +1,8 @@
 """Lending guards: a WebSocket over which a publisher hears which events of its subjects it need not send.
 
-Server to client, each a JSON object: `{"hello": {"publisher": name, "seconds": s}}` first, 0 seconds where nothing is
-lent; `{"lease": {"id", "subject", "types", "after", "guards"}, "channels": […]}`; `{"recall": id}`; `{"beat": n}`.
+Server to client, each a JSON object: `{"hello": {"publisher": name, "seconds": s}, "channels": […]}` first, 0 seconds
+where nothing is lent; `{"lease": {"id", "subject", "types", "after", "guards"}, "channels": […]}`; `{"recall": id}`;
+`{"beat": n}`. By the channels entities are named, and the `subject` of a lease or of what is asked for is an entity.
 Client to server: `{"ask": {"subject", "types"}}`; `{"returned": {"id", "kept": CloudEvent or null}}`; `{"beat": n}`.
 
 A publisher may hold back for that many seconds from when it sent the last beat that was answered. With what it sends by
@@ -24,7 +25,7 @@ from nearcast.language.cloudevents import read_event
 from nearcast.model.event import Event
 from nearcast.server import clock
 from nearcast.server.auth import admit, service_of
-from nearcast.server.ingest.lease_manager import Messages
+from nearcast.server.ingest.lease_manager import Messages, channels_json
 from nearcast.server.service import AccessServer
 from nearcast.server.sessions.session import GOING_AWAY, NORMAL
 from nearcast.server.sessions.stream import NO_RIGHT, NO_TOKEN
@@ -48,7 +49,8 @@ async def guards(socket: WebSocket) -> None:
     lease_manager = service.event_entry.lease_manager
     holder, messages = lease_manager.connect()
     seconds = lease_manager.leases.seconds if service.config.suppress else 0
-    messages.put_nowait({"hello": {"publisher": holder, "seconds": seconds}})
+    channels = channels_json(service.session_manager.registry.settings.channels)
+    messages.put_nowait({"hello": {"publisher": holder, "seconds": seconds}, "channels": channels})
     log.info("publisher connected publisher=%s", holder)
     sending = asyncio.create_task(_send(socket, messages))
     try:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from nearcast.journal.seam import Journal
 from nearcast.model.sequence import part_of, position_of, sequence
+from nearcast.state.repository import entities
 
 SPAN = 1_000
 """Events that are read at once to find some of them."""
@@ -91,10 +92,10 @@ class PayloadCache:
 
 def sendables(events: pa.Table) -> list[SendableEvent]:
     """The rows of a table of events as they are sent."""
-    names = ("position", "part", "payload", "subject", "source")
-    columns = [events.column(name).to_pylist() for name in names]
+    columns = [events.column(name).to_pylist() for name in ("position", "part", "payload")]
+    columns.append(entities(events).to_pylist())
     accepted = events.column("accepted").cast(pa.int64()).to_pylist()
     return [
-        SendableEvent(sequence(position, part), payload, source if subject is None else subject, (taken or 0) / 1e6)
-        for position, part, payload, subject, source, taken in zip(*columns, accepted, strict=True)
+        SendableEvent(sequence(position, part), payload, entity, (taken or 0) / 1e6)
+        for position, part, payload, entity, taken in zip(*columns, accepted, strict=True)
     ]

@@ -1,0 +1,173 @@
+"""`nearcast explain --relation`: what is read of a history for two entities, and how the finding is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.errors import EventError, Fault
+from nearcast.explain.pair_explanation import ConditionFinding, PairFinding, PairStep, SideFinding, explain_pair
+from nearcast.filters.truth import Truth
+from nearcast.language.control_events import changes
+from nearcast.language.cql2 import write
+from nearcast.language.definitions.relation_documents import relation_data
+from nearcast.model.changes import RelationChange
+from nearcast.model.columns import are_control, nodes_of, to_events
+from nearcast.model.event import MAIN
+from nearcast.model.values import time_of, time_text
+from nearcast.relations.reports import NEVER, micros_of
+from nearcast.relations.transition_events import Transition
+from nearcast.state.registry import Registry
+from nearcast.state.repository import entities
+
+_TRUTHS: Mapping[Truth, str] = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
+
+
+def pair_finding(
+    tables: Iterable[pa.Table], registry: Registry, relation: str, pair: tuple[str, str], until: int | datetime | None
+) -> PairFinding:
+    """Why a relation holds between two entities or does not, after the event at a position, or at the stream's time.
+
+    `tables` are EVENTS from the first on, `registry` what was there before them. Raises `Fault`.
+    """
+    return explain_pair(relation, *pair, _steps(tables, registry, pair, until))
+
+
+def moment_of_text(text: str) -> datetime:
+    """The moment that a text names. Raises `Fault`."""
+    found = time_of(text)
+    if found is None:
+        raise Fault("a time, as in 2020-01-31T12:00:00Z", repr(text))
+    return found
+
+
+def _steps(
+    tables: Iterable[pa.Table], registry: Registry, pair: tuple[str, str], until: int | datetime | None
+) -> Iterator[PairStep]:
+    """Only reports of the two and control events are read out of the columns; of the others the time."""
+    yield from (PairStep(0, NEVER, MAIN, RelationChange(one)) for one in registry.relations.values())
+    wanted = pa.array(pair, pa.string())
+    now = NEVER
+    for table in tables:
+        read = pc.or_(are_control(table), pc.is_in(entities(table), wanted))
+        events = {event.position: event for event in to_events(table.filter(read))}
+        moments = pc.coalesce(table.column("accepted"), table.column("time")).cast(pa.int64()).fill_null(NEVER)
+        columns = (table.column("position").to_pylist(), moments.to_pylist(), nodes_of(table).to_pylist())
+        for position, moment, node in zip(*columns, strict=True):
+            if (isinstance(until, int) and position > until) or (
+                isinstance(until, datetime) and moment > micros_of(until)
+            ):
+                return
+            event = events.get(position)
+            if event is None or not event.control:
+                now = max(now, moment)
+                yield PairStep(position, now, node, event)
+                continue
+            try:
+                found = changes(event, registry.settings)
+            except EventError:
+                continue
+            for change in found:
+                registry.apply(change)
+                yield PairStep(position, now, node, change)
+
+
+def pair_lines(found: PairFinding) -> Iterator[str]:
+    """A finding for people."""
+    a, b = found.a.entity, found.b.entity
+    at = "" if found.time is None else f", the time {time_text(found.time)}"
+    yield f"relation {found.relation.id} between {a} (a) and {b} (b), after position {found.position:,}{at}"
+    if found.holds:
+        since = "" if found.since is None else f" since {time_text(found.since)}"
+        yield f"  holds{since}{_dwelling(found)}"
+    else:
+        # Else it ended, or it was redefined, and no report came since.
+        reasons = found.reasons or ("none of them reported since it could",)
+        yield f"  does not hold: {'; '.join(reasons)}"
+    for name, side in (("a", found.a), ("b", found.b)):
+        yield from _side(name, side)
+    metres = "" if found.metres is None else f", {found.metres:,.1f} m apart"
+    yield f"  the predicate is {_TRUTHS[found.predicate]}{metres}"
+    margin = found.relation.margin
+    for condition in found.conditions:
+        wider = f"; with the margin {margin:g} {_TRUTHS[condition.staying]}" if margin else ""
+        yield f"    {_TRUTHS[condition.truth]:7}  {write(condition.atom)}{_read(condition)}{wider}"
+    for position, told in found.told:
+        reason = f", {told.reason}" if told.reason else ""
+        yield f"  told at position {position:,}: {told.detect}{reason}"
+
+
+def _dwelling(found: PairFinding) -> str:
+    if found.relation.lasting is None:
+        return ""
+    if found.dwelt:
+        return f", and lasted {found.relation.lasting:g} s"
+    return "" if found.due is None else f"; it has lasted {found.relation.lasting:g} s at {time_text(found.due)}"
+
+
+def _side(name: str, side: SideFinding) -> Iterator[str]:
+    if side.report is None:
+        yield f"  {side.entity}: no report"
+        return
+    event = side.report
+    time = event.time or event.accepted
+    at = "" if time is None else f", {time_text(time)}"
+    silent = "" if side.silent_since is None else f", silent since {time_text(side.silent_since)}"
+    is_of = "is" if side.member else "is not"
+    yield f"  {side.entity} {is_of} of side {name}; newest report {event.id} at position {event.position:,}{at}{silent}"
+    for condition in side.conditions:
+        yield f"    {_TRUTHS[condition.truth]:7}  {write(condition.atom)}{_read(condition)}"
+
+
+def _read(condition: ConditionFinding) -> str:
+    told = [f"{name} {', '.join(map(repr, values)) if values else 'none'}" for name, values in condition.read]
+    return f"  ({'; '.join(told)})" if told else ""
+
+
+def pair_data(found: PairFinding) -> dict[str, Any]:
+    """A finding as JSON-able data."""
+    return {
+        "relation": relation_data(found.relation),
+        "position": found.position,
+        "time": _time(found.time),
+        "holds": found.holds,
+        "since": _time(found.since),
+        "due": _time(found.due),
+        "dwelt": found.dwelt,
+        "reasons": list(found.reasons),
+        "a": _side_data(found.a),
+        "b": _side_data(found.b),
+        "metres": found.metres,
+        "predicate": found.predicate,
+        "conditions": [_condition(one) for one in found.conditions],
+        "told": [_told(position, one) for position, one in found.told],
+    }
+
+
+def _side_data(side: SideFinding) -> dict[str, Any]:
+    event = side.report
+    report = None if event is None else {"id": event.id, "position": event.position, "time": _time(event.time)}
+    conditions = [_condition(one) for one in side.conditions]
+    told = {"entity": side.entity, "report": report, "member": side.member, "conditions": conditions}
+    return told | {"silent_since": _time(side.silent_since)}
+
+
+def _condition(one: ConditionFinding) -> dict[str, Any]:
+    read = {name: [_plain(value) for value in values] for name, values in one.read}
+    return {"condition": write(one.atom), "truth": one.truth, "staying": one.staying, "read": read}
+
+
+def _told(position: int, told: Transition) -> dict[str, Any]:
+    return {"position": position, "detect": told.detect, "reason": told.reason}
+
+
+def _plain(value: object) -> object:
+    return time_text(value) if isinstance(value, datetime) else value
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else time_text(moment)

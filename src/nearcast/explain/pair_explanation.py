@@ -1,0 +1,272 @@
+"""Why a relation holds between two entities, or does not: their reports alone are gone through once more.
+
+Pure, as `explanation`: reports, definitions and the stream's time come in as steps, in the order of the journal.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from nearcast.errors import Fault
+from nearcast.filters.evaluate import NO_CONTEXT, atom_truths, truth
+from nearcast.filters.truth import Truth
+from nearcast.geo.distance import distance
+from nearcast.model.changes import Change, ClientChange, ClientRemoval, RelationChange, RelationRemoval
+from nearcast.model.event import Event
+from nearcast.model.expression import Call, Property, parts
+from nearcast.model.filter import Atom, Filter, atoms
+from nearcast.model.relation import Matching, Named, Pair, Relation, Side
+from nearcast.model.values import Value
+from nearcast.relations.plain import EventwiseRelations
+from nearcast.relations.predicate import RelationPredicate, is_symmetric, widened
+from nearcast.relations.reports import FOREVER, NEVER, moment_of
+from nearcast.relations.sides import sees_derived
+from nearcast.relations.transition_events import Transition
+from nearcast.relations.transitions import deadline, micros
+from nearcast.state.derived import Cause
+
+TOLD = 5
+"""Of what was told of the two the last ones are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairStep:
+    """What happened at a position: a change, a report of one of the two, or only that the stream's time came to `now`,
+    in microseconds since 1970; and the entry node of that.
+    """
+
+    position: int
+    now: int
+    node: str
+    happened: Change | Event | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionFinding:
+    """An atom of a side's filter or of the predicate: its truth (None: UNKNOWN), with the margin too where there is one
+    (`staying`), and the values that it read, by name.
+    """
+
+    atom: Atom
+    truth: Truth
+    staying: Truth
+    read: tuple[tuple[str, tuple[Value, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SideFinding:
+    """One of the two: its newest report (None: it was not heard of), whether it is of its side, and by which atoms;
+    `silent_since`: when its time to live was over, None where it is not.
+    """
+
+    entity: str
+    report: Event | None
+    member: bool
+    conditions: tuple[ConditionFinding, ...]
+    silent_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class PairFinding:
+    """Why a relation holds between two entities as of a position, or does not.
+
+    `time` is the stream's then; `since` the time of the event by which it began, `due` the stream's time at which it
+    has lasted (None: no `for`, or told). `told` are the last things that were told of the two, each with its position.
+    `reasons` say why it does not hold; empty where it does.
+    """
+
+    relation: Relation
+    position: int
+    time: datetime | None
+    a: SideFinding
+    b: SideFinding
+    metres: float | None
+    predicate: Truth
+    conditions: tuple[ConditionFinding, ...]
+    holds: bool
+    since: datetime | None
+    due: datetime | None
+    dwelt: bool
+    told: tuple[tuple[int, Transition], ...]
+    reasons: tuple[str, ...]
+
+
+def explain_pair(id: str, a: str, b: str, steps: Iterable[PairStep]) -> PairFinding:
+    """What steps lead to for a relation between two entities. Raises `Fault` where the relation is not there, or is not
+    one of pairs of what was published.
+    """
+    followed = list(steps)
+    defined = [step.happened.relation for step in followed if isinstance(step.happened, RelationChange)]
+    # A local relation sees what enters at its node, also of the time before it was defined.
+    node = next((one.node for one in reversed(defined) if one.id == id), None)
+    past = _PairPast(id, node)
+    for step in followed:
+        past.follow(step)
+    relation = past.relation
+    if relation is None:
+        raise Fault(
+            "a relation that there was then", id, None, f"there were {', '.join(sorted(past.others)) or 'none'}"
+        )
+    if not isinstance(relation.about, Pair) or sees_derived(relation):
+        raise Fault(
+            "a relation between two entities that are published", id, None, "this is of a crowd, or of relations"
+        )
+    return past.finding(relation, relation.about, a, b)
+
+
+class _PairPast:
+    """The two entities' past, as far as one relation is about it."""
+
+    def __init__(self, id: str, node: str | None) -> None:
+        self.id, self.others, self._node = id, set[str](), node
+        self._relations = EventwiseRelations()
+        self._position = 0
+        self._told: deque[tuple[int, Transition]] = deque(maxlen=TOLD)
+        self._other_nodes: dict[str, str] = {}
+
+    @property
+    def relation(self) -> Relation | None:
+        """The relation as it is defined now."""
+        return self._relations.relation(self.id)
+
+    def follow(self, step: PairStep) -> None:
+        """Takes the next step."""
+        self._position = step.position
+        here = self._node is None or step.node == self._node
+        if here:
+            self._note(self._relations.pass_time(step.now), step.position)
+        match step.happened:
+            case Event() as event:
+                if here:
+                    self._note(self._relations.report(event), event.position)
+                else:
+                    self._other_nodes[event.entity] = step.node
+            case RelationChange(relation):
+                self.others.add(relation.id)
+                if relation.id == self.id:
+                    self._end()
+                    moment = None if step.now == NEVER else moment_of(step.now)
+                    cause = Cause(step.position, moment, moment)
+                    self._note(self._relations.define(relation, 0, cause), step.position)
+            case RelationRemoval(id):
+                self.others.discard(id)
+                if id == self.id:
+                    self._end()
+            case ClientChange() | ClientRemoval() as change:
+                self._relations.note_lists(change)
+
+    def _end(self) -> None:
+        self._note(self._relations.end(self.id), self._position)
+
+    def _note(self, told: Iterable[Transition], position: int) -> None:
+        self._told.extend((position, one) for one in told)
+
+    def finding(self, relation: Relation, about: Pair, a: str, b: str) -> PairFinding:
+        """What is so now."""
+        if about.a == about.b and is_symmetric(about.when):
+            # Where both orders are one pair, the lesser name is a.
+            a, b = sorted((a, b))
+        sides = (self._side(about.a, a, relation), self._side(about.b, b, relation))
+        reports = [side.report for side in sides]
+        conditions: tuple[ConditionFinding, ...] = ()
+        whole: Truth = None
+        metres = None
+        if reports[0] is not None and reports[1] is not None:
+            both = reports[0], reports[1]
+            whole = RelationPredicate(about.when).truth(*both)
+            conditions = tuple(_of_predicate(about.when, relation.margin, *both))
+            metres = distance(both[0].place, both[1].place) if both[0].place and both[1].place else None
+        held = self._relations.held(relation.id, (a, b))
+        now = self._relations.now
+        return PairFinding(
+            relation=relation,
+            position=self._position,
+            time=None if now == NEVER else moment_of(now),
+            a=sides[0],
+            b=sides[1],
+            metres=metres,
+            predicate=whole,
+            conditions=conditions,
+            holds=held is not None,
+            since=None if held is None or held.started_at == NEVER else moment_of(held.started_at),
+            due=None if held is None or held.due == FOREVER else moment_of(held.due),
+            dwelt=held is not None and held.dwell_sent,
+            told=tuple(one for one in self._told if {one[1].a.entity, one[1].b[0].entity} == {a, b}),
+            reasons=() if held else tuple(self._reasons(relation, sides, whole, conditions)),
+        )
+
+    def _side(self, side: Side, entity: str, relation: Relation) -> SideFinding:
+        known = self._relations.known.get(entity)
+        if known is None:
+            return SideFinding(entity, None, False, (), None)
+        live = FOREVER if relation.time_to_live is None else micros(relation.time_to_live)
+        ends = deadline(known.heard, live)
+        silent = moment_of(ends) if ends < self._relations.now else None
+        if isinstance(side, Named):
+            return SideFinding(entity, known.event, side.entity == entity, (), silent)
+        assert isinstance(side, Matching)
+        found = atom_truths(side.filter, known.event, NO_CONTEXT)
+        conditions = tuple(ConditionFinding(atom, own, own, _read(atom, known.event)) for atom, own in found)
+        return SideFinding(entity, known.event, truth(side.filter, known.event, NO_CONTEXT) is True, conditions, silent)
+
+    def _reasons(
+        self,
+        relation: Relation,
+        sides: tuple[SideFinding, SideFinding],
+        whole: Truth,
+        conditions: tuple[ConditionFinding, ...],
+    ) -> Iterator[str]:
+        """Why it does not hold."""
+        if sides[0].entity == sides[1].entity:
+            yield "an entity is not related to itself"
+        for name, side in zip(("a", "b"), sides, strict=True):
+            if side.report is None:
+                elsewhere = self._other_nodes.get(side.entity)
+                where = f", only at {elsewhere}, and the relation is local to {relation.node}" if elsewhere else ""
+                yield f"{side.entity} was not heard of{where}"
+            elif not side.member:
+                yield f"{side.entity} is not of side {name}"
+            elif side.silent_since is not None:
+                yield f"{side.entity} was silent for longer than time_to_live, {relation.time_to_live:g} s"
+        if all(side.report is not None for side in sides):
+            if whole is False:
+                yield "the predicate is FALSE"
+            elif whole is None:
+                lacking = [name for one in conditions if one.truth is None for name, values in one.read if not values]
+                why = f": there is no {', no '.join(dict.fromkeys(lacking))}" if lacking else ""
+                yield f"the predicate is UNKNOWN{why}"
+
+
+def _of_predicate(when: Filter, margin: float, a: Event, b: Event) -> Iterator[ConditionFinding]:
+    """Each atom of a predicate, for entering and for staying."""
+    for atom, wider in zip(atoms(when), atoms(widened(when, margin)), strict=True):
+        found, staying = (RelationPredicate(one).truth(a, b) for one in (atom, wider))
+        yield ConditionFinding(atom, found, staying, _read_of_both(atom, a, b))
+
+
+def _read(atom: Atom, event: Event) -> tuple[tuple[str, tuple[Value, ...]], ...]:
+    """The attributes that a side's atom reads, with their values."""
+    names = [atom.name] if isinstance(atom.name, str) else _names(atom)
+    return tuple((name, tuple(event.values(name))) for name in names)
+
+
+def _read_of_both(atom: Atom, a: Event, b: Event) -> tuple[tuple[str, tuple[Value, ...]], ...]:
+    found: list[tuple[str, tuple[Value, ...]]] = []
+    for name in _names(atom):
+        side, _, attribute = name.partition(".")
+        event = a if side == "a" else b
+        if attribute and attribute not in ("position", "this"):
+            found.append((name, tuple(event.values(attribute))))
+        else:
+            place = event.place
+            found.append((f"place of {side}", () if place is None else (f"{place.x:g}, {place.y:g}",)))
+    return tuple(found)
+
+
+def _names(atom: Atom) -> list[str]:
+    if not isinstance(atom.name, Call):
+        return []
+    return list(dict.fromkeys(part.name for part in parts(atom.name) if isinstance(part, Property)))

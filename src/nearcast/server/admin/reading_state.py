@@ -1,0 +1,91 @@
+"""Reading what is so now: relations and situations that hold, and the newest report of an entity; page by page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Depends, Query
+
+from nearcast.errors import DefinitionError, Fault, Mark
+from nearcast.model.relation import RELATION_EVENT
+from nearcast.model.sequence import read_sequence, write_sequence
+from nearcast.model.situation import SITUATION_TYPE
+from nearcast.server.auth import Manager, service_of
+from nearcast.server.error_responses import NotFound
+from nearcast.server.path_names import ID
+from nearcast.server.service import AccessServer
+
+MOST = 1_000
+"""Entries of one page."""
+
+router = APIRouter(tags=["manage"])
+
+Here = Annotated[AccessServer, Depends(service_of)]
+Limit = Annotated[int, Query(ge=1, le=MOST, description="Entries of one page.")]
+After = Annotated[str, Query(description="`next` of the page before.", max_length=40)]
+
+
+@router.get("/relations/active")
+async def active_relations(
+    token: Manager, service: Here, limit: Limit = 100, after: After = "0", relation: str | None = None
+) -> dict[str, Any]:
+    """The relations that hold, in the order in which they began, as the newest event of each tells it.
+
+    Of relations that do not tell `exit` it is not known. `relation` asks for those of one definition.
+    """
+    known = service.session_manager.registry.relations
+
+    def wanted(data: dict[str, Any]) -> bool:
+        """Whether something that holds is asked for, and known to hold."""
+        found = known.get(data["relation"])
+        return found is not None and "exit" in found.detect and relation in (None, data["relation"])
+
+    return await _page(service, RELATION_EVENT, "relations", limit, after, wanted)
+
+
+@router.get("/situations/active")
+async def active_situations(
+    token: Manager, service: Here, limit: Limit = 100, after: After = "0", situation: str | None = None
+) -> dict[str, Any]:
+    """The situations that there are, in the order in which they began, as the newest event of each tells it.
+
+    `situation` asks for those that one rule concluded.
+    """
+
+    def wanted(data: dict[str, Any]) -> bool:
+        """Whether a situation is asked for."""
+        return situation in (None, data["situation"])
+
+    return await _page(service, SITUATION_TYPE, "situations", limit, after, wanted)
+
+
+@router.get(f"/entities/{ID}")
+async def entity(id: str, token: Manager, service: Here) -> dict[str, Any]:
+    """The newest report of an entity, and its position in the journal."""
+    found = await asyncio.to_thread(service.views.newest.payload, id)
+    if found is None:
+        most = service.config.limits.entities
+        advice = f"no report of it is among those of the {most:,} entities heard of last"
+        raise NotFound(Fault("an entity that was heard of", id[:80], Mark("request"), advice))
+    position, payload = found
+    return {"entity": id, "position": position, "event": orjson.loads(payload)}
+
+
+async def _page(
+    service: AccessServer, type_: str, name: str, limit: int, after: str, wanted: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
+    active = service.views.active
+    found = await asyncio.to_thread(active.page, type_, _sequence(after), limit, wanted)
+    last = write_sequence(found[-1].sequence) if len(found) == limit else None
+    return {name: [one.data for one in found], "next": last, "left_out": active.left_out[type_]}
+
+
+def _sequence(cursor: str) -> int:
+    """The sequence that a cursor names. Raises `DefinitionError` for what is none."""
+    try:
+        return read_sequence(int(cursor) if cursor.isdigit() else cursor)
+    except ValueError:
+        raise DefinitionError(Fault("after: what `next` of a page says", cursor, Mark("query"))) from None

@@ -1,0 +1,121 @@
+"""Why a relation holds between two entities, or does not: as replay tells it, from the reports of the two alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+import nearcast
+from nearcast.cli.explain_pair import pair_data, pair_finding, pair_lines
+from nearcast.errors import Fault, Mark
+from nearcast.explain.pair_explanation import PairFinding
+from nearcast.language.cloudevents import read_event
+from nearcast.language.definitions import files
+from nearcast.model.columns import entered_events
+from nearcast.model.event import Event
+from nearcast.state.registry import Registry
+
+CLOSE: dict[str, Any] = {"id": "close", "a": "type = 'bus'", "b": "type = 'bus'", "when": "distance(a, b) < 100"}
+
+
+def bus(number: int, subject: str, x: float | None, second: int, type_: str = "bus") -> dict[str, Any]:
+    """A report."""
+    data = {} if x is None else {"x": x, "y": 0}
+    document = {"specversion": "1.0", "id": str(number), "type": type_, "source": "s", "subject": subject}
+    return document | {"time": f"2026-01-01T00:00:{second:02}Z", "data": data}
+
+
+def found(relation: dict[str, Any], events: list[dict[str, Any]], until: int | None = None, **more: Any) -> PairFinding:
+    """What is found for u and v."""
+    registry = Registry()
+    for change in files.load([{"clients": [{"id": "ops"}], "relations": [relation]}]).changes():
+        registry.apply(change)
+    read = [read_event(one, Mark("e")) for one in events]
+    numbered = [Event(*_fields(one), position=number) for number, one in enumerate(read, 1)]
+    table = entered_events(numbered, more.get("node", "main"))
+    return pair_finding([table], registry, "close", ("u", "v"), until)
+
+
+def _fields(event: Event) -> tuple[Any, ...]:
+    return event.id, event.type, event.source, event.subject, event.time, event.place, event.attributes
+
+
+report = st.tuples(
+    st.sampled_from(["u", "v", "w"]),
+    st.sampled_from([0, 60, 105, 150, None]),
+    st.integers(0, 6),
+    st.sampled_from(["bus", "bus", "bus", "stop"]),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(report, max_size=10), st.sampled_from([{}, {"margin": 10}, {"time_to_live": 5}, {"for": 4}]), st.data())
+def test_it_holds_where_replay_has_told_so(told: list[Any], more: dict[str, Any], data: st.DataObject) -> None:
+    """Whatever others report: they only bring the time."""
+    second, events = 0, []
+    for number, (subject, x, later, type_) in enumerate(told):
+        second += later
+        events.append(bus(number, subject, x, min(second, 59), type_))
+    until = data.draw(st.integers(0, len(events)))
+    relation = CLOSE | more | {"detect": ["enter", "dwell", "exit"] if "for" in more else ["enter", "exit"]}
+    derived: list[dict[str, Any]] = []
+    nearcast.replay(events[:until], {"clients": [{"id": "ops"}], "relations": [relation]}, on_derived=derived.append)
+    of_both = [one["data"] for one in derived if {one["data"]["a"], one["data"]["b"]} == {"u", "v"}]
+    finding = found(relation, events, until)
+    assert (bool(of_both) and of_both[-1]["detect"] != "exit") == finding.holds
+    assert [one["detect"] for one in of_both][-5:] == [one.detect for _, one in finding.told]
+    if finding.holds:
+        assert () == finding.reasons
+        begun = [one for one in of_both if one["detect"] == "enter"][-1]
+        assert begun["since"] == pair_data(finding)["since"]
+    assert list(pair_lines(finding))
+
+
+@pytest.mark.parametrize(
+    ("reason", "events"),
+    [
+        ("v was not heard of", [bus(1, "u", 0, 0)]),
+        ("the predicate is FALSE", [bus(1, "u", 0, 0), bus(2, "v", 200, 1)]),
+        ("the predicate is UNKNOWN: there is no place of b", [bus(1, "u", 0, 0), bus(2, "v", None, 1)]),
+        ("v is not of side b", [bus(1, "u", 0, 0), bus(2, "v", 0, 1, "stop")]),
+        (
+            "u was silent for longer than time_to_live, 5 s",
+            [bus(1, "u", 0, 0), bus(2, "w", 0, 6), bus(3, "v", 0, 7)],
+        ),
+    ],
+)
+def test_what_keeps_it_from_holding_is_told(reason: str, events: list[dict[str, Any]]) -> None:
+    """The report that lacks, the side, the predicate, the silence."""
+    finding = found(CLOSE | {"time_to_live": 5}, events)
+    assert reason in finding.reasons
+    assert any(reason in line for line in pair_lines(finding))
+
+
+def test_the_margin_and_the_time_that_it_has_to_last_are_told() -> None:
+    """For staying another bound holds than for beginning."""
+    events = [bus(1, "u", 0, 0), bus(2, "v", 60, 1), bus(3, "v", 105, 2)]
+    finding = found(CLOSE | {"margin": 10, "for": "4 s"}, events)
+    [condition] = finding.conditions
+    assert (True, False, True) == (finding.holds, condition.truth, condition.staying)
+    assert "2026-01-01T00:00:05Z" == pair_data(finding)["due"]
+    assert not found(CLOSE | {"margin": 10, "for": "4 s"}, [*events, bus(4, "w", 0, 6)]).due
+
+
+def test_a_local_relation_sees_what_enters_at_its_node() -> None:
+    """What enters elsewhere is told as the reason."""
+    local = CLOSE | {"scope": {"local": "north"}}
+    events = [bus(1, "u", 0, 0), bus(2, "v", 0, 1)]
+    assert found(local, events, node="north").holds
+    advice = "u was not heard of, only at south, and the relation is local to north"
+    assert advice in found(local, events, node="south").reasons
+
+
+def test_a_relation_that_is_not_there_is_a_fault() -> None:
+    """So is one of a crowd."""
+    with pytest.raises(Fault, match="there were other"):
+        found(CLOSE | {"id": "other"}, [])
+    with pytest.raises(Fault, match="of a crowd"):
+        found({"id": "close", "among": "type = 'bus'", "within": 5, "count": 2}, [])
