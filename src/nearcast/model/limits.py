@@ -16,3 +16,10 @@ class Limits:
     """Characters of an id, a type, a source, a subject, and of the name of an attribute or of a reading."""
     client_readings: int = 100
     """Names of readings that a client keeps."""
+    relation_partners: int = 250
+    """Pairs of one relation that an entity brings about: beyond it one does not begin with another that has as many.
+
+    In an hour of ships off the United States one has at most 9 others within 50 m, 101 within 1 km, 135 within 1 nmi.
+    """
+    relation_pairs: int = 1_000_000
+    """Pairs of one relation that hold at once."""

@@ -87,6 +87,9 @@ KEPT = 2
 
 
 REGISTRY = "registry.arrow"
+FORMAT = b"format 2\n"
+"""In front of the checksums: what a snapshot means. One that was written before is left out, and the journal read."""
+
 CHECKSUMS = "checksums"
 """The file of a snapshot that tells the others' checksums. Arrow trusts what it reads: a file that is damaged in its
 middle may end the process, which then would be started again and again only to end in the same way."""
@@ -166,8 +169,8 @@ def _write_registry(registry: Registry, file: Path, before: WrittenRegistry | No
 
 
 def _checksums(snapshot: Path) -> bytes:
-    """A line for each file but the checksums' own."""
-    return b"".join(_checksum(file) for file in sorted(snapshot.iterdir()) if file.name != CHECKSUMS)
+    """A line for each file but the checksums' own, behind that of the format."""
+    return FORMAT + b"".join(_checksum(file) for file in sorted(snapshot.iterdir()) if file.name != CHECKSUMS)
 
 
 def _checksum(file: Path) -> bytes:

@@ -18,7 +18,7 @@ from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.arrays import Flags
 from nearcast.model.event import Place
 from nearcast.model.relation import Detection, Gathering, ListMembers, Matching, Relation
-from nearcast.relations.reports import FOREVER, NEVER, EntityTable, ReportTable, micros_of, moment_of
+from nearcast.relations.reports import FOREVER, EntityTable, ReportTable, micros_of, moment_of
 from nearcast.relations.transition_events import CAUSED, EXPIRED, Participant, Transition
 from nearcast.relations.transitions import (
     FALLS_SILENT,
@@ -32,6 +32,7 @@ from nearcast.relations.transitions import (
     gathered_until,
 )
 from nearcast.state.derived import Cause
+from nearcast.state.lateness import NEVER
 
 
 @dataclass(slots=True)

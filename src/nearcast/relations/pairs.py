@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
+from nearcast.errors import Fault
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.event import Event
+from nearcast.model.limits import Limits
 from nearcast.model.relation import Matching, Named, Pair, Relation
 from nearcast.model.sequence import MOST_PARTS
-from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, candidates, read
+from nearcast.relations.admission import PairAdmission
+from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, TooManyPairs, candidates, read
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
 from nearcast.relations.reports import FOREVER, EntityTable, GrowableTable, ReportTable, micros_of, moment_of
 from nearcast.relations.shards import (
@@ -41,6 +43,13 @@ Newest = Callable[[], pa.Table]
 """Gives the newest event of every entity, where it is asked for."""
 
 
+MOST_PAIRS = 1_000_000
+"""Pairs that a stretch of several reports looks at, each as often as one of the two reports: about 200 bytes each."""
+
+MOST_PRESENT = 4_000_000
+"""Pairs that are looked at when a relation is defined."""
+
+
 class PairRelations:
     """All relations between pairs, and what holds in them, in so many shards."""
 
@@ -51,6 +60,7 @@ class PairRelations:
         self._members: dict[int, GrowableTable] = {}
         self._newest: dict[int, Event] = {}
         self._index: FilterMatcher | None = None
+        self.admission = PairAdmission()
 
     @property
     def size(self) -> int:
@@ -80,16 +90,24 @@ class PairRelations:
         rows = [position[pairs[side][named]] for side in ("a", "b")]
         return pairs["rule"][named].astype(np.int64), np.stack([*rows, pairs["held"][named]])
 
-    def transitions(self, reports: ReportTable) -> Iterator[AtRow]:
-        """What a stretch tells; entities are not updated yet."""
+    def transitions(self, reports: ReportTable, limits: Limits) -> Iterator[AtRow]:
+        """What a stretch tells; entities are not updated yet.
+
+        Raises `TooManyPairs`, with nothing changed, for a stretch of several rows that looks at too many pairs.
+        """
         if not self.rules.by_id:
             return
         members = self._members_over(reports)
         view = BatchView(self.rules, self.known, reports, members, self._newest)
         near = self._near(reports, members)
-        yield from chain.from_iterable(
-            [shard.transitions(view, own) for shard, own in zip(self.shards, near, strict=True)]
-        )
+        looks = sum(shard.evaluations(view) for shard in self.shards)
+        looks += sum(int(reports.counts[side].sum()) for own in near for _, pairs in own for side in pairs)
+        if looks > MOST_PAIRS and reports.length > 1:
+            raise TooManyPairs
+        effects = [shard.effects(view, own) for shard, own in zip(self.shards, near, strict=True)]
+        admitted = self.admission.admit(effects, self.rules, self.known.names, reports, limits)
+        for shard, each, own in zip(self.shards, effects, admitted, strict=True):
+            yield from shard.transitions(view, each.which, own)
         self._remember(reports, members)
 
     def _members_over(self, reports: ReportTable) -> Members:
@@ -120,7 +138,8 @@ class PairRelations:
         """For each shard its pairs of open relations that the stretch may bring together."""
         found: list[list[tuple[PairRule, Pairs]]] = [[] for _ in self.shards]
         for rule in self.rules.open.values() if len(reports.row) else ():
-            pairs = candidates(rule, self._filters(rule), reports, members, self.known.numbers)
+            most = MOST_PAIRS if reports.length > 1 else None
+            pairs = candidates(rule, self._filters(rule), reports, members, self.known.numbers, most=most)
             for own, share in zip(found, shared(self.known, *pairs, len(self.shards)), strict=True):
                 a, b = (side[share] for side in pairs)
                 if len(a):
@@ -140,23 +159,34 @@ class PairRelations:
             events = read(reports.table, reports.row[last])
             self._newest.update(zip(reports.entity[last].tolist(), events, strict=True))
 
-    def define(self, relation: Relation, sequence: int, newest: Newest, now: int, cause: Cause) -> list[Transition]:
+    def define(
+        self, relation: Relation, sequence: int, newest: Newest, now: int, cause: Cause, limits: Limits
+    ) -> list[Transition]:
         """Adds a relation; what it tells of the present.
 
         `newest` gives the newest event of every entity, where the relation needs to know more of it than its place.
         """
-        return self._present(self._add(relation, sequence, newest), now, cause)
+        return self._present(self._add(relation, sequence, newest), now, cause, limits)
 
     def begins(self, relation: Relation, newest: Newest, now: int) -> int:
-        """How many pairs a new relation would tell of; 0 where they are surely no more than one event may cause."""
+        """How many pairs a new relation would tell of; 0 where they are surely no more than one event may cause.
+
+        Raises `Fault` where more than `MOST_PRESENT` would have to be looked at.
+        """
         pair = relation.about
         named = isinstance(pair, Pair) and (isinstance(pair.a, Named) or isinstance(pair.b, Named))
-        if named or not isinstance(pair, Pair) or "enter" not in relation.detect or len(self.known) ** 2 <= MOST_PARTS:
+        if named or not isinstance(pair, Pair) or len(self.known) ** 2 <= MOST_PARTS:
             return 0
         # What is refused must change nothing, so it is counted beside what there is.
         beside = PairRelations(self.known, 1)
         rule = beside._add(relation, 0, newest)
-        return int(beside._holding(rule, *beside._pairs_of(rule), now).sum())
+        try:
+            count = int(beside._holding(rule, *beside._pairs_of(rule), now).sum())
+        except TooManyPairs:
+            expected = f"a relation of which {MOST_PRESENT:,} pairs at most may hold when it is defined"
+            advice = "ask for fewer: by its filters, or by a distance beyond which it does not hold"
+            raise Fault(expected, f"more among {len(self.known):,} entities", None, advice) from None
+        return count if "enter" in relation.detect else 0
 
     def ends(self, id: str) -> int:
         """How many pairs the end of a relation would tell of; 0 where they are surely no more than that."""
@@ -187,7 +217,7 @@ class PairRelations:
             self._newest = dict(zip(self.known.numbered(table).tolist(), events, strict=True))
         return rule
 
-    def _present(self, rule: PairRule, now: int, cause: Cause) -> list[Transition]:
+    def _present(self, rule: PairRule, now: int, cause: Cause, limits: Limits) -> list[Transition]:
         """What holds when a relation is defined; its pairs have rows then."""
         a, b = self._pairs_of(rule)
         held = self._holding(rule, a, b, now)
@@ -196,7 +226,7 @@ class PairRelations:
             if rule.is_named:
                 self._place(rule, a, b)
             return []
-        a, b = a[held], b[held]
+        a, b = self.admission.admit_present(rule, a[held], b[held], self.known.names, limits)
         due = deadline(now, int(self.rules.columns["lasting"][rule.number]))
         self._place(rule, a, b, held=True, started_at=micros_of(cause.moment), due=due)
         if "enter" not in rule.relation.detect:
@@ -219,7 +249,7 @@ class PairRelations:
             return a, b
         reports = ReportTable.nothing(self.known)
         members = {number: self._base(number) for number in self._members}
-        a, b = candidates(rule, self._filters(rule), reports, members, self.known.numbers, True)
+        a, b = candidates(rule, self._filters(rule), reports, members, self.known.numbers, True, MOST_PRESENT)
         return by_name(a, b, self.known.names) if rule.unordered else (a, b)
 
     def _holding(self, rule: PairRule, a: Integers, b: Integers, now: int) -> Flags:
@@ -250,6 +280,7 @@ class PairRelations:
             return []
         told = [one for shard in self.shards for one in self._ended(rule, shard.end(rule))]
         self.rules.end(rule)
+        self.admission.end(id)
         if not self.rules.general:
             self._newest = {}
         if not rule.is_named:

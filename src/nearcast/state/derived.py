@@ -101,8 +101,10 @@ class Cause:
 
     @property
     def moment(self) -> datetime | None:
-        """When it happened, as far as that is known."""
-        return self.time or self.accepted
+        """When it happened, as far as that is known; never after its acceptance."""
+        if self.time is None or self.accepted is None:
+            return self.time or self.accepted
+        return min(self.time, self.accepted)
 
 
 def derived_event(

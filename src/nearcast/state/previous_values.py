@@ -71,9 +71,12 @@ class PreviousValues:
         self._values: dict[str, dict[str, tuple[Value, ...]]] = {}
 
     def values_over(
-        self, names: Sequence[str], events: pa.Table, repository: Repository
+        self, names: Sequence[str], events: pa.Table, counted: pa.Table, repository: Repository
     ) -> dict[str, Timeline[str, tuple[Value, ...]]]:
-        """The values over a batch, of the entities in it; `repository` lacks the batch yet."""
+        """The values over a batch, of the entities in it; `counted` are those of its events that are not late.
+
+        `repository` lacks the batch yet.
+        """
         self._values = {name: self._values[name] for name in names if name in self._values}
         # A name that a new filter asks for was not followed so far: the repository has it all.
         new = [name for name in names if name not in self._values]
@@ -81,12 +84,13 @@ class PreviousValues:
             self._values |= _newest(new, repository.newest())
         if not names or not len(events):
             return {}
-        about, positions = entities(events).to_pylist(), events.column("position").to_pylist()
+        asking = set(entities(events).to_pylist())
+        about, positions = entities(counted).to_pylist(), counted.column("position").to_pylist()
         tracks = {}
-        for name, rows in values_of(events, names).items():
+        for name, rows in values_of(counted, names).items():
             known = self._values[name]
             # Workers get what their batch can ask for, not what all entities ever told.
-            tracks[name] = Timeline({entity: known[entity] for entity in set(about) if entity in known})
+            tracks[name] = Timeline({entity: known[entity] for entity in asking if entity in known})
             for entity, position, values in zip(about, positions, rows, strict=True):
                 tracks[name].record_change(entity, position, values)
             known.update(zip(about, rows, strict=True))

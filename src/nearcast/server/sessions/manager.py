@@ -161,6 +161,7 @@ class SessionManager:
             others=row.others,
             size=len(event.payload),
             accepted=accepted,
+            moment=event.moment or accepted,
             queued=now,
             expires=_expires(subscription, accepted),
             conflate=subscription is not None and subscription.conflate,

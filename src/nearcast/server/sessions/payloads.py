@@ -10,10 +10,12 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from nearcast.journal.seam import Journal
 from nearcast.model.sequence import part_of, position_of, sequence
+from nearcast.state.lateness import moments_of
 
 SPAN = 1_000
 """Events that are read at once to find some of them."""
@@ -25,12 +27,15 @@ OVERHEAD = 300
 
 @dataclass(frozen=True, slots=True)
 class SendableEvent:
-    """An event as it is sent: its CloudEvent as JSON, its entity, and when it was accepted (seconds since 1970)."""
+    """An event as it is sent: its CloudEvent as JSON, its entity; when it was accepted, and the moment by which it is
+    newer than others of its entity, in seconds since 1970.
+    """
 
     sequence: int
     payload: bytes
     entity: str
     accepted: float
+    moment: float = 0.0
 
 
 class PayloadCache:
@@ -94,7 +99,14 @@ def sendables(events: pa.Table) -> list[SendableEvent]:
     names = ("position", "part", "payload", "subject", "source")
     columns = [events.column(name).to_pylist() for name in names]
     accepted = events.column("accepted").cast(pa.int64()).to_pylist()
+    moments = np.maximum(moments_of(events), 0).tolist()
     return [
-        SendableEvent(sequence(position, part), payload, source if subject is None else subject, (taken or 0) / 1e6)
-        for position, part, payload, subject, source, taken in zip(*columns, accepted, strict=True)
+        SendableEvent(
+            sequence(position, part),
+            payload,
+            source if subject is None else subject,
+            (taken or 0) / 1e6,
+            moment / 1e6,
+        )
+        for position, part, payload, subject, source, taken, moment in zip(*columns, accepted, moments, strict=True)
     ]
