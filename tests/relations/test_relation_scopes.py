@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -40,11 +40,11 @@ steps = st.lists(st.one_of(*[reports] * 6, definitions, definitions, changes), m
 class Restarted(Scopes):
     """A stage that is stored and loaded between any two batches."""
 
-    def derive(self, stage_input: StageInput) -> list[Event]:
+    def derive(self, stage_input: StageInput) -> Iterator[Event]:
         other = pickle.loads(pickle.dumps(self))
-        found = Scopes.derive(other, stage_input)
+        found = list(Scopes.derive(other, stage_input))
         self.__dict__ = other.__dict__
-        return found
+        return iter(found)
 
 
 @settings(max_examples=300, deadline=None)

@@ -121,11 +121,11 @@ def test_the_reference_itself_does_not_depend_on_batches(story: Sequence[Step]) 
 class Restarted(RelationStage):
     """A stage that is stored and loaded between any two batches."""
 
-    def derive(self, stage_input: StageInput) -> list[Event]:
+    def derive(self, stage_input: StageInput) -> Iterator[Event]:
         other = pickle.loads(pickle.dumps(self))
-        found = RelationStage.derive(other, stage_input)
+        found = list(RelationStage.derive(other, stage_input))
         self.__dict__ = other.__dict__
-        return found
+        return iter(found)
 
 
 @settings(max_examples=50, deadline=None)

@@ -35,9 +35,9 @@ class QueuedDelivery:
     """One delivery that is outstanding: an event by its sequence, for one client.
 
     `others` are the client's other subscriptions that selected the event, and their levels, most urgent first. `size`
-    is in bytes; `accepted` and `moment` (of the event: by the latter it is newer than others of its entity), `queued`,
-    `expires` and `sent` are seconds since 1970. `turn` orders within a priority: the sequence, or that of the event
-    whose turn it took. `DeliveryQueue` keeps the last four.
+    is in bytes; `accepted` and `moment` (of the event: by the latter it is newer than others of its entity) are seconds
+    since 1970, `queued`, `expires` and `sent` seconds of the clock by which the queue is told the time. `turn` orders
+    within a priority: the sequence, or that of the event whose turn it took. `DeliveryQueue` keeps the last four.
     """
 
     sequence: int
@@ -63,7 +63,7 @@ class QueuedDelivery:
 
 @dataclass(frozen=True, slots=True)
 class SettledDelivery:
-    """A delivery and how it ended, one of `OUTCOME_NAMES`, at `time` (seconds since 1970)."""
+    """A delivery and how it ended, one of `OUTCOME_NAMES`, at `time`, by the clock of its queue."""
 
     delivery: QueuedDelivery
     outcome: str
@@ -229,7 +229,7 @@ class DeliveryQueue:
         return ended
 
     def next_expiry(self) -> float | None:
-        """When something may expire next, seconds since 1970; None if nothing will."""
+        """When something may expire next; None if nothing will."""
         return self._expiries[0][0] if self._expiries else None
 
     def reorder(self, priority_of: PriorityOf) -> None:

@@ -43,7 +43,7 @@ Newest = Callable[[], pa.Table]
 """Gives the newest event of every entity, where it is asked for."""
 
 
-MOST_PAIRS = 1_000_000
+MOST_PAIRS = 250_000
 """Pairs that a stretch of several reports looks at, each as often as one of the two reports: about 200 bytes each."""
 
 MOST_PRESENT = 4_000_000

@@ -7,7 +7,7 @@ report, and relations about what relations tell event by event.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -80,8 +80,8 @@ class RelationStage:
         """The relations between pairs."""
         return self._pairing
 
-    def derive(self, stage_input: StageInput) -> list[Event]:
-        """What a stretch of the journal causes, ascending by position and part.
+    def derive(self, stage_input: StageInput) -> Iterator[Event]:
+        """What a stretch of the journal causes, ascending by position and part; to be taken to its end.
 
         Of the changes those of relations and clients count; of the events, those that are not derived themselves. The
         repository is read when a relation is defined. The present state of a new relation is told to be of its time.
@@ -90,25 +90,24 @@ class RelationStage:
         self._plain.limits = self._limits
         if self._relations and len(derived_of(events)):
             events = events.filter(pc.equal(events.column("part"), 0))
-        told: list[Event] = []
         done, positions = 0, events.column("position").to_numpy()
         for position, change in stage_input.changes:
             if not self._concerns(change):
                 self._note_lists(change)
                 continue
             until = int(np.searchsorted(positions, position))
-            told += self._stretches(events, done, until, stage_input.repository)
+            yield from self._stretches(events, done, until, stage_input.repository)
             done = until
             moment = stage_input.times.get(position)
             cause = Cause(position, moment, moment)
             try:
                 found = self._change(change, cause, partial(self._newest, stage_input.repository, events, done))
-                told += self._plain.told(found, cause)
+                yield from self._plain.told(found, cause)
             except Fault as fault:
                 stage_input.refusals.append((position, fault))
             if not self._relations:
                 self._reset()
-        return told + self._stretches(events, done, len(events), stage_input.repository)
+        yield from self._stretches(events, done, len(events), stage_input.repository)
 
     @property
     def size(self) -> int:
@@ -205,39 +204,40 @@ class RelationStage:
         # What was derived is there too, and no entity of the world.
         return known.filter(pc.equal(known.column("part"), 0))
 
-    def _stretches(self, events: pa.Table, start: int, stop: int, repository: Repository) -> list[Event]:
+    def _stretches(self, events: pa.Table, start: int, stop: int, repository: Repository) -> Iterator[Event]:
         """What happens from one row of a batch to another."""
-        told: list[Event] = []
-        if not self._relations or start == stop:
-            return told
+        if not self._relations:
+            return
         while start < stop:
             step = min(self._step, stop - start)
             reports = ReportTable.of(events.slice(start, step), self._known, self._now)
             try:
-                told += self._stretch(reports)
+                found = self._transitions(reports)
             except TooManyPairs:
                 self._step = max(1, step // 4)
                 continue
+            yield from self._told(reports, found)
             self._known.update(reports)
             self._now = int(reports.now[-1])
             start += step
             self._step = min(STRETCH, 2 * self._step)
-        return told
 
-    def _stretch(self, reports: ReportTable) -> list[Event]:
+    def _transitions(self, reports: ReportTable) -> dict[int, list[Transition]]:
+        """What is told at each row."""
         found: dict[int, list[Transition]] = {}
         for row, one in chain(self._pairing.transitions(reports, self._limits), self._crowds.transitions(reports)):
             found.setdefault(row, []).append(one)
-        told: list[Event] = []
+        return found
+
+    def _told(self, reports: ReportTable, found: dict[int, list[Transition]]) -> Iterator[Event]:
         if len(self._plain):
             for row, event in enumerate(to_events(reports.table)):
                 cause = Cause(event.position, event.time, event.accepted)
-                told += self._plain.told([*found.get(row, ()), *self._plain.report(event)], cause)
-            return told
+                yield from self._plain.told([*found.pop(row, ()), *self._plain.report(event)], cause)
+            return
         rows = sorted(found)
         for row, cause in zip(rows, _causes(reports.table, rows), strict=True):
-            told += transition_events(found[row], cause, 1)
-        return told
+            yield from transition_events(found.pop(row), cause, 1)
 
 
 def compile_relation(relation: Relation) -> None:
@@ -274,12 +274,17 @@ class Scopes:
         """The relations between pairs, by scope."""
         return {scope: relating.pairing for scope, relating in self._scopes.items()}
 
-    def derive(self, stage_input: StageInput) -> list[Event]:
-        """What a stretch of the journal causes, ascending by position."""
+    def derive(self, stage_input: StageInput) -> Iterator[Event]:
+        """What a stretch of the journal causes, ascending by position; to be taken to its end."""
         if self._heard is None:
             self._heard = _Heard(stage_input.repository)
         left: dict[int, set[Scope]] = {}
         shared = self._shared(stage_input.changes, left)
+        if len(self._scopes) == 1:
+            # As they come: all of them together may be more than fits the memory.
+            yield from self._told(None, shared[None], stage_input)
+            self._heard.add(stage_input)
+            return
         told = [(event, scope) for scope in self._ordered() for event in self._told(scope, shared[scope], stage_input)]
         self._heard.add(stage_input)
         for scope in self._ordered():
@@ -287,7 +292,7 @@ class Scopes:
                 del self._scopes[scope]
         # A relation that goes to another scope ends in the first before it begins in the second.
         told.sort(key=lambda one: (one[0].position, one[1] not in left.get(one[0].position, ())))
-        return [event for event, _ in told]
+        yield from (event for event, _ in told)
 
     def crowded(self) -> dict[str, Crowding]:
         """What did not begin for the limits of pairs, by relation."""
@@ -319,7 +324,7 @@ class Scopes:
                         found[scope].append((position, change))
         return found
 
-    def _told(self, scope: Scope, changes: Sequence[At], stage_input: StageInput) -> list[Event]:
+    def _told(self, scope: Scope, changes: Sequence[At], stage_input: StageInput) -> Iterable[Event]:
         relating = self._scopes[scope]
         if scope is None:
             return relating.derive(replace(stage_input, changes=changes))

@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -105,7 +105,7 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS = 8
 FIRST_PAUSE = 1.0
-ROWS = 5_000
+ROWS, BYTES = 5_000, 32 << 20
 WAIT_SECONDS = 0.1
 TURN_SECONDS = 1.0
 AT_ONCE = 16
@@ -181,7 +181,8 @@ class ActionRunner:
     async def _step(self, http: httpx.AsyncClient) -> None:
         end = await asyncio.to_thread(self.journal.end, "derived")
         while self._through < end:
-            count = min(ROWS, end - self._through)
+            fitting = partial(self.journal.end_within_bytes, "derived", self._through, ROWS, BYTES)
+            count = min(end, await asyncio.to_thread(fitting)) - self._through
             rows = await asyncio.to_thread(self.journal.read, "derived", self._through, count)
             for event in to_events(_called(rows)):
                 while len(self._open) >= AT_ONCE:

@@ -44,10 +44,10 @@ from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
 from nearcast.state.timeline import Environment, Followed, Timeline
 
-FIRST_PART = 4_096
+FIRST_PART = 1_000
 """Events of the first part of a batch, while it is not known how much is derived from them."""
 
-DERIVED = 50_000
+DERIVED = 20_000
 """Derived events that are in memory together, about: a few kilobytes each."""
 
 Parse = Callable[[Event, Settings], list[Change]]

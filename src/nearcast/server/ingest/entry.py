@@ -32,6 +32,9 @@ FOLLOW_SECONDS = 0.05
 
 LOG = "source filters"
 
+HEARD_BYTES = 16 << 20
+"""Of how relations stand so much is read at once, about."""
+
 STRETCH = 50_000
 """Events that are read together when a relation has to know where everybody is."""
 
@@ -209,9 +212,11 @@ class EventEntry:
     def _read(self, journal: Journal) -> list[GuardedState]:
         end = journal.end(LOG)
         after = end if self._heard is None else self._heard
-        rows = journal.read(LOG, after, end - after).to_pylist() if end > after else []
-        # Last: what could not be read is read with the next look.
-        self._heard = end
+        # What is not read now is read with the next look: of many relations at once there may be much.
+        through = journal.end_within_bytes(LOG, after, end - after, HEARD_BYTES) if end > after else end
+        rows = journal.read(LOG, after, through - after).to_pylist() if through > after else []
+        # Last: so is what could not be read.
+        self._heard = through
         return [GuardedState(**row) for row in rows]
 
     def close(self) -> None:

@@ -87,11 +87,15 @@ class PayloadCache:
             # Neighbours are read together: the journal decompresses a whole block for each of them.
             through = max(first, self.journal.end_within_bytes(log, first - 1, SPAN, SPAN_BYTES))
             near = {one for one in missing if position_of(one) <= through}
-            read = self.journal.read(log, first - 1, position_of(max(near)) - first + 1)
-            some = [event for event in sendables(read) if event.sequence in near]
-            self._keep(some)
-            yield from some
+            for rows in self.journal.blocks(log, first - 1, position_of(max(near))):
+                some = sendables(rows.filter(pa.array([one in near for one in _sequences(rows)], pa.bool_())))
+                self._keep(some)
+                yield from some
             missing = missing[len(near) :]
+
+
+def _sequences(events: pa.Table) -> Iterator[int]:
+    return map(sequence, events.column("position").to_pylist(), events.column("part").to_pylist())
 
 
 def sendables(events: pa.Table) -> list[SendableEvent]:
