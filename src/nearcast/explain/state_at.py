@@ -74,7 +74,7 @@ def state_at(
         here = table.filter(pc.equal(table.column("position"), position))
         rest = table.filter(pc.greater(table.column("position"), position))
         _fold(rows, state, before, parse)
-        repository.fold_events(_world(rows))
+        repository.fold_within(_world(rows), state.settings.limits)
         if len(here):
             scene = ExplanationScene(state.copy(), to_events(repository.newest()), derived or to_events(here)[0])
             _fold(here, state, after, parse)

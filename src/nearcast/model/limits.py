@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -23,3 +24,11 @@ class Limits:
     """
     relation_pairs: int = 1_000_000
     """Pairs of one relation that hold at once."""
+    entity_bytes: int = 65_536
+    """Bytes that an event takes as the newest of its entity, about; of a larger one the attributes are not kept."""
+    entities: int = 1_000_000
+    """Entities whose newest event is kept; beyond it the oldest tenth is forgotten."""
+    entities_bytes: int = 2_147_483_648
+    """Bytes of these events together; beyond it the oldest tenth of them is forgotten."""
+    entity_age: float = math.inf
+    """Seconds after its newest report for which an entity is kept, and a tenth more; without end unless it is set."""

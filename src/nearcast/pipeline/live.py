@@ -113,6 +113,7 @@ class BatchDecider:
     def _decide_piece(self, events: pa.Table, after: int, through: int) -> None:
         """Decides the events of a stretch of positions, as if they were a batch."""
         began, refused, late = time.perf_counter(), self.follower.refused, self.follower.known.repository.late
+        forgotten = self.follower.known.forgotten
         # So that a batch that nobody gets has a schema too.
         tables = [DELIVERIES.empty_table()]
         blocks = partial(ranges, self._spark, after, through, self._parts)
@@ -133,6 +134,9 @@ class BatchDecider:
         self._journal.commit_range("deliveries", deliveries, through)
         self._metrics.refused.inc(self.follower.refused - refused)
         self._metrics.late.inc(self.follower.known.repository.late - late)
+        self._metrics.forgotten.inc(self.follower.known.forgotten - forgotten)
+        self._metrics.entities.set(self.follower.known.repository.entities)
+        self._metrics.entity_bytes.set(self.follower.known.repository.bytes)
         self._count(through, through - after, len(deliveries))
         self._metrics.seconds.labels("decide").observe(judged - began)
         self._metrics.seconds.labels("write").observe(time.perf_counter() - judged)

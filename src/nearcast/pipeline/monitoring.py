@@ -29,6 +29,13 @@ class PipelineMetrics:
         self.late = self._counter("late", "Events that came after a newer one of their entity: they move nothing")
         self.failures = self._counter("failures", "Batches that failed; each is decided again after a restart")
         self.unusable = self._counter("unusable", "Readings that are none, and rules not taken", ["name", "reason"])
+        self.forgotten = self._counter("forgotten", "Entities that were forgotten for the limits of entities")
+        self.entities = Gauge(
+            "nearcast_pipeline_entities", "Entities whose newest event is kept", registry=self.registry
+        )
+        self.entity_bytes = Gauge(
+            "nearcast_pipeline_entity_bytes", "Bytes that these events take, about", registry=self.registry
+        )
         self.crowded = self._counter(
             "crowded", "Pairs that did not begin with a report, as a limit of the relation was reached", ["relation"]
         )

@@ -6,7 +6,7 @@ moment at which anything can.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -251,6 +251,16 @@ class GatheringStates:
         self._listed.pop(id, None)
         self._indices.pop(id, None)
         return [] if crowd is None else crowd.end()
+
+    def forget(self, names: Collection[str], now: int) -> list[Transition]:
+        """Takes entities out of all crowds as if they had fallen silent; what that ends."""
+        told: list[Transition] = []
+        for crowd in self.by_id.values():
+            gone = [crowd.members[name] for name in names if name in crowd.members]
+            for member in gone:
+                member.deadline = now - 1
+            told += crowd.expire(now) if gone else []
+        return told
 
     def relisted(self, client: str, lists: Lists, now: int, cause: Cause) -> list[Transition]:
         """What the new lists of a client change."""

@@ -8,7 +8,7 @@ pairs. The outcome is that of the reference.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -35,8 +35,8 @@ from nearcast.relations.shards import (
     shards_of,
     shared,
 )
-from nearcast.relations.transition_events import CAUSED, Participant, Transition
-from nearcast.relations.transitions import REASONS, REMOVED, deadline, deadlines, tells_exit
+from nearcast.relations.transition_events import CAUSED, EXPIRED, Participant, Transition
+from nearcast.relations.transitions import FALLS_SILENT, REASONS, REMOVED, deadline, deadlines, tells_exit
 from nearcast.state.derived import Cause
 
 Newest = Callable[[], pa.Table]
@@ -272,6 +272,44 @@ class PairRelations:
             if time_to_live != FOREVER:
                 found &= now <= deadlines(columns["heard"][side], np.full(len(side), time_to_live))
         return found
+
+    def forget(self, names: Collection[str]) -> list[Transition]:
+        """Forgets entities, also in what is known of all; the ends of what held with them."""
+        known = self.known
+        gone = np.zeros(len(known), np.bool_)
+        gone[[known.numbers[name] for name in names if name in known.numbers]] = True
+        told = [one for shard in self.shards for one in self._fallen_silent(shard.forget(gone))]
+        for shard in self.shards:
+            shard.drop(self.rules)
+        named = {
+            side.entity
+            for rule in self.rules.by_id.values()
+            for side in (rule.pair.a, rule.pair.b)
+            if isinstance(side, Named)
+        }
+        kept = ~gone
+        kept[[known.numbers[name] for name in named]] = True
+        for number, column in self._members.items():
+            self._base(number)[gone] = False
+            column.keep(kept)
+        numbers = known.forget(np.flatnonzero(gone), kept)
+        for shard in self.shards:
+            shard.renumber(numbers)
+        self._newest = {int(numbers[one]): event for one, event in self._newest.items() if not gone[one]}
+        return told
+
+    def _fallen_silent(self, held: GrowableTable) -> Iterator[Transition]:
+        detects = self.rules.columns["detects"]
+        told = [
+            tells_exit(int(detects[rule]), sent)
+            for rule, sent in zip(held["rule"].tolist(), held["dwell_sent"].tolist(), strict=True)
+        ]
+        held = held.chosen(np.flatnonzero(told))
+        begun = map(moment_of, held["started_at"].tolist())
+        for number, both, when in zip(held["rule"].tolist(), self._both(held["a"], held["b"]), begun, strict=True):
+            rule = self.rules.all[number]
+            assert rule, "what holds is of a relation that there is"
+            yield pair_transition(rule, EXPIRED, "exit", both, when, REASONS[FALLS_SILENT])
 
     def end(self, id: str) -> list[Transition]:
         """Removes a relation; the ends of what held in it."""

@@ -8,7 +8,7 @@ greatest time of acceptance so far: what is to last, or to lapse, does so when a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nearcast.filters.evaluate import NO_CONTEXT, truth
@@ -105,6 +105,20 @@ class EventwiseRelations:
             # What relations told is known only while some relation asks for it.
             self.known = {name: one for name, one in self.known.items() if one.event.type != RELATION_EVENT}
         return found
+
+    def forget(self, names: Collection[str]) -> list[Transition]:
+        """Forgets entities as if they had fallen silent; what that ends."""
+        world = self._world()
+        told = [
+            one
+            for state in self._states.values()
+            for pair in list(state.holding)
+            if not set(names).isdisjoint(pair)
+            for one in state.silent(pair, world)
+        ]
+        for name in names:
+            self.known.pop(name, None)
+        return told
 
     def note_lists(self, change: Change) -> None:
         """Takes a client's lists."""
@@ -347,6 +361,10 @@ class _State:
         early = RelationView(world.known, NEVER, world.lists)
         others = (self._deadline(other) for _, other in self._near(pair[0], early, self.relation.margin))
         return gathered_until(own, others, about.count)
+
+    def silent(self, pair: tuple[str, str], world: RelationView) -> Iterator[Transition]:
+        """The end of something that holds, as one of it is not heard any more."""
+        yield from self._evaluated(pair, FALLS_SILENT, world, NEVER)
 
     def removed(self, world: RelationView) -> list[Transition]:
         """The ends of everything that holds."""

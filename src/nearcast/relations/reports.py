@@ -42,6 +42,10 @@ class GrowableTable:
         """A column, without its room: what is written into it stays."""
         return self._columns[name][: self.length]
 
+    def fill(self, name: str) -> Any:
+        """The value of a column that is not given."""
+        return self._fill[name]
+
     def append(self, count: int = 1, **values: Any) -> int:
         """Adds rows; gives the number of the first of them."""
         first, self.length = self.length, self.length + count
@@ -147,6 +151,16 @@ class EntityTable:
         number, row = reports.entity[last], reports.row[last]
         columns = {name: column[last] for name, column in reports.columns.items()}
         self._set(number, columns, reports.table.take(pa.array(row)), reports.key[last], reports.now[row])
+
+    def forget(self, gone: Integers, kept: Flags) -> Integers:
+        """Drops what is known of entities by number, and those that are not kept; the new number of each that is."""
+        for name in ("kind", *PLACE[1:], "key", "heard", "position", "seen"):
+            self.columns[name][gone] = self.columns.fill(name)
+        numbers: Integers = np.cumsum(kept) - 1
+        self.names = [name for name, stays in zip(self.names, kept.tolist(), strict=True) if stays]
+        self.numbers = {name: number for number, name in enumerate(self.names)}
+        self.columns.keep(kept)
+        return numbers
 
     def _set(
         self, number: Integers, placed: dict[str, Column], table: pa.Table, key: Integers, heard: Integers

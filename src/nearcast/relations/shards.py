@@ -106,7 +106,7 @@ class Shard:
             for outcome in pair_transitions(self.pairs, which, effects, view.rules.columns, view.reports):
                 found += _told(outcome, self.pairs, which[outcome.pair], view)
         # Only now: while the stretch is told, outcomes name pairs by their rows.
-        self._drop(view.rules)
+        self.drop(view.rules)
         return found
 
     def _add(self, rule: PairRule, near: Pairs, names: Sequence[str]) -> None:
@@ -145,11 +145,24 @@ class Shard:
             found[mortal] |= now - own[mortal] > earlier[mortal]
         return found
 
-    def _drop(self, rules: PairRules) -> None:
+    def drop(self, rules: PairRules) -> None:
         """Forgets pairs that do not hold, unless they are named."""
         kept = self.pairs["held"] | rules.named[self.pairs["rule"]]
         if not kept.all():
             self.pairs.keep(kept)
+
+    def forget(self, gone: Flags) -> GrowableTable:
+        """Ends what holds with some entities, by number; gives it."""
+        pairs = self.pairs
+        rows = np.flatnonzero(pairs["held"] & (gone[pairs["a"]] | gone[pairs["b"]]))
+        ended = pairs.chosen(rows)
+        pairs["held"][rows] = False
+        return ended
+
+    def renumber(self, numbers: Integers) -> None:
+        """Gives every entity its new number."""
+        for side in ("a", "b"):
+            self.pairs[side][:] = numbers[self.pairs[side]]
 
     def end(self, rule: PairRule) -> GrowableTable:
         """Removes the pairs of a relation; gives those that held."""

@@ -7,7 +7,7 @@ report, and relations about what relations tell event by event.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -36,7 +36,7 @@ from nearcast.relations.sides import sees_derived, sides_of
 from nearcast.relations.transition_events import Transition, transition_events
 from nearcast.state.derived import At, Cause, StageInput, derived_of
 from nearcast.state.lateness import NEVER
-from nearcast.state.repository import Repository
+from nearcast.state.repository import Repository, without_excess
 
 Newest = Callable[[], pa.Table]
 """Gives the newest event of every entity, where it is asked for."""
@@ -57,6 +57,7 @@ class RelationStage:
         self._sequence = 0
         self._limits = Limits()
         self._step = STRETCH
+        self._gone: set[str] = set()
         self._lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
         self._relations: dict[str, Relation] = {}
         self._known = EntityTable()
@@ -189,7 +190,7 @@ class RelationStage:
 
     def _reset(self) -> None:
         """Without relations nothing is kept; the first new one begins with what the repository has."""
-        self._now, self._known = NEVER, EntityTable()
+        self._now, self._known, self._gone = NEVER, EntityTable(), set()
         self._pairing, self._crowds = (
             PairRelations(self._known, len(self._pairing.shards)),
             GatheringStates(self._known),
@@ -208,6 +209,7 @@ class RelationStage:
         """What happens from one row of a batch to another."""
         if not self._relations:
             return
+        told = self._forgotten() if self._gone and start < stop else []
         while start < stop:
             step = min(self._step, stop - start)
             reports = ReportTable.of(events.slice(start, step), self._known, self._now)
@@ -216,11 +218,26 @@ class RelationStage:
             except TooManyPairs:
                 self._step = max(1, step // 4)
                 continue
+            if told:
+                found[0] = [*told, *found.get(0, ())]
+                told = []
             yield from self._told(reports, found)
             self._known.update(reports)
             self._now = int(reports.now[-1])
             start += step
             self._step = min(STRETCH, 2 * self._step)
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Forgets entities; what ends by that is told with the next event."""
+        if self._relations:
+            self._gone.update(entities)
+
+    def _forgotten(self) -> list[Transition]:
+        """Forgets what is to be forgotten; what that ends."""
+        gone, self._gone = sorted(self._gone), set()
+        # Only the first is of everything that is known; crowds and plain relations go by names.
+        told = [*self._crowds.forget(gone, self._now), *self._plain.forget(gone)]
+        return [*self._pairing.forget(gone), *told]
 
     def _transitions(self, reports: ReportTable) -> dict[int, list[Transition]]:
         """What is told at each row."""
@@ -276,6 +293,8 @@ class Scopes:
 
     def derive(self, stage_input: StageInput) -> Iterator[Event]:
         """What a stretch of the journal causes, ascending by position; to be taken to its end."""
+        kept = without_excess(stage_input.events, stage_input.registry.settings.limits.entity_bytes)
+        stage_input = replace(stage_input, events=kept)
         if self._heard is None:
             self._heard = _Heard(stage_input.repository)
         left: dict[int, set[Scope]] = {}
@@ -293,6 +312,13 @@ class Scopes:
         # A relation that goes to another scope ends in the first before it begins in the second.
         told.sort(key=lambda one: (one[0].position, one[1] not in left.get(one[0].position, ())))
         yield from (event for event, _ in told)
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Forgets entities; what ends by that is told with the next event."""
+        for relating in self._scopes.values():
+            relating.forget(entities)
+        if self._heard is not None:
+            self._heard.forget(entities)
 
     def crowded(self) -> dict[str, Crowding]:
         """What did not begin for the limits of pairs, by relation."""
@@ -351,6 +377,11 @@ class _Heard:
     def add(self, stage_input: StageInput) -> None:
         """Goes on to the end of a stretch."""
         self._add(stage_input.events, stage_input.repository)
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Drops the events of some entities."""
+        for repository in self._nodes.values():
+            repository.forget(entities)
 
     def _add(self, events: pa.Table, before: Repository) -> None:
         derived = pc.greater(events.column("part"), 0)

@@ -41,7 +41,7 @@ from nearcast.stages.term_members import MembershipTracker
 from nearcast.state.derived import At, DerivingStage, StageInput, merge_derived
 from nearcast.state.previous_values import PreviousValues
 from nearcast.state.registry import Registry
-from nearcast.state.repository import Repository
+from nearcast.state.repository import Repository, without_excess
 from nearcast.state.timeline import Environment, Followed, Timeline
 
 FIRST_PART = 1_000
@@ -49,6 +49,9 @@ FIRST_PART = 1_000
 
 DERIVED = 20_000
 """Derived events that are in memory together, about: a few kilobytes each."""
+
+SETTINGS_TYPE = "nearcast.settings"
+"""The type of the control events that change limits."""
 
 Parse = Callable[[Event, Settings], list[Change]]
 """Reads a control event; raises EventError where it cannot be taken."""
@@ -119,6 +122,7 @@ class StateFold:
         self._unheard = [(position, change) for change in self.registry.changes()] if stages is None else []
         self.stages: Sequence[DerivingStage] = derived_stages() if stages is None else stages
         self._room = FIRST_PART
+        self.forgotten = 0
         self._times: dict[int, datetime | None] = {}
         self._control: dict[int, Event] = {}
         self._following = MembershipTracker()
@@ -139,26 +143,45 @@ class StateFold:
         Control events that cannot be taken, by their readers or by a stage, are added to `refusals` and change
         nothing. Take every batch: a batch is folded when it is asked for.
         """
-        for part in self._parts(table):
+        for part, full in self._parts(table):
             yield from self._fold(part, parse)
+            if full:
+                self._forget()
 
-    def _parts(self, table: pa.Table) -> Iterator[pa.Table]:
-        """The table in parts from which few enough events are derived to be in memory together.
+    def _forget(self) -> None:
+        """Forgets the entities that are beyond the limits, everywhere."""
+        gone = set(self.repository.oldest(self.registry.settings.limits))
+        if gone:
+            self.forgotten += len(gone)
+            self.repository.forget(gone)
+            self._remembered.forget(gone)
+            self._following.forget(gone)
+            for stage in self.stages:
+                stage.forget(gone)
 
-        How many that are is not known before: parts grow while little is derived from them. Wherever they are cut, the
-        outcome is the same.
+    def _parts(self, table: pa.Table) -> Iterator[tuple[pa.Table, bool]]:
+        """The table in parts, each with whether some entities may have to be forgotten after it.
+
+        From a part few enough events are derived to be in memory together. How many that are is not known before: parts
+        grow while little is derived from them. Wherever they are cut for that, the outcome is the same.
         """
         done = 0
         while not done or done < len(table):
             related = self.registry.relations or pc.any(are_control(table)).as_py()
             part = table.slice(done, self._room if related else None)
-            yield part
+            # The limits are those at the beginning of a part.
+            renewed = pc.index(part.column("type"), SETTINGS_TYPE).as_py()
+            part = part.slice(0, renewed + 1) if renewed >= 0 else part
+            due = self.repository.due(_world_of(part), self.registry.settings.limits)
+            if due is not None:
+                part = part.filter(pc.less_equal(part.column("position"), due))
+            yield part, due is not None
             done += max(1, len(part))
 
     def _fold(self, table: pa.Table, parse: Parse) -> Iterator[FoldedBatch]:
         control = are_control(table)
         changes = self._changes(to_events(table.filter(control)), parse)
-        world = table.filter(pc.invert(control)) if pc.any(control).as_py() else table
+        world = _world_of(table)
         positions = world.column("position").to_numpy()
         done = 0
         for number, (position, change) in enumerate(changes):
@@ -242,10 +265,11 @@ class StateFold:
         events = self._derive(events, changes, before)
         # These read the repository as the batch begins, so its events join it only after them.
         # What is late is decided as any other, and moves nothing.
-        counted = events.filter(pa.array(self.repository.counting(events)))
+        kept = without_excess(events, self.registry.settings.limits.entity_bytes)
+        counted = kept.filter(pa.array(self.repository.counting(kept)))
         members = self._members(list(subscription_index.terms), counted)
         previous = self._remembered.values_over(list(subscription_index.remembered), events, counted, self.repository)
-        self.repository.fold_events(events)
+        self.repository.fold_events(kept)
         self._clients = clients.after()
         around = Environment(clients.places, members, previous)
         index = subscription_index.incremental_index.index(events, around)
@@ -278,6 +302,12 @@ class StateFold:
             self._conditions = FilterMatcher((), [term.conditions for term in terms if term.conditions is not None])
             self._terms = terms
         return self._following.members_over(terms, self._conditions, events, self.repository)
+
+
+def _world_of(table: pa.Table) -> pa.Table:
+    """The events that are no control events."""
+    control = are_control(table)
+    return table.filter(pc.invert(control)) if pc.any(control).as_py() else table
 
 
 def _room_after(room: int, published: int, derived: int) -> int:

@@ -8,7 +8,7 @@ It is decided as of there, in the same batch; so the outcome rests on the journa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -57,6 +57,10 @@ class DerivingStage(Protocol):
 
         It is taken to its end before the stage is asked for anything else.
         """
+        ...
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Drops what is kept of some entities; what ends by that is told with the next event."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -95,6 +95,12 @@ class PreviousValues:
                 tracks[name].record_change(entity, position, values)
             known.update(zip(about, rows, strict=True))
         return tracks
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Drops what is known of some entities."""
+        for values in self._values.values():
+            for entity in entities:
+                values.pop(entity, None)
 
 
 def _newest(names: Sequence[str], events: pa.Table) -> dict[str, dict[str, tuple[Value, ...]]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.columns import EVENTS, entries_of, without_payloads
+from nearcast.model.limits import Limits
 from nearcast.state.entity_ledger import EntityLedger
 
 SLACK = 10_000
@@ -33,6 +36,50 @@ class Repository:
     def late(self) -> int:
         """How many events came late so far."""
         return self._ledger.late
+
+    @property
+    def entities(self) -> int:
+        """Of how many entities there is an event."""
+        return int(self._ledger.known.sum())
+
+    @property
+    def bytes(self) -> int:
+        """What the events take, about."""
+        return self._ledger.bytes
+
+    def due(self, events: pa.Table, limits: Limits) -> int | None:
+        """The position among the next events after which something may have to be forgotten; None: it is none."""
+        number = self._ledger.numbered(entities(events))
+        counts = self._ledger.counting(number, events)
+        if not counts.any():
+            return None
+        counted = without_excess(events if counts.all() else events.filter(pa.array(counts)), limits.entity_bytes)
+        row = self._ledger.due(number[counts], counted, sizes_of(counted), limits)
+        return None if row is None else int(counted.column("position")[row].as_py())
+
+    def fold_within(self, events: pa.Table, limits: Limits) -> None:
+        """Takes in events, and forgets what comes to be beyond the limits, each time where it does."""
+        while len(events):
+            due = self.due(events, limits)
+            if due is None:
+                self.fold_events(without_excess(events, limits.entity_bytes))
+                return
+            before = pc.less_equal(events.column("position"), due)
+            self.fold_events(without_excess(events.filter(before), limits.entity_bytes))
+            self.forget(self.oldest(limits))
+            events = events.filter(pc.invert(before))
+
+    def oldest(self, limits: Limits) -> list[str]:
+        """The entities that are to be forgotten now."""
+        return self._ledger.oldest(limits)
+
+    def forget(self, names: Collection[str]) -> None:
+        """Drops the events of some entities."""
+        self._ledger.forget(names)
+        newest = self.newest()
+        gone = pc.is_in(entities(newest), value_set=pa.array(list(names), pa.string()))
+        self._tables = [newest.filter(pc.invert(gone)).combine_chunks()]
+        self._rows = self._newest = len(self._tables[0])
 
     def counting(self, events: pa.Table) -> Flags:
         """Which of the next events, in journal order, are not late."""
@@ -79,6 +126,20 @@ def last_of_each(keys: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.in
     last = np.zeros(len(coded.dictionary), np.int64)
     last[coded.indices.to_numpy()] = np.arange(len(coded))
     return np.sort(last)
+
+
+def without_excess(events: pa.Table, most: int) -> pa.Table:
+    """The events as they are kept: of those that take more than so many bytes the attributes are left out."""
+    excess = sizes_of(events) > most
+    if not excess.any():
+        return events
+    at = EVENTS.get_field_index("attributes")
+    empty = pa.array([[]], EVENTS.types[at])
+    attributes = events.column("attributes").combine_chunks()
+    if isinstance(attributes, pa.ChunkedArray):
+        attributes = pa.concat_arrays(attributes.chunks)
+    index = np.where(excess, len(events), np.arange(len(events)))
+    return events.set_column(at, EVENTS.field(at), pa.concat_arrays([attributes, empty]).take(pa.array(index)))
 
 
 FIXED = 200
