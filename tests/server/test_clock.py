@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nearcast.server import clock
 from nearcast.server.clock import ServerClock
 from nearcast.testing import ManualClock
-from tests.server.conftest import received, run, running, unit
+from tests.server.conftest import received, run, running, unit, until
 
 HOUR, DAY = 3_600.0, 86_400.0
 
@@ -98,9 +98,24 @@ def test_deliveries_go_on_where_the_clock_is_set(by: float) -> None:
     assert (by < 0) == machine.set_back
 
 
-async def _until_waiting(session: object, count: int) -> None:
-    from tests.server.conftest import until
+def test_who_conflates_is_not_left_with_the_older_report() -> None:
+    """What was held up in a tunnel comes after a newer one, and ends as conflated."""
 
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a", conflate=True)
+            [newer] = await server.publish({**unit("new"), "time": "2026-03-01T12:10:00Z"})
+            await server.publish({**unit("late"), "time": "2026-03-01T12:00:00Z"})
+            session = server.service.session_manager.session("a")
+            await until(lambda: session.waiting.queued == 2)
+            async with server.client("a") as client:
+                assert [newer] == [one.position for one in await received(client, 1)]
+            assert 1 == session.waiting.settled["conflated"]
+
+    run(test)
+
+
+async def _until_waiting(session: object, count: int) -> None:
     await until(lambda: len(session.waiting.waiting) == count)  # type: ignore[attr-defined]
 
 

@@ -66,9 +66,9 @@ def test_what_nobody_asks_for_is_not_remembered() -> None:
     """Only attributes in use are kept, and of a batch only its own entities are sent along."""
     first, second = to_table([told("a", 1, "x"), told("b", 2, None)]), to_table([told("b", 3, "y")])
     remembered, repository = PreviousValues(), Repository()
-    assert {} == remembered.values_over((), first, first, repository)
+    assert {} == remembered.values_over((), first, repository)
     repository.fold_events(first)
-    found = remembered.values_over(("level",), second, second, repository)
+    found = remembered.values_over(("level",), second, repository)
     assert {"level": {"b": (2,)}} == {name: track.base for name, track in found.items()}
 
 

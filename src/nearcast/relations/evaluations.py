@@ -20,6 +20,7 @@ from nearcast.model.arrays import Flags, Integers, Truths, distinct
 from nearcast.model.columns import to_events, without_payloads
 from nearcast.model.event import Event
 from nearcast.model.relation import Named, Side
+from nearcast.relations.boxes import Boxes, meeting
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
 from nearcast.relations.predicate import RelationPredicate
 from nearcast.relations.reports import FOREVER, GEOGRAPHIC, PLACE, PLANAR, Column, GrowableTable, ReportTable
@@ -235,11 +236,13 @@ def candidates(
     numbers: dict[str, int],
     all_: bool = False,
     most: int | None = None,
+    boxes: tuple[Boxes, Boxes] | None = None,
 ) -> Pairs:
     """Pairs of entities that reports may bring within the rule's reach, each once, perhaps with some others.
 
     They ascend; of an unordered pair the lesser number is first. `filters` are the numbers of the sides' filters.
-    `all_`: also those that no report is of. Raises `TooManyPairs` where they are more than `most`.
+    `boxes`: those of all entities as either side, of a rule that holds only where they meet. `all_`: also those that no
+    report is of. Raises `TooManyPairs` where they are more than `most`.
     """
     first = 0 if all_ else reports.known
     sides = [
@@ -247,8 +250,12 @@ def candidates(
         for side, filter in zip((rule.pair.a, rule.pair.b), filters, strict=True)
     ]
     limited = math.inf if most is None else most
-    bounded = math.isfinite(rule.metres)
-    parts = _near(sides, first, reports, rule) if bounded else _all(sides, first, reports, limited)
+    if math.isfinite(rule.metres):
+        parts = _near(sides, first, reports, rule)
+    elif boxes is not None:
+        parts = _meeting(sides, first, reports, boxes)
+    else:
+        parts = _all(sides, first, reports, limited)
     found, count = [], 0
     for part in parts:
         found.append(part)
@@ -310,6 +317,16 @@ def _all(sides: Sequence[Integers], first: int, reports: ReportTable, most: floa
         raise TooManyPairs
     yield np.repeat(new_a, len(b)), np.tile(b, len(new_a))
     yield np.tile(a, len(new_b)), np.repeat(new_b, len(a))
+
+
+def _meeting(
+    sides: Sequence[Integers], first: int, reports: ReportTable, boxes: tuple[Boxes, Boxes]
+) -> Iterator[Pairs]:
+    """Every pair of which one has reported, and whose boxes meet."""
+    a, b = (np.unique(_entities(side, reports)) for side in sides)
+    new_a, new_b = (np.unique(_entities(side[side >= first], reports)) for side in sides)
+    yield from meeting(new_a, boxes[0], b, boxes[1])
+    yield from ((own, other) for other, own in meeting(new_b, boxes[1], a, boxes[0]))
 
 
 def _entities(points: Integers, reports: ReportTable) -> Integers:

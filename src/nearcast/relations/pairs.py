@@ -21,6 +21,7 @@ from nearcast.model.limits import Limits
 from nearcast.model.relation import Matching, Named, Pair, Relation
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.relations.admission import PairAdmission
+from nearcast.relations.boxes import CORNERS, Boxes, box_table, joined, place_boxes, told_box
 from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, TooManyPairs, candidates, read
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
 from nearcast.relations.reports import FOREVER, EntityTable, GrowableTable, ReportTable, micros_of, moment_of
@@ -61,17 +62,12 @@ class PairRelations:
         self._newest: dict[int, Event] = {}
         self._index: FilterMatcher | None = None
         self.admission = PairAdmission()
+        self._boxes: GrowableTable | None = None
 
     @property
     def size(self) -> int:
         """Bytes of the pairs' state, without what is known of entities."""
         return sum(shard.pairs.size for shard in self.shards) + self.rules.columns.size
-
-    @property
-    def reaches_all(self) -> bool:
-        """Whether some relation has no distance beyond which it cannot hold, and no named side."""
-        sides = ((rule, (rule.pair.a, rule.pair.b)) for rule in self.rules.open.values() if math.isinf(rule.metres))
-        return any(not any(isinstance(side, Named) for side in both) for _, both in sides)
 
     def standing(self) -> tuple[Integers, Integers]:
         """Of pairs with two named sides, in the order of their definitions: their rules; shape (3, n): the positions
@@ -139,12 +135,40 @@ class PairRelations:
         found: list[list[tuple[PairRule, Pairs]]] = [[] for _ in self.shards]
         for rule in self.rules.open.values() if len(reports.row) else ():
             most = MOST_PAIRS if reports.length > 1 else None
-            pairs = candidates(rule, self._filters(rule), reports, members, self.known.numbers, most=most)
+            boxes = self._boxes_of(rule, reports)
+            pairs = candidates(rule, self._filters(rule), reports, members, self.known.numbers, most=most, boxes=boxes)
             for own, share in zip(found, shared(self.known, *pairs, len(self.shards)), strict=True):
                 a, b = (side[share] for side in pairs)
                 if len(a):
                     own.append((rule, (a, b)))
         return found
+
+    def _boxes_of(self, rule: PairRule, reports: ReportTable) -> tuple[Boxes, Boxes] | None:
+        """The boxes of all entities as either side of a rule that holds only where they meet; None for another."""
+        if rule.boxes is None or math.isfinite(rule.metres):
+            return None
+        a, b = (self._told_boxes(reports) if told else place_boxes(reports) for told in rule.boxes)
+        return a, b
+
+    def _told_boxes(self, reports: ReportTable) -> Boxes:
+        """Of each entity the box of the geometries that it tells, as a stretch begins and in it."""
+        if self._boxes is None:
+            self._boxes = box_table()
+            self._boxes.append(len(self.known))
+            for number, event in self._newest.items():
+                self._set_box(number, told_box(event))
+        table = self._boxes
+        table.append(len(self.known) - table.length)
+        found = np.stack([table[name] for name in CORNERS], axis=1)
+        if not len(reports.row):
+            return found
+        more = np.array([told_box(event) for event in read(reports.table, reports.row)])
+        return joined(found, reports.entity, more)
+
+    def _set_box(self, number: int, box: tuple[float, ...]) -> None:
+        assert self._boxes is not None, "it is made before"
+        for name, value in zip(CORNERS, box, strict=True):
+            self._boxes[name][number] = value
 
     def share(self, pairs: GrowableTable, shards: int) -> None:
         """Takes these rows for its pairs, in so many shards."""
@@ -158,6 +182,10 @@ class PairRelations:
         if self.rules.general:
             events = read(reports.table, reports.row[last])
             self._newest.update(zip(reports.entity[last].tolist(), events, strict=True))
+            for number, event in (
+                zip(reports.entity[last].tolist(), events, strict=True) if self._boxes is not None else ()
+            ):
+                self._set_box(number, told_box(event))
 
     def define(
         self, relation: Relation, sequence: int, newest: Newest, now: int, cause: Cause, limits: Limits
@@ -249,7 +277,9 @@ class PairRelations:
             return a, b
         reports = ReportTable.nothing(self.known)
         members = {number: self._base(number) for number in self._members}
-        a, b = candidates(rule, self._filters(rule), reports, members, self.known.numbers, True, MOST_PRESENT)
+        boxes = self._boxes_of(rule, reports)
+        filters, numbers = self._filters(rule), self.known.numbers
+        a, b = candidates(rule, filters, reports, members, numbers, True, MOST_PRESENT, boxes)
         return by_name(a, b, self.known.names) if rule.unordered else (a, b)
 
     def _holding(self, rule: PairRule, a: Integers, b: Integers, now: int) -> Flags:
@@ -296,6 +326,8 @@ class PairRelations:
         for shard in self.shards:
             shard.renumber(numbers)
         self._newest = {int(numbers[one]): event for one, event in self._newest.items() if not gone[one]}
+        # Made anew where it is asked for.
+        self._boxes = None
         return told
 
     def _fallen_silent(self, held: GrowableTable) -> Iterator[Transition]:
@@ -320,7 +352,7 @@ class PairRelations:
         self.rules.end(rule)
         self.admission.end(id)
         if not self.rules.general:
-            self._newest = {}
+            self._newest, self._boxes = {}, None
         if not rule.is_named:
             self._forget_filters()
         return told

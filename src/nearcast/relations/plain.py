@@ -29,6 +29,7 @@ from nearcast.model.relation import (
     Relation,
     Side,
 )
+from nearcast.relations.gatherings import MOST_NAMED
 from nearcast.relations.predicate import RelationPredicate, is_symmetric, widened
 from nearcast.relations.reports import micros_of, moment_of
 from nearcast.relations.sides import sees_derived
@@ -388,4 +389,5 @@ class _State:
             return Transition(*head, (b,), metres, since, reason, present)
         near = self._near(pair[0], world, 0.0 if detect == "enter" else self.relation.margin)
         farthest = max((metres for metres, _ in near), default=None)
-        return Transition(*head, tuple(one.subject for _, one in near), farthest, since, reason, present, len(near) + 1)
+        around = tuple(one.subject for _, one in near[:MOST_NAMED])
+        return Transition(*head, around, farthest, since, reason, present, len(near) + 1)

@@ -268,7 +268,7 @@ class StateFold:
         kept = without_excess(events, self.registry.settings.limits.entity_bytes)
         counted = kept.filter(pa.array(self.repository.counting(kept)))
         members = self._members(list(subscription_index.terms), counted)
-        previous = self._remembered.values_over(list(subscription_index.remembered), events, counted, self.repository)
+        previous = self._remembered.values_over(list(subscription_index.remembered), events, self.repository, counted)
         self.repository.fold_events(kept)
         self._clients = clients.after()
         around = Environment(clients.places, members, previous)

@@ -71,12 +71,13 @@ class PreviousValues:
         self._values: dict[str, dict[str, tuple[Value, ...]]] = {}
 
     def values_over(
-        self, names: Sequence[str], events: pa.Table, counted: pa.Table, repository: Repository
+        self, names: Sequence[str], events: pa.Table, repository: Repository, counted: pa.Table | None = None
     ) -> dict[str, Timeline[str, tuple[Value, ...]]]:
-        """The values over a batch, of the entities in it; `counted` are those of its events that are not late.
+        """The values over a batch, of the entities in it; `repository` lacks the batch yet.
 
-        `repository` lacks the batch yet.
+        `counted`: its events as they are kept, without those that are late; the same unless it is given.
         """
+        counted = events if counted is None else counted
         self._values = {name: self._values[name] for name in names if name in self._values}
         # A name that a new filter asks for was not followed so far: the repository has it all.
         new = [name for name in names if name not in self._values]
