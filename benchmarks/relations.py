@@ -173,14 +173,14 @@ def _relations(pairs: npt.NDArray[np.int64]) -> Iterator[Relation]:
 
 def _defined(relating: RelationStage, relations: list[Relation]) -> None:
     changes = [(0, RelationChange(relation)) for relation in relations]
-    relating.derive(StageInput(changes, {}, EVENTS.empty_table(), Registry(), Repository()))
+    list(relating.derive(StageInput(changes, {}, EVENTS.empty_table(), Registry(), Repository())))
 
 
 def _advance(relating: RelationStage, batches: list[pa.Table], repository: Repository) -> float:
     """Seconds of the processor that deciding some batches takes."""
     began = time.process_time()
     for batch in batches:
-        relating.derive(StageInput((), {}, batch, Registry(), repository))
+        list(relating.derive(StageInput((), {}, batch, Registry(), repository)))
     return time.process_time() - began
 
 

@@ -170,7 +170,7 @@ def _run(
     for one in entry.unready:
         one.load([])
     defined = [(0, RelationChange(one)) for one in relations]
-    relating.derive(StageInput(defined, {}, EVENTS.empty_table(), Registry(), repository))
+    list(relating.derive(StageInput(defined, {}, EVENTS.empty_table(), Registry(), repository)))
     outcome = Outcome()
     with tempfile.TemporaryDirectory() as folder:
         journal = SqliteJournal(Path(folder) / "journal")
@@ -181,7 +181,7 @@ def _run(
             with outcome.timed("stages"):
                 after, outcome.entered = outcome.entered, journal.end("events")
                 table = journal.read("events", after, outcome.entered - after)
-                found = relating.derive(StageInput([], {}, table, Registry(), repository))
+                found = list(relating.derive(StageInput([], {}, table, Registry(), repository)))
                 repository.fold_events(table)
                 word = guarded_states.changes_until(relating.pairing, max(outcome.entered, 1))
             # Who begins or ends, and since when: positions differ.

@@ -215,6 +215,31 @@ def test_rules_read_no_clock() -> None:
     assert [] == wrong
 
 
+WALL_CLOCK = {
+    "nearcast.server.clock",
+    "nearcast.node.event_loop",
+    "nearcast.client.lease_suppression",
+    "nearcast.pipeline.follower",
+    "nearcast.pipeline.spark_session",
+    "nearcast.cli.check",
+    "nearcast.cli.node",
+    "nearcast.cli.system",
+}
+"""Where the machine's time of day is read: to stamp what comes or is written, and to look how old a file is."""
+
+
+def test_the_wall_clock_is_read_where_something_is_stamped() -> None:
+    """Timers count by a clock that nobody sets: who reads the time of day is listed, with why."""
+    found = {
+        name
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        if (node.value.id, node.attr) in {("time", "time"), ("time", "time_ns"), ("datetime", "now")}
+    }
+    assert WALL_CLOCK == found
+
+
 def test_a_public_class_has_a_name_of_its_own() -> None:
     """Who looks for a name finds one class."""
     homes: dict[str, list[str]] = {}

@@ -75,6 +75,19 @@ def test_only_the_newest_of_an_entity_waits_and_takes_the_turn_of_the_older() ->
     assert [3, 2] == drained(waiting)
 
 
+def test_a_late_report_does_not_replace_a_newer_one() -> None:
+    """Newer is what is of a later moment: who conflates is never left with the older report alone."""
+    waiting = DeliveryQueue()
+    waiting.insert(delivery(1, conflate=True, moment=10.0), 0, 0.0)
+    ended = waiting.insert(delivery(2, conflate=True, moment=0.0), 0, 0.0)
+    assert [(2, "conflated")] == [(one.delivery.sequence, one.outcome) for one in ended]
+    [sent] = waiting.waiting.values()
+    waiting.send(sent, 1.0)
+    ended = waiting.insert(delivery(3, conflate=True, moment=9.0), 0, 1.0)
+    assert [(3, "conflated")] == [(one.delivery.sequence, one.outcome) for one in ended], "the newer is on its way"
+    assert 0 == waiting.balance()
+
+
 def test_a_newer_event_does_not_overtake_another_of_its_entity_by_taking_a_turn() -> None:
     """Where something of the entity, by another subscription, lies in between, the newer one goes to the end."""
     waiting = DeliveryQueue()
@@ -191,12 +204,20 @@ class AnyHistory(RuleBasedStateMachine):
             assert one.delivery.sequence not in self.ended, "a delivery ends once"
             self.ended[one.delivery.sequence] = one.outcome
 
-    @rule(entity=st.sampled_from("xyz"), subscription=st.sampled_from(["s", "t"]), lives=st.none() | st.integers(1, 5))
-    def insert(self, entity: str, subscription: str, lives: int | None) -> None:
+    @rule(
+        entity=st.sampled_from("xyz"),
+        subscription=st.sampled_from(["s", "t"]),
+        lives=st.none() | st.integers(1, 5),
+        moment=st.sampled_from([0.0, 0.0, 1.0, 2.0]),
+    )
+    def insert(self, entity: str, subscription: str, lives: int | None, moment: float) -> None:
         self.position += 1
         expires = None if lives is None else self.now + lives
-        one = delivery(self.position, entity, subscription, expires=expires, conflate=subscription == "s")
+        conflate = subscription == "s"
+        one = delivery(self.position, entity, subscription, expires=expires, conflate=conflate, moment=moment)
         self.note(self.waiting.insert(one, self.priority_of(one), self.now))
+        newer = [o for o in self.waiting.waiting.values() if o.conflate and o.entity == entity and o.moment > moment]
+        assert not (conflate and newer and one.sequence in self.waiting.waiting), "the older does not wait beside it"
 
     @rule()
     def send(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.cli.explain_text import as_text
 from nearcast.errors import Mark
 from nearcast.explain.delivery_status import DeliveryStatus, delivery_statuses, undelivered
 from nearcast.explain.explanation import AtomFinding, ExplanationScene, explain
@@ -118,6 +119,18 @@ def test_the_state_is_that_of_the_events_position() -> None:
     found = explain(around([*history, *later], 4).scene, "ann")
     assert ("s", 0, 0) == (found.chosen, found.level, found.priority)
     assert found.modules[0].reading is None
+
+
+def test_a_late_event_is_told_as_such() -> None:
+    """Another of its entity was known that is of a later moment; that one counts for what comes."""
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    newer = replace(event(("a", 1)), time=noon.replace(hour=13))
+    late = replace(event(("a", 2)), time=noon)
+    found = explain(around([ANN, subscribed("s", "CHANGED(a)"), newer, late], 4).scene, "ann")
+    assert found.newer and 3 == found.newer.position
+    assert (None, "s") == (explain(around([ANN, newer, newer], 3).scene, "ann").newer, found.chosen)
+    told = as_text(found, [], None).splitlines()
+    assert "  late: one of 2026-01-01T13:00:00.000Z, at position 3, was known already; this one" in told[1]
 
 
 def test_the_default_role_is_told() -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nearcast.errors import JournalError
+from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.model.columns import LOGS, to_table
 from nearcast.model.event import Event, Place
@@ -285,3 +287,14 @@ def test_a_probe_leaves_nothing(journal: Journal) -> None:
     journal.probe()
     assert [2] == journal.append("events", to_table([Event(id="2", type="t", source="s")]))
     assert ["1", "2"] == journal.read("events", 0, 10).column("id").to_pylist()
+
+
+def test_the_rows_of_one_position_come_in_pieces(journal: Journal) -> None:
+    """Of one event there may be any number of others: they are read as they were written, block by block."""
+    rows = to_table([Event(str(part), "t", "s", position=1, part=part) for part in range(1, 301)])
+    with patch("nearcast.journal.sqlite.BLOCK_ROWS", 100):
+        journal.commit_range("derived", rows, 1)
+    pieces = [piece.column("part").to_pylist() for piece in journal.blocks("derived", 0, 1)]
+    assert list(range(1, 301)) == [part for piece in pieces for part in piece]
+    assert [] == [piece for piece in journal.blocks("derived", 1, 5) if len(piece)]
+    assert isinstance(journal, MemoryJournal) or 100 >= max(map(len, pieces))

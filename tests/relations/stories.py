@@ -15,7 +15,9 @@ from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.changes import Change, RelationChange
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event, Place
+from nearcast.model.limits import Limits
 from nearcast.model.relation import Relation
+from nearcast.model.subscription import Settings
 from nearcast.model.values import Value
 from nearcast.relations.pair_rules import PairRule, PairRules
 from nearcast.relations.stage import RelationStage, Scopes
@@ -29,6 +31,9 @@ from tests.state.stored import read_again
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HERE = Mark("here")
+
+NO_OTHER = Limits()
+"""The limits that hold unless others are set."""
 
 Step = Event | Change
 
@@ -66,10 +71,13 @@ def defined(id: str = "r", **fields: Any) -> RelationChange:
 
 
 def events_told(
-    engine: Reference | RelationStage | Scopes, steps: Sequence[Step], cuts: Sequence[int] = ()
+    engine: Reference | RelationStage | Scopes,
+    steps: Sequence[Step],
+    cuts: Sequence[int] = (),
+    limits: Limits = NO_OTHER,
 ) -> list[Event]:
-    """What an engine tells of a story, which it gets in batches that begin at these steps."""
-    repository, told = Repository(), []
+    """What an engine tells of a story, which it gets in batches that begin at these steps, within limits."""
+    repository, told, registry = Repository(), [], Registry(Settings(limits=limits))
     bounds = [0, *sorted(cuts), len(steps)]
     for start, stop in pairwise(bounds):
         events, changes = [], []
@@ -80,7 +88,7 @@ def events_told(
                 changes.append((position, step))
         table = to_table(events)
         times = {position: NOON for position, _ in changes}
-        told += engine.derive(StageInput(changes, times, table, Registry(), repository))
+        told += engine.derive(StageInput(changes, times, table, registry, repository))
         repository.fold_events(table)
     return told
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -101,7 +101,7 @@ class Stored(Scopes):
 
     counts = (3, 1, 7, 2)
 
-    def derive(self, stage_input: StageInput) -> list[Event]:
+    def derive(self, stage_input: StageInput) -> Iterator[Event]:
         tables = stored(self.pairings)
         self.counts = (*self.counts[1:], self.counts[0])
         for pairing in self.pairings.values():

@@ -36,6 +36,8 @@ FORMS = (
     {"when": "distance(a, b) <= 10 AND a.size < b.size", "margin": 5},
     {"when": "distance(a, b) > 10 OR a.size = b.size"},
     {"a": {"entity": "a"}, "b": {"entity": "b"}, "when": "a.size - b.size < 2", "margin": 1},
+    {"when": "S_INTERSECTS(a.geom, b.geom)"},
+    {"when": "S_WITHIN(a.geom, b.geom) AND a.size < 3"},
     {"among": "type = 'car'", "within": 10, "count": 3, "margin": 2},
     {"among": {"client": "ann", "list": "team"}, "within": 20, "count": 2, "time_to_live": 5, "lasting": 3},
     {"a": "type = 'nearcast.relation'", "b": "type = 'car'", "when": "distance(a, b) <= 5"},
@@ -69,6 +71,8 @@ planar = st.builds(
     type=st.sampled_from(["car", "car", "car", "bus"]),
     size=st.sampled_from([0, 1, 2, 3.5, "big"]),
 )
+SQUARE = '{"type": "Polygon", "coordinates": [[[-1, -1], [1, -1], [1, 1], [-1, 1], [-1, -1]]]}'
+POINT = '{"type": "Point", "coordinates": [0.5, 0]}'
 geographic = st.builds(
     report,
     st.sampled_from(ENTITIES),
@@ -76,6 +80,7 @@ geographic = st.builds(
     st.sampled_from([0.0, 0.00009, 89.99999, -90.0]),
     seconds,
     geographic=st.just(True),
+    geom=st.sampled_from(["nothing", SQUARE, POINT]),
 )
 definitions = st.builds(lambda number, form: defined(f"r{number}", **form), st.integers(0, 2), st.sampled_from(FORMS))
 lists = st.lists(st.sampled_from(ENTITIES), max_size=4, unique=True)
@@ -114,6 +119,20 @@ def test_the_stage_tells_what_the_reference_tells(story: Sequence[Step], data: s
 def test_the_reference_itself_does_not_depend_on_batches(story: Sequence[Step]) -> None:
     """One batch for each step tells the same."""
     assert events_told(Reference(), story) == events_told(Reference(), story, range(len(story)))
+
+
+def test_a_report_of_tomorrow_silences_nobody() -> None:
+    """A time ahead of its acceptance counts as that: what the entity reports next is newer."""
+    story: list[Step] = [
+        defined(),
+        report("a", 0, second=0),
+        report("b", 1000, second=23 * 3600, accepted=1),
+        report("b", 0, second=2),
+    ]
+    [enter] = events_told(RelationStage(), story)
+    assert (4, "enter") == (enter.position, dict(enter.attributes)["detect"])
+    late = [*story, report("b", 1000, second=1.5, accepted=3)]
+    assert [enter] == events_told(RelationStage(), late), "what is late moves nothing"
 
 
 @settings(max_examples=50, deadline=None)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nearcast.model.columns import to_table
 from nearcast.relations.pair_rules import PairRules
-from nearcast.relations.reports import FOREVER, NEVER, EntityTable, ReportTable
+from nearcast.relations.reports import FOREVER, EntityTable, ReportTable
 from nearcast.relations.shards import pair_rows
 from nearcast.relations.transition_events import CAUSED, EXPIRED
 from nearcast.relations.transitions import (
@@ -31,6 +31,7 @@ from nearcast.relations.transitions import (
     pair_transitions,
     tells_exit,
 )
+from nearcast.state.lateness import NEVER
 from tests.relations.stories import defined, report
 
 FORMS = (

@@ -56,8 +56,8 @@ def contexts_at(door: Door) -> ClientUpdates:
 async def later(client_updates: ClientUpdates, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets what failed be known, and time pass."""
     await asyncio.sleep(0)
-    now = clock.now() + 100
-    monkeypatch.setattr(clock, "now", lambda: now)
+    now = clock.steady() + 100
+    monkeypatch.setattr(clock, "steady", lambda: now)
     client_updates.flush()
 
 

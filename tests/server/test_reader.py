@@ -85,6 +85,19 @@ def test_derived_events_are_read_from_their_own_log() -> None:
         assert [1, "1.1", "1.2"] == [write_sequence(one.sequence) for one in news.decided]
 
 
+def test_of_one_event_any_number_of_deliveries_is_handed_over_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The position counts as read with the last of them."""
+    monkeypatch.setattr("nearcast.server.sessions.journal_tailer.DELIVERIES", 10)
+    journal = MemoryJournal()
+    journal.append("events", to_table([Event("e", "t", "s", payload=b"e")]))
+    rows = [{"position": 1, "part": 0, "client": f"c{one}", "subscription": "s", "level": 1} for one in range(25)]
+    journal.commit_range("deliveries", pa.Table.from_pylist(rows, schema=DELIVERIES), 1)
+    pieces = read(journal)
+    assert [10, 10, 5] == [len(news.decided) for news in pieces]
+    assert [0, 0, 1] == [news.deliveries_through for news in pieces]
+    assert [f"c{one}" for one in range(25)] == [one.client for news in pieces for one in news.decided]
+
+
 @contextmanager
 def limited(payloads: PayloadCache) -> Iterator[None]:
     yield

@@ -115,7 +115,10 @@ def plainly(history: Sequence[Event | Change]) -> Found:
             if selected:
                 best, *others = sorted(selected, key=lambda each: -each[1])
                 found[position, name] = (*best, priority(registry.settings, client, best[1]), others)
-        newest[item.entity] = item
+        before = newest[item.entity].moment if item.entity in newest else None
+        # What is late is decided, and moves nothing.
+        if item.moment is None or before is None or item.moment >= before:
+            newest[item.entity] = item
     return found
 
 

@@ -97,8 +97,9 @@ def _advance(stage: DerivingStage, changes: Sequence[Change], entities: dict[str
     """Hands a new stage the changes, and then what entities report."""
     registry, repository = Registry(), Repository()
     # Before anything is known: what a definition finds then is looked at one by one, and takes a hundred times as long.
-    stage.derive(StageInput([(1, one) for one in changes], {1: MOMENT}, EVENTS.empty_table(), registry, repository))
-    stage.derive(StageInput([], {}, to_table(_reports(entities, 1)), registry, repository))
+    defined = [(1, one) for one in changes]
+    list(stage.derive(StageInput(defined, {1: MOMENT}, EVENTS.empty_table(), registry, repository)))
+    list(stage.derive(StageInput([], {}, to_table(_reports(entities, 1)), registry, repository)))
 
 
 def _reports(entities: dict[str, list[Attribute]], after: int = 0) -> Iterator[Event]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,12 +29,21 @@ FILTERS = (
 )
 
 
-def told(name: str, level: int | None, tag: str | None) -> Event:
+def told(name: str, level: int | None, tag: str | None, hour: int | None = None) -> Event:
     values = (("level", level), ("tag", tag))
-    return Event("e", "t", "s", name, attributes=tuple((key, value) for key, value in values if value is not None))
+    attributes = tuple((key, value) for key, value in values if value is not None)
+    return Event(
+        "e", "t", "s", name, None if hour is None else datetime(2026, 1, 1, hour, tzinfo=UTC), None, attributes
+    )
 
 
-events = st.builds(told, st.sampled_from(["a", "b"]), st.sampled_from([None, 1, 2]), st.sampled_from([None, "x", "y"]))
+events = st.builds(
+    told,
+    st.sampled_from(["a", "b"]),
+    st.sampled_from([None, 1, 2]),
+    st.sampled_from([None, "x", "y"]),
+    st.sampled_from([None, 1, 2, 3]),
+)
 subscriptions = st.builds(
     lambda number, text: SubscriptionChange(Subscription(f"s{number}", ("ann",), parse(text, HERE))),
     st.integers(0, 1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from unittest.mock import patch
 
 from hypothesis import given
@@ -16,17 +17,40 @@ from tests.random_filters import events
 
 @given(st.lists(st.lists(events(), max_size=6), max_size=6), st.sampled_from([0, 1, 10_000]))
 def test_the_newest_event_of_every_entity_however_they_come(parts: list[list[Event]], slack: int) -> None:
-    """In the order of the journal, whatever the cuts and however often the repository is compacted."""
+    """By their moments, whatever the cuts and however often the repository is compacted; late ones are counted."""
     every = [event for part in parts for event in part]
     numbered = iter([replace(event, position=position) for position, event in enumerate(every, 1)])
-    repository, newest = Repository(), dict[str, Event]()
+    repository, newest, late_events = Repository(), dict[str, Event](), 0
     with patch("nearcast.state.repository.SLACK", slack):
         for part in parts:
             taken = [next(numbered) for _ in part]
-            newest.update({event.entity: event for event in taken})
+            for event in taken:
+                if (late := _is_late(event, newest.get(event.entity))) is False:
+                    newest[event.entity] = event
+                late_events += late
             repository.fold_events(to_table(taken))
+    assert late_events == repository.late
     expected = sorted(event.position for event in newest.values())
     assert expected == [event.position for event in to_events(repository.newest())]
+
+
+def _is_late(event: Event, newest: Event | None) -> bool:
+    """Whether an event is of an earlier moment than the newest of its entity."""
+    own, other = event.moment, newest and newest.moment
+    return own is not None and other is not None and own < other
+
+
+def test_a_report_ahead_of_its_acceptance_counts_as_of_that() -> None:
+    """What a sender says whose clock is right again an hour later is newer, though its time is earlier."""
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    ahead = Event("ahead", "t", "s", time=noon + timedelta(hours=23), accepted=noon, position=1)
+    right = Event("right", "t", "s", time=noon + timedelta(hours=1), accepted=noon + timedelta(hours=1), position=2)
+    late = Event("late", "t", "s", time=noon, accepted=noon + timedelta(hours=2), position=3)
+    repository = Repository()
+    repository.fold_events(to_table([ahead]))
+    repository.fold_events(to_table([right, late]))
+    assert ["right"] == [event.id for event in to_events(repository.newest())]
+    assert (noon, 1) == (ahead.moment, repository.late)
 
 
 def test_payloads_stay_in_the_journal() -> None:

@@ -69,7 +69,7 @@ class Journal:
         self._relate(defined, EVENTS.empty_table())
 
     def _relate(self, changes: Sequence[tuple[int, RelationChange]], table: pa.Table) -> list[Event]:
-        return self._relating.derive(StageInput(changes, {}, table, Registry(), self._repository))
+        return list(self._relating.derive(StageInput(changes, {}, table, Registry(), self._repository)))
 
     def append(self, events: Iterable[Event]) -> list[int]:
         """Takes events, each once; their positions."""

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from nearcast.errors import Mark
 from nearcast.geo.distance import distance
 from nearcast.language.definitions.relation_documents import relation_document
-from nearcast.model.columns import to_table
+from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event, Place
 from nearcast.model.relation import Relation
 from nearcast.relations.plain import EventwiseRelations
-from nearcast.state.repository import NewestEvents
+from nearcast.state.repository import Repository
 from nearcast.suppression.guarded import proximity_relation
 from nearcast.suppression.ingest_filter import IngestFilter
 from nearcast.suppression.subject_spots import IndexedSpot, SubjectSpots, bounds
@@ -67,10 +67,10 @@ class Node:
         self.journal.append(self.entry.release())
         self.entry, self.word = IngestFilter(), []
         self.entry.define(registry(self.relations), 0)
-        newest = NewestEvents()
+        newest = Repository()
         newest.fold_events(to_table(self.journal.events))
         for one in self.entry.unready:
-            one.load(newest.events())
+            one.load(to_events(newest.newest()))
 
     def write(self) -> None:
         """Tells the entry node where events are."""
@@ -288,20 +288,22 @@ def test_a_distance_is_within_its_bounds(a: Place, b: Place, share: float) -> No
 def test_the_newest_that_counts(seed: int, cuts: list[int]) -> None:
     """As relations take it, however the journal is cut."""
     events = [replace(event, position=n + 1) for n, event in enumerate(story(random.Random(seed), 60))]
-    plain, newest = EventwiseRelations(), NewestEvents()
+    plain, newest = EventwiseRelations(), Repository()
     for event in events:
         plain.report(event)
     bounds = [0, *sorted(cuts), len(events)]
     for start, stop in pairwise(bounds):
         newest.fold_events(to_table(events[start:stop]))
-    assert {name: one.event.id for name, one in plain.known.items()} == {e.entity: e.id for e in newest.events()}
+    assert {name: one.event.id for name, one in plain.known.items()} == {
+        e.entity: e.id for e in to_events(newest.newest())
+    }
 
 
 def test_the_newest_of_nothing() -> None:
     """There is none."""
-    newest = NewestEvents()
+    newest = Repository()
     newest.fold_events(pa.Table.from_batches([], to_table([]).schema))
-    assert [] == newest.events()
+    assert [] == to_events(newest.newest())
 
 
 def test_a_repeated_report_beside_one_that_is_kept() -> None:

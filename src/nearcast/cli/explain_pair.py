@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.errors import EventError, Fault
-from nearcast.explain.pair_explanation import ConditionFinding, PairFinding, PairStep, SideFinding, explain_pair
+from nearcast.explain.pair_explanation import AtomFinding, PairFinding, PairStep, SideFinding, explain_pair
 from nearcast.filters.truth import Truth
 from nearcast.language.control_events import changes
 from nearcast.language.cql2 import write
@@ -19,8 +19,9 @@ from nearcast.model.changes import RelationChange
 from nearcast.model.columns import are_control, nodes_of, to_events
 from nearcast.model.event import MAIN
 from nearcast.model.values import time_of, time_text
-from nearcast.relations.reports import NEVER, micros_of
+from nearcast.relations.reports import micros_of
 from nearcast.relations.transition_events import Transition
+from nearcast.state.lateness import NEVER
 from nearcast.state.registry import Registry
 from nearcast.state.repository import entities
 
@@ -123,7 +124,7 @@ def _side(name: str, side: SideFinding) -> Iterator[str]:
         yield f"    {_TRUTHS[condition.truth]:7}  {write(condition.atom)}{_read(condition)}"
 
 
-def _read(condition: ConditionFinding) -> str:
+def _read(condition: AtomFinding) -> str:
     told = [f"{name} {', '.join(map(repr, values)) if values else 'none'}" for name, values in condition.read]
     return f"  ({'; '.join(told)})" if told else ""
 
@@ -156,7 +157,7 @@ def _side_data(side: SideFinding) -> dict[str, Any]:
     return told | {"silent_since": _time(side.silent_since)}
 
 
-def _condition(one: ConditionFinding) -> dict[str, Any]:
+def _condition(one: AtomFinding) -> dict[str, Any]:
     read = {name: [_plain(value) for value in values] for name, values in one.read}
     return {"condition": write(one.atom), "truth": one.truth, "staying": one.staying, "read": read}
 

@@ -138,7 +138,7 @@ def as_text(
     """Lines, a section for each subscription; `headed`: the event's own lines come first, and those of the
     `situation` that it tells of.
     """
-    lines = list(_event(found.event)) if headed else []
+    lines = list(_event(found)) if headed else []
     if headed and situation is not None:
         lines += situation_lines(situation)
     lines += ["", f"client {found.name}: {_answer(found, status)}"]
@@ -151,8 +151,13 @@ def as_text(
     return wrapped(map(plain, lines))
 
 
-def _event(event: Event) -> Iterator[str]:
+def _event(found: Explanation) -> Iterator[str]:
+    event, newer = found.event, found.newer
     yield f"event {event.id} of {event.source}, type {event.type}, about {event.entity}, position {event.position:,}"
+
+    if newer is not None and newer.moment is not None:
+        came = f"one of {_moment(newer.moment)}, at position {newer.position:,}"
+        yield f"  late: {came}, was known already; this one is delivered, and moves nothing"
 
 
 def _answer(found: Explanation, status: DeliveryStatus | None) -> str:
@@ -215,6 +220,7 @@ def as_data(found: Explanation, reasons: list[str], status: DeliveryStatus | Non
     event = found.event
     return {
         "event": {name: getattr(event, name) for name in ("id", "source", "type", "entity", "position")},
+        "late_behind": found.newer.position if found.newer else None,
         "client": found.name,
         "known": found.client is not None,
         "role": found.role,

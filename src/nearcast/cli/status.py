@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -15,7 +16,17 @@ from nearcast.cli.options import server_options
 from nearcast.cli.output import pluralize, print_json
 from nearcast.cli.system import fetch
 
-COUNTS = ("position", "waiting", "events_total", "deliveries_total", "batches_total", "refused_total", "failures_total")
+COUNTS = (
+    "position",
+    "waiting",
+    "events_total",
+    "deliveries_total",
+    "batches_total",
+    "refused_total",
+    "failures_total",
+    "crowded_total",
+    "late_total",
+)
 FIGURES = (*COUNTS, "stage_seconds_sum", "stage_seconds_count")
 ANSWERED = ("sessions", "known", "read", "queued", "outcomes", "in_flight", "waiting", "latency", "balance", "seconds")
 """What an access server answers."""
@@ -53,6 +64,8 @@ def show(status: dict[str, Any], console: Console) -> None:
         f" {pluralize(read['events'], 'event')}, decided through {read['deliveries']:,}; up {status['seconds']:,.0f} s"
     )
     console.print(_told(status.get("pipeline")))
+    for line in _beyond(status.get("pipeline") or {}):
+        console.print(line)
     console.print(latency_table(status))
     outcomes = {name: count for name, count in status["outcomes"].items() if count}
     told = ", ".join(f"{name} {count:,}" for name, count in outcomes.items()) or "none settled yet"
@@ -91,6 +104,14 @@ def _told(pipeline: dict[str, float] | None) -> str:
         f"pipeline: {pipeline.get('waiting', 0):,.0f} events wait to be decided; {done}{each}; "
         f"refused {pipeline.get('refused_total', 0):,.0f}, failed {pipeline.get('failures_total', 0):,.0f}"
     )
+
+
+def _beyond(pipeline: dict[str, float]) -> Iterator[str]:
+    """What the pipeline left out for a limit."""
+    for name, count in sorted(pipeline.items()):
+        if name.startswith("crowded_total_") and count:
+            relation = name.removeprefix("crowded_total_")
+            yield f"relation {relation}: {count:,.0f} times a pair did not begin, beyond the limits of pairs"
 
 
 def latency_table(status: dict[str, Any]) -> Table:

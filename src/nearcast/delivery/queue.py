@@ -9,7 +9,8 @@ and are loaded at sending. Beyond the limit the least urgent queue gives up its 
 oldest there is the most outdated. It ends as "overflowed".
 
 A conflating newer event takes the turn of the one it replaces, where nothing else of its entity is outstanding:
-otherwise the entity that changes fastest would never come to its turn behind slower ones.
+otherwise the entity that changes fastest would never come to its turn behind slower ones. Newer is what is of a later
+moment, not what came later: a late report ends as "conflated" itself while a newer one is outstanding.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class QueuedDelivery:
     """One delivery that is outstanding: an event by its sequence, for one client.
 
     `others` are the client's other subscriptions that selected the event, and their levels, most urgent first. `size`
-    is in bytes; `accepted` (of the event), `queued`, `expires` and `sent` are seconds since 1970. `turn` orders
+    is in bytes; `accepted` and `moment` (of the event: by the latter it is newer than others of its entity) are seconds
+    since 1970, `queued`, `expires` and `sent` seconds of the clock by which the queue is told the time. `turn` orders
     within a priority: the sequence, or that of the event whose turn it took. `DeliveryQueue` keeps the last four.
     """
 
@@ -46,6 +48,7 @@ class QueuedDelivery:
     others: tuple[tuple[str, int], ...] = ()
     size: int = 0
     accepted: float = 0.0
+    moment: float = 0.0
     queued: float = 0.0
     expires: float | None = None
     conflate: bool = False
@@ -60,7 +63,7 @@ class QueuedDelivery:
 
 @dataclass(frozen=True, slots=True)
 class SettledDelivery:
-    """A delivery and how it ended, one of `OUTCOME_NAMES`, at `time` (seconds since 1970)."""
+    """A delivery and how it ended, one of `OUTCOME_NAMES`, at `time`, by the clock of its queue."""
 
     delivery: QueuedDelivery
     outcome: str
@@ -125,12 +128,20 @@ class DeliveryQueue:
             return []
         self.last = delivery.sequence
         self.queued += 1
+        if delivery.conflate and self._is_overtaken(delivery):
+            return [self._settle(delivery, "conflated", now)]
         ended = self._conflate(delivery, now) if delivery.conflate else []
         self._newest[delivery.entity] = delivery.sequence
         self._enqueue(delivery, priority)
         ended += self._overflow(now)
         self._compact()
         return ended
+
+    def _is_overtaken(self, delivery: QueuedDelivery) -> bool:
+        """Whether a newer event of the same entity waits or is in flight."""
+        newest = self._conflatable.get((delivery.subscription, delivery.entity), 0)
+        other = self.waiting.get(newest) or self.in_flight.get(newest)
+        return other is not None and other.moment > delivery.moment
 
     def _conflate(self, delivery: QueuedDelivery, now: float) -> list[SettledDelivery]:
         """Ends the older waiting, unsent event of the same entity; the newer takes its turn if that keeps the order."""
@@ -218,7 +229,7 @@ class DeliveryQueue:
         return ended
 
     def next_expiry(self) -> float | None:
-        """When something may expire next, seconds since 1970; None if nothing will."""
+        """When something may expire next; None if nothing will."""
         return self._expiries[0][0] if self._expiries else None
 
     def reorder(self, priority_of: PriorityOf) -> None:

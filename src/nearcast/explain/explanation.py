@@ -88,6 +88,7 @@ class Explanation:
 
     `client` is None if it was not known then. `chosen` is the id of the subscription that selected, the most urgent;
     `level` is its level, and `priority` what the matrix `row` of the context class has for it (None: not selected).
+    `newer` is the event of its entity that was known and is of a later moment: then this one was late.
     """
 
     event: Event
@@ -102,6 +103,7 @@ class Explanation:
     chosen: str | None
     level: int | None
     priority: int | None
+    newer: Event | None = None
 
 
 @dataclass(slots=True)
@@ -121,6 +123,12 @@ class ExplanationScene:
     def entities(self) -> Iterable[Event]:
         """The newest event of every entity before this one."""
         return self.newest
+
+    def newer(self) -> Event | None:
+        """The event of its entity that was known already and is of a later moment; None: it was not late."""
+        other = next((one for one in self.newest if one.entity == self.event.entity), None)
+        own, known = self.event.moment, other.moment if other else None
+        return other if own is not None and known is not None and own < known else None
 
     def atoms(self, subscription: Subscription) -> tuple[AtomFinding, ...]:
         """Every atom of a subscription as if all were in the tree; looked at once for all clients."""
@@ -160,6 +168,7 @@ def explain(scene: ExplanationScene, name: str) -> Explanation:
         chosen=best.subscription.id if best else None,
         level=level,
         priority=None if level is None else row[level],
+        newer=scene.newer(),
     )
 
 

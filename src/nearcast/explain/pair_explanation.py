@@ -22,11 +22,12 @@ from nearcast.model.relation import Matching, Named, Pair, Relation, Side
 from nearcast.model.values import Value
 from nearcast.relations.plain import EventwiseRelations
 from nearcast.relations.predicate import RelationPredicate, is_symmetric, widened
-from nearcast.relations.reports import FOREVER, NEVER, moment_of
+from nearcast.relations.reports import FOREVER, moment_of
 from nearcast.relations.sides import sees_derived
 from nearcast.relations.transition_events import Transition
 from nearcast.relations.transitions import deadline, micros
 from nearcast.state.derived import Cause
+from nearcast.state.lateness import NEVER
 
 TOLD = 5
 """Of what was told of the two the last ones are kept."""
@@ -45,7 +46,7 @@ class PairStep:
 
 
 @dataclass(frozen=True, slots=True)
-class ConditionFinding:
+class AtomFinding:
     """An atom of a side's filter or of the predicate: its truth (None: UNKNOWN), with the margin too where there is one
     (`staying`), and the values that it read, by name.
     """
@@ -65,7 +66,7 @@ class SideFinding:
     entity: str
     report: Event | None
     member: bool
-    conditions: tuple[ConditionFinding, ...]
+    conditions: tuple[AtomFinding, ...]
     silent_since: datetime | None
 
 
@@ -85,7 +86,7 @@ class PairFinding:
     b: SideFinding
     metres: float | None
     predicate: Truth
-    conditions: tuple[ConditionFinding, ...]
+    conditions: tuple[AtomFinding, ...]
     holds: bool
     since: datetime | None
     due: datetime | None
@@ -171,7 +172,7 @@ class _PairPast:
             a, b = sorted((a, b))
         sides = (self._side(about.a, a, relation), self._side(about.b, b, relation))
         reports = [side.report for side in sides]
-        conditions: tuple[ConditionFinding, ...] = ()
+        conditions: tuple[AtomFinding, ...] = ()
         whole: Truth = None
         metres = None
         if reports[0] is not None and reports[1] is not None:
@@ -209,7 +210,7 @@ class _PairPast:
             return SideFinding(entity, known.event, side.entity == entity, (), silent)
         assert isinstance(side, Matching)
         found = atom_truths(side.filter, known.event, NO_CONTEXT)
-        conditions = tuple(ConditionFinding(atom, own, own, _read(atom, known.event)) for atom, own in found)
+        conditions = tuple(AtomFinding(atom, own, own, _read(atom, known.event)) for atom, own in found)
         return SideFinding(entity, known.event, truth(side.filter, known.event, NO_CONTEXT) is True, conditions, silent)
 
     def _reasons(
@@ -217,7 +218,7 @@ class _PairPast:
         relation: Relation,
         sides: tuple[SideFinding, SideFinding],
         whole: Truth,
-        conditions: tuple[ConditionFinding, ...],
+        conditions: tuple[AtomFinding, ...],
     ) -> Iterator[str]:
         """Why it does not hold."""
         if sides[0].entity == sides[1].entity:
@@ -240,11 +241,11 @@ class _PairPast:
                 yield f"the predicate is UNKNOWN{why}"
 
 
-def _of_predicate(when: Filter, margin: float, a: Event, b: Event) -> Iterator[ConditionFinding]:
+def _of_predicate(when: Filter, margin: float, a: Event, b: Event) -> Iterator[AtomFinding]:
     """Each atom of a predicate, for entering and for staying."""
     for atom, wider in zip(atoms(when), atoms(widened(when, margin)), strict=True):
         found, staying = (RelationPredicate(one).truth(a, b) for one in (atom, wider))
-        yield ConditionFinding(atom, found, staying, _read_of_both(atom, a, b))
+        yield AtomFinding(atom, found, staying, _read_of_both(atom, a, b))
 
 
 def _read(atom: Atom, event: Event) -> tuple[tuple[str, tuple[Value, ...]], ...]:

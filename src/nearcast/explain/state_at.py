@@ -89,7 +89,7 @@ def state_at(
         here = table.filter(pc.equal(table.column("position"), position))
         rest = table.filter(pc.greater(table.column("position"), position))
         _fold(rows, state, before, parse)
-        repository.fold_events(_world(rows))
+        repository.fold_within(_world(rows), state.settings.limits)
         if len(here):
             event = derived or to_events(here)[0]
             scene = ExplanationScene(state.copy(), PastEntities(repository.newest(), event.entity), event)

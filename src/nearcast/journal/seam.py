@@ -77,6 +77,10 @@ class Journal(ABC):
     def read(self, log: str, after: int, limit: int) -> pa.Table:
         """The rows with `after` < position ≤ `after + limit`, in order, in the log's schema; empty if none."""
 
+    def blocks(self, log: str, after: int, through: int) -> Iterator[pa.Table]:
+        """The rows with `after` < position ≤ `through` in order, in pieces of bounded size, also of one position."""
+        yield self.read(log, after, through - after)
+
     def end_within_bytes(self, log: str, after: int, limit: int, size: int = READ_BYTES) -> int:
         """How far a read behind `after` may go, by at most `limit` positions, to hold about `size` bytes at most.
 
@@ -113,7 +117,7 @@ class Journal(ABC):
     def follow(self, log: str, after: int, limit: int, stopped: Callable[[], bool]) -> Iterator[pa.Table]:
         """Non-empty tables of the rows after `after`, as they come, until `stopped()`; waits where there is nothing."""
         while not stopped():
-            end = min(self.end(log), after + limit)
+            end = self.end_within_bytes(log, after, limit)
             if end <= after:
                 time.sleep(WAIT)
                 continue

@@ -262,6 +262,20 @@ class SqliteJournal(Journal):
             parts = read_blocks(connection, log, after, after + limit)
         return within(joined(log, parts), after, after + limit)
 
+    def blocks(self, log: str, after: int, through: int) -> Iterator[pa.Table]:
+        """See `Journal.blocks`."""
+        query = "SELECT number FROM blocks WHERE log = ? AND last > ? AND first <= ? ORDER BY last, number"
+        with self._reading() as connection:
+            # All as of one moment: else a block might be merged into another meanwhile.
+            connection.execute("BEGIN")
+            try:
+                numbers = connection.execute(query, (log, after, through)).fetchall()
+                for number in numbers:
+                    found = connection.execute("SELECT size, rows FROM blocks WHERE number = ?", number).fetchone()
+                    yield within(_decoded(schema_of(log), *found), after, through)
+            finally:
+                connection.execute("ROLLBACK")
+
     def end_within_bytes(self, log: str, after: int, limit: int, size: int = READ_BYTES) -> int:
         """See `Journal.end_within_bytes`."""
         # Cheap: `rows` is the last column, so SQLite reads none of it.

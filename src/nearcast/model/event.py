@@ -76,6 +76,15 @@ class Event:
         return self.about or (self.source if self.subject is None else self.subject)
 
     @property
+    def moment(self) -> datetime | None:
+        """When it happened, as far as that counts: its own time, but never after its acceptance, whatever its
+        sender's clock says.
+        """
+        if self.time is None or self.accepted is None:
+            return self.time or self.accepted
+        return min(self.time, self.accepted)
+
+    @property
     def control(self) -> bool:
         """Whether the event changes the system (a client, a subscription) instead of telling about the world."""
         return self.type.startswith(CONTROL_PREFIX) and self.type not in DERIVED

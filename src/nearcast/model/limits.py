@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -20,3 +21,18 @@ class Limits:
     """Corners of the geometries that an atom reads of one event."""
     geometry_work: int = 4_000_000
     """Work on geometries for one atom and event, in units of which ten million take about a second (semantics §12)."""
+    relation_partners: int = 250
+    """Pairs of one relation that an entity brings about: beyond it one does not begin with another that has as many.
+
+    In an hour of ships off the United States one has at most 9 others within 50 m, 101 within 1 km, 135 within 1 nmi.
+    """
+    relation_pairs: int = 1_000_000
+    """Pairs of one relation that hold at once."""
+    entity_bytes: int = 65_536
+    """Bytes that an event takes as the newest of its entity, about; of a larger one the attributes are not kept."""
+    entities: int = 1_000_000
+    """Entities whose newest event is kept; beyond it the oldest tenth is forgotten."""
+    entities_bytes: int = 2_147_483_648
+    """Bytes of these events together; beyond it the oldest tenth of them is forgotten."""
+    entity_age: float = math.inf
+    """Seconds after its newest report for which an entity is kept, and a tenth more; without end unless it is set."""

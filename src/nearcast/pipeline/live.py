@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS
 from nearcast.pipeline.follower import Follower
-from nearcast.pipeline.monitoring import ExcessMonitor, PipelineMetrics, SituationMonitor
+from nearcast.pipeline.monitoring import CrowdMonitor, ExcessMonitor, PipelineMetrics, SituationMonitor
 from nearcast.pipeline.query import CHANGES, chunk_batch, start
 from nearcast.pipeline.retrying_journal import RetryingJournal
 from nearcast.pipeline.snapshots import ready_file
@@ -85,6 +85,7 @@ class BatchDecider:
         self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
         self._guarded_states: defaultdict[Scope, GuardedStates] = defaultdict(GuardedStates)
         self._situations, self._excess = SituationMonitor(metrics), ExcessMonitor(metrics)
+        self._crowds = CrowdMonitor(metrics)
         self.batches = 0
         # Before the first batch is done, which after a long pause takes long: what waits is seen meanwhile.
         self._show(self.follower.known.position)
@@ -112,7 +113,8 @@ class BatchDecider:
 
     def _decide_piece(self, events: pa.Table, after: int, through: int) -> None:
         """Decides the events of a stretch of positions, as if they were a batch."""
-        began, refused = time.perf_counter(), self.follower.refused
+        began, refused, late = time.perf_counter(), self.follower.refused, self.follower.known.repository.late
+        forgotten = self.follower.known.forgotten
         # So that a batch that nobody gets has a schema too.
         tables = [DELIVERIES.empty_table()]
         blocks = partial(ranges, self._spark, after, through, self._parts)
@@ -127,11 +129,16 @@ class BatchDecider:
         # Once for all: guards made of a standing in between would be out of date when they are heard.
         self._keep_standings(through)
         self._situations.report(self.follower.known.stages)
+        self._crowds.report(self.follower.known.stages)
         judged = time.perf_counter()
         deliveries = pa.concat_tables(tables)
         # Also where nobody gets anything: by the end of the log everybody knows how far is decided.
         self._journal.commit_range("deliveries", deliveries, through)
         self._metrics.refused.inc(self.follower.refused - refused)
+        self._metrics.late.inc(self.follower.known.repository.late - late)
+        self._metrics.forgotten.inc(self.follower.known.forgotten - forgotten)
+        self._metrics.entities.set(self.follower.known.repository.entities)
+        self._metrics.entity_bytes.set(self.follower.known.repository.bytes)
         self._count(through, through - after, len(deliveries))
         self._metrics.seconds.labels("decide").observe(judged - began)
         self._metrics.seconds.labels("write").observe(time.perf_counter() - judged)

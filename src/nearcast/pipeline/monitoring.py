@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from nearcast.errors import SetupError
+from nearcast.relations.stage import Scopes
 from nearcast.situations.stage import SituationStage
 from nearcast.state.derived import DerivingStage
 from nearcast.state.timeline import Excess
@@ -27,8 +28,19 @@ class PipelineMetrics:
         self.batches = self._counter("batches", "Batches, by where they were decided", ["where"])
         self.refused = self._counter("refused", "Control events that changed nothing, see the dead letters")
         self.excess = self._counter("excess", "Atoms not decided for an event, as they came to a limit", ["limit"])
+        self.late = self._counter("late", "Events that came after a newer one of their entity: they move nothing")
         self.failures = self._counter("failures", "Batches that failed; each is decided again after a restart")
         self.unusable = self._counter("unusable", "Readings that are none, and rules not taken", ["name", "reason"])
+        self.forgotten = self._counter("forgotten", "Entities that were forgotten for the limits of entities")
+        self.entities = Gauge(
+            "nearcast_pipeline_entities", "Entities whose newest event is kept", registry=self.registry
+        )
+        self.entity_bytes = Gauge(
+            "nearcast_pipeline_entity_bytes", "Bytes that these events take, about", registry=self.registry
+        )
+        self.crowded = self._counter(
+            "crowded", "Pairs that did not begin with a report, as a limit of the relation was reached", ["relation"]
+        )
         self.unprovided = Gauge(
             "nearcast_pipeline_unprovided",
             "Situation rules that name a class of which no reading has come",
@@ -115,3 +127,33 @@ class SituationMonitor:
                 log.info("situation rule waits rule=%s for=%s: no reading so far", rule, ",".join(names))
         self._waiting = waiting
         self._metrics.unprovided.set(len(waiting))
+
+
+MOST_RELATIONS = 100
+"""Relations that are counted by their own names; more are counted as `OTHERS`."""
+
+OTHERS = "(others)"
+
+
+class CrowdMonitor:
+    """Counts the pairs that did not begin for a limit, and says once of each relation that there are some."""
+
+    def __init__(self, metrics: PipelineMetrics) -> None:
+        self._metrics = metrics
+        self._known: dict[str, int] = {}
+
+    def report(self, stages: Iterable[DerivingStage]) -> None:
+        """After a batch."""
+        crowded = {id: one for stage in stages if isinstance(stage, Scopes) for id, one in stage.crowded().items()}
+        self._known = {id: count for id, count in self._known.items() if id in crowded}
+        for id, crowding in crowded.items():
+            if id not in self._known and crowding.refused:
+                entity, more = next(iter(crowding.entities.items()), ("", 0))
+                log.warning(
+                    "relation has more pairs than it may relation=%s entity=%s more=%d:"
+                    " raise relation_partners or relation_pairs of limits, or ask for fewer",
+                    id, entity, more,
+                )  # fmt: skip
+            named = id if id in self._known or len(self._known) < MOST_RELATIONS else OTHERS
+            self._metrics.crowded.labels(named).inc(max(0, crowding.refused - self._known.get(id, 0)))
+            self._known[id] = crowding.refused

@@ -20,6 +20,7 @@ from nearcast.model.arrays import Flags, Integers, Truths, distinct
 from nearcast.model.columns import to_events, without_payloads
 from nearcast.model.event import Event
 from nearcast.model.relation import Named, Side
+from nearcast.relations.boxes import Boxes, meeting
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
 from nearcast.relations.predicate import RelationPredicate
 from nearcast.relations.reports import FOREVER, GEOGRAPHIC, PLACE, PLANAR, Column, GrowableTable, ReportTable
@@ -219,6 +220,10 @@ def read(table: pa.Table, rows: Integers) -> list[Event]:
     return to_events(without_payloads(table.take(pa.array(rows))))
 
 
+class TooManyPairs(Exception):
+    """A stretch would look at more pairs than may be in memory together: it is to be cut into shorter ones."""
+
+
 Pairs = tuple[Integers, Integers]
 """Numbers of the entities on side a, and on side b."""
 
@@ -230,18 +235,33 @@ def candidates(
     members: Members,
     numbers: dict[str, int],
     all_: bool = False,
+    most: int | None = None,
+    boxes: tuple[Boxes, Boxes] | None = None,
 ) -> Pairs:
     """Pairs of entities that reports may bring within the rule's reach, each once, perhaps with some others.
 
     They ascend; of an unordered pair the lesser number is first. `filters` are the numbers of the sides' filters.
-    `all_`: also those that no report is of.
+    `boxes`: those of all entities as either side, of a rule that holds only where they meet. `all_`: also those that no
+    report is of. Raises `TooManyPairs` where they are more than `most`.
     """
     first = 0 if all_ else reports.known
     sides = [
         _points(side, filter, reports, members, numbers)
         for side, filter in zip((rule.pair.a, rule.pair.b), filters, strict=True)
     ]
-    found = list(_near(sides, first, reports, rule) if math.isfinite(rule.metres) else _all(sides, first, reports))
+    limited = math.inf if most is None else most
+    if math.isfinite(rule.metres):
+        parts = _near(sides, first, reports, rule)
+    elif boxes is not None:
+        parts = _meeting(sides, first, reports, boxes)
+    else:
+        parts = _all(sides, first, reports, limited)
+    found, count = [], 0
+    for part in parts:
+        found.append(part)
+        count += len(part[0])
+        if count > limited:
+            raise TooManyPairs
     if not found:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     a, b = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -288,12 +308,25 @@ def _near_of_kind(
         yield of[found.probe], among[found.point]
 
 
-def _all(sides: Sequence[Integers], first: int, reports: ReportTable) -> Iterator[Pairs]:
+def _all(sides: Sequence[Integers], first: int, reports: ReportTable, most: float) -> Iterator[Pairs]:
     """Every pair of which one has reported: of a predicate that reaches everywhere nobody can be left out."""
     a, b = (np.unique(_entities(side, reports)) for side in sides)
     new_a, new_b = (np.unique(_entities(side[side >= first], reports)) for side in sides)
+    # Before any is made: they would fill the memory.
+    if len(new_a) * len(b) + len(a) * len(new_b) > most:
+        raise TooManyPairs
     yield np.repeat(new_a, len(b)), np.tile(b, len(new_a))
     yield np.tile(a, len(new_b)), np.repeat(new_b, len(a))
+
+
+def _meeting(
+    sides: Sequence[Integers], first: int, reports: ReportTable, boxes: tuple[Boxes, Boxes]
+) -> Iterator[Pairs]:
+    """Every pair of which one has reported, and whose boxes meet."""
+    a, b = (np.unique(_entities(side, reports)) for side in sides)
+    new_a, new_b = (np.unique(_entities(side[side >= first], reports)) for side in sides)
+    yield from meeting(new_a, boxes[0], b, boxes[1])
+    yield from ((own, other) for other, own in meeting(new_b, boxes[1], a, boxes[0]))
 
 
 def _entities(points: Integers, reports: ReportTable) -> Integers:

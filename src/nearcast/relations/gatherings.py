@@ -6,8 +6,9 @@ moment at which anything can.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.arrays import Flags
 from nearcast.model.event import Place
 from nearcast.model.relation import Detection, Gathering, ListMembers, Matching, Relation
-from nearcast.relations.reports import FOREVER, NEVER, EntityTable, ReportTable, micros_of, moment_of
+from nearcast.relations.reports import FOREVER, EntityTable, ReportTable, micros_of, moment_of
 from nearcast.relations.transition_events import CAUSED, EXPIRED, Participant, Transition
 from nearcast.relations.transitions import (
     FALLS_SILENT,
@@ -32,6 +33,10 @@ from nearcast.relations.transitions import (
     gathered_until,
 )
 from nearcast.state.derived import Cause
+from nearcast.state.lateness import NEVER
+
+MOST_NAMED = 1_000
+"""Members around one that the event of a gathering names, the first by their names; its `count` is of all."""
 
 
 @dataclass(slots=True)
@@ -80,11 +85,21 @@ class GatheringState:
             self._set(entity, place, now)
             # Whoever has not moved changes nothing, but lives on.
             return
-        concerned = self.leave(entity, place)
+        before = self.leave(entity, place)
+        after: list[str] = []
         if inside:
             self._set(entity, place, now)
-            concerned += self._around(entity, self.relation.margin)
-        yield from self.evaluate(concerned, now, moment, False)
+            after = self._around(entity, self.relation.margin)
+        yield from self.evaluate(self._concerned(entity, before, after), now, moment, False)
+
+    def _concerned(self, entity: str, before: list[str], after: list[str]) -> list[str]:
+        """Of those around whom an entity was or is those for whom that may change something, and itself.
+
+        Who gathers ends only where it has one fewer around it, who does not begins only where it has one more.
+        """
+        there = {*after}
+        ending = [name for name in before if name in self.held and name not in there]
+        return [entity, *ending, *(name for name in after if name not in self.held)]
 
     def join(self, entity: str, place: Place | None, heard: int, now: int) -> None:
         """Takes an entity into the crowd that was heard of before, if it is not silent by now."""
@@ -143,23 +158,28 @@ class GatheringState:
 
     def _near(self, entity: str, margin: float) -> list[tuple[str, float]]:
         """The other members within the distance of one, by name, and how far they are."""
+        return sorted(self._within(entity, self.about.within + margin))
+
+    def _within(self, entity: str, within: float) -> Iterator[tuple[str, float]]:
+        """The other members within so many metres of one, and how far they are."""
         member = self.members.get(entity)
         place = member.place if member else self._gone.get(entity)
         if place is None:
-            return []
-        found = []
-        for other in self._places.candidates(place, self.about.within + margin):
+            return
+        for other in self._places.candidates(place, within):
             there = self.members[other].place
             metres = distance(place, there) if there and other != entity else None
-            if metres is not None and metres <= self.about.within + margin:
-                found.append((other, metres))
-        return sorted(found)
+            if metres is not None and metres <= within:
+                yield other, metres
 
     def _around(self, entity: str, margin: float) -> list[str]:
         return [name for name, _ in self._near(entity, margin)] if entity in self.members else []
 
     def _gathers(self, entity: str, staying: bool) -> bool:
-        return len(self._near(entity, self.relation.margin if staying else 0.0)) >= self.about.count - 1
+        """Whether enough are around one: no more are looked at than that takes."""
+        within = self.about.within + (self.relation.margin if staying else 0.0)
+        found = islice(self._within(entity, within), self.about.count - 1)
+        return sum(1 for _ in found) == self.about.count - 1
 
     def _living(self, entity: str, now: int) -> list[tuple[str, float]]:
         """Those around one that are not silent."""
@@ -200,7 +220,7 @@ class GatheringState:
     ) -> Transition:
         member = self.members.get(entity)
         a = Participant(entity, member.place if member else self._gone.get(entity))
-        around = tuple(Participant(name, self.members[name].place) for name, _ in near)
+        around = tuple(Participant(name, self.members[name].place) for name, _ in near[:MOST_NAMED])
         farthest = max((metres for _, metres in near), default=None)
         phase = EXPIRED if effect == FALLS_SILENT else CAUSED
         reason = REASONS[effect] if detect == "exit" else None
@@ -226,6 +246,7 @@ class GatheringStates:
         self._known = known
         self._listed: dict[str, frozenset[str]] = {}
         self._indices: dict[str, FilterMatcher] = {}
+        self._flags: dict[str, Flags] = {}
 
     def define(
         self, relation: Relation, sequence: int, newest: Callable[[], pa.Table], lists: Lists, now: int, cause: Cause
@@ -241,6 +262,7 @@ class GatheringStates:
                 self._join(crowd, self._known.numbered(table)[inside].tolist(), now)
             case ListMembers(client, name):
                 self._listed[relation.id] = frozenset(lists.get(client, {}).get(name, ()))
+                self._flags.pop(relation.id, None)
                 self._join(crowd, self._seen(self._listed[relation.id]), now)
         return list(crowd.evaluate(crowd.members, now, micros_of(cause.moment), True))
 
@@ -267,8 +289,21 @@ class GatheringStates:
         """Removes a gathering; the ends of what held in it."""
         crowd = self.by_id.pop(id, None)
         self._listed.pop(id, None)
+        self._flags.pop(id, None)
         self._indices.pop(id, None)
         return [] if crowd is None else crowd.end()
+
+    def forget(self, names: Collection[str], now: int) -> list[Transition]:
+        """Takes entities out of all crowds as if they had fallen silent; what that ends."""
+        told: list[Transition] = []
+        # Entities are numbered anew.
+        self._flags = {}
+        for crowd in self.by_id.values():
+            gone = [crowd.members[name] for name in names if name in crowd.members]
+            for member in gone:
+                member.deadline = now - 1
+            told += crowd.expire(now) if gone else []
+        return told
 
     def relisted(self, client: str, lists: Lists, now: int, cause: Cause) -> list[Transition]:
         """What the new lists of a client change."""
@@ -277,6 +312,7 @@ class GatheringStates:
             among = crowd.about.among
             if not isinstance(among, ListMembers) or among.client != client:
                 continue
+            self._flags.pop(id, None)
             before, self._listed[id] = self._listed[id], frozenset(lists.get(client, {}).get(among.list, ()))
             gone = self._seen(before - self._listed[id])
             concerned: set[str] = set()
@@ -304,8 +340,16 @@ class GatheringStates:
         if id in self._indices:
             flags: Flags = self._indices[id].selected(reports.table)[0][reports.row]
             return flags
-        numbers = [self._known.numbers[name] for name in self._listed[id] if name in self._known.numbers]
-        return np.isin(reports.entity, numbers)
+        return self._listed_flags(id)[reports.entity]
+
+    def _listed_flags(self, id: str) -> Flags:
+        """Of each entity that is known whether it is in a gathering's list: only new ones are looked up."""
+        flags, names = self._flags.get(id, np.zeros(0, np.bool_)), self._known.names
+        if len(flags) < len(names):
+            listed = self._listed[id]
+            new = [name in listed for name in names[len(flags) :]]
+            flags = self._flags[id] = np.append(flags, np.array(new, np.bool_))
+        return flags
 
     def _reported(
         self, crowd: GatheringState, inside: Flags, reports: ReportTable

@@ -12,6 +12,7 @@ from nearcast.geo.distance import surely_beyond, surely_within
 from nearcast.model.arrays import Flags
 from nearcast.model.filter import Filter
 from nearcast.model.relation import Named, Pair, Relation
+from nearcast.relations.boxes import met_sides
 from nearcast.relations.predicate import RelationPredicate, bound_of, is_symmetric, reach, widened
 from nearcast.relations.reports import FOREVER, GrowableTable
 from nearcast.relations.transitions import Lifecycle
@@ -24,7 +25,8 @@ NOBODY = -1
 class PairRule:
     """One relation between pairs: its number among the rules, and the order of its definition.
 
-    `metres` is how far its predicate for entering reaches. `unordered`: a pair is one pair, whoever is side a.
+    `metres` is how far its predicate for entering reaches, `boxes` which geometries meet where it is TRUE (see
+    `boxes`). `unordered`: a pair is one pair, whoever is side a.
     """
 
     number: int
@@ -33,6 +35,7 @@ class PairRule:
     pair: Pair
     unordered: bool
     metres: float
+    boxes: tuple[bool, bool] | None
     enter: RelationPredicate | None
     stay: RelationPredicate | None
 
@@ -140,6 +143,7 @@ def _rule(number: int, sequence: int, relation: Relation) -> PairRule:
         pair,
         unordered=pair.a == pair.b and is_symmetric(pair.when),
         metres=reach(pair.when),
+        boxes=met_sides(pair.when),
         enter=None if plain else RelationPredicate(pair.when),
         stay=None if plain else RelationPredicate(widened(pair.when, relation.margin)),
     )

@@ -8,18 +8,21 @@ pairs. The outcome is that of the reference.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
 
+from nearcast.errors import Fault
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.event import Event
+from nearcast.model.limits import Limits
 from nearcast.model.relation import Matching, Named, Pair, Relation
 from nearcast.model.sequence import MOST_PARTS
-from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, candidates, read
+from nearcast.relations.admission import PairAdmission
+from nearcast.relations.boxes import CORNERS, Boxes, box_table, joined, place_boxes, told_box
+from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, TooManyPairs, candidates, read
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
 from nearcast.relations.reports import FOREVER, EntityTable, GrowableTable, ReportTable, micros_of, moment_of
 from nearcast.relations.shards import (
@@ -33,12 +36,19 @@ from nearcast.relations.shards import (
     shards_of,
     shared,
 )
-from nearcast.relations.transition_events import CAUSED, Participant, Transition
-from nearcast.relations.transitions import REASONS, REMOVED, deadline, deadlines, tells_exit
+from nearcast.relations.transition_events import CAUSED, EXPIRED, Participant, Transition
+from nearcast.relations.transitions import FALLS_SILENT, REASONS, REMOVED, deadline, deadlines, tells_exit
 from nearcast.state.derived import Cause
 
 Newest = Callable[[], pa.Table]
 """Gives the newest event of every entity, where it is asked for."""
+
+
+MOST_PAIRS = 250_000
+"""Pairs that a stretch of several reports looks at, each as often as one of the two reports: about 200 bytes each."""
+
+MOST_PRESENT = 4_000_000
+"""Pairs that are looked at when a relation is defined."""
 
 
 class PairRelations:
@@ -51,17 +61,13 @@ class PairRelations:
         self._members: dict[int, GrowableTable] = {}
         self._newest: dict[int, Event] = {}
         self._index: FilterMatcher | None = None
+        self.admission = PairAdmission()
+        self._boxes: GrowableTable | None = None
 
     @property
     def size(self) -> int:
         """Bytes of the pairs' state, without what is known of entities."""
         return sum(shard.pairs.size for shard in self.shards) + self.rules.columns.size
-
-    @property
-    def reaches_all(self) -> bool:
-        """Whether some relation has no distance beyond which it cannot hold, and no named side."""
-        sides = ((rule, (rule.pair.a, rule.pair.b)) for rule in self.rules.open.values() if math.isinf(rule.metres))
-        return any(not any(isinstance(side, Named) for side in both) for _, both in sides)
 
     def standing(self) -> tuple[Integers, Integers]:
         """Of pairs with two named sides, in the order of their definitions: their rules; shape (3, n): the positions
@@ -80,16 +86,24 @@ class PairRelations:
         rows = [position[pairs[side][named]] for side in ("a", "b")]
         return pairs["rule"][named].astype(np.int64), np.stack([*rows, pairs["held"][named]])
 
-    def transitions(self, reports: ReportTable) -> Iterator[AtRow]:
-        """What a stretch tells; entities are not updated yet."""
+    def transitions(self, reports: ReportTable, limits: Limits) -> Iterator[AtRow]:
+        """What a stretch tells; entities are not updated yet.
+
+        Raises `TooManyPairs`, with nothing changed, for a stretch of several rows that looks at too many pairs.
+        """
         if not self.rules.by_id:
             return
         members = self._members_over(reports)
         view = BatchView(self.rules, self.known, reports, members, self._newest)
         near = self._near(reports, members)
-        yield from chain.from_iterable(
-            [shard.transitions(view, own) for shard, own in zip(self.shards, near, strict=True)]
-        )
+        looks = sum(shard.evaluations(view) for shard in self.shards)
+        looks += sum(int(reports.counts[side].sum()) for own in near for _, pairs in own for side in pairs)
+        if looks > MOST_PAIRS and reports.length > 1:
+            raise TooManyPairs
+        effects = [shard.effects(view, own) for shard, own in zip(self.shards, near, strict=True)]
+        admitted = self.admission.admit(effects, self.rules, self.known.names, reports, limits)
+        for shard, each, own in zip(self.shards, effects, admitted, strict=True):
+            yield from shard.transitions(view, each.which, own)
         self._remember(reports, members)
 
     def _members_over(self, reports: ReportTable) -> Members:
@@ -120,12 +134,41 @@ class PairRelations:
         """For each shard its pairs of open relations that the stretch may bring together."""
         found: list[list[tuple[PairRule, Pairs]]] = [[] for _ in self.shards]
         for rule in self.rules.open.values() if len(reports.row) else ():
-            pairs = candidates(rule, self._filters(rule), reports, members, self.known.numbers)
+            most = MOST_PAIRS if reports.length > 1 else None
+            boxes = self._boxes_of(rule, reports)
+            pairs = candidates(rule, self._filters(rule), reports, members, self.known.numbers, most=most, boxes=boxes)
             for own, share in zip(found, shared(self.known, *pairs, len(self.shards)), strict=True):
                 a, b = (side[share] for side in pairs)
                 if len(a):
                     own.append((rule, (a, b)))
         return found
+
+    def _boxes_of(self, rule: PairRule, reports: ReportTable) -> tuple[Boxes, Boxes] | None:
+        """The boxes of all entities as either side of a rule that holds only where they meet; None for another."""
+        if rule.boxes is None or math.isfinite(rule.metres):
+            return None
+        a, b = (self._told_boxes(reports) if told else place_boxes(reports) for told in rule.boxes)
+        return a, b
+
+    def _told_boxes(self, reports: ReportTable) -> Boxes:
+        """Of each entity the box of the geometries that it tells, as a stretch begins and in it."""
+        if self._boxes is None:
+            self._boxes = box_table()
+            self._boxes.append(len(self.known))
+            for number, event in self._newest.items():
+                self._set_box(number, told_box(event))
+        table = self._boxes
+        table.append(len(self.known) - table.length)
+        found = np.stack([table[name] for name in CORNERS], axis=1)
+        if not len(reports.row):
+            return found
+        more = np.array([told_box(event) for event in read(reports.table, reports.row)])
+        return joined(found, reports.entity, more)
+
+    def _set_box(self, number: int, box: tuple[float, ...]) -> None:
+        assert self._boxes is not None, "it is made before"
+        for name, value in zip(CORNERS, box, strict=True):
+            self._boxes[name][number] = value
 
     def share(self, pairs: GrowableTable, shards: int) -> None:
         """Takes these rows for its pairs, in so many shards."""
@@ -139,24 +182,39 @@ class PairRelations:
         if self.rules.general:
             events = read(reports.table, reports.row[last])
             self._newest.update(zip(reports.entity[last].tolist(), events, strict=True))
+            for number, event in (
+                zip(reports.entity[last].tolist(), events, strict=True) if self._boxes is not None else ()
+            ):
+                self._set_box(number, told_box(event))
 
-    def define(self, relation: Relation, sequence: int, newest: Newest, now: int, cause: Cause) -> list[Transition]:
+    def define(
+        self, relation: Relation, sequence: int, newest: Newest, now: int, cause: Cause, limits: Limits
+    ) -> list[Transition]:
         """Adds a relation; what it tells of the present.
 
         `newest` gives the newest event of every entity, where the relation needs to know more of it than its place.
         """
-        return self._present(self._add(relation, sequence, newest), now, cause)
+        return self._present(self._add(relation, sequence, newest), now, cause, limits)
 
     def begins(self, relation: Relation, newest: Newest, now: int) -> int:
-        """How many pairs a new relation would tell of; 0 where they are surely no more than one event may cause."""
+        """How many pairs a new relation would tell of; 0 where they are surely no more than one event may cause.
+
+        Raises `Fault` where more than `MOST_PRESENT` would have to be looked at.
+        """
         pair = relation.about
         named = isinstance(pair, Pair) and (isinstance(pair.a, Named) or isinstance(pair.b, Named))
-        if named or not isinstance(pair, Pair) or "enter" not in relation.detect or len(self.known) ** 2 <= MOST_PARTS:
+        if named or not isinstance(pair, Pair) or len(self.known) ** 2 <= MOST_PARTS:
             return 0
         # What is refused must change nothing, so it is counted beside what there is.
         beside = PairRelations(self.known, 1)
         rule = beside._add(relation, 0, newest)
-        return int(beside._holding(rule, *beside._pairs_of(rule), now).sum())
+        try:
+            count = int(beside._holding(rule, *beside._pairs_of(rule), now).sum())
+        except TooManyPairs:
+            expected = f"a relation of which {MOST_PRESENT:,} pairs at most may hold when it is defined"
+            advice = "ask for fewer: by its filters, or by a distance beyond which it does not hold"
+            raise Fault(expected, f"more among {len(self.known):,} entities", None, advice) from None
+        return count if "enter" in relation.detect else 0
 
     def ends(self, id: str) -> int:
         """How many pairs the end of a relation would tell of; 0 where they are surely no more than that."""
@@ -187,7 +245,7 @@ class PairRelations:
             self._newest = dict(zip(self.known.numbered(table).tolist(), events, strict=True))
         return rule
 
-    def _present(self, rule: PairRule, now: int, cause: Cause) -> list[Transition]:
+    def _present(self, rule: PairRule, now: int, cause: Cause, limits: Limits) -> list[Transition]:
         """What holds when a relation is defined; its pairs have rows then."""
         a, b = self._pairs_of(rule)
         held = self._holding(rule, a, b, now)
@@ -196,7 +254,7 @@ class PairRelations:
             if rule.is_named:
                 self._place(rule, a, b)
             return []
-        a, b = a[held], b[held]
+        a, b = self.admission.admit_present(rule, a[held], b[held], self.known.names, limits)
         due = deadline(now, int(self.rules.columns["lasting"][rule.number]))
         self._place(rule, a, b, held=True, started_at=micros_of(cause.moment), due=due)
         if "enter" not in rule.relation.detect:
@@ -219,7 +277,9 @@ class PairRelations:
             return a, b
         reports = ReportTable.nothing(self.known)
         members = {number: self._base(number) for number in self._members}
-        a, b = candidates(rule, self._filters(rule), reports, members, self.known.numbers, True)
+        boxes = self._boxes_of(rule, reports)
+        filters, numbers = self._filters(rule), self.known.numbers
+        a, b = candidates(rule, filters, reports, members, numbers, True, MOST_PRESENT, boxes)
         return by_name(a, b, self.known.names) if rule.unordered else (a, b)
 
     def _holding(self, rule: PairRule, a: Integers, b: Integers, now: int) -> Flags:
@@ -243,6 +303,46 @@ class PairRelations:
                 found &= now <= deadlines(columns["heard"][side], np.full(len(side), time_to_live))
         return found
 
+    def forget(self, names: Collection[str]) -> list[Transition]:
+        """Forgets entities, also in what is known of all; the ends of what held with them."""
+        known = self.known
+        gone = np.zeros(len(known), np.bool_)
+        gone[[known.numbers[name] for name in names if name in known.numbers]] = True
+        told = [one for shard in self.shards for one in self._fallen_silent(shard.forget(gone))]
+        for shard in self.shards:
+            shard.drop(self.rules)
+        named = {
+            side.entity
+            for rule in self.rules.by_id.values()
+            for side in (rule.pair.a, rule.pair.b)
+            if isinstance(side, Named)
+        }
+        kept = ~gone
+        kept[[known.numbers[name] for name in named]] = True
+        for number, column in self._members.items():
+            self._base(number)[gone] = False
+            column.keep(kept)
+        numbers = known.forget(np.flatnonzero(gone), kept)
+        for shard in self.shards:
+            shard.renumber(numbers)
+        self._newest = {int(numbers[one]): event for one, event in self._newest.items() if not gone[one]}
+        # Made anew where it is asked for.
+        self._boxes = None
+        return told
+
+    def _fallen_silent(self, held: GrowableTable) -> Iterator[Transition]:
+        detects = self.rules.columns["detects"]
+        told = [
+            tells_exit(int(detects[rule]), sent)
+            for rule, sent in zip(held["rule"].tolist(), held["dwell_sent"].tolist(), strict=True)
+        ]
+        held = held.chosen(np.flatnonzero(told))
+        begun = map(moment_of, held["started_at"].tolist())
+        for number, both, when in zip(held["rule"].tolist(), self._both(held["a"], held["b"]), begun, strict=True):
+            rule = self.rules.all[number]
+            assert rule, "what holds is of a relation that there is"
+            yield pair_transition(rule, EXPIRED, "exit", both, when, REASONS[FALLS_SILENT])
+
     def end(self, id: str) -> list[Transition]:
         """Removes a relation; the ends of what held in it."""
         rule = self.rules.by_id.get(id)
@@ -250,8 +350,9 @@ class PairRelations:
             return []
         told = [one for shard in self.shards for one in self._ended(rule, shard.end(rule))]
         self.rules.end(rule)
+        self.admission.end(id)
         if not self.rules.general:
-            self._newest = {}
+            self._newest, self._boxes = {}, None
         if not rule.is_named:
             self._forget_filters()
         return told

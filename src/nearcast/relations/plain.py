@@ -7,7 +7,8 @@ greatest time of acceptance so far: what is to last, or to lapse, does so when a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nearcast.filters.evaluate import NO_CONTEXT, truth
@@ -15,6 +16,7 @@ from nearcast.filters.truth import Truth
 from nearcast.geo.distance import distance
 from nearcast.model.changes import Change, ClientChange, ClientRemoval
 from nearcast.model.event import Event
+from nearcast.model.limits import Limits
 from nearcast.model.relation import (
     DEPTH,
     RELATION_EVENT,
@@ -27,11 +29,13 @@ from nearcast.model.relation import (
     Relation,
     Side,
 )
+from nearcast.relations.gatherings import MOST_NAMED
 from nearcast.relations.predicate import RelationPredicate, is_symmetric, widened
-from nearcast.relations.reports import NEVER, micros_of, moment_of
+from nearcast.relations.reports import micros_of, moment_of
 from nearcast.relations.sides import sees_derived
 from nearcast.relations.transition_events import CAUSED, EXPIRED, Participant, Transition, transition_events
 from nearcast.relations.transitions import (
+    BEGINS,
     FALLS_SILENT,
     REASONS,
     REMOVED,
@@ -42,6 +46,7 @@ from nearcast.relations.transitions import (
     gathered_until,
 )
 from nearcast.state.derived import Cause
+from nearcast.state.lateness import NEVER
 
 Lists = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Of each client its lists of entities."""
@@ -69,6 +74,7 @@ class EventwiseRelations:
         self.now = NEVER
         self.known: dict[str, LatestReport] = {}
         self.lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
+        self.limits = Limits()
         self._states: dict[str, _State] = {}
 
     def __len__(self) -> int:
@@ -109,6 +115,20 @@ class EventwiseRelations:
             self.known = {name: one for name, one in self.known.items() if one.event.type != RELATION_EVENT}
         return found
 
+    def forget(self, names: Collection[str]) -> list[Transition]:
+        """Forgets entities as if they had fallen silent; what that ends."""
+        world = self._world()
+        told = [
+            one
+            for state in self._states.values()
+            for pair in list(state.holding)
+            if not set(names).isdisjoint(pair)
+            for one in state.silent(pair, world)
+        ]
+        for name in names:
+            self.known.pop(name, None)
+        return told
+
     def note_lists(self, change: Change) -> None:
         """Takes a client's lists."""
         if isinstance(change, ClientChange) and change.lists is not None:
@@ -125,7 +145,7 @@ class EventwiseRelations:
         return [told for state in crowds for told in state.all(world, cause)]
 
     def _world(self) -> RelationView:
-        return RelationView(self.known, self.now, self.lists)
+        return RelationView(self.known, self.now, self.lists, self.limits)
 
     def held(self, id: str, pair: tuple[str, str]) -> HoldState | None:
         """Since when a relation holds between two, by the order of its sides; None where it does not."""
@@ -169,7 +189,7 @@ class EventwiseRelations:
 
 
 def _is_older(event: Event, other: Event) -> bool:
-    own, known = event.time or event.accepted, other.time or other.accepted
+    own, known = event.moment, other.moment
     return own is not None and known is not None and own < known
 
 
@@ -180,6 +200,12 @@ class RelationView:
     known: Mapping[str, LatestReport]
     now: int
     lists: Lists
+    limits: Limits = field(default_factory=Limits)
+
+
+def _other(pair: tuple[str, str], entity: str) -> str:
+    """The entity of a pair that this one is not."""
+    return pair[1] if pair[0] == entity else pair[0]
 
 
 @dataclass(slots=True)
@@ -212,28 +238,52 @@ class _State:
             yield from self._evaluate_all([(one, "") for one in world.known], world, cause, False)
             return
         pairs = [pair for other in world.known for pair in ((entity, other), (other, entity)) if other != entity]
-        yield from self._evaluate_all(pairs, world, cause, False)
+        moment, begins = micros_of(cause.moment), []
+        for pair in self._own(pairs, False):
+            effect = self._effect(pair, world)
+            if effect == BEGINS and pair not in self.holding:
+                begins.append(pair)
+            else:
+                yield from self._evaluated(pair, effect, world, moment)
+        for pair in self._admitted(begins, entity, world.limits):
+            yield from self._evaluated(pair, BEGINS, world, moment)
+
+    def _admitted(self, begins: Sequence[tuple[str, str]], entity: str, limits: Limits) -> list[tuple[str, str]]:
+        """Of the pairs that a report of an entity would begin those that do: see `admission`."""
+        partners = Counter(name for pair in self.holding for name in pair)
+        free = [pair for pair in sorted(begins) if partners[_other(pair, entity)] < limits.relation_partners]
+        left = max(0, limits.relation_partners - partners[entity] - len(free))
+        rest = [pair for pair in sorted(begins) if pair not in free][:left]
+        return [*free, *rest][: max(0, limits.relation_pairs - len(self.holding))]
 
     def all(self, world: RelationView, cause: Cause) -> Iterator[Transition]:
         """What holds already, and what does no longer, when something else than a report changes."""
         pairs = [(a, b) for a in world.known for b in ("", *world.known) if a != b]
-        yield from self._evaluate_all([*pairs, *self.holding], world, cause, True)
+        yield from self._evaluate_all(sorted({*pairs, *self.holding}), world, cause, True)
 
     def _evaluate_all(
         self, pairs: Iterable[tuple[str, str]], world: RelationView, cause: Cause, present: bool
     ) -> Iterator[Transition]:
-        gathering = isinstance(self.relation.about, Gathering)
+        gathering, limits = isinstance(self.relation.about, Gathering), world.limits
+        for pair in self._own(pairs, gathering):
+            effect = self._effect(pair, world)
+            if effect == BEGINS and pair not in self.holding and not gathering:
+                partners = Counter(name for held in self.holding for name in held)
+                full = min(partners[name] for name in pair) >= limits.relation_partners
+                if full or len(self.holding) >= limits.relation_pairs:
+                    continue
+            yield from self._evaluated(pair, effect, world, micros_of(cause.moment), present)
+
+    def _own(self, pairs: Iterable[tuple[str, str]], gathering: bool) -> Iterator[tuple[str, str]]:
+        """Those of some pairs that the relation can be about, each once."""
         for pair in dict.fromkeys(pairs):
             if (pair[1] == "") == gathering and not (self.unordered and pair[0] > pair[1]):
-                yield from self._evaluate(pair, world, cause, present)
+                yield pair
 
-    def _evaluate(
-        self, pair: tuple[str, str], world: RelationView, cause: Cause, present: bool
-    ) -> Iterator[Transition]:
-        effect = effect_of(
+    def _effect(self, pair: tuple[str, str], world: RelationView) -> int:
+        return effect_of(
             pair in self.holding, self._are_members(pair, world), lambda staying: self._truth(pair, world, staying)
         )
-        yield from self._evaluated(pair, effect, world, micros_of(cause.moment), present)
 
     def _evaluated(
         self, pair: tuple[str, str], effect: int, world: RelationView, moment: int, present: bool = False
@@ -330,6 +380,10 @@ class _State:
         others = (self._deadline(other) for _, other in self._near(pair[0], early, self.relation.margin))
         return gathered_until(own, others, about.count)
 
+    def silent(self, pair: tuple[str, str], world: RelationView) -> Iterator[Transition]:
+        """The end of something that holds, as one of it is not heard any more."""
+        yield from self._evaluated(pair, FALLS_SILENT, world, NEVER)
+
     def removed(self, world: RelationView) -> list[Transition]:
         """The ends of everything that holds."""
         return [one for pair in list(self.holding) for one in self._evaluated(pair, REMOVED, world, NEVER)]
@@ -352,4 +406,5 @@ class _State:
             return Transition(*head, (b,), metres, since, reason, present)
         near = self._near(pair[0], world, 0.0 if detect == "enter" else self.relation.margin)
         farthest = max((metres for metres, _ in near), default=None)
-        return Transition(*head, tuple(one.subject for _, one in near), farthest, since, reason, present, len(near) + 1)
+        around = tuple(one.subject for _, one in near[:MOST_NAMED])
+        return Transition(*head, around, farthest, since, reason, present, len(near) + 1)

@@ -21,6 +21,7 @@ from nearcast.geo.distance import unit_vectors
 from nearcast.model.arrays import Flags, Integers, runs
 from nearcast.model.columns import EVENTS
 from nearcast.model.event import Coordinates, Place
+from nearcast.state.lateness import NEVER, counting, moments_of, stamps_of
 from nearcast.state.repository import entities
 
 Column = npt.NDArray[Any]
@@ -45,6 +46,10 @@ class GrowableTable:
     def names(self) -> tuple[str, ...]:
         """The names of the columns."""
         return tuple(self._fill)
+
+    def fill(self, name: str) -> Any:
+        """The value of a column that is not given."""
+        return self._fill[name]
 
     def append(self, count: int = 1, **values: Any) -> int:
         """Adds rows; gives the number of the first of them."""
@@ -89,9 +94,8 @@ class GrowableTable:
         self.__dict__.update(state)
 
 
-NEVER = np.iinfo(np.int64).min
 FOREVER = np.iinfo(np.int64).max
-"""Times are microseconds since 1970; these stand for one that is not known, and one that never comes."""
+"""Times are microseconds since 1970; this stands for one that never comes, `NEVER` for one that is not known."""
 
 NOWHERE, PLANAR, GEOGRAPHIC = 0, 1, 2
 
@@ -153,6 +157,16 @@ class EntityTable:
         columns = {name: column[last] for name, column in reports.columns.items()}
         self._set(number, columns, reports.table.take(pa.array(row)), reports.key[last], reports.now[row])
 
+    def forget(self, gone: Integers, kept: Flags) -> Integers:
+        """Drops what is known of entities by number, and those that are not kept; the new number of each that is."""
+        for name in ("kind", *PLACE[1:], "key", "heard", "position", "seen"):
+            self.columns[name][gone] = self.columns.fill(name)
+        numbers: Integers = np.cumsum(kept) - 1
+        self.names = [name for name, stays in zip(self.names, kept.tolist(), strict=True) if stays]
+        self.numbers = {name: number for number, name in enumerate(self.names)}
+        self.columns.keep(kept)
+        return numbers
+
     def _set(
         self, number: Integers, placed: dict[str, Column], table: pa.Table, key: Integers, heard: Integers
     ) -> None:
@@ -165,16 +179,10 @@ class EntityTable:
 
 
 class _Times:
-    """Times of events: `key` says which report of an entity is newer, `stamp` brings the stream's time."""
+    """Times of events: `key`, their moments, say which report of an entity is newer; `stamp` brings the stream's."""
 
     def __init__(self, table: pa.Table) -> None:
-        time, accepted = _micros(table.column("time")), _micros(table.column("accepted"))
-        self.key = np.where(time == NEVER, accepted, time)
-        self.stamp = np.where(accepted == NEVER, time, accepted)
-
-
-def _micros(column: pa.ChunkedArray) -> Integers:
-    return pc.fill_null(pc.cast(column, pa.int64()), NEVER).to_numpy().astype(np.int64)
+        self.key, self.stamp = moments_of(table), stamps_of(table)
 
 
 def _placed(table: pa.Table) -> dict[str, Column]:
@@ -194,7 +202,7 @@ class ReportTable:
     """A stretch of the journal: all its rows bring time, and those that count move their entities.
 
     Of rows: `now`, the stream's time, and `moment`, the event's own. Of the reports that count, ascending: `row`,
-    `entity`, `key`, and the `columns` of places. `late` has the numbers of the entities whose last report came late.
+    `entity`, `key`, and the `columns` of places.
     """
 
     table: pa.Table
@@ -205,7 +213,6 @@ class ReportTable:
     entity: Integers
     key: Integers
     columns: dict[str, Column]
-    late: Integers
     _order: Integers
     _keys: Integers
     _first: Integers
@@ -214,15 +221,11 @@ class ReportTable:
     def of(table: pa.Table, known: EntityTable, now: int) -> ReportTable:
         """The reports of a table of EVENTS, ascending by position; `now` is the stream's time before it."""
         number, times = known.numbered(table), _Times(table)
-        counts = _counting(number, times.key, known.columns["key"])
+        counts = counting(number, times.key, known.columns["key"])
         row = np.flatnonzero(counts)
         entity = number[row]
         order = np.argsort(entity, kind="stable")
         first = np.concatenate([[0], np.cumsum(np.bincount(entity, minlength=len(known)))])
-        last = np.full(len(known), -1)
-        # Of numbers that come several times NumPy keeps what is assigned last.
-        last[number] = np.arange(len(number))
-        late = np.flatnonzero((last >= 0) & ~np.append(counts, True)[last])
         return ReportTable(
             table=table,
             base=known.columns,
@@ -232,7 +235,6 @@ class ReportTable:
             entity=entity,
             key=times.key[row],
             columns={name: column[row] for name, column in _placed(table).items()},
-            late=late,
             _order=order,
             _keys=entity[order] * len(number) + row[order],
             _first=first,
@@ -298,24 +300,6 @@ class ReportTable:
             None if kind == NOWHERE else Place(_COORDINATES[kind], x, y, None if z != z else z)
             for kind, x, y, z in zip(*columns, strict=True)
         ]
-
-
-def _counting(number: Integers, key: Integers, known: Column) -> Flags:
-    """Which reports count: not those that are older than the newest one of their entity."""
-    order = np.argsort(number, kind="stable")
-    entity, time = number[order], key[order]
-    first = np.append(True, entity[1:] != entity[:-1])[: len(entity)]
-    before = np.where(first, known[entity], np.append(NEVER, time[:-1])[: len(time)])
-    counts = np.ones(len(number), np.bool_)
-    # Seldom is any out of order: only entities with such reports are gone through one by one.
-    doubtful = np.unique(entity[(time < before) & (time != NEVER)])
-    newest = {one: int(known[one]) for one in doubtful.tolist()}
-    for index in np.flatnonzero(np.isin(number, doubtful)).tolist():
-        one, own = int(number[index]), int(key[index])
-        counts[index] = own == NEVER or own >= newest[one]
-        if counts[index]:
-            newest[one] = own
-    return counts
 
 
 def moment_of(micros: int) -> datetime | None:

@@ -17,11 +17,16 @@ from nearcast.geo.distance import distance
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.event import Event
 from nearcast.model.relation import Detection
+from nearcast.relations.admission import ShardEffects
 from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, effects_of
 from nearcast.relations.pair_rules import PairRule, PairRules
-from nearcast.relations.reports import FOREVER, NEVER, EntityTable, GrowableTable, ReportTable, moment_of
+from nearcast.relations.reports import FOREVER, EntityTable, GrowableTable, ReportTable, moment_of
 from nearcast.relations.transition_events import EXPIRED, Participant, Reason, Transition
-from nearcast.relations.transitions import REASONS, PairTransitions, pair_transitions
+from nearcast.relations.transitions import REASONS, PairEffects, PairTransitions, pair_transitions
+from nearcast.state.lateness import NEVER
+
+NOTHING = PairEffects(*(np.zeros(0, np.int64) for _ in range(4)))
+"""No effects."""
 
 AtRow = tuple[int, Transition]
 """A thing to tell, and the row of the stretch that causes it."""
@@ -77,19 +82,31 @@ class Shard:
         # No row for pairs that neither hold nor are named: of n entities there would be n².
         self.pairs = pair_rows() if pairs is None else pairs
 
-    def transitions(self, view: BatchView, near: Sequence[tuple[PairRule, Pairs]]) -> list[AtRow]:
-        """What a stretch tells of the shard's pairs; `near` are those of open relations that it may bring together."""
+    def evaluations(self, view: BatchView) -> int:
+        """How often a stretch looks at the pairs that there are."""
+        counts, which = view.reports.counts, self._concerned(view)
+        return int(counts[self.pairs["a"][which]].sum() + counts[self.pairs["b"][which]].sum())
+
+    def effects(self, view: BatchView, near: Sequence[tuple[PairRule, Pairs]]) -> ShardEffects:
+        """What a stretch does to the shard's pairs; `near` are those of open relations that it may bring together."""
         for rule, pairs in near:
             self._add(rule, pairs, view.known.names)
-        found: list[AtRow] = []
         which = np.flatnonzero(self._concerned(view))
+        evaluate = PredicateEvaluator(view.rules, view.reports, view.newest)
+        return ShardEffects(
+            self.pairs,
+            which,
+            effects_of(self.pairs, which, view.rules, view.reports, view.members, evaluate) if len(which) else NOTHING,
+        )
+
+    def transitions(self, view: BatchView, which: Integers, effects: PairEffects) -> list[AtRow]:
+        """What a stretch tells of the shard's pairs, given what it does to which of them."""
+        found: list[AtRow] = []
         if len(which):
-            evaluate = PredicateEvaluator(view.rules, view.reports, view.newest)
-            effects = effects_of(self.pairs, which, view.rules, view.reports, view.members, evaluate)
             for outcome in pair_transitions(self.pairs, which, effects, view.rules.columns, view.reports):
                 found += _told(outcome, self.pairs, which[outcome.pair], view)
         # Only now: while the stretch is told, outcomes name pairs by their rows.
-        self._drop(view.rules)
+        self.drop(view.rules)
         return found
 
     def _add(self, rule: PairRule, near: Pairs, names: Sequence[str]) -> None:
@@ -128,11 +145,24 @@ class Shard:
             found[mortal] |= now - own[mortal] > earlier[mortal]
         return found
 
-    def _drop(self, rules: PairRules) -> None:
+    def drop(self, rules: PairRules) -> None:
         """Forgets pairs that do not hold, unless they are named."""
         kept = self.pairs["held"] | rules.named[self.pairs["rule"]]
         if not kept.all():
             self.pairs.keep(kept)
+
+    def forget(self, gone: Flags) -> GrowableTable:
+        """Ends what holds with some entities, by number; gives it."""
+        pairs = self.pairs
+        rows = np.flatnonzero(pairs["held"] & (gone[pairs["a"]] | gone[pairs["b"]]))
+        ended = pairs.chosen(rows)
+        pairs["held"][rows] = False
+        return ended
+
+    def renumber(self, numbers: Integers) -> None:
+        """Gives every entity its new number."""
+        for side in ("a", "b"):
+            self.pairs[side][:] = numbers[self.pairs[side]]
 
     def end(self, rule: PairRule) -> GrowableTable:
         """Removes the pairs of a relation; gives those that held."""

@@ -7,7 +7,7 @@ report, and relations about what relations tell event by event.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -21,27 +21,28 @@ from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, RelationChange, RelationRemoval
 from nearcast.model.columns import nodes_of, to_events
 from nearcast.model.event import Event
+from nearcast.model.limits import Limits
 from nearcast.model.relation import Gathering, Matching, Relation
 from nearcast.model.sequence import MOST_PARTS
+from nearcast.relations.admission import Crowding
+from nearcast.relations.evaluations import TooManyPairs
 from nearcast.relations.gatherings import GatheringState, GatheringStates
 from nearcast.relations.pair_rules import PairRules
 from nearcast.relations.pairs import PairRelations
 from nearcast.relations.plain import EventwiseRelations, LatestReport
-from nearcast.relations.reports import NEVER, EntityTable, ReportTable
+from nearcast.relations.reports import EntityTable, ReportTable
 from nearcast.relations.shards import SHARDS
 from nearcast.relations.sides import sees_derived, sides_of
 from nearcast.relations.transition_events import Transition, transition_events
 from nearcast.state.derived import At, Cause, StageInput, derived_of
-from nearcast.state.repository import Repository, entities, last_of_each
+from nearcast.state.lateness import NEVER
+from nearcast.state.repository import Repository, without_excess
 
 Newest = Callable[[], pa.Table]
-"""Gives the newest event that counts of every entity, where it is asked for."""
+"""Gives the newest event of every entity, where it is asked for."""
 
 STRETCH = 8_192
 """Rows that are evaluated together at most: enough for columns to pay, few enough for little memory."""
-
-MOST_PAIRS = 1_000_000
-"""Pairs that a stretch may make of a relation whose predicate has no distance to bound it."""
 
 
 class RelationStage:
@@ -54,10 +55,12 @@ class RelationStage:
     def __init__(self, shards: int = SHARDS) -> None:
         self._now = NEVER
         self._sequence = 0
+        self._limits = Limits()
+        self._step = STRETCH
+        self._gone: set[str] = set()
         self._lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
         self._relations: dict[str, Relation] = {}
         self._known = EntityTable()
-        self._overtaken: dict[int, pa.Table] = {}
         self._pairing = PairRelations(self._known, shards)
         self._crowds = GatheringStates(self._known)
         self._plain = EventwiseRelations()
@@ -78,34 +81,34 @@ class RelationStage:
         """The relations between pairs."""
         return self._pairing
 
-    def derive(self, stage_input: StageInput) -> list[Event]:
-        """What a stretch of the journal causes, ascending by position and part.
+    def derive(self, stage_input: StageInput) -> Iterator[Event]:
+        """What a stretch of the journal causes, ascending by position and part; to be taken to its end.
 
         Of the changes those of relations and clients count; of the events, those that are not derived themselves. The
         repository is read when a relation is defined. The present state of a new relation is told to be of its time.
         """
-        events = stage_input.events
+        events, self._limits = stage_input.events, stage_input.registry.settings.limits
+        self._plain.limits = self._limits
         if self._relations and len(derived_of(events)):
             events = events.filter(pc.equal(events.column("part"), 0))
-        told: list[Event] = []
         done, positions = 0, events.column("position").to_numpy()
         for position, change in stage_input.changes:
             if not self._concerns(change):
                 self._note_lists(change)
                 continue
             until = int(np.searchsorted(positions, position))
-            told += self._stretches(events, done, until, stage_input.repository)
+            yield from self._stretches(events, done, until, stage_input.repository)
             done = until
             moment = stage_input.times.get(position)
             cause = Cause(position, moment, moment)
             try:
                 found = self._change(change, cause, partial(self._newest, stage_input.repository, events, done))
-                told += self._plain.told(found, cause)
+                yield from self._plain.told(found, cause)
             except Fault as fault:
                 stage_input.refusals.append((position, fault))
             if not self._relations:
                 self._reset()
-        return told + self._stretches(events, done, len(events), stage_input.repository)
+        yield from self._stretches(events, done, len(events), stage_input.repository)
 
     @property
     def size(self) -> int:
@@ -130,7 +133,8 @@ class RelationStage:
             case RelationChange(relation):
                 if not self._relations:
                     self._now = self._known.begin(newest())
-                self._check_room(relation.id, self._pairing.begins(relation, newest, self._now))
+                begins = min(self._pairing.begins(relation, newest, self._now), self._limits.relation_pairs)
+                self._check_room(relation.id, begins)
                 return [*self._end(relation.id), *self._define(relation, cause, newest)]
             case RelationRemoval(id):
                 self._check_room(id, 0)
@@ -163,7 +167,7 @@ class RelationStage:
         if isinstance(relation.about, Gathering) and not sees_derived(relation):
             return self._crowds.define(relation, self._sequence, newest, self._lists, self._now, cause)
         if not sees_derived(relation):
-            return self._pairing.define(relation, self._sequence, newest, self._now, cause)
+            return self._pairing.define(relation, self._sequence, newest, self._now, cause, self._limits)
         if not len(self._plain):
             self._begin_plain(newest())
         return self._plain.define(relation, self._sequence, cause)
@@ -186,77 +190,71 @@ class RelationStage:
 
     def _reset(self) -> None:
         """Without relations nothing is kept; the first new one begins with what the repository has."""
-        self._now, self._known, self._overtaken = NEVER, EntityTable(), {}
+        self._now, self._known, self._gone = NEVER, EntityTable(), set()
         self._pairing, self._crowds = (
             PairRelations(self._known, len(self._pairing.shards)),
             GatheringStates(self._known),
         )
 
     def _newest(self, repository: Repository, events: pa.Table, done: int) -> pa.Table:
-        """The newest event that counts of every entity, so many events of a batch being passed; the repository has the
-        last one, also if it came late.
-        """
-        tables = [repository.newest(), events.slice(0, done), *self._overtaken.values()]
-        together = pa.concat_tables(tables)
+        """The newest event of every entity, so many events of a batch being passed."""
+        if done:
+            repository = Repository(repository.newest())
+            repository.fold_events(events.slice(0, done))
+        known = repository.newest()
         # What was derived is there too, and no entity of the world.
-        together = together.filter(pc.equal(together.column("part"), 0))
-        return together.take(pa.array(last_of_each(entities(together))))
+        return known.filter(pc.equal(known.column("part"), 0))
 
-    def _stretches(self, events: pa.Table, start: int, stop: int, repository: Repository) -> list[Event]:
+    def _stretches(self, events: pa.Table, start: int, stop: int, repository: Repository) -> Iterator[Event]:
         """What happens from one row of a batch to another."""
-        told: list[Event] = []
-        if not self._relations or start == stop:
-            return told
-        step = STRETCH
-        if self._pairing.reaches_all:
-            # Each report meets everybody: few at a time, or their pairs would fill the memory.
-            step = min(step, max(1, MOST_PAIRS // (len(self._known) + 1)))
-        for first in range(start, stop, step):
-            table = events.slice(first, min(step, stop - first))
-            reports = ReportTable.of(table, self._known, self._now)
-            told += self._stretch(reports)
-            self._keep_overtaken(reports, partial(self._newest, repository, events, first))
+        if not self._relations:
+            return
+        told = self._forgotten() if self._gone and start < stop else []
+        while start < stop:
+            step = min(self._step, stop - start)
+            reports = ReportTable.of(events.slice(start, step), self._known, self._now)
+            try:
+                found = self._transitions(reports)
+            except TooManyPairs:
+                self._step = max(1, step // 4)
+                continue
+            if told:
+                found[0] = [*told, *found.get(0, ())]
+                told = []
+            yield from self._told(reports, found)
             self._known.update(reports)
             self._now = int(reports.now[-1])
-        return told
+            start += step
+            self._step = min(STRETCH, 2 * self._step)
 
-    def _stretch(self, reports: ReportTable) -> list[Event]:
+    def forget(self, entities: Collection[str]) -> None:
+        """Forgets entities; what ends by that is told with the next event."""
+        if self._relations:
+            self._gone.update(entities)
+
+    def _forgotten(self) -> list[Transition]:
+        """Forgets what is to be forgotten; what that ends."""
+        gone, self._gone = sorted(self._gone), set()
+        # Only the first is of everything that is known; crowds and plain relations go by names.
+        told = [*self._crowds.forget(gone, self._now), *self._plain.forget(gone)]
+        return [*self._pairing.forget(gone), *told]
+
+    def _transitions(self, reports: ReportTable) -> dict[int, list[Transition]]:
+        """What is told at each row."""
         found: dict[int, list[Transition]] = {}
-        for row, one in chain(self._pairing.transitions(reports), self._crowds.transitions(reports)):
+        for row, one in chain(self._pairing.transitions(reports, self._limits), self._crowds.transitions(reports)):
             found.setdefault(row, []).append(one)
-        told: list[Event] = []
+        return found
+
+    def _told(self, reports: ReportTable, found: dict[int, list[Transition]]) -> Iterator[Event]:
         if len(self._plain):
             for row, event in enumerate(to_events(reports.table)):
                 cause = Cause(event.position, event.time, event.accepted)
-                told += self._plain.told([*found.get(row, ()), *self._plain.report(event)], cause)
-            return told
+                yield from self._plain.told([*found.pop(row, ()), *self._plain.report(event)], cause)
+            return
         rows = sorted(found)
         for row, cause in zip(rows, _causes(reports.table, rows), strict=True):
-            told += transition_events(found[row], cause, 1)
-        return told
-
-    def _keep_overtaken(self, reports: ReportTable, newest: Newest) -> None:
-        """Keeps what counts of entities whose last report came late: the repository will have that report instead."""
-        if not self._overtaken and not len(reports.late):
-            return
-        last = reports.last_of_each()
-        for number in reports.entity[last].tolist():
-            self._overtaken.pop(number, None)
-        own = dict(zip(reports.entity[last].tolist(), reports.row[last].tolist(), strict=True))
-        before: list[int] = []
-        for number in reports.late.tolist():
-            if number in own:
-                self._overtaken[number] = reports.table.take(pa.array([own[number]]))
-            elif number not in self._overtaken:
-                before.append(number)
-        if before:
-            # All at once, for each look goes through everything that is known.
-            positions = pa.array(self._known.columns["position"][before])
-            known = newest()
-            known = known.filter(pc.is_in(known.column("position"), value_set=positions))
-            number_of = dict(zip(positions.to_pylist(), before, strict=True))
-            for row, position in enumerate(known.column("position").to_pylist()):
-                self._overtaken[number_of[position]] = known.slice(row, 1)
+            yield from transition_events(found.pop(row), cause, 1)
 
 
 def compile_relation(relation: Relation) -> None:
@@ -293,12 +291,19 @@ class Scopes:
         """The relations between pairs, by scope."""
         return {scope: relating.pairing for scope, relating in self._scopes.items()}
 
-    def derive(self, stage_input: StageInput) -> list[Event]:
-        """What a stretch of the journal causes, ascending by position."""
+    def derive(self, stage_input: StageInput) -> Iterator[Event]:
+        """What a stretch of the journal causes, ascending by position; to be taken to its end."""
+        kept = without_excess(stage_input.events, stage_input.registry.settings.limits.entity_bytes)
+        stage_input = replace(stage_input, events=kept)
         if self._heard is None:
             self._heard = HeardEvents(stage_input.repository)
         left: dict[int, set[Scope]] = {}
         shared = self._shared(stage_input.changes, left)
+        if len(self._scopes) == 1:
+            # As they come: all of them together may be more than fits the memory.
+            yield from self._told(None, shared[None], stage_input)
+            self._heard.add(stage_input)
+            return
         told = [(event, scope) for scope in self._ordered() for event in self._told(scope, shared[scope], stage_input)]
         self._heard.add(stage_input)
         for scope in self._ordered():
@@ -306,7 +311,18 @@ class Scopes:
                 del self._scopes[scope]
         # A relation that goes to another scope ends in the first before it begins in the second.
         told.sort(key=lambda one: (one[0].position, one[1] not in left.get(one[0].position, ())))
-        return [event for event, _ in told]
+        yield from (event for event, _ in told)
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Forgets entities; what ends by that is told with the next event."""
+        for relating in self._scopes.values():
+            relating.forget(entities)
+        if self._heard is not None:
+            self._heard.forget(entities)
+
+    def crowded(self) -> dict[str, Crowding]:
+        """What did not begin for the limits of pairs, by relation."""
+        return {id: one for each in self.pairings.values() for id, one in each.admission.crowded.items()}
 
     def _ordered(self) -> list[Scope]:
         return sorted(self._scopes, key=lambda scope: (scope is not None, scope or ""))
@@ -334,7 +350,7 @@ class Scopes:
                         found[scope].append((position, change))
         return found
 
-    def _told(self, scope: Scope, changes: Sequence[At], stage_input: StageInput) -> list[Event]:
+    def _told(self, scope: Scope, changes: Sequence[At], stage_input: StageInput) -> Iterable[Event]:
         relating = self._scopes[scope]
         if scope is None:
             return relating.derive(replace(stage_input, changes=changes))
@@ -361,6 +377,11 @@ class HeardEvents:
     def add(self, stage_input: StageInput) -> None:
         """Goes on to the end of a stretch."""
         self._add(stage_input.events, stage_input.repository)
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Drops the events of some entities."""
+        for repository in self._nodes.values():
+            repository.forget(entities)
 
     def _add(self, events: pa.Table, before: Repository) -> None:
         derived = pc.greater(events.column("part"), 0)

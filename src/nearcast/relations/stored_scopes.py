@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from nearcast.model.columns import EVENTS, places_of
 from nearcast.model.relation import Matching, Relation
+from nearcast.relations.admission import Crowding
 from nearcast.relations.gatherings import GatheringState
 from nearcast.relations.pairs import PairRelations
 from nearcast.relations.plain import LatestReport
@@ -98,11 +99,6 @@ def _scope(
     document: StageDocument, name: str, scope: Scope, stage: RelationStage, registry: Registry
 ) -> dict[str, Any]:
     _write_entities(document, f"{name}-entities", stage._known)
-    overtaken = list(stage._overtaken.values())
-    together = pa.concat_tables([EVENTS.empty_table(), *overtaken])
-    document.add_table(
-        f"{name}-overtaken", together.append_column("number", pa.array(list(stage._overtaken), pa.int64()))
-    )
     document.add_table(f"{name}-newest", numbered_events(stage.pairing._newest.values(), stage.pairing._newest))
     document.add_table(f"{name}-crowds", _crowd_members(stage))
     document.add_table(f"{name}-holding", pa.Table.from_pylist(list(_holding(stage)), HOLDING))
@@ -114,6 +110,8 @@ def _scope(
         "node": scope,
         "now": stage._now,
         "sequence": stage._sequence,
+        "gone": sorted(stage._gone),
+        "crowded": {id: [one.refused, one.entities] for id, one in stage.pairing.admission.crowded.items()},
         "lists": {client: {list_: list(names) for list_, names in one.items()} for client, one in stage._lists.items()},
         "relations": [document.refer(one, registry.relations) for one in stage._relations.values()],
         "pairs": [(id, rule.sequence) for id, rule in stage.pairing.rules.by_id.items()],
@@ -191,11 +189,9 @@ def _stage(
     referred = (document.referred(one, registry.relations, Relation) for one in values["relations"])
     stage._relations = {one.id: one for one in referred}
     _read_entities(document, f"{name}-entities", stage._known)
-    overtaken = document.table(f"{name}-overtaken", NUMBERED)
-    stage._overtaken = {
-        number: overtaken.slice(row, 1).select(EVENTS.names)
-        for row, number in enumerate(overtaken.column("number").to_pylist())
-    }
+    stage._gone = set(values["gone"])
+    crowded = values["crowded"].items()
+    stage.pairing.admission.crowded = {id: Crowding(refused, dict(more)) for id, (refused, more) in crowded}
     _read_pairing(document, name, values, stage)
     _read_holding(document, name, values, stage)
     return stage

@@ -19,8 +19,9 @@ import numpy.typing as npt
 from nearcast.filters.truth import Truth
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.relation import Detection, Relation
-from nearcast.relations.reports import FOREVER, NEVER, GrowableTable, ReportTable
+from nearcast.relations.reports import FOREVER, GrowableTable, ReportTable
 from nearcast.relations.transition_events import CAUSED, EXPIRED, Reason
+from nearcast.state.lateness import NEVER
 
 BEGINS, UNCHANGED, FAILS, LEAVES, FALLS_SILENT, REMOVED = 1, 0, -1, -2, -3, -4
 """What an evaluation does: it holds from now on; nothing; or it holds no longer, for one of four reasons."""

@@ -42,7 +42,7 @@ from nearcast.state.registry import Registry
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE = 1.0
-ROWS = 5_000
+ROWS, BYTES = 5_000, 32 << 20
 WAIT_SECONDS = 0.1
 TURN_SECONDS = 1.0
 THREADS = 16
@@ -133,7 +133,8 @@ class ActionRunner:
     async def _step(self, http: httpx.AsyncClient) -> None:
         end = await asyncio.to_thread(self.journal.end, "derived")
         while self._through < end:
-            count = min(ROWS, end - self._through)
+            fitting = partial(self.journal.end_within_bytes, "derived", self._through, ROWS, BYTES)
+            count = min(end, await asyncio.to_thread(fitting)) - self._through
             rows = await asyncio.to_thread(self.journal.read, "derived", self._through, count)
             for event in to_events(_called(rows)):
                 await self._submit(event, http)

@@ -1,16 +1,134 @@
-"""The one place where the server reads the time; everything else gets it as a value."""
+"""The one place where the server reads the time; everything else gets it as a value.
+
+There are two times. `now` is the time of day, which stamps what is accepted and written. It follows the machine's
+clock, but never runs backwards: where that was set back it stands, a microsecond further with each look, until the
+clock has come up to it. `steady` runs on evenly whatever happens to the machine's clock: timers count by it, so that
+neither an hour back nor a day forward stops or ends anything. It is in seconds since 1970 too, right when the process
+began.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+
+log = logging.getLogger(__name__)
+
+JUMP = 1.0
+"""Seconds by which a clock has to be set to count as set: less is how clocks are corrected that run well."""
+
+JUMPS = 100
+"""Settings of the clock that are remembered."""
+
+STEP = 1e-6
+
+
+class ServerClock:
+    """Both times, made of a machine's clocks: `wall` gives seconds since 1970, `monotonic` seconds since any moment.
+
+    `set_back` counts how often the wall clock fell back.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._wall, self._monotonic = wall, monotonic
+        # Events are read, and so accepted, in several threads.
+        self._lock = threading.Lock()
+        self._began = wall() - monotonic()
+        self._ahead = 0.0
+        self._last = 0.0
+        self._jumps: deque[tuple[float, float]] = deque(maxlen=JUMPS)
+        self.set_back = 0
+
+    def now(self) -> float:
+        """Seconds since 1970, never less than it gave before."""
+        with self._lock:
+            wall = self._look()
+            self._last = wall if wall > self._last else self._last + STEP
+            return self._last
+
+    def _look(self) -> float:
+        """The wall clock; takes note of whether it was set since the last look."""
+        wall = self._wall()
+        ahead = wall - self._monotonic() - self._began
+        jump, self._ahead = ahead - self._ahead, ahead
+        if abs(jump) >= JUMP:
+            self._jumps.append((wall - jump, jump))
+            self.set_back += jump < 0
+            log.warning("the machine's clock was set seconds=%+.1f: timers go on, times of acceptance never fall", jump)
+        return wall
+
+    def steady(self) -> float:
+        """Seconds by which timers count."""
+        return self._began + self._monotonic()
+
+    def age(self, moment: float) -> float:
+        """For how many seconds something is there that was stamped with a time of day, however the clock was set since
+        this process began; 0 for what is yet to come.
+        """
+        now = self.now()
+        with self._lock:
+            set_since = sum(jump for before, jump in self._jumps if jump > 0 and before >= moment)
+        return max(0.0, now - moment - set_since)
+
+    def stamp(self, steady: float) -> float:
+        """The time of day of a moment that is known by the steady time."""
+        return self.now() - (self.steady() - steady)
+
+    def not_before(self, moment: float) -> None:
+        """What is accepted from now on comes after what was accepted then."""
+        with self._lock:
+            self._last = max(self._last, moment)
+
+
+_clock = ServerClock()
 
 
 def now() -> float:
-    """Seconds since 1970."""
-    return time.time()
+    """The time of day, in seconds since 1970: what is accepted and written is stamped with it."""
+    return _clock.now()
+
+
+def steady() -> float:
+    """The time by which timers count, in seconds since 1970 as this process began; it runs on evenly."""
+    return _clock.steady()
+
+
+def age(moment: float) -> float:
+    """For how many seconds something is there that was stamped with `now`."""
+    return _clock.age(moment)
+
+
+def stamp(steady: float) -> float:
+    """The time of day of a steady time."""
+    return _clock.stamp(steady)
+
+
+def set_back() -> int:
+    """How often the machine's clock fell back since this process began."""
+    return _clock.set_back
+
+
+def not_before(moment: float) -> None:
+    """The time of day comes after this one from now on."""
+    _clock.not_before(moment)
 
 
 def moment(seconds: float) -> datetime:
     """Seconds since 1970 as a moment in UTC."""
     return datetime.fromtimestamp(seconds, UTC)
+
+
+@contextmanager
+def replaced(other: ServerClock) -> Iterator[ServerClock]:
+    """For the length of a block the server's time is that of another clock."""
+    global _clock
+    before, _clock = _clock, other
+    try:
+        yield other
+    finally:
+        _clock = before

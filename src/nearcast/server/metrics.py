@@ -47,6 +47,9 @@ class ServerMetrics:
             "Positions acknowledged that were never delivered to that client",
             registry=registry,
         )
+        self.clock_set_back = Gauge(
+            "nearcast_clock_set_back", "How often the machine's clock fell back", registry=registry
+        )
         self.rejected = Counter("nearcast_rejected", "Events or requests refused", ["reason"], registry=registry)
         self.deliveries = Counter("nearcast_deliveries", "Deliveries queued", ["priority"], registry=registry)
         self.sent = Counter("nearcast_sent", "Deliveries sent, each attempt", ["priority"], registry=registry)

@@ -36,6 +36,7 @@ async def metrics(token: Manager, service: Here) -> Response:
         service.metrics.waiting.labels(priority).set(count)
     sessions = list(service.session_manager.sessions.values())
     connected = sum(session.connection is not None for session in sessions)
+    service.metrics.clock_set_back.set(clock.set_back())
     service.metrics.in_flight.set(sum(len(session.waiting.in_flight) for session in sessions))
     service.metrics.kept.set(service.event_entry.kept)
     service.routing.follow_definitions(service.session_manager.registry)
@@ -57,7 +58,7 @@ async def status(token: Manager, service: Here) -> dict[str, Any]:
         settled.update(session.waiting.settled)
     return {
         "server": service.session_manager.instance,
-        "seconds": round(clock.now() - service.started, 1),
+        "seconds": round(clock.steady() - service.started, 1),
         "read": {
             "events": service.session_manager.events_through,
             "deliveries": service.session_manager.deliveries_through,

@@ -115,7 +115,7 @@ class AccessServer:
         self._mark = None if settled is None else settled.with_name(settled.name + own)
         self.reader = JournalTailer(journal, self.payloads, self._hand_over, self.error_log)
         self.stopping = False
-        self.started = clock.now()
+        self.started = clock.steady()
         self._loop = asyncio.get_running_loop()
         # While deliveries are handed over, some have left their queues that `deliveries_through` does not tell of.
         self._handing_over = asyncio.Lock()
@@ -127,6 +127,7 @@ class AccessServer:
         session_manager = self.session_manager
         self._writers = [self._begin(blocks.run()) for blocks in (self.events, self.outcomes, self.dead_letters)]
         await self._join()
+        clock.not_before(await asyncio.to_thread(self._last_accepted))
         await self.event_entry.restore()
         # Before the events are read: then those that they were decided from are in the fold.
         deliveries = await asyncio.to_thread(self.journal.end, "deliveries")
@@ -158,6 +159,12 @@ class AccessServer:
         self.event_entry.alone = not others
         if others and self.config.suppress:
             log.warning("holding back for local relations only node=%s others=%s", self.config.node, sorted(others))
+
+    def _last_accepted(self) -> float:
+        """When the last event of the journal was accepted, seconds since 1970."""
+        end = self.journal.end("events")
+        accepted = self.journal.read("events", end - 1, 1).column("accepted").to_pylist() if end else []
+        return max((moment.timestamp() for moment in accepted if moment), default=0.0)
 
     def _begin(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
         return self._loop.create_task(coroutine)

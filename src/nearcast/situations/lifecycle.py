@@ -10,7 +10,7 @@ taken in together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Protocol
@@ -67,6 +67,9 @@ class SituationScene(SituationWorld, Protocol):
 
     def drop_situation(self, instance: SituationInstance) -> None:
         """Forgets a situation that ended."""
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Drops the readings of some entities, but for those that a situation looked at."""
 
     def running(self, rule: PlannedRule) -> Iterable[SituationInstance]:
         """The situations of a rule."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import merge
 
@@ -92,6 +92,13 @@ class SituationStage:
                 done = cut
                 found += self._apply(position, change)
         return found + list(self._fold(events.slice(done)))
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Drops where some entities are, and their readings, but for those that a situation rests on."""
+        for lane in self._lanes.values():
+            for entity in entities:
+                lane.places.pop(entity, None)
+            lane.engine.scene.forget(entities)
 
     def unprovided(self) -> dict[str, tuple[str, ...]]:
         """For each rule the classes that it names and of which no reading has come so far."""

@@ -93,6 +93,21 @@ class IndexedReadingStore:
             self.completing.add_reading(reading)
         return bool(held or before)
 
+    def forget(self, entities: Collection[str], held: Collection[tuple[str, str]]) -> None:
+        """Drops the readings of some entities, but for those whose keys are held."""
+        self._centre = None
+        for name, of_class in self._by_class.items():
+            for entity in entities:
+                newest = of_class.by_entity.get(entity)
+                if newest is None or newest.reading.key in held:
+                    continue
+                del of_class.by_entity[entity]
+                of_class.by_place.remove(entity)
+                for area in newest.reading.areas & self.areas:
+                    del self._inside[name, area][entity]
+                if newest.held:
+                    self.completing.remove_reading(newest.reading)
+
     def completed(self, reading: ContextReading, now: int) -> Iterable[PlannedRule]:
         """The rules that a reading that was put may complete at a moment."""
         return self.completing.rules(reading, self._by_class[reading.name].by_entity[reading.entity].held, now)
@@ -194,6 +209,10 @@ class SituationStore:
         """Takes a reading in; whether anything may come of it."""
         # A situation that nothing but what it rests on can change rests on what makes conditions hold.
         return self.readings.put_reading(reading) or bool(self._watched)
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Drops the readings of some entities, but for those that a situation looked at."""
+        self.readings.forget(entities, self._holders)
 
     def add_situation(self, instance: SituationInstance, rule: PlannedRule) -> None:
         """Takes in a situation; also one that moved, or rests on other things."""

@@ -41,8 +41,17 @@ from nearcast.stages.term_members import MembershipTracker
 from nearcast.state.derived import At, DerivingStage, StageInput, merge_derived
 from nearcast.state.previous_values import PreviousValues
 from nearcast.state.registry import Registry
-from nearcast.state.repository import Repository
+from nearcast.state.repository import Repository, without_excess
 from nearcast.state.timeline import Environment, Followed, Timeline
+
+FIRST_PART = 1_000
+"""Events of the first part of a batch, while it is not known how much is derived from them."""
+
+DERIVED = 20_000
+"""Derived events that are in memory together, about: a few kilobytes each."""
+
+SETTINGS_TYPE = "nearcast.settings"
+"""The type of the control events that change limits."""
 
 Parse = Callable[[Event, Settings], list[Change]]
 """Reads a control event; raises EventError where it cannot be taken."""
@@ -112,6 +121,8 @@ class StateFold:
         # Stages that come with what they keep know the registry already; others hear of it with the first batch.
         self._unheard = [(position, change) for change in self.registry.changes()] if stages is None else []
         self.stages: Sequence[DerivingStage] = derived_stages() if stages is None else stages
+        self._room = FIRST_PART
+        self.forgotten = 0
         self._times: dict[int, datetime | None] = {}
         self._control: dict[int, Event] = {}
         self._following = MembershipTracker()
@@ -132,9 +143,45 @@ class StateFold:
         Control events that cannot be taken, by their readers or by a stage, are added to `refusals` and change
         nothing. Take every batch: a batch is folded when it is asked for.
         """
+        for part, full in self._parts(table):
+            yield from self._fold(part, parse)
+            if full:
+                self._forget()
+
+    def _forget(self) -> None:
+        """Forgets the entities that are beyond the limits, everywhere."""
+        gone = set(self.repository.oldest(self.registry.settings.limits))
+        if gone:
+            self.forgotten += len(gone)
+            self.repository.forget(gone)
+            self._remembered.forget(gone)
+            self._following.forget(gone)
+            for stage in self.stages:
+                stage.forget(gone)
+
+    def _parts(self, table: pa.Table) -> Iterator[tuple[pa.Table, bool]]:
+        """The table in parts, each with whether some entities may have to be forgotten after it.
+
+        From a part few enough events are derived to be in memory together. How many that are is not known before: parts
+        grow while little is derived from them. Wherever they are cut for that, the outcome is the same.
+        """
+        done = 0
+        while not done or done < len(table):
+            related = self.registry.relations or pc.any(are_control(table)).as_py()
+            part = table.slice(done, self._room if related else None)
+            # The limits are those at the beginning of a part.
+            renewed = pc.index(part.column("type"), SETTINGS_TYPE).as_py()
+            part = part.slice(0, renewed + 1) if renewed >= 0 else part
+            due = self.repository.due(_world_of(part), self.registry.settings.limits)
+            if due is not None:
+                part = part.filter(pc.less_equal(part.column("position"), due))
+            yield part, due is not None
+            done += max(1, len(part))
+
+    def _fold(self, table: pa.Table, parse: Parse) -> Iterator[FoldedBatch]:
         control = are_control(table)
         changes = self._changes(to_events(table.filter(control)), parse)
-        world = table.filter(pc.invert(control)) if pc.any(control).as_py() else table
+        world = _world_of(table)
         positions = world.column("position").to_numpy()
         done = 0
         for number, (position, change) in enumerate(changes):
@@ -153,7 +200,7 @@ class StateFold:
     def _changes(self, control: Sequence[Event], parse: Parse) -> list[At]:
         """What control events change, without those that cannot be read, or that some stage cannot compile."""
         before = settings = self.registry.settings
-        self._times = {event.position: event.time or event.accepted for event in control}
+        self._times = {event.position: event.moment for event in control}
         self._control = {event.position: event for event in control}
         found: list[At] = []
         for event in control:
@@ -217,9 +264,12 @@ class StateFold:
                 clients.places.record_change(change.client, position, None)
         events = self._derive(events, changes, before)
         # These read the repository as the batch begins, so its events join it only after them.
-        members = self._members(list(subscription_index.terms), events)
-        previous = self._remembered.values_over(list(subscription_index.remembered), events, self.repository)
-        self.repository.fold_events(events)
+        # What is late is decided as any other, and moves nothing.
+        kept = without_excess(events, self.registry.settings.limits.entity_bytes)
+        counted = kept.filter(pa.array(self.repository.counting(kept)))
+        members = self._members(list(subscription_index.terms), counted)
+        previous = self._remembered.values_over(list(subscription_index.remembered), events, self.repository, counted)
+        self.repository.fold_events(kept)
         self._clients = clients.after()
         around = Environment(clients.places, members, previous, self.registry.settings.limits)
         index = subscription_index.incremental_index.index(events, around)
@@ -227,7 +277,7 @@ class StateFold:
 
     def _derive(self, events: pa.Table, changes: Sequence[At], before: Mapping[str, Relation]) -> pa.Table:
         """The events with what follows from them; each stage sees what those before it derived."""
-        heard, self._unheard = [*self._unheard, *changes], []
+        heard, self._unheard, published = [*self._unheard, *changes], [], len(events)
         refusals: list[tuple[int, Fault]] = []
         for stage in self.stages:
             stage_input = StageInput(heard, self._times, events, self.registry, self.repository, refusals)
@@ -236,6 +286,7 @@ class StateFold:
             self._refuse(position, fault)
         if refusals:
             self._without({position for position, _ in refusals}, before, heard)
+        self._room = _room_after(self._room, published, len(events) - published)
         return events
 
     def _without(self, refused: Collection[int], before: Mapping[str, Relation], changes: Sequence[At]) -> None:
@@ -251,6 +302,21 @@ class StateFold:
             self._conditions = FilterMatcher((), [term.conditions for term in terms if term.conditions is not None])
             self._terms = terms
         return self._following.members_over(terms, self._conditions, events, self.repository)
+
+
+def _world_of(table: pa.Table) -> pa.Table:
+    """The events that are no control events."""
+    control = are_control(table)
+    return table.filter(pc.invert(control)) if pc.any(control).as_py() else table
+
+
+def _room_after(room: int, published: int, derived: int) -> int:
+    """How many events the next part of a batch may have, after one from which so many were derived."""
+    if not published:
+        return room
+    fitting = DERIVED * published // max(1, derived)
+    # Step by step: the next part may be of another kind.
+    return max(1, min(fitting, max(room, 4 * published)))
 
 
 def derived_stages(shards: int = SHARDS) -> Sequence[DerivingStage]:

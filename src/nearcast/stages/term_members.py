@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,12 @@ class MembershipTracker:
                 followed[term] = TermMembers(base.base, _joined_and_left(base.base, events, change[term]))
         self._members = {term: members.after() for term, members in followed.items()}
         return followed
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Drops some entities: they are nobody's members until they report again."""
+        for members in self._members.values():
+            for entity in entities:
+                members.base.pop(entity, None)
 
 
 def _selected(index: FilterMatcher, terms: Sequence[Entities], events: pa.Table) -> dict[Entities, Flags]:

@@ -8,9 +8,10 @@ It is decided as of there, in the same batch; so the outcome rests on the journa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,19 +52,32 @@ class StageInput:
 class DerivingStage(Protocol):
     """A stage that derives events. What it keeps from batch to batch can be pickled, and is part of a snapshot."""
 
-    def derive(self, stage_input: StageInput) -> list[Event]:
-        """What follows from a stretch of the journal, each event with the position of its cause, in their order."""
+    def derive(self, stage_input: StageInput) -> Iterable[Event]:
+        """What follows from a stretch of the journal, each event with the position of its cause, in their order.
+
+        It is taken to its end before the stage is asked for anything else.
+        """
+        ...
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Drops what is kept of some entities; what ends by that is told with the next event."""
         ...
 
 
-def merge_derived(events: pa.Table, derived: Sequence[Event]) -> pa.Table:
+AT_ONCE = 2_000
+"""Derived events that become columns together: as objects they take several times as much memory."""
+
+
+def merge_derived(events: pa.Table, derived: Iterable[Event]) -> pa.Table:
     """The events with those derived from them, each behind its cause and what was derived from that before.
 
     Derived events get their parts here; of equal position they keep their order.
     """
-    if not derived:
+    waiting = iter(derived)
+    tables = [to_table(some) for some in iter(lambda: list(islice(waiting, AT_ONCE)), [])]
+    if not tables:
         return events
-    added = to_table(derived)
+    added = pa.concat_tables(tables)
     added = added.take(pc.sort_indices(added, [("position", "ascending")]))
     taken = events.filter(pc.greater(events.column("part"), 0)).column("position").to_numpy()
     parts = _parts(added.column("position").to_numpy(), taken)
@@ -101,8 +115,10 @@ class Cause:
 
     @property
     def moment(self) -> datetime | None:
-        """When it happened, as far as that is known."""
-        return self.time or self.accepted
+        """When it happened, as far as that is known; never after its acceptance."""
+        if self.time is None or self.accepted is None:
+            return self.time or self.accepted
+        return min(self.time, self.accepted)
 
 
 def derived_event(

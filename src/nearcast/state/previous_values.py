@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -78,9 +78,13 @@ class PreviousValues:
         self._values: dict[str, dict[str, tuple[Value, ...]]] = {}
 
     def values_over(
-        self, names: Sequence[str], events: pa.Table, repository: Repository
+        self, names: Sequence[str], events: pa.Table, repository: Repository, counted: pa.Table | None = None
     ) -> dict[str, Timeline[str, tuple[Value, ...]]]:
-        """The values over a batch, of the entities in it; `repository` lacks the batch yet."""
+        """The values over a batch, of the entities in it; `repository` lacks the batch yet.
+
+        `counted`: its events as they are kept, without those that are late; the same unless it is given.
+        """
+        counted = events if counted is None else counted
         self._values = {name: self._values[name] for name in names if name in self._values}
         # A name that a new filter asks for was not followed so far: the repository has it all.
         new = [name for name in names if name not in self._values]
@@ -88,16 +92,23 @@ class PreviousValues:
             self._values |= _newest(new, repository.newest())
         if not names or not len(events):
             return {}
-        about, positions = entities(events).to_pylist(), events.column("position").to_pylist()
+        asking = set(entities(events).to_pylist())
+        about, positions = entities(counted).to_pylist(), counted.column("position").to_pylist()
         tracks = {}
-        for name, rows in values_of(events, names).items():
+        for name, rows in values_of(counted, names).items():
             known = self._values[name]
             # Workers get what their batch can ask for, not what all entities ever told.
-            tracks[name] = Timeline({entity: known[entity] for entity in set(about) if entity in known})
+            tracks[name] = Timeline({entity: known[entity] for entity in asking if entity in known})
             for entity, position, values in zip(about, positions, rows, strict=True):
                 tracks[name].record_change(entity, position, values)
             known.update(zip(about, rows, strict=True))
         return tracks
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Drops what is known of some entities."""
+        for values in self._values.values():
+            for entity in entities:
+                values.pop(entity, None)
 
 
 def _newest(names: Sequence[str], events: pa.Table) -> dict[str, dict[str, tuple[Value, ...]]]:

@@ -2,30 +2,101 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.model.columns import EVENTS, to_events, without_payloads
-from nearcast.model.event import Event
+from nearcast.model.arrays import Flags, Integers
+from nearcast.model.columns import EVENTS, entries_of, without_payloads
+from nearcast.model.limits import Limits
+from nearcast.state.entity_ledger import EntityLedger
 
 SLACK = 10_000
 """Superseded rows that may gather before the repository is compacted: few copies, bounded memory."""
 
 
 class Repository:
-    """Holds the newest event of every entity; without payloads, which the journal keeps."""
+    """Holds the newest event of every entity; without payloads, which the journal keeps.
+
+    The newest is the one of the latest moment (see `lateness`). What came late is counted in `late`, and not kept.
+    """
 
     def __init__(self, events: pa.Table | None = None) -> None:
         self._tables = [EVENTS.empty_table() if events is None else events]
         self._rows = len(self._tables[0])
         self._newest = self._rows
+        self._ledger = EntityLedger()
+        if self._rows:
+            table = self._tables[0]
+            self._ledger.set(self._ledger.numbered(entities(table)), table, sizes_of(table))
+
+    @property
+    def late(self) -> int:
+        """How many events came late so far."""
+        return self._ledger.late
+
+    @property
+    def entities(self) -> int:
+        """Of how many entities there is an event."""
+        return int(self._ledger.known.sum())
+
+    @property
+    def bytes(self) -> int:
+        """What the events take, about."""
+        return self._ledger.bytes
+
+    def due(self, events: pa.Table, limits: Limits) -> int | None:
+        """The position among the next events after which something may have to be forgotten; None: it is none."""
+        number = self._ledger.numbered(entities(events))
+        counts = self._ledger.counting(number, events)
+        if not counts.any():
+            return None
+        counted = without_excess(events if counts.all() else events.filter(pa.array(counts)), limits.entity_bytes)
+        row = self._ledger.due(number[counts], counted, sizes_of(counted), limits)
+        return None if row is None else int(counted.column("position")[row].as_py())
+
+    def fold_within(self, events: pa.Table, limits: Limits) -> None:
+        """Takes in events, and forgets what comes to be beyond the limits, each time where it does."""
+        while len(events):
+            due = self.due(events, limits)
+            if due is None:
+                self.fold_events(without_excess(events, limits.entity_bytes))
+                return
+            before = pc.less_equal(events.column("position"), due)
+            self.fold_events(without_excess(events.filter(before), limits.entity_bytes))
+            self.forget(self.oldest(limits))
+            events = events.filter(pc.invert(before))
+
+    def oldest(self, limits: Limits) -> list[str]:
+        """The entities that are to be forgotten now."""
+        return self._ledger.oldest(limits)
+
+    def forget(self, names: Collection[str]) -> None:
+        """Drops the events of some entities."""
+        self._ledger.forget(names)
+        newest = self.newest()
+        gone = pc.is_in(entities(newest), value_set=pa.array(list(names), pa.string()))
+        self._tables = [newest.filter(pc.invert(gone)).combine_chunks()]
+        self._rows = self._newest = len(self._tables[0])
+
+    def counting(self, events: pa.Table) -> Flags:
+        """Which of the next events, in journal order, are not late."""
+        return self._ledger.counting(self._ledger.numbered(entities(events)), events)
 
     def fold_events(self, events: pa.Table) -> None:
-        """Takes in events in journal order; each supersedes what was there of its entity."""
+        """Takes in events in journal order; each that is not late supersedes what was there of its entity."""
         if not len(events):
             return
-        self._tables.append(without_payloads(events))
+        number = self._ledger.numbered(entities(events))
+        counts = self._ledger.counting(number, events)
+        events = without_payloads(events)
+        if not counts.all():
+            self._ledger.late += len(events) - int(counts.sum())
+            events, number = events.filter(pa.array(counts)), number[counts]
+        self._ledger.set(number, events, sizes_of(events))
+        self._tables.append(events)
         self._rows += len(events)
         if self._rows > 2 * self._newest + SLACK:
             self.newest()
@@ -57,29 +128,31 @@ def last_of_each(keys: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.in
     return np.sort(last)
 
 
-class NewestEvents:
-    """Takes stretches of a journal in order; late events, by their own time, do not count. Payloads are not kept."""
-
-    def __init__(self) -> None:
-        self._table = EVENTS.empty_table()
-
-    def fold_events(self, events: pa.Table) -> None:
-        """Takes the next stretch."""
-        together = pa.concat_tables([self._table, without_payloads(events)]).combine_chunks()
-        coded = entities(together).combine_chunks().dictionary_encode()
-        key = pc.coalesce(together.column("time"), together.column("accepted")).cast(pa.int64())
-        order = np.lexsort((np.arange(len(together)), pc.fill_null(key, 0).to_numpy(), _indices(coded)))
-        own = _indices(coded)[order]
-        last = order[np.append(own[1:] != own[:-1], True)[: len(own)]]
-        # In the order of the journal again: of events of one time the later one counts.
-        self._table = together.take(pa.array(np.sort(last)))
-
-    def events(self) -> list[Event]:
-        """One event of each entity."""
-        return to_events(self._table)
+def without_excess(events: pa.Table, most: int) -> pa.Table:
+    """The events as they are kept: of those that take more than so many bytes the attributes are left out."""
+    excess = sizes_of(events) > most
+    if not excess.any():
+        return events
+    at = EVENTS.get_field_index("attributes")
+    empty = pa.array([[]], EVENTS.types[at])
+    attributes = events.column("attributes").combine_chunks()
+    if isinstance(attributes, pa.ChunkedArray):
+        attributes = pa.concat_arrays(attributes.chunks)
+    index = np.where(excess, len(events), np.arange(len(events)))
+    return events.set_column(at, EVENTS.field(at), pa.concat_arrays([attributes, empty]).take(pa.array(index)))
 
 
-def _indices(coded: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    if isinstance(coded, pa.ChunkedArray):
-        coded = coded.combine_chunks()
-    return coded.indices.to_numpy().astype(np.int64)
+FIXED = 200
+"""Bytes of an event besides its texts and attributes, about."""
+
+ENTRY = 40
+"""Bytes of an attribute besides its name and text, about."""
+
+
+def sizes_of(events: pa.Table) -> Integers:
+    """The bytes that each event takes without its payload, about."""
+    entries, lanes = entries_of(events)
+    texts = sum(pc.fill_null(pc.binary_length(entries.field(name)), 0).to_numpy() for name in ("name", "text"))
+    attributes = np.bincount(lanes, texts + ENTRY, len(events)) if len(lanes) else np.zeros(len(events))
+    own = (pc.fill_null(pc.binary_length(events.column(name)), 0).to_numpy() for name in ("id", "subject", "source"))
+    return (attributes + sum(own) + FIXED).astype(np.int64)

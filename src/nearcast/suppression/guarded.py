@@ -62,7 +62,7 @@ class Guarded:
         return report.value is not UNREADABLE and found[side == "b"].permits(report)
 
     def _report(self, side: Literal["a", "b"], event: Event) -> TakenReport:
-        moment = event.time or event.accepted
+        moment = event.moment
         return TakenReport(event.position, self.measure.value(side, event), moment.timestamp() if moment else 0.0)
 
 

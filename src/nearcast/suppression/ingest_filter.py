@@ -328,4 +328,4 @@ class IngestFilter:
 
 def _key(event: Event) -> datetime | None:
     """By which reports of one subject are newer than others."""
-    return event.time or event.accepted
+    return event.moment

@@ -46,7 +46,7 @@ class IndexedSpot:
 
 def spot(event: Event, sides: Sides) -> IndexedSpot:
     """What an event says, given of which sides that makes its subject."""
-    return IndexedSpot(event.entity, (event.source, event.id), event.time or event.accepted, sides, event.place)
+    return IndexedSpot(event.entity, (event.source, event.id), event.moment, sides, event.place)
 
 
 def _point(place: Place | None) -> Vector | None:

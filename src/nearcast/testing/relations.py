@@ -35,6 +35,8 @@ class Reference:
         if self._heard is None:
             self._heard = _reported(stage_input.repository.newest())
         events = _reported(stage_input.events)
+        for plain in self._scopes.values():
+            plain.limits = stage_input.registry.settings.limits
         steps: list[tuple[int, Change | Event]] = [*stage_input.changes, *((event.position, event) for event in events)]
         told: list[Event] = []
         for position, step in sorted(steps, key=lambda one: one[0]):
@@ -89,6 +91,7 @@ class Reference:
         if plain is None:
             plain = self._scopes[relation.node] = EventwiseRelations()
             plain.lists = dict(self._scopes[None].lists)
+            plain.limits = self._scopes[None].limits
         if not len(plain):
             heard = [one for one in self._heard or () if relation.node in (None, one.node or MAIN)]
             plain.begin({event.entity: event for event in heard}.values())

@@ -52,6 +52,13 @@ class PlainScene:
         self.readings.put_reading(reading)
         return True
 
+    def forget(self, entities: Collection[str]) -> None:
+        """Drops the readings of some entities, but for those that a situation looked at."""
+        held = {key for instance in self.situations.values() for key in instance.seen}
+        gone = [key for key in self.readings.all if key[0] in entities and key not in held]
+        for key in gone:
+            del self.readings.all[key]
+
     def add_situation(self, instance: SituationInstance, rule: PlannedRule) -> None:
         """Takes in a situation."""
         self.situations[instance.id] = instance

@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 from nearcast.errors import JournalError
 from nearcast.journal.held_back import Kept
 from nearcast.journal.seam import Journal
-from nearcast.model.columns import nodes_of
+from nearcast.model.columns import nodes_of, to_events
 from nearcast.model.event import Event
 from nearcast.model.subscription import Channel
 from nearcast.server.ingest.group_commit import GroupCommit, QueueFull
 from nearcast.server.ingest.lease_manager import LeaseManager
 from nearcast.server.metrics import ServerMetrics
 from nearcast.state.registry import Registry
-from nearcast.state.repository import NewestEvents
+from nearcast.state.repository import Repository
 from nearcast.suppression.guarded import GuardedState
 from nearcast.suppression.ingest_filter import IngestFilter
 from nearcast.suppression.lease_registry import OpenLease
@@ -31,6 +31,9 @@ FOLLOW_SECONDS = 0.05
 """Between two looks at how relations stand; until it is heard, both sides of a relation publish."""
 
 LOG = "source filters"
+
+HEARD_BYTES = 16 << 20
+"""Of how relations stand so much is read at once, about."""
 
 STRETCH = 50_000
 """Events that are read together when a relation has to know where everybody is."""
@@ -209,9 +212,11 @@ class EventEntry:
     def _read(self, journal: Journal) -> list[GuardedState]:
         end = journal.end(LOG)
         after = end if self._heard is None else self._heard
-        rows = journal.read(LOG, after, end - after).to_pylist() if end > after else []
-        # Last: what could not be read is read with the next look.
-        self._heard = end
+        # What is not read now is read with the next look: of many relations at once there may be much.
+        through = journal.end_within_bytes(LOG, after, end - after, HEARD_BYTES) if end > after else end
+        rows = journal.read(LOG, after, through - after).to_pylist() if through > after else []
+        # Last: so is what could not be read.
+        self._heard = through
         return [GuardedState(**row) for row in rows]
 
     def close(self) -> None:
@@ -223,8 +228,8 @@ class EventEntry:
 
 def _newest(journal: Journal, nodes: Iterable[str | None]) -> dict[str | None, list[Event]]:
     """The newest event of every entity, of those that entered at each of some nodes; None: anywhere."""
-    newest, end = {node: NewestEvents() for node in nodes}, journal.end("events")
+    newest, end = {node: Repository() for node in nodes}, journal.end("events")
     for table in journal.row_ranges("events", 0, end, STRETCH):
         for node, one in newest.items():
             one.fold_events(table if node is None else table.filter(pc.equal(nodes_of(table), node)))
-    return {node: one.events() for node, one in newest.items()}
+    return {node: to_events(one.newest()) for node, one in newest.items()}

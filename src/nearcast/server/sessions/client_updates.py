@@ -77,7 +77,7 @@ class ClientUpdates:
         self._write(client, data, urgent, source)
 
     def _write(self, client: str, data: dict[str, Any], urgent: bool, source: str) -> None:
-        now = clock.now()
+        now = clock.steady()
         kept = self._unwritten.setdefault(client, UnwrittenUpdates())
         kept.data, kept.source = _merged(kept.data, data), source
         interval = self.limits.place_seconds if "position" in data else self.limits.reading_seconds
@@ -89,7 +89,7 @@ class ClientUpdates:
 
     def _publish(self, client: str) -> None:
         kept = self._unwritten.pop(client)
-        self._written[client] = clock.now()
+        self._written[client] = clock.steady()
         # `readings` are empty where none were said.
         data = {name: value for name, value in kept.data.items() if value}
         try:
@@ -108,7 +108,7 @@ class ClientUpdates:
         """Tries again later, below what was said since; not if the client was removed: it would be declared anew."""
         if client in self.session_manager.registry.clients:
             newer = self._unwritten.get(client, UnwrittenUpdates(source=kept.source))
-            due = clock.now() + AGAIN_SECONDS
+            due = clock.steady() + AGAIN_SECONDS
             self._unwritten[client] = UnwrittenUpdates(_merged(kept.data, newer.data), due, newer.source)
 
     def forget(self, client: str) -> None:
@@ -118,7 +118,7 @@ class ClientUpdates:
 
     def flush(self, all_of_it: bool = False) -> None:
         """Writes what is due."""
-        now = clock.now()
+        now = clock.steady()
         for client in [client for client, kept in self._unwritten.items() if all_of_it or kept.due <= now]:
             self._publish(client)
 
@@ -131,7 +131,7 @@ class ClientUpdates:
 
     def measure(self, session: Session) -> None:
         """Makes the measured bandwidth the client's reading, where that puts it into another class."""
-        now, settings = clock.now(), self.session_manager.registry.settings
+        now, settings = clock.steady(), self.session_manager.registry.settings
         measured = session.pace.measured(now)
         module = next((one for one in settings.space.modules if one.reading == BANDWIDTH), None)
         client = session.client

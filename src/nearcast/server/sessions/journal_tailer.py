@@ -24,10 +24,13 @@ from nearcast.server.sessions.payloads import PayloadCache, SendableEvent
 
 log = logging.getLogger(__name__)
 
-EVENTS, DELIVERIES = 2_000, 5_000
-"""Of each log so many rows are read at once, about: what is handed over must not hold up the event loop for long."""
+EVENTS = 2_000
+"""Positions of each log that are read at once: what is handed over must not hold up the event loop for long."""
 BYTES = 32 << 20
-"""And so many bytes of events: two thousand of the largest would be two gigabytes."""
+"""And so many bytes of events, or of deliveries, about: two thousand of the largest would be two gigabytes."""
+DELIVERIES = 1_000
+"""Deliveries that are handed over together: of one position there may be any number, each with an event of its own."""
+LOGS = ("events", "deliveries")
 RETRY_SECONDS = 1.0
 READING = "reading"
 
@@ -69,7 +72,8 @@ class JournalTailer:
         self.error_log = error_log or RateLimitedErrorLog("journal")
         self.events, self.deliveries = 0, 0
         self.failing = False
-        self._step = EVENTS
+        self._rest: pa.Table | None = None
+        self._rest_through = 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nearcast-reader", daemon=True)
 
@@ -111,17 +115,22 @@ class JournalTailer:
 
         The end of the deliveries is looked up first: all events that it was decided from are in the journal by then.
         """
+        if self._rest is not None:
+            return TailedRows([], self._next_piece(self._rest, self._rest_through), self.events, self.deliveries)
         decided_end = self.journal.end("deliveries")
         events_end = self.journal.end_within_bytes("events", self.events, EVENTS, BYTES)
         # For each delivery its event is read too.
-        fitting = self.journal.end_within_bytes("events", self.deliveries, self._step, BYTES)
-        deliveries_end = min(decided_end, fitting, events_end)
+        fitting = (self.journal.end_within_bytes(log, self.deliveries, EVENTS, BYTES) for log in LOGS)
+        deliveries_end = min(decided_end, events_end, *fitting)
         if events_end <= self.events and deliveries_end <= self.deliveries:
             return None
         controls = self._read_events(events_end)
-        decided = self._read_deliveries(deliveries_end)
+        decided: list[DecidedDelivery] = []
+        if deliveries_end > self.deliveries:
+            rows = self.journal.read("deliveries", self.deliveries, deliveries_end - self.deliveries)
+            decided = self._next_piece(rows, deliveries_end)
         # Only now, when nothing can fail any more: what was read of one log comes again if the other cannot be read.
-        self.events, self.deliveries = max(self.events, events_end), max(self.deliveries, deliveries_end)
+        self.events = max(self.events, events_end)
         return TailedRows(controls, decided, self.events, self.deliveries)
 
     def _read_events(self, end: int) -> list[Event]:
@@ -131,13 +140,13 @@ class JournalTailer:
         self.payloads.keep(rows)
         return controls_of(rows)
 
-    def _read_deliveries(self, end: int) -> list[DecidedDelivery]:
-        if end <= self.deliveries:
-            return []
-        rows = self.journal.read("deliveries", self.deliveries, end - self.deliveries)
-        # A position may be delivered to nobody or to thousands: the next step aims at as many rows as fit one turn.
-        self._step = min(EVENTS, max(1, (end - self.deliveries) * DELIVERIES // max(len(rows), 1)))
-        return joined(rows, self.payloads)
+    def _next_piece(self, rows: pa.Table, through: int) -> list[DecidedDelivery]:
+        """The first of these deliveries; with the last of them the log is read through a position."""
+        found = joined(rows.slice(0, DELIVERIES), self.payloads)
+        self._rest, self._rest_through = (rows.slice(DELIVERIES), through) if len(rows) > DELIVERIES else (None, 0)
+        if self._rest is None:
+            self.deliveries = max(self.deliveries, through)
+        return found
 
 
 def controls_of(events: pa.Table) -> list[Event]:

@@ -113,7 +113,7 @@ class SessionManager:
     def _forget(self, client: str) -> None:
         session = self.sessions.get(client)
         if session:
-            self.record_outcomes(session, session.waiting.clear(clock.now()))
+            self.record_outcomes(session, session.waiting.clear(clock.steady()))
             session.client = ClientProfile(client)
             session.tell({"notice": {"removed": client}})
 
@@ -133,11 +133,11 @@ class SessionManager:
         for client in set(before.clients) - set(after.clients if after else ()):
             session = self.sessions.get(client)
             if session:
-                self._end(session, before.id, clock.now())
+                self._end(session, before.id, clock.steady())
 
     def deliver(self, decided: Iterable[DecidedDelivery]) -> None:
         """Queues deliveries, those to clients that nobody knows any more end at once."""
-        now = clock.now()
+        now = clock.steady()
         look_ups: dict[str, Callable[[QueuedDelivery], int]] = {}
         for row in decided:
             session = self.session(row.client)
@@ -150,8 +150,8 @@ class SessionManager:
 
     def _delivery(self, row: DecidedDelivery, now: float) -> QueuedDelivery:
         subscription = self.registry.subscriptions.get(row.subscription)
-        event = row.event or SendableEvent(row.sequence, b"null", "", now)
-        accepted = event.accepted or now
+        event = row.event or SendableEvent(row.sequence, b"null", "", 0.0)
+        accepted = event.accepted or clock.now()
         return QueuedDelivery(
             sequence=row.sequence,
             subscription=row.subscription,
@@ -161,6 +161,7 @@ class SessionManager:
             others=row.others,
             size=len(event.payload),
             accepted=accepted,
+            moment=event.moment or accepted,
             queued=now,
             expires=_expires(subscription, accepted),
             conflate=subscription is not None and subscription.conflate,
@@ -267,7 +268,7 @@ class SessionManager:
         return session
 
     def _begin(self, session: Session) -> None:
-        now = clock.now()
+        now = clock.steady()
         ended = session.waiting.take_back(session.priority_of(self.registry.settings), now)
         self.record_outcomes(session, ended)
         # What was measured is true of the link before.
@@ -289,7 +290,7 @@ class SessionManager:
         if session.connection is connection:
             session.connection = None
             session.notices.clear()
-            now = clock.now()
+            now = clock.steady()
             self.record_outcomes(session, session.waiting.take_back(session.priority_of(self.registry.settings), now))
 
     async def acknowledge(self, session: Session, sequences: list[int]) -> list[int]:
@@ -297,7 +298,7 @@ class SessionManager:
 
         Those that were never delivered to it are left out, and returned. Raises JournalError.
         """
-        now = clock.now()
+        now = clock.steady()
         waiting = session.waiting
         repeated = [one for one in sequences if one not in waiting.in_flight and one not in waiting.waiting]
         for sequence in sequences:
@@ -321,19 +322,19 @@ class SessionManager:
 
     def sent(self, delivery: QueuedDelivery) -> None:
         """A delivery was sent."""
-        self.metrics.sending(delivery.priority, max(0.0, clock.now() - delivery.accepted), delivery.attempts)
+        self.metrics.sending(delivery.priority, clock.age(delivery.accepted), delivery.attempts)
 
     def record_outcomes(self, session: Session, settled: list[SettledDelivery]) -> asyncio.Future[list[int]]:
         """Puts outcomes on their way into the journal; the future tells when they, and all before them, are durable."""
         for one in settled:
             self.metrics.outcomes.labels(one.outcome).inc()
             if one.outcome == "acknowledged":
-                self.metrics.acknowledging(one.delivery.priority, max(0.0, one.time - one.delivery.accepted))
+                self.metrics.acknowledging(one.delivery.priority, clock.age(one.delivery.accepted))
         return self.outcomes.submit([DeliveryOutcome(session.client.id, one) for one in settled])
 
     def expire(self) -> None:
         """Ends what has lived its time, also where nobody is connected."""
-        now = clock.now()
+        now = clock.steady()
         for session in self.sessions.values():
             ended = session.waiting.expire(now)
             if ended:
@@ -360,9 +361,10 @@ class SessionManager:
 
 
 def _expires(subscription: Subscription | None, accepted: float) -> float | None:
-    """When an event accepted then has lived its time, seconds since 1970; None: it lives on."""
+    """When an event accepted then has lived its time, by the steady time; None: it lives on."""
     lives = subscription.time_to_live if subscription else None
-    return None if lives is None else accepted + lives
+    # Whatever is done to the machine's clock while it waits, it waits so long.
+    return None if lives is None else clock.steady() + lives - clock.age(accepted)
 
 
 def _outstanding(session: Session) -> Iterator[int]:

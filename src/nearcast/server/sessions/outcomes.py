@@ -44,6 +44,9 @@ ROWS = 20_000
 WINDOW = 1_000
 """Positions that are read at once to look up some of them: acknowledgements come in runs."""
 
+WINDOW_BYTES = 16 << 20
+"""And of so many bytes, about."""
+
 _Key = tuple[int, int, str]
 """What tells a delivery: the position and part of its event, and the client."""
 
@@ -71,9 +74,9 @@ def _row(client: str, settled: SettledDelivery) -> dict[str, object]:
         "outcome": settled.outcome,
         "priority": delivery.priority,
         "attempts": delivery.attempts,
-        "queued": clock.moment(delivery.queued),
-        "sent": None if delivery.sent is None else clock.moment(delivery.sent),
-        "settled": clock.moment(settled.time),
+        "queued": clock.moment(clock.stamp(delivery.queued)),
+        "sent": None if delivery.sent is None else clock.moment(clock.stamp(delivery.sent)),
+        "settled": clock.moment(clock.stamp(settled.time)),
     }
 
 
@@ -168,8 +171,7 @@ def unsettled(
 ) -> Iterator[list[DecidedDelivery]]:
     """The deliveries up to `through` that have no outcome, in order, in pieces; it reads the journal."""
     settled = _settled(journal, after.outcomes)
-    for start in range(after.deliveries, through, ROWS):
-        rows = journal.read("deliveries", start, min(ROWS, through - start))
+    for rows in journal.row_ranges("deliveries", after.deliveries, through, ROWS):
         if len(rows):
             rows = rows.filter(pa.array([key not in settled for key in _keys(rows, "position")]))
         for first in range(0, len(rows), 1_000):
@@ -178,9 +180,8 @@ def unsettled(
 
 def _settled(journal: Journal, after: int) -> set[_Key]:
     found: set[_Key] = set()
-    end = journal.end("outcomes")
-    for start in range(after, end, ROWS):
-        found.update(_keys(journal.read("outcomes", start, min(ROWS, end - start)), "event"))
+    for rows in journal.row_ranges("outcomes", after, journal.end("outcomes"), ROWS):
+        found.update(_keys(rows, "event"))
     return found
 
 
@@ -196,8 +197,10 @@ def delivered(journal: Journal, client: str, sequences: Collection[int]) -> set[
     at = 0
     while at < len(asked):
         first = position_of(asked[at])
-        rows = journal.read("deliveries", first - 1, WINDOW)
+        # Of one position at least, however many rows that has.
+        last = max(first, journal.end_within_bytes("deliveries", first - 1, WINDOW, WINDOW_BYTES))
+        rows = journal.read("deliveries", first - 1, last - first + 1)
         own = rows.filter(pc.equal(rows.column("client"), client))
         found.update(sequence(*key) for key in zip(own["position"].to_pylist(), own["part"].to_pylist(), strict=True))
-        at = bisect_left(asked, sequence(first + WINDOW, 0))
+        at = bisect_left(asked, sequence(last + 1, 0))
     return found & {*sequences}

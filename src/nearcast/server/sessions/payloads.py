@@ -10,10 +10,12 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from nearcast.journal.seam import Journal
 from nearcast.model.sequence import part_of, position_of, sequence
+from nearcast.state.lateness import moments_of
 from nearcast.state.repository import entities
 
 SPAN = 1_000
@@ -26,12 +28,15 @@ OVERHEAD = 300
 
 @dataclass(frozen=True, slots=True)
 class SendableEvent:
-    """An event as it is sent: its CloudEvent as JSON, its entity, and when it was accepted (seconds since 1970)."""
+    """An event as it is sent: its CloudEvent as JSON, its entity; when it was accepted, and the moment by which it is
+    newer than others of its entity, in seconds since 1970.
+    """
 
     sequence: int
     payload: bytes
     entity: str
     accepted: float
+    moment: float = 0.0
 
 
 class PayloadCache:
@@ -83,11 +88,15 @@ class PayloadCache:
             # Neighbours are read together: the journal decompresses a whole block for each of them.
             through = max(first, self.journal.end_within_bytes(log, first - 1, SPAN, SPAN_BYTES))
             near = {one for one in missing if position_of(one) <= through}
-            read = self.journal.read(log, first - 1, position_of(max(near)) - first + 1)
-            some = [event for event in sendables(read) if event.sequence in near]
-            self._keep(some)
-            yield from some
+            for rows in self.journal.blocks(log, first - 1, position_of(max(near))):
+                some = sendables(rows.filter(pa.array([one in near for one in _sequences(rows)], pa.bool_())))
+                self._keep(some)
+                yield from some
             missing = missing[len(near) :]
+
+
+def _sequences(events: pa.Table) -> Iterator[int]:
+    return map(sequence, events.column("position").to_pylist(), events.column("part").to_pylist())
 
 
 def sendables(events: pa.Table) -> list[SendableEvent]:
@@ -95,7 +104,8 @@ def sendables(events: pa.Table) -> list[SendableEvent]:
     columns = [events.column(name).to_pylist() for name in ("position", "part", "payload")]
     columns.append(entities(events).to_pylist())
     accepted = events.column("accepted").cast(pa.int64()).to_pylist()
+    moments = np.maximum(moments_of(events), 0).tolist()
     return [
-        SendableEvent(sequence(position, part), payload, entity, (taken or 0) / 1e6)
-        for position, part, payload, entity, taken in zip(*columns, accepted, strict=True)
+        SendableEvent(sequence(position, part), payload, entity, (taken or 0) / 1e6, moment / 1e6)
+        for position, part, payload, entity, taken, moment in zip(*columns, accepted, moments, strict=True)
     ]

@@ -123,7 +123,7 @@ class Pump:
             # Before it looks: what comes while it looks wakes it again.
             session.woken.clear()
             await self._send_notices()
-            now = clock.now()
+            now = clock.steady()
             expired = session.waiting.expire(now)
             if expired:
                 self.ended(session, expired)
@@ -164,7 +164,7 @@ class Pump:
         if event is None:
             await self._load(delivery)
             return
-        session, now = self.session, clock.now()
+        session, now = self.session, clock.steady()
         # In flight before it is on the wire: the acknowledgement may arrive while `send` still waits.
         session.waiting.send(delivery, now)
         session.pace.sent(delivery.sequence, delivery.size, now, session.waiting.next() is not None)

@@ -134,7 +134,7 @@ async def _pump(session: Session, connection: Connection, service: AccessServer)
 async def _ping(session: Session, connection: Connection, service: AccessServer) -> None:
     """Measures the round trip also of an idle connection."""
     while session.connection is connection:
-        session.tell({"ping": clock.now()})
+        session.tell({"ping": clock.steady()})
         await asyncio.sleep(service.config.limits.ping_seconds)
 
 
@@ -185,7 +185,7 @@ async def _hear(message: dict[str, Any], session: Session, service: AccessServer
         session.tell({"pong": _small(message["ping"])})
     # Its own clock's time comes back, so the client's clock does not matter.
     if isinstance(message.get("pong"), float):
-        now = clock.now()
+        now = clock.steady()
         session.pace.round_trip_taken(max(0.0, now - message["pong"]), now)
     said = {name: message[name] for name in SAYABLE if message.get(name) is not None}
     if said:
@@ -339,7 +339,7 @@ async def waiting(
                 "subscription": one.subscription,
                 "entity": one.entity,
                 "attempts": one.attempts,
-                "expires": one.expires,
+                "expires": None if one.expires is None else clock.stamp(one.expires),
             }
             for one in ordered[: max(0, min(limit, 1_000))]
         ],

@@ -1,0 +1,237 @@
+"""How many pairs of a relation may hold, and which of those that should begin do not.
+
+Two thousand at one place are two million pairs, each of which would be told. So a pair does not begin where both of its
+entities are in `relation_partners` pairs of the relation already, nor where `relation_pairs` hold: each entity has that
+many partners, but who has one partner only may have a common one with everybody. Of what one report brings about,
+first what lapses and ends makes room; then begin the pairs with those that have fewer partners, then the others, each
+by the names of the two. What did not begin never ends; it begins with the next report of either that finds room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from nearcast.model.arrays import Flags, Integers
+from nearcast.model.limits import Limits
+from nearcast.relations.pair_rules import PairRule, PairRules
+from nearcast.relations.reports import GrowableTable, ReportTable
+from nearcast.relations.transitions import BEGINS, PairEffects
+
+LISTED = 100
+"""Entities of a relation that are named among those that have more partners than they may."""
+
+
+@dataclass(slots=True)
+class Crowding:
+    """What of a relation did not begin for its limits: how often, and for which entities how many with their last
+    report.
+    """
+
+    refused: int = 0
+    entities: dict[str, int] = field(default_factory=dict)
+
+    def note(self, entity: str, more: int) -> None:
+        """Takes note of how many pairs of an entity did not begin with its report."""
+        self.refused += more
+        if not more:
+            self.entities.pop(entity, None)
+        elif entity in self.entities or len(self.entities) < LISTED:
+            self.entities[entity] = more
+
+
+class ShardEffects(NamedTuple):
+    """What a stretch does to a shard: its pairs, which of them it concerns, and effects by their number among these."""
+
+    pairs: GrowableTable
+    which: Integers
+    effects: PairEffects
+
+
+class PairAdmission:
+    """What did not begin so far, by relation; see `admit`."""
+
+    def __init__(self) -> None:
+        self.crowded: dict[str, Crowding] = {}
+
+    def admit(
+        self,
+        shards: Sequence[ShardEffects],
+        rules: PairRules,
+        names: Sequence[str],
+        reports: ReportTable,
+        limits: Limits,
+    ) -> list[PairEffects]:
+        """The effects on each shard's pairs, without those that would begin a pair beyond a limit."""
+        kept = [np.ones(len(one.effects.pair), np.bool_) for one in shards]
+        for number in _beginning(shards):
+            rule = rules.all[number]
+            if rule is None or rule.is_named:
+                continue
+            if _may_exceed(shards, number, limits):
+                walk = _RuleWalk.of(shards, rule, reports)
+                for place, more, dropped in walk.rows(names, limits):
+                    for shard, index in dropped:
+                        kept[shard][index] = False
+                    if more or rule.relation.id in self.crowded:
+                        self.crowded.setdefault(rule.relation.id, Crowding()).note(names[place], more)
+            elif rule.relation.id in self.crowded:
+                for entity in np.unique(reports.entity).tolist():
+                    self.crowded[rule.relation.id].note(names[entity], 0)
+        return [
+            one.effects if flags.all() else one.effects.select(np.flatnonzero(flags))
+            for one, flags in zip(shards, kept, strict=True)
+        ]
+
+    def admit_present(
+        self, rule: PairRule, a: Integers, b: Integers, names: Sequence[str], limits: Limits
+    ) -> tuple[Integers, Integers]:
+        """Of the pairs that hold as a relation is defined those that begin: one after the other, by their names."""
+        if rule.is_named or not _exceeds(a, b, limits):
+            return a, b
+        order = sorted(range(len(a)), key=lambda index: (names[int(a[index])], names[int(b[index])]))
+        counts = np.zeros(int(max(a.max(), b.max())) + 1, np.int64)
+        begun: list[int] = []
+        crowding = self.crowded.setdefault(rule.relation.id, Crowding())
+        for index in order:
+            one, other = int(a[index]), int(b[index])
+            full = min(counts[one], counts[other]) >= limits.relation_partners
+            if full or len(begun) >= limits.relation_pairs:
+                crowding.note(names[one], crowding.entities.get(names[one], 0) + 1)
+                continue
+            counts[one] += 1
+            counts[other] += 1
+            begun.append(index)
+        chosen = np.array(sorted(begun), np.int64)
+        return a[chosen], b[chosen]
+
+    def end(self, id: str) -> None:
+        """Forgets a relation."""
+        self.crowded.pop(id, None)
+
+
+def _beginning(shards: Sequence[ShardEffects]) -> list[int]:
+    """The numbers of the rules of which some pair may begin."""
+    found = [one.pairs["rule"][one.which[one.effects.pair[one.effects.effect == BEGINS]]] for one in shards]
+    return np.unique(np.concatenate(found)).tolist() if found else []
+
+
+def _may_exceed(shards: Sequence[ShardEffects], number: int, limits: Limits) -> bool:
+    """Whether a relation might come beyond its limits, if all began that may, and nothing ended."""
+    a, b = [], []
+    for pairs, which, effects in shards:
+        holding = pairs["held"].copy()
+        holding[which[effects.pair[effects.effect == BEGINS]]] = True
+        own = np.flatnonzero(holding & (pairs["rule"] == number))
+        a.append(pairs["a"][own])
+        b.append(pairs["b"][own])
+    return _exceeds(np.concatenate(a), np.concatenate(b), limits)
+
+
+def _exceeds(a: Integers, b: Integers, limits: Limits) -> bool:
+    """Whether these pairs together are beyond the limits."""
+    if len(a) > limits.relation_pairs:
+        return True
+    if len(a) <= limits.relation_partners:
+        return False
+    counts = np.bincount(np.concatenate([a, b]))
+    return bool((np.minimum(counts[a], counts[b]) > limits.relation_partners).any())
+
+
+@dataclass(slots=True)
+class _RuleWalk:
+    """A stretch's effects on the pairs of one rule, in the order of their rows, ends before beginnings.
+
+    `pair` tells a pair from others; `shard` and `index` say which effect of the stretch it is.
+    """
+
+    row: Integers
+    begins: Flags
+    pair: Integers
+    a: Integers
+    b: Integers
+    shard: Integers
+    index: Integers
+    holds: Flags
+    counts: Integers
+    total: int
+    reporter: dict[int, int]
+
+    @staticmethod
+    def of(shards: Sequence[ShardEffects], rule: PairRule, reports: ReportTable) -> _RuleWalk:
+        """The effects on a rule's pairs, and how many hold as the stretch begins."""
+        columns: list[list[Integers]] = [[] for _ in range(7)]
+        holds: list[Flags] = []
+        counts, offset = np.zeros(reports.known, np.int64), 0
+        for number, (pairs, which, effects) in enumerate(shards):
+            own = np.flatnonzero(pairs["rule"][which[effects.pair]] == rule.number)
+            at = which[effects.pair[own]]
+            found = (effects.row[own], effects.effect[own] == BEGINS, at + offset, pairs["a"][at], pairs["b"][at])
+            for column, one in zip(columns, (*found, np.full(len(own), number), own), strict=True):
+                column.append(one)
+            held = pairs["held"] & (pairs["rule"] == rule.number)
+            for side in ("a", "b"):
+                counts += np.bincount(pairs[side][held], minlength=len(counts))
+            holds.append(held)
+            offset += pairs.length
+        together = [np.concatenate(column) for column in columns]
+        order = np.lexsort((together[1], together[0]))
+        reporter = dict(zip(reports.row.tolist(), reports.entity.tolist(), strict=True))
+        row, begins, pair, a, b, shard, index = (column[order] for column in together)
+        flags = np.concatenate(holds)
+        total = int(flags.sum())
+        return _RuleWalk(row, begins.astype(np.bool_), pair, a, b, shard, index, flags, counts, total, reporter)
+
+    def rows(self, names: Sequence[str], limits: Limits) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
+        """For each row that may begin something: who reports, how many pairs do not begin, and the effects that do
+        not count.
+        """
+        bounds = np.flatnonzero(np.append(True, self.row[1:] != self.row[:-1])).tolist() if len(self.row) else []
+        for first, last in zip(bounds, [*bounds[1:], len(self.row)], strict=True):
+            middle = first + int(np.searchsorted(self.begins[first:last], True))
+            self._end(np.arange(first, middle))
+            entity = self.reporter.get(int(self.row[first]))
+            if entity is None or middle == last:
+                continue
+            some = np.arange(middle, last)
+            some = some[~self.holds[self.pair[some]]]
+            begun = self._chosen(some, entity, names, limits)
+            self.holds[self.pair[begun]] = True
+            np.add.at(self.counts, np.concatenate([self.a[begun], self.b[begun]]), 1)
+            self.total += len(begun)
+            refused = np.setdiff1d(some, begun)
+            yield (
+                entity,
+                len(refused),
+                list(zip(self.shard[refused].tolist(), self.index[refused].tolist(), strict=True)),
+            )
+
+    def _end(self, effects: Integers) -> None:
+        """What ends makes room."""
+        _, once = np.unique(self.pair[effects], return_index=True)
+        ended = effects[once]
+        ended = ended[self.holds[self.pair[ended]]]
+        self.holds[self.pair[ended]] = False
+        np.subtract.at(self.counts, np.concatenate([self.a[ended], self.b[ended]]), 1)
+        self.total -= len(ended)
+
+    def _chosen(self, some: Integers, entity: int, names: Sequence[str], limits: Limits) -> Integers:
+        """Which of the pairs that a report of an entity would begin do begin."""
+        other = np.where(self.a[some] == entity, self.b[some], self.a[some])
+        room = limits.relation_pairs - self.total
+        free = self.counts[other] < limits.relation_partners
+        first, rest = some[free], some[~free]
+        left = max(0, limits.relation_partners - int(self.counts[entity]) - len(first))
+        if len(first) + min(left, len(rest)) > room:
+            first = self._by_name(first, names)[: max(0, room)]
+        left = min(left, max(0, room - len(first)))
+        rest = self._by_name(rest, names)[:left] if left < len(rest) else rest
+        return np.concatenate([first, rest])
+
+    def _by_name(self, some: Integers, names: Sequence[str]) -> Integers:
+        return np.array(
+            sorted(some.tolist(), key=lambda at: (names[int(self.a[at])], names[int(self.b[at])])), np.int64
+        )

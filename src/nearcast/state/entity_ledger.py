@@ -1,0 +1,146 @@
+"""What there is of every entity, as columns, and which entities are to be forgotten, and when.
+
+What is forgotten depends on the journal alone: after an event by which a limit is passed, and every `SWEEP` positions,
+the oldest go, those first whose newest report is farthest back. Of what was derived there may be as many entities more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from nearcast.model.arrays import Flags, Integers
+from nearcast.model.limits import Limits
+from nearcast.state.lateness import NEVER, counting, moments_of, stamps_of
+
+ROOM = 64
+"""Entities for which there is room at first."""
+
+COLUMNS = ("moment", "position", "size", "heard", "derived")
+
+SWEEP = 1 << 16
+"""Positions after which it is looked what may be forgotten, also where no limit was passed."""
+
+KEPT = 9, 10
+"""What part is left where a limit is passed: so that it is not passed again with the next event."""
+
+SHARE = 10
+"""So often within the age of entities it is looked whether one is too old."""
+
+
+class EntityLedger:
+    """Entities by number, each with the moment, the position and the size of its newest report, when that was heard,
+    and whether it was derived.
+
+    `late` counts the reports that came late; they are not in it.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self.late = 0
+        self._columns = {name: np.full(ROOM, NEVER) for name in COLUMNS}
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, column: str) -> Integers:
+        """A column of all entities, by number."""
+        return self._columns[column][: len(self.numbers)]
+
+    def numbered(self, names: pa.ChunkedArray) -> Integers:
+        """The number of each name; a new one gets the next."""
+        coded = names.combine_chunks().dictionary_encode()
+        if isinstance(coded, pa.ChunkedArray):
+            coded = coded.combine_chunks()
+        own = [self.numbers.setdefault(name, len(self.numbers)) for name in coded.dictionary.to_pylist()]
+        self._make_room()
+        return np.array(own, np.int64)[coded.indices.to_numpy()] if own else np.zeros(0, np.int64)
+
+    def _make_room(self) -> None:
+        if len(self.numbers) > len(self._columns["moment"]):
+            for name, column in self._columns.items():
+                larger = np.full(2 * len(self.numbers), NEVER)
+                larger[: len(column)] = column
+                self._columns[name] = larger
+
+    def counting(self, number: Integers, events: pa.Table) -> Flags:
+        """Which of some reports, of entities by number, count."""
+        return counting(number, moments_of(events), self["moment"])
+
+    def set(self, number: Integers, events: pa.Table, sizes: npt.NDArray[np.int64]) -> None:
+        """Takes reports that count, in order."""
+        # Of numbers that come several times NumPy keeps what is assigned last.
+        self["moment"][number] = moments_of(events)
+        self["position"][number] = events.column("position").to_numpy()
+        self["size"][number] = sizes
+        self["heard"][number] = stamps_of(events)
+        self["derived"][number] = events.column("part").to_numpy() > 0
+
+    @property
+    def known(self) -> Flags:
+        """Of which entities there is a report."""
+        return self["position"] != NEVER
+
+    @property
+    def published(self) -> Flags:
+        """Which entities are not derived."""
+        return self.known & (self["derived"] == 0)
+
+    @property
+    def bytes(self) -> int:
+        """What all newest reports take."""
+        return int(self["size"][self.known].sum())
+
+    def due(self, number: Integers, events: pa.Table, sizes: Integers, limits: Limits) -> int | None:
+        """The first of the next reports, all of which count, after which something may have to be forgotten."""
+        there = self.published
+        heard = np.maximum.accumulate(np.append(self["heard"][there].max(initial=NEVER), stamps_of(events)))
+        position = np.append(self["position"][there].max(initial=0), events.column("position").to_numpy())
+        due = position[1:] // SWEEP > position[:-1] // SWEEP
+        order = np.argsort(number, kind="stable")
+        entity, size = number[order], sizes[order]
+        first = np.append(True, entity[1:] != entity[:-1])[: len(order)]
+        known = there[entity]
+        stored = np.where(known, self["size"][entity], 0)
+        before = np.where(first, stored, np.append(0, size[:-1])[: len(order)])
+        new, more = np.zeros(len(number), np.int64), np.zeros(len(number), np.int64)
+        new[order], more[order] = first & ~known, size - before
+        due |= int(there.sum()) + np.cumsum(new) > limits.entities
+        due |= int(self["size"][there].sum()) + np.cumsum(more) > limits.entities_bytes
+        if limits.entity_age < math.inf:
+            step = max(1, int(limits.entity_age * 1e6) // SHARE)
+            due |= (heard[1:] // step > heard[:-1] // step) & (heard[:-1] != NEVER)
+        return int(np.argmax(due)) if due.any() else None
+
+    def oldest(self, limits: Limits) -> list[str]:
+        """The entities that are to be forgotten now."""
+        gone = np.zeros(len(self), np.bool_)
+        if limits.entity_age < math.inf and self.known.any():
+            gone |= self["heard"] < self["heard"][self.known].max() - int(limits.entity_age * 1e6)
+        for there in (self.published, self.known & ~self.published):
+            own = np.flatnonzero(there & ~gone)
+            own = own[np.argsort(-self["position"][own], kind="stable")]
+            left = len(own) if len(own) <= limits.entities else limits.entities * KEPT[0] // KEPT[1]
+            total = np.cumsum(self["size"][own])
+            if len(own) and total[-1] > limits.entities_bytes:
+                left = min(left, int(np.searchsorted(total, limits.entities_bytes * KEPT[0] // KEPT[1], "right")))
+            # The newest of all stays, however large it is.
+            gone[own[max(1, left) :]] = True
+        names = list(self.numbers)
+        return [names[number] for number in np.flatnonzero(gone & self.known).tolist()]
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Drops entities; the others are numbered anew."""
+        gone = {self.numbers[name] for name in names if name in self.numbers}
+        kept = np.ones(len(self), np.bool_)
+        kept[list(gone)] = False
+        columns = {name: self[name][kept] for name in COLUMNS}
+        self.numbers = {
+            name: number
+            for number, name in enumerate(name for name, number in self.numbers.items() if number not in gone)
+        }
+        self._columns = {name: np.append(column, np.full(ROOM, NEVER)) for name, column in columns.items()}

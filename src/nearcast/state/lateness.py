@@ -1,0 +1,59 @@
+"""Which of an entity's reports is the newest: the one of the latest moment, not the last that came (semantics §11).
+
+An event's moment is its own time, but never after its acceptance: a sender whose clock is ahead does not make late what
+comes after it. An event of an earlier moment than the newest known of its entity is *late*: it is decided and delivered
+as any other, and moves nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.model.arrays import Flags, Integers
+
+NEVER = np.iinfo(np.int64).min
+"""Times are microseconds since 1970; this stands for one that is not known."""
+
+
+def moments_of(events: pa.Table) -> Integers:
+    """The moment of each event of a table of EVENTS, as `Event.moment` has it."""
+    time, accepted = _micros(events.column("time")), _micros(events.column("accepted"))
+    both = np.where(time == NEVER, accepted, time)
+    return np.where((accepted != NEVER) & (accepted < both), accepted, both)
+
+
+def stamps_of(events: pa.Table) -> Integers:
+    """The time that each event brings to the stream: that of its acceptance, else its own."""
+    time, accepted = _micros(events.column("time")), _micros(events.column("accepted"))
+    return np.where(accepted == NEVER, time, accepted)
+
+
+def _micros(column: pa.ChunkedArray) -> Integers:
+    return pc.fill_null(pc.cast(column, pa.int64()), NEVER).to_numpy().astype(np.int64)
+
+
+def counting(number: Integers, moment: Integers, known: npt.NDArray[Any]) -> Flags:
+    """Which reports count, of entities by number in the order of the journal: not those that are late.
+
+    `known` has the moment of each entity's newest report so far. One without a moment is never late, and after it
+    nothing is, until another one has a moment.
+    """
+    order = np.argsort(number, kind="stable")
+    entity, time = number[order], moment[order]
+    first = np.append(True, entity[1:] != entity[:-1])[: len(entity)]
+    before = np.where(first, known[entity], np.append(NEVER, time[:-1])[: len(time)])
+    counts = np.ones(len(number), np.bool_)
+    # Seldom is any out of order: only entities with such reports are gone through one by one.
+    doubtful = np.unique(entity[(time < before) & (time != NEVER)])
+    newest = {one: int(known[one]) for one in doubtful.tolist()}
+    for index in np.flatnonzero(np.isin(number, doubtful)).tolist():
+        one, own = int(number[index]), int(moment[index])
+        counts[index] = own == NEVER or own >= newest[one]
+        if counts[index]:
+            newest[one] = own
+    return counts

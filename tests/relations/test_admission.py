@@ -1,0 +1,122 @@
+"""How many pairs of a relation begin: limits of partners and of pairs, the same however the journal is cut."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearcast.model.arrays import Integers, Truths
+from nearcast.model.event import Event
+from nearcast.model.limits import Limits
+from nearcast.relations import pairs
+from nearcast.relations.evaluations import PredicateEvaluator
+from nearcast.relations.stage import RelationStage
+from nearcast.testing.relations import Reference
+from tests.relations.stories import Step, defined, events_told, report
+from tests.relations.test_stage import shards, stories
+
+limited = st.builds(
+    lambda partners, total: Limits(relation_partners=partners, relation_pairs=total),
+    st.integers(1, 3),
+    st.sampled_from([1, 2, 4, 1000]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(stories, limited, st.data())
+def test_within_limits_the_stage_tells_what_the_reference_tells(
+    story: Sequence[Step], limits: Limits, data: st.DataObject
+) -> None:
+    """Whatever the batches, the shards and the stretches: which pairs begin depends on the journal alone."""
+    cuts = data.draw(st.lists(st.integers(0, len(story)), max_size=6))
+    expected = events_told(Reference(), story, limits=limits)
+    assert expected == events_told(RelationStage(data.draw(shards)), story, cuts, limits)
+
+
+def crowd(count: int, rounds: int = 1, seed: int = 0) -> list[Step]:
+    """Cars that report from one place, again and again, and sometimes from far away."""
+    chance = random.Random(seed)
+    names = [f"car{number:03}" for number in range(count)]
+    story: list[Step] = [defined("near", when="distance(a, b) <= 10")]
+    for step in range(rounds * count):
+        away = chance.random() < 0.2 and step > count
+        story.append(report(chance.choice(names) if step >= count else names[step], 5000.0 if away else 0.0, 0, step))
+    return story
+
+
+def standing(told: Sequence[Event]) -> set[tuple[str, str]]:
+    """The pairs that hold after what was told; each begins and ends in turn."""
+    there: set[tuple[str, str]] = set()
+    for event in told:
+        data = dict(event.attributes)
+        pair = str(data["a"]), str(data["b"])
+        assert (data["detect"] == "enter") == (pair not in there), "only what has begun ends, and begins once"
+        there ^= {pair}
+    return there
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 100), st.lists(st.integers(0, 120), max_size=5), shards)
+def test_a_crowd_is_told_of_partners_up_to_the_limit(seed: int, cuts: list[int], count: int) -> None:
+    """Everybody has some, nobody brings about more than may be, and what never began never ends."""
+    story, limits = crowd(30, 4, seed), Limits(relation_partners=4)
+    told = events_told(RelationStage(count), story, cuts, limits)
+    assert events_told(Reference(), story, limits=limits) == told
+    pairs_there = standing(told)
+    assert len(pairs_there) <= 4 * 30
+
+
+def test_when_the_crowd_thins_what_holds_begins_with_the_next_report() -> None:
+    """Room that became free is used by whoever reports next."""
+    names, limits = ("a", "b", "c", "d"), Limits(relation_partners=1)
+    story: list[Step] = [defined("near")] + [report(name, 0, 0, second) for second, name in enumerate(names)]
+    before = events_told(RelationStage(), story, limits=limits)
+    assert {("a", "b"), ("a", "c"), ("a", "d")} == standing(before), "who has nobody has the first by name"
+    gone = [*story, report("a", 1000, 0, 10)]
+    assert set() == standing(events_told(RelationStage(), gone, limits=limits))
+    again = [*gone, report("c", 0, 0, 11)]
+    assert {("b", "c"), ("c", "d")} == standing(events_told(RelationStage(), again, limits=limits))
+
+
+def test_a_zone_may_have_everybody_in_it() -> None:
+    """Who has one partner only may have a common one with all: the limit is of crowds, not of those that many meet."""
+    story: list[Step] = [defined("in", a="type = 'car'", b="type = 'zone'", when="distance(a, b) <= 10")]
+    story += [report("zone", 0, 0, 0, type="zone"), *(report(f"car{number}", 0, 0, 1) for number in range(20))]
+    assert 20 == len(standing(events_told(RelationStage(), story, limits=Limits(relation_partners=2))))
+
+
+def test_what_did_not_begin_is_known() -> None:
+    """Of a relation how many pairs did not begin, and of which entities."""
+    stage = RelationStage()
+    events_told(stage, crowd(10), limits=Limits(relation_partners=2))
+    crowding = stage.pairing.admission.crowded["near"]
+    # The fourth finds three that are full, and begins with two of them.
+    assert {f"car{number:03}": number - 2 for number in range(3, 10)} == crowding.entities
+    assert 28 == crowding.refused
+
+
+def test_ordinary_crowds_meet_no_limit() -> None:
+    """As many as there are at one place in a harbour begin with each other, all of them."""
+    stage = RelationStage()
+    told = events_told(stage, crowd(100))
+    assert 100 * 99 // 2 == len(told)
+    assert {} == stage.pairing.admission.crowded
+
+
+def test_a_crowd_is_looked_at_in_stretches_of_bounded_size() -> None:
+    """So many pairs are in memory together and no more, and the outcome is the same."""
+    story, looks = crowd(60, 3), list[int]()
+    expected = events_told(RelationStage(), story)
+    evaluated = PredicateEvaluator.__call__
+
+    def counted(evaluator: PredicateEvaluator, rule: Integers, a: Integers, b: Integers) -> tuple[Truths, Truths]:
+        looks.append(len(rule))
+        return evaluated(evaluator, rule, a, b)
+
+    with patch.object(pairs, "MOST_PAIRS", 500), patch.object(PredicateEvaluator, "__call__", counted):
+        assert expected == events_told(RelationStage(1), story)
+    assert 500 >= max(looks)
