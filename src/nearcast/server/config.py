@@ -39,6 +39,12 @@ class ServerLimits:
     """A reading that changes no class is written to the journal at most so often per client."""
     place_seconds: float = 1.0
     """A client's place is written to the journal at most so often."""
+    client_changes: float = 10.0
+    """Changes of itself that a client may say per second; beyond it the newest of each wait together, and are told."""
+    client_changes_burst: int = 50
+    """So many of them at once."""
+    reordered_deliveries: int = 100_000
+    """Waiting deliveries of one client that are put in a new order per second; beyond it the next order waits."""
     ping_seconds: float = 10.0
     lease_seconds: float = 2.0
     """A publisher that holds back by itself is waited for so long; it speaks more often."""

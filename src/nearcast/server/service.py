@@ -93,7 +93,7 @@ class AccessServer:
         self.bodies = RequestBodies(limits.bodies_bytes, limits.stall_seconds)
         self.payloads = PayloadCache(journal, limits.cache_bytes)
         self.interest_index = InterestIndex(Registry(), guards=False, node=config.node)
-        self.session_manager = SessionManager(self.outcomes, self.metrics, limits.waiting)
+        self.session_manager = SessionManager(self.outcomes, self.metrics, limits.waiting, limits.reordered_deliveries)
         self.routing = ForwardedFilters(
             self.interest_index, journal, self.metrics, config.precision, self.session_manager.instance
         )
@@ -272,6 +272,7 @@ class AccessServer:
                 self.session_manager.expire()
                 self.session_manager.prune()
                 self.client_updates.flush()
+                self.session_manager.reorder_late()
                 if self.config.measure:
                     for session in [one for one in self.session_manager.sessions.values() if one.connection]:
                         self.client_updates.measure(session)

@@ -176,8 +176,9 @@ _FILE = re.compile(r"[^'\"=<>()\n]+\.xml", re.IGNORECASE)
 
 def subscription_document(data: Mapping[str, Any], where: Mark, settings: Settings | None = None) -> Subscription:
     """The subscription that a document asks for. Raises `DefinitionError` with every fault."""
-    reader = DocumentReader()
-    subscription = read_subscription(from_data(data, where), settings or Settings(), reader)
+    settings = settings or Settings()
+    reader = DocumentReader(settings.limits)
+    subscription = read_subscription(from_data(data, where), settings, reader)
     reader.refuse()
     assert subscription is not None, "without a fault there is a subscription"
     return subscription

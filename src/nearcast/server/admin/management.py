@@ -50,6 +50,7 @@ from nearcast.server.admin.documents import (
     RuleDocument,
     SettingsDocument,
     SubscriptionDocument,
+    check_room,
     checked_changes,
     control_event,
 )
@@ -120,6 +121,7 @@ async def put_client(
     def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
         """The change, and what is answered to a dry request."""
         change = client_document(given(document, id), REQUEST, settings)
+        check_room(change, service.session_manager.registry)
         return change, client_data(change)
 
     written = await put(service, size, read, dry)
@@ -265,7 +267,7 @@ KINDS = (
         "relations",
         "Ending it ends what holds by it, and says so.",
         lambda registry: registry.relations,
-        lambda data, where, settings: relation_document(data, where),
+        lambda data, where, settings: relation_document(data, where, settings.limits),
         relation_data,
         RelationChange,
         RelationRemoval,

@@ -108,8 +108,9 @@ def _hear(message: Mapping[str, Any], holder: str, messages: Messages, service: 
 def _kept(document: Any, service: AccessServer) -> Event | None:
     """What a publisher kept; None, and a line in the log, where it is no event."""
     try:
-        channels = service.session_manager.registry.settings.channels
-        event = read_event(document, Mark("guards"), channels, clock.moment(clock.now()), orjson.dumps(document))
+        settings, accepted = service.session_manager.registry.settings, clock.moment(clock.now())
+        longest, payload = settings.limits.name_length, orjson.dumps(document)
+        event = read_event(document, Mark("guards"), settings.channels, accepted, payload, longest)
     except EventError as error:
         service.metrics.rejected.labels("event").inc()
         log.warning("kept event refused error=%r", str(error))

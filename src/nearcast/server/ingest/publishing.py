@@ -15,7 +15,7 @@ from nearcast.model.event import Event
 from nearcast.model.subscription import Settings
 from nearcast.server import clock
 from nearcast.server.access import AccessToken, allow
-from nearcast.server.admin.documents import checked_changes
+from nearcast.server.admin.documents import check_room, checked_changes
 from nearcast.server.auth import Publisher, service_of
 from nearcast.server.error_responses import fault_json
 from nearcast.server.ingest.cloudevents_http import BATCHED, STRUCTURED, ReceivedEvent, batched, read_request
@@ -142,7 +142,8 @@ def _read(
         try:
             if one.fault:
                 raise EventError(one.fault)
-            event = read_event(one.document, one.where, settings.channels, accepted, one.content)
+            longest = settings.limits.name_length
+            event = read_event(one.document, one.where, settings.channels, accepted, one.content, longest)
             if event.control:
                 _check_control(event, settings, token, service)
             taken.append((one.index, event))
@@ -158,6 +159,8 @@ def _check_control(event: Event, settings: Settings, token: AccessToken | None, 
     if token:
         allow([token], token.secret, "manage")
     changes = checked_changes(event, settings)
+    for change in changes:
+        check_room(change, service.session_manager.registry)
     service.reading.remember(event, settings, changes)
 
 

@@ -18,6 +18,7 @@ import orjson
 from nearcast.delivery.pacing import Pacing
 from nearcast.delivery.priority import context_class, priority_row
 from nearcast.delivery.queue import DeliveryQueue, QueuedDelivery, SettledDelivery, present_level
+from nearcast.delivery.token_bucket import TokenBucket
 from nearcast.model.context import WITHHELD
 from nearcast.model.sequence import write_sequence
 from nearcast.model.subscription import ClientProfile, Settings
@@ -61,6 +62,9 @@ class Session:
 
     client: ClientProfile
     waiting: DeliveryQueue
+    reorders: TokenBucket
+    disordered: bool = False
+    """Whether priorities have changed and what waits is not in the new order yet."""
     connection: Connection | None = None
     pace: Pacing = field(default_factory=Pacing)
     stated: float | None = None

@@ -30,7 +30,7 @@ from nearcast.server.auth import Receiver, admit, service_of
 from nearcast.server.error_responses import NotFound, fault_json
 from nearcast.server.path_names import ID
 from nearcast.server.service import AccessServer
-from nearcast.server.sessions.client_updates import SAYABLE
+from nearcast.server.sessions.client_updates import HELD_SECONDS, SAYABLE
 from nearcast.server.sessions.session import GOING_AWAY, NORMAL, ClientGone, Connection, Pump, Session
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,8 @@ MOST_POSITIONS = 10_000
 REASON_BYTES = 123
 SHOWN = 80
 """Characters of what came that are repeated."""
+PROBE_SECONDS = 0.5
+"""Between two pings while acknowledgements are awaited."""
 CLOSE_SECONDS = 2.0
 """So long a server that ends waits for links that take nothing any more."""
 
@@ -82,6 +84,7 @@ async def stream(socket: WebSocket, id: str) -> None:
     connection = Socket(socket)
     session = service.session_manager.connect(id, connection, "websocket")
     log.info("client connected client=%s kind=websocket session=%d", id, session.connections)
+    service.client_updates.lapse(session)
     # Two tasks: what a client says is heard also while sending waits for its slow link.
     sending = asyncio.create_task(_pump(session, connection, service))
     pinging = asyncio.create_task(_ping(session, connection, service))
@@ -132,10 +135,14 @@ async def _pump(session: Session, connection: Connection, service: AccessServer)
 
 
 async def _ping(session: Session, connection: Connection, service: AccessServer) -> None:
-    """Measures the round trip also of an idle connection."""
+    """Measures the round trip also of an idle connection, and what has arrived where acknowledgements are awaited."""
+    told = 0.0
     while session.connection is connection:
-        session.tell({"ping": clock.now()})
-        await asyncio.sleep(service.config.limits.ping_seconds)
+        now = clock.now()
+        if session.waiting.in_flight or now - told >= service.config.limits.ping_seconds:
+            told = now
+            session.tell({"ping": told})
+        await asyncio.sleep(min(PROBE_SECONDS, service.config.limits.ping_seconds))
 
 
 async def _listen(socket: WebSocket, session: Session, connection: Connection, service: AccessServer) -> None:
@@ -150,7 +157,9 @@ async def _listen(socket: WebSocket, session: Session, connection: Connection, s
         if session.connection is not connection:
             return
         # Some libraries send text in binary frames: what counts is that it is JSON.
-        await hear(message.get("text") or message.get("bytes") or b"", session, service)
+        fault = await hear(message.get("text") or message.get("bytes") or b"", session, service)
+        # Many messages come at once: between them others have their turn, and longer after what means nothing.
+        await asyncio.sleep(HELD_SECONDS if fault else 0)
 
 
 async def hear(text: str | bytes, session: Session, service: AccessServer) -> Fault | None:
@@ -187,10 +196,12 @@ async def _hear(message: dict[str, Any], session: Session, service: AccessServer
     if isinstance(message.get("pong"), float):
         now = clock.now()
         session.pace.round_trip_taken(max(0.0, now - message["pong"]), now)
+        session.pace.arrived(message["pong"], now)
     said = {name: message[name] for name in SAYABLE if message.get(name) is not None}
-    if said:
-        service.client_updates.update(session, said)
+    held = bool(said) and service.client_updates.update(session, said)
     await _acknowledge(acknowledged, session, service)
+    if held:
+        await asyncio.sleep(HELD_SECONDS)
 
 
 async def _acknowledge(sequences: list[int], session: Session, service: AccessServer) -> None:
@@ -271,6 +282,7 @@ async def _event_stream(id: str, connection: EventStream, service: AccessServer)
     try:
         service.session_manager.connect(id, connection, "sse")
         log.info("client connected client=%s kind=sse session=%d", id, session.connections)
+        service.client_updates.lapse(session)
         sending = asyncio.create_task(_pump(session, connection, service))
         while True:
             try:
