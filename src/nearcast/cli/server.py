@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.options import data_option, journal_path, node_option, precision_option, url_of
+from nearcast.cli.options import data_option, journal_path, node_option, origin_option, precision_option, url_of
 from nearcast.cli.supervisor import end_with_supervisor
 from nearcast.server.access import tokens_from
 from nearcast.server.app import serve
 from nearcast.server.config import ServerConfig
+from nearcast.server.origins import check_origin
 
 
 @click.command("server")
@@ -21,7 +22,10 @@ from nearcast.server.config import ServerConfig
 @node_option()
 @click.option("--suppress", is_flag=True, help="Hold back events that change nothing where they enter.")
 @precision_option
-def command(data: Path, host: str, port: int, node: str, suppress: bool, precision: float) -> None:
+@origin_option
+def command(
+    data: Path, host: str, port: int, node: str, suppress: bool, precision: float, origins: tuple[str, ...]
+) -> None:
     """Run the access server: publishing and managing over HTTP, receiving over WebSocket and SSE.
 
     NEARCAST_TOKENS holds tokens, each name:token:rights, separated by spaces; rights are publish, receive and manage.
@@ -29,5 +33,8 @@ def command(data: Path, host: str, port: int, node: str, suppress: bool, precisi
     end_with_supervisor()
     data.mkdir(parents=True, exist_ok=True)
     tokens = tokens_from(os.environ.get("NEARCAST_TOKENS", ""))
-    config = ServerConfig(journal_path(data), host, port, tokens, node=node, suppress=suppress, precision=precision)
+    allowed = tuple(check_origin(one) for one in origins)
+    config = ServerConfig(
+        journal_path(data), host, port, tokens, node=node, suppress=suppress, precision=precision, origins=allowed
+    )
     serve(config, lambda port: click.echo(f"listening on {url_of(host, port)}", err=True))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.options import data_option, journal_path, node_option, precision_option, url_of
+from nearcast.cli.options import data_option, journal_path, node_option, origin_option, precision_option, url_of
 from nearcast.cli.output import pluralize, warn
 from nearcast.cli.system import READY_SECONDS, define, running, wait_until_ready
 from nearcast.journal.sqlite import SqliteJournal
@@ -31,6 +31,7 @@ from nearcast.language.definitions import files as files_module
 @node_option()
 @click.option("--suppress", is_flag=True, help="Hold back events that change nothing where they enter.")
 @precision_option
+@origin_option
 @click.option(
     "--wait",
     type=click.FloatRange(min=0, min_open=True),
@@ -48,6 +49,7 @@ def command(
     node: str,
     suppress: bool,
     precision: float,
+    origins: tuple[str, ...],
     wait: float,
     metrics_port: int,
 ) -> None:
@@ -66,7 +68,7 @@ def command(
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
     begin = partial(_begin, data, found, node) if found else lambda: None
-    with running(data, host, port, master, metrics_port, begin, suppress, node, precision) as supervisor:
+    with running(data, host, port, master, metrics_port, begin, suppress, node, precision, origins) as supervisor:
         wait_until_ready(supervisor, url_of(host, port), data, lambda: bool(asked), wait)
         if not asked:
             click.echo(f"ready: {url_of(host, port)} (API at /docs), data in {data}; end with Ctrl-C", err=True)

@@ -25,6 +25,7 @@ from nearcast.journal.held_back import Kept, merged, refuse_beside, restored, st
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
 from nearcast.journal.seam import READ_BYTES, Journal
 from nearcast.model.event import MAIN, Event
+from nearcast.runtime.descriptors import exhausted
 from nearcast.runtime.file_lock import file_identity
 
 TABLE = """
@@ -305,7 +306,9 @@ class SqliteJournal(Journal):
             finally:
                 self._idle.append(connection)
         except sqlite3.Error as error:
-            raise JournalError(f"journal {self.path}: {error}{_advice(str(error))}") from error
+            # Where nothing at all can be opened any more SQLite says that of the file, which is misleading.
+            said = exhausted() if "unable to open" in str(error) else None
+            raise JournalError(f"journal {self.path}: {said or f'{error}{_advice(str(error))}'}") from error
 
     def _take(self) -> sqlite3.Connection:
         try:

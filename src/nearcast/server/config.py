@@ -25,7 +25,22 @@ class ServerLimits:
     bodies_bytes: int = 512 * MEBIBYTE
     """Bodies of requests that are still coming, all together; beyond it their senders are told to come back."""
     stall_seconds: float = 30.0
-    """A body of which nothing comes for so long is given up."""
+    """A body of which nothing comes for so long is given up; so is a connection that takes nothing for so long."""
+    body_seconds: float = 300.0
+    """A body that is not whole by then is given up, however steadily it comes."""
+    connections: int = 4_000
+    """Connections at once; fewer where the process may not have so many file descriptors."""
+    address_connections: int = 2_000
+    """Connections of one address: of all that come through one proxy, too."""
+    idle_connections: int = 500
+    """Connections that wait for a request's header, or for the next request; beyond it the oldest are closed."""
+    header_seconds: float = 10.0
+    """A request whose header is not whole by then is given up."""
+    header_bytes: int = 64 * 1024
+    keep_alive_seconds: int = 5
+    """A connection is kept so long for the next request."""
+    close_seconds: float = 2.0
+    """A connection that is closed is waited for so long."""
     intake_events: int = 20_000
     """Events accepted and not yet in the journal; beyond it publishers are told to come back."""
     block_events: int = 500
@@ -66,6 +81,8 @@ class ServerConfig:
     """Whether events that can change nothing are held back; of global relations only where there is no other server."""
     precision: float = 1.0
     """The share of what publishers are told to send that has to be wanted; with 1 only what loses nothing is merged."""
+    origins: tuple[str, ...] = ()
+    """Origins of pages that may use the server from a browser, besides its own."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     def check(self) -> None:

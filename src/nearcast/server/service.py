@@ -90,7 +90,7 @@ class AccessServer:
             "dead letters", dead_letter_table, seconds=0.05, rows=100, room=1_000
         )
         self.reading = DefinitionOffload()
-        self.bodies = RequestBodies(limits.bodies_bytes, limits.stall_seconds)
+        self.bodies = RequestBodies(limits.bodies_bytes, limits.stall_seconds, limits.body_seconds)
         self.payloads = PayloadCache(journal, limits.cache_bytes)
         self.interest_index = InterestIndex(Registry(), guards=False, node=config.node)
         self.session_manager = SessionManager(self.outcomes, self.metrics, limits.waiting, limits.reordered_deliveries)

@@ -70,7 +70,7 @@ async def guards(socket: WebSocket) -> None:
 
 def _refusal(socket: WebSocket, service: AccessServer) -> tuple[int, str] | None:
     try:
-        admit(socket, "publish")
+        admit(socket, "publish", stream=True)
     except RightError:
         return NO_RIGHT, "expected a token with the right to publish"
     except AccessError:

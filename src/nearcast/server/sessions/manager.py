@@ -278,10 +278,15 @@ class SessionManager:
             session = self.sessions[client]
             session.stated = session.pace.stated = None
 
-    def connect(self, client: str, connection: Connection, kind: str) -> Session:
+    def free(self, client: str, holder: str | None) -> bool:
+        """Whether a connection may have the session without taking it over: nobody has it, or the same holder."""
+        session = self.sessions.get(client)
+        return session is None or session.connection is None or (holder is not None and holder == session.holder)
+
+    def connect(self, client: str, connection: Connection, kind: str, holder: str | None = None) -> Session:
         """Gives the session to a connection; the one that had it is told and closed."""
         session = self.session(client)
-        old, session.connection = session.connection, connection
+        old, session.connection, session.holder = session.connection, connection, holder
         session.connections += 1
         session.notices.clear()
         # Of the old connection; who does not hear that an acknowledgement is settled repeats it.

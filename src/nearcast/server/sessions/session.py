@@ -66,6 +66,8 @@ class Session:
     disordered: bool = False
     """Whether priorities have changed and what waits is not in the new order yet."""
     connection: Connection | None = None
+    holder: str | None = None
+    """By which name whoever has the connection is known, if it said one."""
     pace: Pacing = field(default_factory=Pacing)
     stated: float | None = None
     """The bandwidth that the client stated, in kbit/s: a cap of the pace."""
