@@ -51,8 +51,8 @@ class SessionTaken(Exception):
     """Another connection has the client's session, and this one did not say that it takes it over."""
 
     def __init__(self) -> None:
-        advice = "to take it over, connect with takeover=true"
-        self.fault = Fault("a session that no other connection has", "one that is in use", _REQUEST, advice)
+        advice = "connect with takeover=true to take it over"
+        self.fault = Fault("a session that is free", "one in use", _REQUEST, advice)
         super().__init__(str(self.fault))
 
 
