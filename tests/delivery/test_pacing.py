@@ -128,8 +128,9 @@ def worked_on(answers: bool) -> Pacing:
         if answers and taken % 8 == 0:
             pace.arrived(now - 0.01, now)
         now += 0.06
-        taken += 1
-        pace.acknowledged(taken, now)
+        if taken < sent:
+            taken += 1
+            pace.acknowledged(taken, now)
     return pace
 
 
