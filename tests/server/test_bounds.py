@@ -263,3 +263,20 @@ def test_what_a_slow_moment_withheld_is_sent_after_all() -> None:
                 await until(lambda: [9.0, None, 9.0, None] == measured(server))
 
     run(test)
+
+
+def test_the_newest_dead_letters_are_kept() -> None:
+    """In about the number that is allowed; those that gave way are counted."""
+
+    async def test() -> None:
+        limits = ServerLimits(dead_letters=3, dead_letter_seconds=0.05)
+        async with running(limits=limits) as server:
+            headers = {"Content-Type": "application/cloudevents+json"}
+            for number in range(6):
+                await server.http.post("/events", json={"id": f"e{number}"}, headers=headers)
+                await until(lambda end=number + 1: server.journal.end("dead letters") == end)  # type: ignore[misc]
+            await until(lambda: len(server.journal.read("dead letters", 0, 10)) == 3)
+            assert [4, 5, 6] == server.journal.read("dead letters", 0, 10).column("position").to_pylist()
+            assert 3 == await count(server, "nearcast_dead_letters_trimmed_total")
+
+    run(test)

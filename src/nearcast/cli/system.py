@@ -140,8 +140,7 @@ def running(
         pipeline += ["--metrics-port", str(metrics_port)] if metrics_port is not None else []
         server = ["server", *where, "--host", host, "--port", str(port), "--node", node, *["--suppress"] * suppress]
         server += ["--precision", str(precision)]
-    for origin in origins:
-        server += ["--allow-origin", origin]
+        server += [word for origin in origins for word in ("--allow-origin", origin)]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         # The parts hold the folder too: if this process is killed, it is free only when they have ended.
         held = (lock,)

@@ -227,6 +227,21 @@ class SqliteJournal(Journal):
                 before = last
         return through
 
+    def trim(self, log: str, rows: int, size: int) -> int:
+        """See `Journal.trim`."""
+        gone: list[tuple[int]] = []
+        count = kept_rows = kept_bytes = 0
+        # Cheap: `rows` is the last column, so SQLite reads none of it.
+        query = "SELECT number, last - first + 1, size FROM blocks WHERE log = ? ORDER BY last DESC, number DESC"
+        with self._writing() as connection:
+            for number, held, bytes in connection.execute(query, (log,)):
+                if kept_rows >= rows or kept_bytes >= size:
+                    gone.append((number,))
+                    count += held
+                kept_rows, kept_bytes = kept_rows + held, kept_bytes + bytes
+            connection.executemany("DELETE FROM blocks WHERE number = ?", gone)
+        return count
+
     def end(self, log: str) -> int:
         """See `Journal.end`."""
         schema_of(log)

@@ -60,6 +60,11 @@ class ServerLimits:
     """So many of them at once."""
     reordered_deliveries: int = 100_000
     """Waiting deliveries of one client that are put in a new order per second; beyond it the next order waits."""
+    dead_letters: int = 10_000
+    dead_letter_bytes: int = 64 * MEBIBYTE
+    """Dead letters that are kept, the newest, about."""
+    dead_letter_seconds: float = 5.0
+    """So often is looked whether there are more."""
     ping_seconds: float = 10.0
     lease_seconds: float = 2.0
     """A publisher that holds back by itself is waited for so long; it speaks more often."""

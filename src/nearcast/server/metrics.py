@@ -48,6 +48,9 @@ class ServerMetrics:
             registry=registry,
         )
         self.rejected = Counter("nearcast_rejected", "Events or requests refused", ["reason"], registry=registry)
+        self.trimmed = Counter(
+            "nearcast_dead_letters_trimmed", "Dead letters that newer ones replaced", registry=registry
+        )
         self.held = Counter(
             "nearcast_changes_held",
             "Changes that clients said faster than they may: the newest wait",

@@ -140,6 +140,7 @@ class AccessServer:
         self._tasks = [
             self._begin(self._housekeeping()),
             self._begin(self._keep_watermark()),
+            self._begin(self._trim_dead_letters()),
             self._begin(actions.run()),
             self._begin(self.event_entry.follow(self.journal)),
         ]
@@ -303,6 +304,22 @@ class AccessServer:
             except Exception:
                 self.metrics.errors.labels("watermark").inc()
                 log.exception("watermark not kept")
+
+    async def _trim_dead_letters(self) -> None:
+        """Keeps the newest dead letters only, on and on."""
+        limits, seen = self.config.limits, 0
+        while True:
+            await asyncio.sleep(limits.dead_letter_seconds)
+            try:
+                end = await asyncio.to_thread(self.journal.end, "dead letters")
+                if end != seen:
+                    trim = partial(self.journal.trim, "dead letters", limits.dead_letters, limits.dead_letter_bytes)
+                    self.metrics.trimmed.inc(await asyncio.to_thread(trim))
+                    seen = end
+                self.error_log.works("dead letters")
+            except JournalError as error:
+                self.metrics.errors.labels("dead letters").inc()
+                self.error_log.failed("dead letters", error)
 
     async def _advance(self, checkpoint: SettledCheckpoint) -> None:
         """The end of the outcomes is read first: those of later deliveries than are read then come after it."""

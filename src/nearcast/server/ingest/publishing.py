@@ -21,7 +21,7 @@ from nearcast.server.error_responses import fault_json
 from nearcast.server.ingest.cloudevents_http import BATCHED, STRUCTURED, ReceivedEvent, batched, read_request
 from nearcast.server.ingest.group_commit import QueueFull
 from nearcast.server.service import AccessServer
-from nearcast.server.sessions.outcomes import RefusedInput
+from nearcast.server.sessions.outcomes import refused_input
 
 log = logging.getLogger(__name__)
 
@@ -170,9 +170,8 @@ def _write_dead_letter(came: list[ReceivedEvent], faults: list[tuple[int, Fault]
     if not reasons:
         return
     service.metrics.rejected.labels("event").inc(len(reasons))
-    now = clock.now()
     letters = [
-        RefusedInput("POST /events", str(reasons[one.index]), one.content, now) for one in came if one.index in reasons
+        refused_input("POST /events", str(reasons[one.index]), one.content) for one in came if one.index in reasons
     ]
     try:
         service.dead_letters.submit(letters).add_done_callback(lambda written: written.exception())
