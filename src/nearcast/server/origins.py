@@ -1,7 +1,7 @@
 """What pages in a browser may ask of a server: those of its own address may, others only where their origin is allowed.
 
 A browser sends the requests of any page, also those by which the page only wants something to happen, as by an image.
-It says where a page comes from: `Origin` (RFC 6454), and `Sec-Fetch-Site` (Fetch Metadata) where there is no origin.
+It says where a page comes from: `Origin`, and `Sec-Fetch-Site` where there is no origin.
 What is no browser sends neither. A name that is made to resolve to this machine (DNS rebinding) shows in `Host`.
 """
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nearcast.delivery.priority import awareness_class
-from nearcast.delivery.token_bucket import TokenBucket
+from nearcast.delivery.rate_limit import RateLimit
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.model.changes import ClientChange
 from nearcast.model.event import Event
@@ -66,7 +66,7 @@ class ClientUpdates:
         self.session_manager, self.publish, self.limits = session_manager, publish, limits
         self._unwritten: dict[str, UnwrittenUpdates] = {}
         self._held: dict[str, dict[str, Any]] = {}
-        self._rates: dict[str, TokenBucket] = {}
+        self._rates: dict[str, RateLimit] = {}
         self._told: set[str] = set()
         self._written: dict[str, float] = {}
         self._measured: dict[str, float] = {}
@@ -113,7 +113,7 @@ class ClientUpdates:
             return False
         bucket = self._rates.get(client)
         if bucket is None:
-            bucket = TokenBucket(self.limits.client_changes, self.limits.client_changes_burst)
+            bucket = RateLimit(self.limits.client_changes, self.limits.client_changes_burst)
             self._rates[client] = bucket
         return bucket.spend(1, clock.now())
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from nearcast.delivery.pacing import Pacing
 from nearcast.delivery.queue import DeliveryQueue, PriorityOf, QueuedDelivery, SettledDelivery
-from nearcast.delivery.token_bucket import TokenBucket
+from nearcast.delivery.rate_limit import RateLimit
 from nearcast.model.changes import (
     Change,
     ClientChange,
@@ -252,7 +252,7 @@ class SessionManager:
         session = self.sessions.get(client)
         if session is None:
             known = self.registry.clients.get(client, ClientProfile(client))
-            reorders = TokenBucket(self.reorders, self.reorders)
+            reorders = RateLimit(self.reorders, self.reorders)
             session = self.sessions[client] = Session(known, DeliveryQueue(self.waiting_limit), reorders)
             session.stated = self.stated.get(client)
         return session

@@ -18,7 +18,7 @@ import orjson
 from nearcast.delivery.pacing import Pacing
 from nearcast.delivery.priority import context_class, priority_row
 from nearcast.delivery.queue import DeliveryQueue, QueuedDelivery, SettledDelivery, present_level
-from nearcast.delivery.token_bucket import TokenBucket
+from nearcast.delivery.rate_limit import RateLimit
 from nearcast.model.context import WITHHELD
 from nearcast.model.sequence import write_sequence
 from nearcast.model.subscription import ClientProfile, Settings
@@ -62,7 +62,7 @@ class Session:
 
     client: ClientProfile
     waiting: DeliveryQueue
-    reorders: TokenBucket
+    reorders: RateLimit
     disordered: bool = False
     """Whether priorities have changed and what waits is not in the new order yet."""
     connection: Connection | None = None

@@ -1,4 +1,4 @@
-"""A token bucket: so much per second, and a burst of it at once; what is beyond it has to wait (RFC 2697's meter)."""
+"""A rate limit by a token bucket: so much per second, and a burst of it at once; what is beyond it has to wait."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class TokenBucket:
+class RateLimit:
     """`rate` tokens per second come in, up to `burst`. Times are seconds, of any one clock.
 
     What costs more than the burst is let through when the bucket is full, and is owed.
