@@ -107,6 +107,50 @@ def test_one_delivery_larger_than_the_window_may_go_alone() -> None:
     assert 0.0 == Pacing().delay(10_000_000, 0.0)
 
 
+def test_what_was_measured_lapses() -> None:
+    """Some seconds after the link was full last; it is full for a while before it is measured again."""
+    pace = Pacing()
+    simulated(pace, steady(5_000.0), 30.0)
+    assert 40.0 == pytest.approx(pace.measured(30.0), rel=0.15)
+    assert pace.measured(40.0) is None
+    pace.sent(10**6, SIZE, 40.0, more=True)
+    pace.acknowledged(10**6, 40.1)
+    assert pace.measured(40.1) is None
+
+
+def worked_on(answers: bool) -> Pacing:
+    """The pace of a fast link whose receiver takes 60 ms for each delivery; whether it answers pings meanwhile."""
+    pace, now, sent, taken = Pacing(), 0.0, 0, 0
+    while now < 20.0:
+        while pace.delay(SIZE, now) == 0.0:
+            sent += 1
+            pace.sent(sent, SIZE, now, more=True)
+        if answers and taken % 8 == 0:
+            pace.arrived(now - 0.01, now)
+        now += 0.06
+        if taken < sent:
+            taken += 1
+            pace.acknowledged(taken, now)
+    return pace
+
+
+def test_a_receiver_that_works_is_not_taken_for_a_slow_link() -> None:
+    """Where its answers to pings show that what it works on has arrived; without them nobody can tell."""
+    assert (None, True) == (worked_on(True).measured(20.0), worked_on(True).worked_on)
+    assert 66.7 == pytest.approx(worked_on(False).measured(20.0), rel=0.1)
+
+
+def test_answers_to_pings_change_nothing_on_a_slow_link() -> None:
+    """There an acknowledgement follows at once, in the same order."""
+    pace, now = Pacing(), 0.0
+    for position in range(1, 200):
+        pace.sent(position, SIZE, now, more=True)
+        now += 0.1
+        pace.arrived(now - 0.1, now)
+        pace.acknowledged(position, now + 0.005)
+    assert pace.worked_on is False
+
+
 def test_few_deliveries_tell_nothing_about_the_link() -> None:
     """A link that was never full has no measured bandwidth."""
     pace = Pacing()

@@ -298,3 +298,17 @@ def test_the_rows_of_one_position_come_in_pieces(journal: Journal) -> None:
     assert list(range(1, 301)) == [part for piece in pieces for part in piece]
     assert [] == [piece for piece in journal.blocks("derived", 1, 5) if len(piece)]
     assert isinstance(journal, MemoryJournal) or 100 >= max(map(len, pieces))
+
+
+def test_a_log_is_trimmed_to_its_newest_rows(journal: Journal) -> None:
+    """They keep their positions, as do those that follow; by rows or by bytes, and by the blocks of each call."""
+    for number in range(0, 60, 20):
+        journal.append("events", events(range(number, number + 20)))
+    assert 0 == journal.trim("events", 60, 1 << 30)
+    assert 20 == journal.trim("events", 40, 1 << 30)
+    assert (60, [*range(21, 61)]) == (journal.end("events"), positions(journal.read("events", 0, 100)))
+    assert journal.trim("events", 40, 1) >= 20
+    left = positions(journal.read("events", 0, 100))
+    assert [*range(60 - len(left) + 1, 61)] == left
+    assert left
+    assert [61] == journal.append("events", events([99]))

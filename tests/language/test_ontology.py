@@ -254,3 +254,42 @@ def test_broken_turtle_is_told_in_words(tmp_path: Path) -> None:
     (found,) = caught.value.faults
     assert "b'" not in found.came and "Keyword 'this'" in found.came
     assert found.where is not None and 2 == found.where.line
+
+
+def rdf_xml(declared: str, used: str) -> str:
+    """An ontology of one class, whose document type declares entities and whose label uses them."""
+    return f"""<?xml version="1.0"?>
+<!DOCTYPE rdf:RDF {declared}>
+<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:rdfs="http://www.w3.org/2000/01/rdf-schema#"
+ xmlns:owl="http://www.w3.org/2002/07/owl#">
+<owl:Class rdf:about="urn:a#Heat"><rdfs:label>{used}</rdfs:label></owl:Class></rdf:RDF>"""
+
+
+LAUGHS = "".join(f'<!ENTITY a{number} "{f"&a{number - 1};" * 10}">\n' for number in range(1, 10))
+
+
+@pytest.mark.parametrize(
+    "declared, used, came",
+    [
+        (f'[<!ENTITY a0 "ha">\n{LAUGHS}]', "&a9;", "the entity a1, which is long or refers to others"),
+        ('[<!ENTITY a "&#38;b;"><!ENTITY b "&#38;a;">]', "&a;", "the entity a, which is long or refers to others"),
+        (f'[<!ENTITY a "{"ha" * 1_000}">]', "&a;", "the entity a, which is long or refers to others"),
+        (f'[<!ENTITY a "{"ha" * 500}">]', "&a;" * 20_000, "20,000,000"),
+        ('[<!ENTITY a SYSTEM "file:///etc/hostname">]', "&a;", "the entity a, which stands elsewhere"),
+        ('[<!ENTITY % a SYSTEM "http://127.0.0.1:9/"> %a;]', "", "the entity a, which stands elsewhere"),
+        ('SYSTEM "http://127.0.0.1:9/a.dtd"', "", "a document type that is elsewhere"),
+    ],
+    ids=["within one another", "in a circle", "long", "often", "a file", "a parameter", "a document type"],
+)
+def test_entities_that_grow_or_fetch_are_refused_before_they_do(
+    tmp_path: Path, declared: str, used: str, came: str
+) -> None:
+    """By their declarations alone: those within one another would stand for a thousand million letters."""
+    [fault] = faults(tmp_path, "o.owl", rdf_xml(declared, used))
+    assert came in fault.came
+
+
+def test_entities_that_abbreviate_are_read(tmp_path: Path) -> None:
+    """As editors of ontologies write them."""
+    text = rdf_xml('[<!ENTITY a "urn:a#">]', "&a;Heat").replace('about="urn:a#Heat"', 'about="&a;Heat"')
+    assert (ContextClass("Heat"),) == loaded(tmp_path, "o.owl", text).classes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from nearcast.errors import AccessError, RightError, SessionError, SetupError
 from nearcast.server.access import allow, bearer, tokens_from
 from nearcast.server.app import create_app, listen
 from nearcast.server.config import ServerConfig, loopback
-from tests.server.conftest import received, run, running, unit
+from nearcast.server.origins import check_origin
+from tests.server.conftest import received, run, running, unit, until
 
 TOKENS = tokens_from("sensor:aaa:publish phone:bbb:receive=a ops:c:c:manage,receive,publish")
 
@@ -126,8 +128,30 @@ def test_a_browser_gives_its_token_in_the_address() -> None:
             await server.declare("a")
             async with connect(f"ws{server.url[4:]}/clients/a/stream?token=bbb") as socket:
                 assert '"hello"' in await socket.recv()
+            async with server.http.stream(
+                "GET", "/clients/a/events?token=bbb", headers={"Authorization": ""}
+            ) as events:
+                assert 200 == events.status_code
+            for path in ("/clients/a/waiting?token=bbb", "/clients?token=c:c", "/metrics?token=c:c"):
+                assert 401 == (await server.http.get(path, headers={"Authorization": ""})).status_code
 
     run(test)
+
+
+def test_a_token_is_in_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Though it is in the address, which is."""
+
+    async def test() -> None:
+        async with running(tokens=TOKENS) as server:
+            for token in ("bbb", "zzz"):
+                async with connect(f"ws{server.url[4:]}/clients/a/stream?takeover=true&token={token}") as socket:
+                    with pytest.raises(ConnectionClosed):
+                        await socket.recv()
+
+    with caplog.at_level(logging.INFO):
+        run(test)
+    assert "takeover=true&token=…" in caplog.text
+    assert ("bbb" in caplog.text, "zzz" in caplog.text) == (False, False)
 
 
 def test_without_tokens_pages_of_other_sites_are_kept_out() -> None:
@@ -138,11 +162,156 @@ def test_without_tokens_pages_of_other_sites_are_kept_out() -> None:
             await server.declare("a")
             for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
                 assert 401 == (await server.http.get("/clients", headers=headers)).status_code
-            assert 200 == (await server.http.get("/clients", headers={"Origin": "http://localhost:3000"})).status_code
+            assert 200 == (await server.http.get("/clients", headers={"Origin": server.url})).status_code
             async with connect(f"ws{server.url[4:]}/clients/a/stream", origin="https://evil.example") as socket:
                 with pytest.raises(ConnectionClosed) as caught:
                     await socket.recv()
             assert caught.value.rcvd and 4401 == caught.value.rcvd.code
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "headers, allowed",
+    [
+        ({"Sec-Fetch-Site": "cross-site"}, False),
+        ({"Sec-Fetch-Site": "same-site"}, False),
+        ({"Sec-Fetch-Site": "same-origin"}, True),
+        ({"Sec-Fetch-Site": "none"}, True),
+        ({"Origin": "http://127.0.0.1:1"}, False),
+        ({"Origin": "null"}, False),
+        ({"Origin": "https://map.example", "Sec-Fetch-Site": "cross-site"}, True),
+        ({"Origin": "https://map.example:8443"}, False),
+    ],
+)
+def test_a_page_of_another_origin_reaches_no_client(headers: dict[str, str], allowed: bool) -> None:
+    """Not even by an image, which has no origin; who receives meanwhile goes on, unless the origin is allowed."""
+
+    async def test() -> None:
+        async with running(origins=("https://map.example",)) as server:
+            await server.declare("a")
+            async with server.client("a") as client:
+                await client.connected()
+                async with server.http.stream("GET", "/clients/a/events", headers=headers) as events:
+                    assert events.status_code == (409 if allowed else 401)
+                async with connect(f"ws{server.url[4:]}/clients/a/stream", additional_headers=headers) as socket:
+                    with pytest.raises(ConnectionClosed) as caught:
+                        await socket.recv()
+                assert caught.value.rcvd and (4409 if allowed else 4401) == caught.value.rcvd.code
+                await server.publish(unit("e1"))
+                assert "e1" == (await received(client, 1))[0].event["id"]
+
+    run(test)
+
+
+def test_an_origin_that_is_allowed_hears_so() -> None:
+    """Before a request, and with every answer; others hear nothing."""
+
+    async def test() -> None:
+        async with running(origins=("https://map.example",)) as server:
+            await server.declare("a")
+            asks = {"Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "authorization"}
+            for origin, status in ("https://map.example", 200), ("https://evil.example", 400):
+                answer = await server.http.options("/clients/a", headers={"Origin": origin, **asks})
+                assert status == answer.status_code
+                assert (status == 200) == (answer.headers.get("access-control-allow-origin") == origin)
+            origin = {"Origin": "https://map.example"}
+            for path in ("/clients", "/clients/nobody"):
+                answer = await server.http.get(path, headers=origin)
+                assert "https://map.example" == answer.headers["access-control-allow-origin"]
+            async with server.http.stream("GET", "/clients/a/events", headers=origin) as events:
+                assert "https://map.example" == events.headers["access-control-allow-origin"]
+
+    run(test)
+
+
+def test_by_default_no_other_origin_may_read_anything() -> None:
+    """There is no answer for it, and none before."""
+
+    async def test() -> None:
+        async with running() as server:
+            headers = {"Origin": "https://map.example", "Access-Control-Request-Method": "GET"}
+            for method in ("OPTIONS", "GET"):
+                answer = await server.http.request(method, "/clients", headers=headers)
+                assert "access-control-allow-origin" not in answer.headers
+
+    run(test)
+
+
+@pytest.mark.parametrize("origin", ["map.example", "https://map.example/", "https://map.example/a", "*", "null"])
+def test_what_is_no_origin_is_told(origin: str) -> None:
+    """With an example."""
+    with pytest.raises(SetupError, match="expected an origin such as"):
+        check_origin(origin)
+
+
+def test_a_session_is_taken_over_by_intent_only() -> None:
+    """Without it the second connection is told, by a status or a code, and the first one goes on."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            address = f"ws{server.url[4:]}/clients/a/stream"
+            async with connect(address) as first:
+                assert '"hello"' in await first.recv()
+                assert 409 == (await server.http.get("/clients/a/events")).status_code
+                async with connect(address) as second:
+                    with pytest.raises(ConnectionClosed, match="takeover=true"):
+                        await second.recv()
+                await first.send('{"ping": 5}')
+                while '"pong":5' not in await first.recv():
+                    pass
+                async with connect(address + "?takeover=true") as second:
+                    assert '"hello"' in await second.recv()
+                    with pytest.raises(ConnectionClosed, match="took over"):
+                        while True:
+                            await first.recv()
+
+    run(test)
+
+
+def test_two_clients_of_one_name_do_not_fight() -> None:
+    """The one that takes over stays; the other is told, and one that never takes over is refused."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            async with server.client("a") as first, server.client("a") as second:
+                await first.connected()
+                await second.connected()
+                with pytest.raises(SessionError, match="took over"):
+                    await received(first, 1)
+                async with server.client("a", takeover="never") as third:
+                    with pytest.raises(SessionError, match="in use"):
+                        await third.connected()
+                await server.publish(unit("e1"))
+                assert "e1" == (await received(second, 1))[0].event["id"]
+                assert 2 == server.service.session_manager.session("a").connections
+
+    run(test)
+
+
+def test_a_client_has_its_own_session_back_at_once() -> None:
+    """Though the server still has the old connection; one that another took meanwhile it leaves alone."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            async with server.client("a", takeover="never") as client:
+                await client.connected()
+                assert client._connection
+                client._connection.transport.abort()
+                await until(lambda: client.connections == 2)
+                await server.publish(unit("e1"))
+                assert "e1" == (await received(client, 1))[0].event["id"]
+                client.url = client.url.replace(server.url[4:], "://127.0.0.1:9")
+                client._connection.transport.abort()
+                await until(lambda: not client.online)
+                async with server.client("a") as other:
+                    await other.connected()
+                    client.url = other.url
+                    with pytest.raises(SessionError, match="in use"):
+                        await received(client, 1)
 
     run(test)
 

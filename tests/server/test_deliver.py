@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from starlette.requests import Request
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -45,8 +46,8 @@ async def raw(socket: ClientConnection, kind: str) -> Any:
     return message
 
 
-def socket_of(server: Running, client: str = "a") -> Any:
-    return connect(f"ws{server.url[4:]}/clients/{client}/stream", max_queue=None)
+def socket_of(server: Running, client: str = "a", query: str = "") -> Any:
+    return connect(f"ws{server.url[4:]}/clients/{client}/stream{query}", max_queue=None)
 
 
 def test_an_event_goes_from_the_publisher_to_the_client_and_its_outcome_into_the_journal() -> None:
@@ -338,7 +339,7 @@ def test_a_dead_link_does_not_hold_up_the_connection_that_takes_over() -> None:
             await server.declare("a")
             dead = DeadLink()
             server.service.session_manager.connect("a", dead, "test")
-            async with socket_of(server) as socket:
+            async with socket_of(server, query="?takeover=true") as socket:
                 assert 2 == (await raw(socket, "hello"))["hello"]["session"]
             dead.open.set()
 
@@ -692,7 +693,8 @@ def test_who_leaves_before_the_first_event_was_never_connected() -> None:
     async def test() -> None:
         async with running() as server:
             await server.declare("a")
-            await stream.events("a", None, server.service)
+            request = Request({"type": "http", "query_string": b"", "headers": []})
+            await stream.events("a", request, None, server.service)
             assert server.service.session_manager.session("a").connection is None
 
     run(test)

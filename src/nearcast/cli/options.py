@@ -74,6 +74,17 @@ def private_webhooks_option(function: F) -> F:
     return click.option("--private-webhooks", is_flag=True, help=help)(function)
 
 
+def origin_option(function: F) -> F:
+    """`--allow-origin ORIGIN`, repeatable."""
+    return click.option(
+        "--allow-origin",
+        "origins",
+        multiple=True,
+        metavar="ORIGIN",
+        help="Let pages of this origin use the server from a browser, as https://map.example.org; several times.",
+    )(function)
+
+
 def _named(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if not value.strip():
         raise click.BadParameter("expected a name, got none")

@@ -11,6 +11,7 @@ from nearcast.cli.options import (
     data_option,
     journal_path,
     node_option,
+    origin_option,
     precision_option,
     private_webhooks_option,
     url_of,
@@ -19,6 +20,7 @@ from nearcast.cli.supervisor import end_with_supervisor
 from nearcast.server.access import tokens_from
 from nearcast.server.app import serve
 from nearcast.server.config import ServerConfig
+from nearcast.server.origins import check_origin
 
 
 @click.command("server")
@@ -29,8 +31,16 @@ from nearcast.server.config import ServerConfig
 @click.option("--suppress", is_flag=True, help="Hold back events that change nothing where they enter.")
 @precision_option
 @private_webhooks_option
+@origin_option
 def command(
-    data: Path, host: str, port: int, node: str, suppress: bool, precision: float, private_webhooks: bool
+    data: Path,
+    host: str,
+    port: int,
+    node: str,
+    suppress: bool,
+    precision: float,
+    private_webhooks: bool,
+    origins: tuple[str, ...],
 ) -> None:
     """Run the access server: publishing and managing over HTTP, receiving over WebSocket and SSE.
 
@@ -48,5 +58,6 @@ def command(
         suppress=suppress,
         precision=precision,
         private_webhooks=private_webhooks,
+        origins=tuple(check_origin(one) for one in origins),
     )
     serve(config, lambda port: click.echo(f"listening on {url_of(host, port)}", err=True))

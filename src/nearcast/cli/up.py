@@ -13,6 +13,7 @@ from nearcast.cli.options import (
     data_option,
     journal_path,
     node_option,
+    origin_option,
     precision_option,
     private_webhooks_option,
     url_of,
@@ -39,6 +40,7 @@ from nearcast.language.definitions import files as files_module
 @click.option("--suppress", is_flag=True, help="Hold back events that change nothing where they enter.")
 @precision_option
 @private_webhooks_option
+@origin_option
 @click.option(
     "--wait",
     type=click.FloatRange(min=0, min_open=True),
@@ -57,6 +59,7 @@ def command(
     suppress: bool,
     precision: float,
     private_webhooks: bool,
+    origins: tuple[str, ...],
     wait: float,
     metrics_port: int,
 ) -> None:
@@ -74,7 +77,7 @@ def command(
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
     begin = partial(_begin, data, found, node) if found else lambda: None
-    parts = running(data, host, port, master, metrics_port, begin, suppress, node, precision, private_webhooks)
+    parts = running(data, host, port, master, metrics_port, begin, suppress, node, precision, private_webhooks, origins)
     with parts as supervisor:
         wait_until_ready(supervisor, url_of(host, port), data, lambda: bool(asked), wait)
         if not asked:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import orjson
@@ -35,6 +36,9 @@ MESSAGE_BYTES = 4 << 20
 REFUSALS: dict[int, type[NearcastError]] = {4401: AccessError, 4403: RightError, 4404: SessionError, 4409: SessionError}
 """Codes with which a server ends a connection for good."""
 
+
+Takeover = Literal["once", "never"]
+"""Whether a client takes its session from another connection that has it, when it connects first."""
 
 Position = int | str
 """What a server calls a delivery by."""
@@ -60,11 +64,18 @@ class Client:
 
     `async for delivery in client.deliveries()`; each is acknowledged when the next one is asked for, or, if not
     `automatic`, by `acknowledge`.
+
+    A client has one session, and one connection that has it. With `takeover="once"` the first connection takes the
+    session from whoever has it; with "never" it is refused as long as somebody does. Connecting again, this client has
+    its own session back, unless another took it meanwhile: then it ends with a SessionError, and does not fight.
     """
 
-    def __init__(self, url: str, id: str, token: str | None = None, *, automatic: bool = True) -> None:
+    def __init__(
+        self, url: str, id: str, token: str | None = None, *, automatic: bool = True, takeover: Takeover = "once"
+    ) -> None:
         self.url = f"ws{url.rstrip('/').removeprefix('http')}/clients/{quote(id, safe='')}/stream"
-        self.id, self.automatic = id, automatic
+        self.id, self.automatic, self.takeover = id, automatic, takeover
+        self._holder = uuid.uuid4().hex
         self.connections = 0
         self.duplicates = 0
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -181,7 +192,7 @@ class Client:
         while True:
             try:
                 async with connect(
-                    self.url,
+                    self._address(),
                     additional_headers=self._headers,
                     max_size=MESSAGE_BYTES,
                     # Unbounded: else an application that is slow would keep pings and confirmations from being read.
@@ -207,6 +218,11 @@ class Client:
             pause = next(waits)
             log.info("connection lost client=%s reason=%r pause=%.2f", self.id, reason, pause)
             await asyncio.sleep(pause)
+
+    def _address(self) -> str:
+        """Where to connect: the first time it may take over, afterwards it only says who it is."""
+        takes = self.takeover == "once" and not self.connections
+        return f"{self.url}?holder={self._holder}{'&takeover=true' if takes else ''}"
 
     def _refusal(self, closed: ConnectionClosed) -> NearcastError | None:
         if closed.rcvd is None or closed.rcvd.code not in REFUSALS:

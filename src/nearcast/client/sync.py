@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from nearcast.client.kept import Event
 from nearcast.client.publisher import Published, Publisher
-from nearcast.client.receiver import Client, Delivery, Position
+from nearcast.client.receiver import Client, Delivery, Position, Takeover
 from nearcast.errors import SessionError
 
 T = TypeVar("T")
@@ -60,9 +60,11 @@ class SyncClient:
     One thread at a time may use it.
     """
 
-    def __init__(self, url: str, id: str, token: str | None = None, *, automatic: bool = True) -> None:
+    def __init__(
+        self, url: str, id: str, token: str | None = None, *, automatic: bool = True, takeover: Takeover = "once"
+    ) -> None:
         self._background = _Background()
-        self._client = Client(url, id, token, automatic=automatic)
+        self._client = Client(url, id, token, automatic=automatic, takeover=takeover)
 
     def deliveries(self, timeout: float | None = None) -> Iterator[Delivery]:
         """The deliveries, as they come; each is acknowledged when the next one is asked for, if `automatic`.

@@ -5,6 +5,9 @@ Little is kept in flight on purpose: what is in flight can no longer be overtake
 Rate and round trip are measured as BBR does (Cardwell et al., 2016): the rate at which acknowledged bytes arrive, the
 greatest over a few seconds; a sample counts in full only where nothing but the link held the sending back, otherwise
 only if it raises the estimate. A stated bandwidth is a cap: of it and the measured one the lesser counts.
+
+A link carries things in order, so the answer to a ping shows that all that was sent before it has arrived. A receiver
+that acknowledges much later than that works, and its link is not slow: what was measured by then counts no more.
 """
 
 from __future__ import annotations
@@ -30,6 +33,10 @@ MOMENT = 1e-6
 """Seconds not worth waiting for."""
 FULL_SAMPLES, FULL_SECONDS = 8, 1.0
 """A measured bandwidth is told to others after so many full samples over so long a time."""
+LAPSE_SECONDS = 5.0
+"""Without a full sample for so long it is unknown again: what holds nothing but the sending back shows nothing."""
+WORK_SECONDS, WORK_SHARE = 0.1, 0.5
+"""What is acknowledged later than it arrived by more than this, and this share of a round trip, was worked on."""
 
 
 @dataclass(slots=True)
@@ -41,6 +48,7 @@ class InFlight:
     acknowledged: int
     acknowledged_at: float
     full: bool
+    arrived: float | None = None
 
 
 @dataclass(slots=True)
@@ -63,6 +71,11 @@ class Pacing:
     _round_ends: float = 0.0
     _full: int = 0
     _full_since: float = 0.0
+    _full_last: float = 0.0
+    worked_on: bool = False
+    """Whether what was acknowledged last had arrived long before: not the link holds the receiver back."""
+    _arrived: int = 0
+    """Bytes in flight that have arrived, as an answered ping showed: not the link holds them up."""
     _tokens: float = 0.0
     _filled: float | None = None
 
@@ -93,7 +106,8 @@ class Pacing:
         if not self._flights:
             self._acknowledged_at = now
         held_by_cap = self.stated is not None and self._capped
-        flight = InFlight(size, now, self._acknowledged, self._acknowledged_at, more and not held_by_cap)
+        full = more and not held_by_cap and not self._arrived
+        flight = InFlight(size, now, self._acknowledged, self._acknowledged_at, full)
         self._flights[position] = flight
         self._in_flight += size
         self._tokens -= size
@@ -106,10 +120,31 @@ class Pacing:
         self._in_flight -= flight.size
         self._acknowledged += flight.size
         self._acknowledged_at = now
+        if flight.arrived is not None:
+            self._arrived -= flight.size
+            if now - flight.arrived > WORK_SECONDS + WORK_SHARE * (self.round_trip or 0.0):
+                self._forget_rates()
+                return
         self.round_trip_taken(now - flight.sent, now)
         elapsed = now - flight.acknowledged_at
         if elapsed > 0:
             self._sample((self._acknowledged - flight.acknowledged) / elapsed, flight.full, now)
+
+    def arrived(self, before: float, now: float) -> None:
+        """A ping was answered: all that was sent before it has arrived."""
+        for flight in self._flights.values():
+            if flight.sent > before:
+                # They are in the order of sending.
+                return
+            if flight.arrived is None:
+                flight.arrived, flight.full = now, False
+                self._arrived += flight.size
+
+    def _forget_rates(self) -> None:
+        """What was measured was the receiver's work: the link is as good as unknown."""
+        self._rates.clear()
+        self._searching, self._stalls, self._round_rate, self._full = True, 0, 0.0, 0
+        self.worked_on = True
 
     def _sample(self, rate: float, full: bool, now: float) -> None:
         _forget(self._rates, now - RATE_SECONDS)
@@ -120,8 +155,10 @@ class Pacing:
             self._rates.pop()
         self._rates.append((now, rate))
         if full:
-            self._full_since = now if not self._full else self._full_since
-            self._full += 1
+            if not self._full or now - self._full_last > LAPSE_SECONDS:
+                self._full, self._full_since = 0, now
+            self._full, self._full_last = self._full + 1, now
+            self.worked_on = False
         if now >= self._round_ends:
             self._end_round(now)
 
@@ -166,8 +203,9 @@ class Pacing:
         return int(min(max(twice, LEAST_WINDOW), GREATEST_WINDOW))
 
     def measured(self, now: float) -> float | None:
-        """The measured bandwidth in kbit/s, once the link was full long enough to know it."""
-        if self._full < FULL_SAMPLES or now - self._full_since < FULL_SECONDS or not self._rates:
+        """The measured bandwidth in kbit/s, once the link was full long enough to know it, until that lapses."""
+        lasted = now - self._full_since >= FULL_SECONDS and now - self._full_last <= LAPSE_SECONDS
+        if self._full < FULL_SAMPLES or not lasted or not self._rates:
             return None
         return self._rates[0][1] / BYTES_PER_KILOBIT
 

@@ -111,6 +111,16 @@ class MemoryJournal(Journal):
             self._parts[log] = [joined(log, self._parts[log])]
             return within(self._parts[log][0], after, through)
 
+    def trim(self, log: str, rows: int, size: int) -> int:
+        """See `Journal.trim`."""
+        with self._lock:
+            table = joined(log, self._parts[log])
+            first = max(len(table) - rows, 0)
+            while len(table) - first > 1 and table.slice(first).nbytes > size:
+                first += (len(table) - first + 3) // 4
+            self._parts[log] = [table.slice(first)]
+            return first
+
     def end(self, log: str) -> int:
         """See `Journal.end`."""
         schema_of(log)

@@ -96,6 +96,13 @@ class Journal(ABC):
             after += step
 
     @abstractmethod
+    def trim(self, log: str, rows: int, size: int) -> int:
+        """Lets go of the oldest rows of a log of which more are kept than so many rows, or bytes; how many went.
+
+        It may keep some more than asked: rows go together as they were written. The others keep their positions.
+        """
+
+    @abstractmethod
     def end(self, log: str) -> int:
         """The last position of the log; 0 if empty."""
 

@@ -40,6 +40,7 @@ from nearcast.journal.log_ends import log_end, newest_block, put_end, unchecked_
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
 from nearcast.journal.seam import READ_BYTES, Journal
 from nearcast.model.event import MAIN, Event
+from nearcast.runtime.descriptors import exhausted
 from nearcast.runtime.file_lock import file_identity
 
 TABLE = """
@@ -292,6 +293,21 @@ class SqliteJournal(Journal):
                 before = last
         return through
 
+    def trim(self, log: str, rows: int, size: int) -> int:
+        """See `Journal.trim`."""
+        gone: list[tuple[int]] = []
+        count = kept_rows = kept_bytes = 0
+        # Cheap: `rows` is the last column, so SQLite reads none of it.
+        query = "SELECT number, last - first + 1, size FROM blocks WHERE log = ? ORDER BY last DESC, number DESC"
+        with self._writing() as connection:
+            for number, held, bytes in connection.execute(query, (log,)):
+                if kept_rows >= rows or kept_bytes >= size:
+                    gone.append((number,))
+                    count += held
+                kept_rows, kept_bytes = kept_rows + held, kept_bytes + bytes
+            connection.executemany("DELETE FROM blocks WHERE number = ?", gone)
+        return count
+
     def end(self, log: str) -> int:
         """See `Journal.end`."""
         schema_of(log)
@@ -388,7 +404,9 @@ class SqliteJournal(Journal):
             finally:
                 self._idle.append(connection)
         except sqlite3.Error as error:
-            raise JournalError(f"journal {self.path}: {error}{_advice(str(error))}") from error
+            # Where nothing at all can be opened any more SQLite says that of the file, which is misleading.
+            said = exhausted() if "unable to open" in str(error) else None
+            raise JournalError(f"journal {self.path}: {said or f'{error}{_advice(str(error))}'}") from error
         except UnicodeDecodeError as error:
             # Python reads the text of an error of SQLite, in which the damage may be quoted.
             raise JournalError(f"journal {self.path}: malformed text{_advice('malformed')}") from error

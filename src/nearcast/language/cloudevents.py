@@ -27,12 +27,17 @@ from nearcast.language.json_text import loads
 from nearcast.language.json_values import unwritable
 from nearcast.language.time_advice import time_advice
 from nearcast.model.event import CONTROL_PREFIX, Event, Place, source_and_subject
+from nearcast.model.limits import Limits
 from nearcast.model.subscription import Channel
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, time_of
 
 MAX_BYTES = 1024 * 1024
 MAX_ATTRIBUTES = 1_000
+NAME_LENGTH = Limits().name_length
+"""Characters of a name where no settings say otherwise."""
 MAX_NESTING = 64
+LONGEST_PREFIX = 64 * NAME_LENGTH
+"""Characters of the name of an object within data: each of its values has it before its own."""
 MAX_AHEAD = timedelta(days=1)
 """How far an event's time may lie after its acceptance: beyond it the sender's clock is wrong."""
 
@@ -94,11 +99,13 @@ def read_event(
     channels: Sequence[Channel] = (),
     accepted: datetime | None = None,
     payload: bytes | None = None,
+    name_length: int = NAME_LENGTH,
 ) -> Event:
     """The event that a CloudEvent's JSON object means.
 
-    `payload` is the object as it came, if it came as bytes. Without `channels` an event of any type may have any kind
-    of place. Raises `EventError` with the first fault.
+    `payload` is the object as it came, if it came as bytes; `name_length` bounds ids, types, sources, subjects and the
+    names of attributes. Without `channels` an event of any type may have any kind of place. Raises `EventError` with
+    the first fault.
     """
     try:
         if not isinstance(document, dict):
@@ -108,7 +115,7 @@ def read_event(
             payload = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
             if len(payload) > MAX_BYTES:
                 raise Fault(f"an event of at most {MAX_BYTES:,} bytes", f"{len(payload):,}", where)
-        return _event(document, where, channels, accepted, payload)
+        return _event(document, where, channels, accepted, payload, name_length)
     except Fault as fault:
         raise EventError(fault) from None
     except (TypeError, ValueError, RecursionError) as error:
@@ -116,7 +123,12 @@ def read_event(
 
 
 def _event(
-    document: dict[str, Any], where: Mark, channels: Sequence[Channel], accepted: datetime | None, payload: bytes
+    document: dict[str, Any],
+    where: Mark,
+    channels: Sequence[Channel],
+    accepted: datetime | None,
+    payload: bytes,
+    name_length: int,
 ) -> Event:
     if document.get("specversion") != "1.0":
         raise Fault('specversion "1.0"', _kind(document.get("specversion")), where, "events are CloudEvents 1.0")
@@ -124,6 +136,8 @@ def _event(
     subject = document.get("subject")
     if subject is not None and (not isinstance(subject, str) or not subject):
         raise Fault("subject, a text that is not empty", _kind(subject), where)
+    for name in ("id", "type", "source", "subject"):
+        check_length(document.get(name), name, name_length, where)
     time = _time(document.get("time"), where, accepted)
     attributes = _context(document, where)
     control = type_.startswith(CONTROL_PREFIX)
@@ -133,6 +147,8 @@ def _event(
     place = None if control else _take_data(document, attributes, where)
     if len(attributes) > MAX_ATTRIBUTES:
         raise Fault(f"at most {MAX_ATTRIBUTES:,} attributes", f"{len(attributes):,}", where)
+    for name, _ in attributes:
+        check_length(name, "the name of an attribute", name_length, where)
     channel = None if control else channel_of(type_, document.get("channel"), place, channels, where)
     about = about_of(source, subject, channel, channels)
     return Event(id, type_, source, subject, time, place, tuple(attributes), payload, channel, accepted, about=about)
@@ -155,6 +171,12 @@ def _take_data(document: dict[str, Any], attributes: list[tuple[str, Value]], wh
         return None
     attributes += attributes_of(data, document, where)
     return place_of(data, where)
+
+
+def check_length(name: str | None, what: str, longest: int, where: Mark | None) -> None:
+    """Refuses a name that is too long, and tells its beginning only. Raises `Fault`."""
+    if name is not None and len(name) > longest:
+        raise Fault(f"{what} of at most {longest:,} characters", f"{len(name):,}, {name[:40]!r}…", where)
 
 
 def _required(document: dict[str, Any], name: str, where: Mark) -> str:
@@ -239,7 +261,11 @@ def _add(name: str, value: Any, attributes: list[tuple[str, Value]], depth: int,
     elif kind is dict and is_geometry(value):
         attributes.append((name, orjson.dumps(value).decode()))
     elif kind is dict:
+        check_length(name, "the name of an object", LONGEST_PREFIX, where)
         for key, child in value.items():
+            # Here, and not at the end: each name repeats the one of its object, so a small event may make long ones.
+            if len(attributes) > MAX_ATTRIBUTES:
+                raise Fault(f"at most {MAX_ATTRIBUTES:,} attributes", "more", where)
             _add(f"{name}.{key}", child, attributes, depth + 1, where)
     elif kind is list:
         for child in value:
@@ -259,7 +285,8 @@ def channel_of(type_: str, named: object, place: Place | None, channels: Sequenc
     channel = by_name.get(named) if isinstance(named, str) else by_type.get(type_, other)
     if channel is None or (channel.types and type_ not in channel.types):
         known = ", ".join(f"{one.name} ({' '.join(one.types) or 'every other type'})" for one in channels)
-        came = f"the unknown channel {named}" if named is not None and channel is None else f"the type {type_}"
+        unknown = named is not None and channel is None
+        came = f"the unknown channel {str(named)[:80]}" if unknown else f"the type {type_}"
         raise Fault(f"an event for a channel: {known}", came, where)
     if place is not None and place.coordinates != channel.coordinates:
         keys = "x and y" if channel.coordinates == "planar" else "lon and lat"

@@ -54,7 +54,7 @@ def changes(event: Event, settings: Settings, where: Mark | None = None) -> list
     read = _READERS.get(event.type)
     if read is None:
         raise EventError(Fault(f"one of {', '.join(CONTROL_TYPES)}", event.type, where))
-    reader = DocumentReader()
+    reader = DocumentReader(settings.limits)
     try:
         change = read(from_data(_data(event, where), where), settings, reader)
         reader.refuse()

@@ -13,6 +13,7 @@ import yaml
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.marks import Lines, Locate, starting_at
+from nearcast.model.limits import Limits
 from nearcast.model.values import INTEGER_MAXIMUM
 
 MAX_NESTING = 200
@@ -247,10 +248,14 @@ _BEGUN = re.compile(r"\s*\d+(\.\d+)?")
 
 
 class DocumentReader:
-    """Collects faults; each method gives the value of a node, or None after noting why it has none."""
+    """Collects faults; each method gives the value of a node, or None after noting why it has none.
 
-    def __init__(self) -> None:
+    `limits` are those that names have to keep.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
         self.faults: list[Fault] = []
+        self.limits = limits or Limits()
 
     def fault(self, expected: str, node: DocumentNode, advice: str = "", came: str | None = None) -> None:
         """Notes a fault of a node; its path tells a reader of JSON, who has no lines, where to look."""
@@ -285,10 +290,12 @@ class DocumentReader:
 
     def named(self, node: DocumentNode, what: str) -> Iterator[tuple[str, DocumentNode]]:
         """The (name, node) pairs of a mapping whose keys are free."""
-        if isinstance(node.value, dict):
-            yield from node.value.items()
-        else:
+        if not isinstance(node.value, dict):
             self.fault(f"{what}: a mapping", node)
+            return
+        for name, child in node.value.items():
+            if self.is_short(name, node, f"a name of {what}"):
+                yield name, child
 
     def items(self, node: DocumentNode, what: str) -> list[DocumentNode]:
         """The nodes of a list."""
@@ -308,7 +315,9 @@ class DocumentReader:
     def name(self, node: DocumentNode, what: str) -> str | None:
         """A text that can name something: not blank, on one line, without control characters."""
         name = self.text(node, what)
-        if name is None or (not name.isspace() and not _NO_NAME.search(name)):
+        if name is None or not self.is_short(name, node, what):
+            return None
+        if not name.isspace() and not _NO_NAME.search(name):
             return name
         advice = "any script will do, spaces and slashes too"
         if name.isspace():
@@ -318,6 +327,13 @@ class DocumentReader:
         else:
             self.fault(f"{what}: text without control characters", node, advice, came=ascii(name)[:80])
         return None
+
+    def is_short(self, name: str, node: DocumentNode, what: str) -> bool:
+        """Whether a name is no longer than names may be; a fault, which has its beginning only, where it is not."""
+        longest = self.limits.name_length
+        if len(name) > longest:
+            self.fault(f"{what}: at most {longest:,} characters", node, came=f"{len(name):,}, {name[:40]!r}…")
+        return len(name) <= longest
 
     def number(self, node: DocumentNode, what: str, low: float = -math.inf, above: float = -math.inf) -> float | None:
         """A finite number, at least `low` and greater than `above`."""

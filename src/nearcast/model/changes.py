@@ -14,12 +14,15 @@ from nearcast.model.subscription import Settings, Subscription
 
 @dataclass(frozen=True, slots=True)
 class ClientChange:
-    """Type `nearcast.client`: adds a client or changes what is given (not None); readings and lists merge by name."""
+    """Type `nearcast.client`: adds a client or changes what is given (not None); readings and lists merge by name.
+
+    A reading of None is one that is unknown again.
+    """
 
     client: str
     role: str | None = None
     task: str | None = None
-    readings: Mapping[str, float] | None = None
+    readings: Mapping[str, float | None] | None = None
     place: Place | None = None
     matrix: Matrix | None = None
     lists: Mapping[str, tuple[str, ...]] | None = None

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import uvicorn
 from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import RedirectResponse
 from fastapi_offline import FastAPIOffline
 
@@ -20,11 +21,14 @@ import nearcast
 from nearcast.errors import SetupError
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
+from nearcast.runtime.descriptors import room_for_connections
 from nearcast.runtime.file_lock import file_lock
 from nearcast.runtime.gc_settings import GC_THRESHOLDS
 from nearcast.server import error_responses, ops
 from nearcast.server.admin import dead_letters, management, reading_state
 from nearcast.server.config import ServerConfig
+from nearcast.server.connection_limits import OpenConnections
+from nearcast.server.http_protocol import TokenFilter, protocols_for
 from nearcast.server.ingest import lease_socket, publishing
 from nearcast.server.path_names import PathNames
 from nearcast.server.service import AccessServer
@@ -69,6 +73,15 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
         responses=error_responses.REFUSED,
     )
     app.add_middleware(PathNames)
+    if config.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=config.origins,
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["ETag", "Retry-After"],
+            allow_private_network=True,
+        )
     error_responses.install(app)
     # What is so now before the rules: `active` is no relation's id.
     for module in (publishing, lease_socket, reading_state, dead_letters, management, stream, ops):
@@ -145,6 +158,17 @@ class Server(uvicorn.Server):
 def server_of(config: ServerConfig, journal: Journal | None = None) -> Server:
     """A server that is not yet running; give it the socket of `listen`."""
     app = create_app(config, journal)
+    limits = config.limits
+    most = room_for_connections(limits.connections)
+    if most < limits.connections:
+        log.warning("fewer connections than configured connections=%d; raise the limit of file descriptors", most)
+    open_connections = OpenConnections(most, min(limits.address_connections, most), limits.idle_connections)
+    # The service, and its metrics with it, begins later than the first connection may come.
+    open_connections.refused = lambda reason: app.state.service.metrics.rejected.labels(reason).inc()
+    http, web_socket = protocols_for(limits, open_connections)
+    logger = logging.getLogger("uvicorn.error")
+    if not any(isinstance(one, TokenFilter) for one in logger.filters):
+        logger.addFilter(TokenFilter())
     return Server(
         uvicorn.Config(
             app,
@@ -152,6 +176,9 @@ def server_of(config: ServerConfig, journal: Journal | None = None) -> Server:
             access_log=False,
             # With "auto" an error at the start would count as an application that has none.
             lifespan="on",
+            http=http,
+            ws=web_socket,
+            timeout_keep_alive=limits.keep_alive_seconds,
             ws_max_size=config.limits.message_bytes,
             ws_per_message_deflate=False,
             timeout_graceful_shutdown=STOP_SECONDS,

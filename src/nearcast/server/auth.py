@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -11,7 +10,7 @@ from starlette.requests import HTTPConnection
 
 from nearcast.errors import AccessError
 from nearcast.server.access import AccessToken, Right, allow, bearer
-from nearcast.server.config import loopback
+from nearcast.server.origins import refusal
 from nearcast.server.service import AccessServer
 
 _scheme = HTTPBearer(auto_error=False, description="A token of NEARCAST_TOKENS; streams also take it as ?token=")
@@ -23,31 +22,18 @@ def service_of(connection: HTTPConnection) -> AccessServer:
     return service
 
 
-def admit(connection: HTTPConnection, right: Right, client: str | None = None) -> AccessToken | None:
-    """The token of a request that has the right; None where the server has no tokens. Raises AccessError."""
-    service = service_of(connection)
-    if not service.config.tokens:
-        _refuse_other_sites(connection)
-    presented = bearer(connection.headers.get("authorization"), connection.query_params.get("token"))
-    return allow(service.config.tokens, presented, right, client)
+def admit(
+    connection: HTTPConnection, right: Right, client: str | None = None, stream: bool = False
+) -> AccessToken | None:
+    """The token of a request that has the right; None where the server has no tokens. Raises AccessError.
 
-
-def _refuse_other_sites(connection: HTTPConnection) -> None:
-    """Without tokens, a page of another site, or a name that resolves to this machine, must not reach the server."""
-    named, origin = connection.headers.get("host", "localhost"), connection.headers.get("origin")
-    host = _host(f"//{named}")
-    # What sends no Origin is no page of another site.
-    source = _host(origin) if origin else "localhost"
-    if not loopback(host) or not loopback(source):
-        raise AccessError(f"expected a request from and to this machine, got origin {origin}, host {named}; use tokens")
-
-
-def _host(url: str) -> str:
-    """The host that a URL names; "" where it names none."""
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
+    A stream may carry its token in the address, for there browsers set no header; of other requests nobody looks there.
+    """
+    config = service_of(connection).config
+    if not config.tokens and (refused := refusal(connection.headers, config.origins)):
+        raise AccessError(refused)
+    queried = connection.query_params.get("token") if stream else None
+    return allow(config.tokens, bearer(connection.headers.get("authorization"), queried), right, client)
 
 
 Presented = Annotated[HTTPAuthorizationCredentials | None, Depends(_scheme)]
@@ -66,6 +52,12 @@ def _receiver(connection: HTTPConnection, presented: Presented, id: str) -> Acce
     return admit(connection, "receive", id)
 
 
+def _listener(connection: HTTPConnection, presented: Presented, id: str) -> AccessToken | None:
+    return admit(connection, "receive", id, stream=True)
+
+
 Publisher = Annotated[AccessToken | None, Depends(_publisher)]
 Manager = Annotated[AccessToken | None, Depends(_manager)]
 Receiver = Annotated[AccessToken | None, Depends(_receiver)]
+Listener = Annotated[AccessToken | None, Depends(_listener)]
+"""A receiver by a stream."""

@@ -25,7 +25,22 @@ class ServerLimits:
     bodies_bytes: int = 512 * MEBIBYTE
     """Bodies of requests that are still coming, all together; beyond it their senders are told to come back."""
     stall_seconds: float = 30.0
-    """A body of which nothing comes for so long is given up."""
+    """A body of which nothing comes for so long is given up; so is a connection that takes nothing for so long."""
+    body_seconds: float = 300.0
+    """A body that is not whole by then is given up, however steadily it comes."""
+    connections: int = 4_000
+    """Connections at once; fewer where the process may not have so many file descriptors."""
+    address_connections: int = 2_000
+    """Connections of one address: of all that come through one proxy, too."""
+    idle_connections: int = 500
+    """Connections that wait for a request's header, or for the next request; beyond it the oldest are closed."""
+    header_seconds: float = 10.0
+    """A request whose header is not whole by then is given up."""
+    header_bytes: int = 64 * 1024
+    keep_alive_seconds: int = 5
+    """A connection is kept so long for the next request."""
+    close_seconds: float = 2.0
+    """A connection that is closed is waited for so long."""
     intake_events: int = 20_000
     """Events accepted and not yet in the journal; beyond it publishers are told to come back."""
     block_events: int = 500
@@ -43,6 +58,17 @@ class ServerLimits:
     """Relations that hold, and situations, that are told when it is asked: those that began last."""
     entities: int = 200_000
     """Entities whose newest report is told when it is asked: those heard of last."""
+    client_changes: float = 10.0
+    """Changes of itself that a client may say per second; beyond it the newest of each wait together, and are told."""
+    client_changes_burst: int = 50
+    """So many of them at once."""
+    reordered_deliveries: int = 100_000
+    """Waiting deliveries of one client that are put in a new order per second; beyond it the next order waits."""
+    dead_letters: int = 10_000
+    dead_letter_bytes: int = 64 * MEBIBYTE
+    """Dead letters that are kept, the newest, about."""
+    dead_letter_seconds: float = 5.0
+    """So often is looked whether there are more."""
     ping_seconds: float = 10.0
     lease_seconds: float = 2.0
     """A publisher that holds back by itself is waited for so long; it speaks more often."""
@@ -66,6 +92,8 @@ class ServerConfig:
     """The share of what publishers are told to send that has to be wanted; with 1 only what loses nothing is merged."""
     private_webhooks: bool = False
     """Whether webhooks may reach this machine and private networks."""
+    origins: tuple[str, ...] = ()
+    """Origins of pages that may use the server from a browser, besides its own."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     def check(self) -> None:

@@ -37,11 +37,23 @@ class BodyTooLarge(Exception):
 
 
 class BodyStalled(Exception):
-    """A body of which nothing comes any more; so many seconds were waited for."""
+    """A body of which nothing comes any more, or that is not whole in time; so many seconds were waited for."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, together: float | None = None) -> None:
         advice = "send what is there at once, in smaller parts over a slow link"
-        self.fault = Fault(f"some of the body every {seconds:g} seconds", "nothing", _REQUEST, advice)
+        if together is None:
+            self.fault = Fault(f"some of the body every {seconds:g} seconds", "nothing", _REQUEST, advice)
+        else:
+            self.fault = Fault(f"the whole body within {together:g} seconds", "a part of it", _REQUEST, advice)
+        super().__init__(str(self.fault))
+
+
+class SessionTaken(Exception):
+    """Another connection has the client's session, and this one did not say that it takes it over."""
+
+    def __init__(self) -> None:
+        advice = "connect with takeover=true to take it over"
+        self.fault = Fault("a session that is free", "one in use", _REQUEST, advice)
         super().__init__(str(self.fault))
 
 
@@ -133,6 +145,7 @@ def install(app: FastAPI) -> None:
     answer(BodyTooLarge, "size", 413, {"Connection": "close"})
     answer(BodyStalled, "stalled", 408, {"Connection": "close"})
     answer(NotFound, "unknown", 404)
+    answer(SessionTaken, "session", 409)
     answer(QueueFull, "busy", 503, {"Retry-After": "1"})
     answer(JournalError, "journal", 503, {"Retry-After": "5"})
 
@@ -143,7 +156,7 @@ def _faults(error: Exception) -> list[Fault]:
             return faults
         case EventError(fault=fault) | UnknownContent(fault=fault) | NotFound(fault=fault):
             return [fault]
-        case BodyTooLarge(fault=fault) | BodyStalled(fault=fault):
+        case BodyTooLarge(fault=fault) | BodyStalled(fault=fault) | SessionTaken(fault=fault):
             return [fault]
         case UnknownCoding(fault=fault) | BrokenCoding(fault=fault):
             return [fault]

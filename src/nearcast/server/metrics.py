@@ -51,6 +51,14 @@ class ServerMetrics:
             "nearcast_clock_set_back", "How often the machine's clock fell back", registry=registry
         )
         self.rejected = Counter("nearcast_rejected", "Events or requests refused", ["reason"], registry=registry)
+        self.trimmed = Counter(
+            "nearcast_dead_letters_trimmed", "Dead letters that newer ones replaced", registry=registry
+        )
+        self.held = Counter(
+            "nearcast_changes_held",
+            "Changes that clients said faster than they may: the newest wait",
+            registry=registry,
+        )
         self.deliveries = Counter("nearcast_deliveries", "Deliveries queued", ["priority"], registry=registry)
         self.sent = Counter("nearcast_sent", "Deliveries sent, each attempt", ["priority"], registry=registry)
         self.outcomes = Counter("nearcast_outcomes", "Deliveries settled", ["outcome"], registry=registry)

@@ -17,8 +17,8 @@ DROPPED_BYTES = 16 << 20
 class RequestBodies:
     """Reads bodies; `room` is for how many bytes of all that are still coming. Used from one event loop."""
 
-    def __init__(self, room: int, stall_seconds: float) -> None:
-        self.room, self.stall_seconds = room, stall_seconds
+    def __init__(self, room: int, stall_seconds: float, seconds: float = 300.0) -> None:
+        self.room, self.stall_seconds, self.seconds = room, stall_seconds, seconds
         self.held = 0
 
     async def read(self, request: Request, limit: int) -> bytes:
@@ -32,7 +32,7 @@ class RequestBodies:
         parts: list[bytes] = []
         size = held = 0
         try:
-            async for part in _parts(request, self.stall_seconds):
+            async for part in _parts(request, self.stall_seconds, self.seconds):
                 size += len(part)
                 if size <= limit:
                     parts.append(part)
@@ -54,15 +54,17 @@ class RequestBodies:
         return body
 
 
-async def _parts(request: Request, seconds: float) -> AsyncIterator[bytes]:
-    """The parts of a body, each within so many seconds of the one before. Raises BodyStalled."""
+async def _parts(request: Request, seconds: float, together: float) -> AsyncIterator[bytes]:
+    """The parts of a body, each within so many seconds of the one before, and all together. Raises BodyStalled."""
     stream = request.stream()
+    latest = asyncio.get_running_loop().time() + together
     while True:
+        left = latest - asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(min(seconds, left)):
                 part = await anext(stream, None)
         except TimeoutError:
-            raise BodyStalled(seconds) from None
+            raise BodyStalled(seconds, together if left < seconds else None) from None
         if part is None:
             return
         yield part

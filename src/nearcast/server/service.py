@@ -91,10 +91,10 @@ class AccessServer:
             "dead letters", dead_letter_table, seconds=0.05, rows=100, room=1_000
         )
         self.reading = DefinitionOffload()
-        self.bodies = RequestBodies(limits.bodies_bytes, limits.stall_seconds)
+        self.bodies = RequestBodies(limits.bodies_bytes, limits.stall_seconds, limits.body_seconds)
         self.payloads = PayloadCache(journal, limits.cache_bytes)
         self.interest_index = InterestIndex(Registry(), guards=False, node=config.node)
-        self.session_manager = SessionManager(self.outcomes, self.metrics, limits.waiting)
+        self.session_manager = SessionManager(self.outcomes, self.metrics, limits.waiting, limits.reordered_deliveries)
         self.routing = ForwardedFilters(
             self.interest_index, journal, self.metrics, config.precision, self.session_manager.instance
         )
@@ -143,6 +143,7 @@ class AccessServer:
         self._tasks = [
             self._begin(self._housekeeping()),
             self._begin(self._keep_watermark()),
+            self._begin(self._trim_dead_letters()),
             self._begin(self.actions.run()),
             self._begin(self.event_entry.follow(self.journal)),
         ]
@@ -281,6 +282,7 @@ class AccessServer:
                 self.session_manager.expire()
                 self.session_manager.prune()
                 self.client_updates.flush()
+                self.session_manager.reorder_late()
                 if self.config.measure:
                     for session in [one for one in self.session_manager.sessions.values() if one.connection]:
                         self.client_updates.measure(session)
@@ -311,6 +313,22 @@ class AccessServer:
             except Exception:
                 self.metrics.errors.labels("watermark").inc()
                 log.exception("watermark not kept")
+
+    async def _trim_dead_letters(self) -> None:
+        """Keeps the newest dead letters only, on and on."""
+        limits, seen = self.config.limits, 0
+        while True:
+            await asyncio.sleep(limits.dead_letter_seconds)
+            try:
+                end = await asyncio.to_thread(self.journal.end, "dead letters")
+                if end != seen:
+                    trim = partial(self.journal.trim, "dead letters", limits.dead_letters, limits.dead_letter_bytes)
+                    self.metrics.trimmed.inc(await asyncio.to_thread(trim))
+                    seen = end
+                self.error_log.works("dead letters")
+            except JournalError as error:
+                self.metrics.errors.labels("dead letters").inc()
+                self.error_log.failed("dead letters", error)
 
     async def _advance(self, checkpoint: SettledCheckpoint) -> None:
         """The end of the outcomes is read first: those of later deliveries than are read then come after it."""

@@ -19,6 +19,7 @@ from nearcast.model.changes import (
     SubscriptionChange,
     SubscriptionRemoval,
 )
+from nearcast.model.limits import Limits
 from nearcast.model.relation import Relation
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import ClientProfile, Settings, Subscription
@@ -44,7 +45,7 @@ class Registry:
         self.version += 1
         match change:
             case ClientChange():
-                self.clients[change.client] = changed(self.clients.get(change.client), change)
+                self.clients[change.client] = changed(self.clients.get(change.client), change, self.settings.limits)
             case ClientRemoval(id):
                 self.clients.pop(id, None)
             case SubscriptionChange(subscription):
@@ -119,15 +120,31 @@ def change_of(held: Held) -> Change:
             return SettingsChange(held)
 
 
-def changed(client: ClientProfile | None, change: ClientChange) -> ClientProfile:
-    """The client after a change: what it gives replaces, readings and lists merge by name; a new one begins empty."""
+def changed(client: ClientProfile | None, change: ClientChange, limits: Limits | None = None) -> ClientProfile:
+    """The client after a change: what it gives replaces, readings and lists merge by name; a new one begins empty.
+
+    Readings for which there is no room are left out (`readings_beyond`).
+    """
     client = client or ClientProfile(change.client)
+    beyond = frozenset(readings_beyond(client, change, limits or Limits()))
+    told = {**client.readings, **(change.readings or {})}
     return ClientProfile(
         id=client.id,
         role=client.role if change.role is None else change.role,
         task=client.task if change.task is None else change.task,
-        readings={**client.readings, **(change.readings or {})},
+        readings={name: value for name, value in told.items() if value is not None and name not in beyond},
         place=change.place or client.place,
         matrix=change.matrix or client.matrix,
         lists={**client.lists, **(change.lists or {})},
     )
+
+
+def readings_beyond(client: ClientProfile | None, change: ClientChange, limits: Limits) -> list[str]:
+    """The readings of a change, by name, for which a client that keeps others has no room: the later ones."""
+    given, kept = change.readings or {}, client.readings if client else {}
+    # Nearly always: who says again what it said before needs no more room.
+    if len(kept) + len(given) <= limits.client_readings:
+        return []
+    fresh = [name for name, value in given.items() if name not in kept and value is not None]
+    lapsed = sum(value is None and name in kept for name, value in given.items())
+    return fresh[max(limits.client_readings - len(kept) + lapsed, 0) :]

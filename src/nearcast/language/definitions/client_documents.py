@@ -167,8 +167,9 @@ def client_document(data: Mapping[str, Any], where: Mark, settings: Settings | N
     With settings, its role and task must be defined there, and its place be of a kind that the channels have. Raises
     `DefinitionError` with every fault.
     """
-    reader = DocumentReader()
-    change = read_client(from_data(data, where), settings or Settings(), reader)
+    settings = settings or Settings()
+    reader = DocumentReader(settings.limits)
+    change = read_client(from_data(data, where), settings, reader)
     reader.refuse()
     assert change is not None, "without a fault there is a change"
     return change
@@ -239,9 +240,17 @@ def read_place(node: DocumentNode, reader: DocumentReader) -> Place | None:
         return None
 
 
-def _readings(node: DocumentNode, reader: DocumentReader) -> dict[str, float]:
-    readings = {}
+def _readings(node: DocumentNode, reader: DocumentReader) -> dict[str, float | None]:
+    """Readings by name; null: it is unknown again."""
+    readings: dict[str, float | None] = {}
+    most = reader.limits.client_readings
+    if isinstance(node.value, dict) and len(node.value) > most:
+        reader.fault(f"at most {most:,} readings of a client", node, came=f"{len(node.value):,}")
+        return readings
     for name, reading in reader.named(node, "readings"):
+        if reading.value is None:
+            readings[name] = None
+            continue
         value = reader.number(reading, f"the reading {name}", low=0)
         if value is not None:
             readings[name] = float(value)

@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearcast.errors import Fault, Mark
+from nearcast.language.xml_entities import check_entities
 
 if TYPE_CHECKING:
     from rdflib import Graph
@@ -51,6 +52,8 @@ def read_rdf(text: str, path: Path, where: Mark) -> dict[str, Any]:
     logging.getLogger("rdflib.term").setLevel(logging.ERROR)
     graph = Graph()
     kind = FORMATS.get(path.suffix.lower(), "turtle")
+    if kind == "xml":
+        check_entities(text, where)
     # It raises what its parsers raise, each its own.
     try:
         graph.parse(data=text, format=kind)
@@ -89,6 +92,9 @@ class _Reading:
             self._above.setdefault(one, []).append(parent)
             self._above.setdefault(parent, [])
         self._parts = set(self._part_of(OWL.onProperty, OWL.someValuesFrom))
+        self._wholes: dict[Node, set[Node]] = {}
+        for part, whole in self._parts:
+            self._wholes.setdefault(part, set()).add(whole)
 
     def document(self) -> dict[str, Any]:
         """The whole graph as a document, in the order of names: a graph has none."""
@@ -96,12 +102,15 @@ class _Reading:
         situations = [one for one in named if self._is_below(one, "Situation")]
         contexts = [one for one in named if self._is_below(one, "Context")]
         if not contexts:
-            contexts = [one for one in named if one not in situations]
+            others = frozenset(situations)
+            contexts = [one for one in named if one not in others]
         document: dict[str, Any] = {}
         if contexts := self._without_roots(contexts):
-            document["classes"] = {_name(one): self._class(one, contexts) for one in contexts}
+            known = frozenset(contexts)
+            document["classes"] = {_name(one): self._class(one, known) for one in contexts}
         if situations := self._without_roots(situations):
-            document["situations"] = {_name(one): self._above_of(one, situations) for one in situations}
+            known = frozenset(situations)
+            document["situations"] = {_name(one): self._above_of(one, known) for one in situations}
         if places := dict(self._places()):
             document["places"] = places
         return document
@@ -132,12 +141,12 @@ class _Reading:
                 if any(_name(by).lower() in PART_OF for by in self._graph.objects(parent, property)):
                     yield from ((one, whole) for whole in self._graph.objects(parent, values))
 
-    def _above_of(self, one: Node, known: list[Node]) -> dict[str, Any]:
+    def _above_of(self, one: Node, known: Set[Node]) -> dict[str, Any]:
         parents = sorted({_name(parent) for parent in self._above[one] if parent in known})
-        wholes = sorted({_name(whole) for part, whole in self._parts if part == one and whole in known})
+        wholes = sorted({_name(whole) for whole in self._wholes.get(one, ()) if whole in known})
         return {name: names for name, names in (("is", parents), ("part-of", wholes)) if names}
 
-    def _class(self, one: Node, known: list[Node]) -> dict[str, Any]:
+    def _class(self, one: Node, known: Set[Node]) -> dict[str, Any]:
         told = {_name(by): value for by, value in self._graph.predicate_objects(one) if _name(by) in _LITERALS}
         data = self._above_of(one, known)
         if "unit" in told:

@@ -18,6 +18,7 @@ from nearcast.language.quantities import UNITS, bounded, read_metres
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.expression import ARITHMETIC, COMPARISONS, Call, Constant, Expression, Property, parts
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, atoms
+from nearcast.model.limits import Limits
 from nearcast.model.relation import (
     DETECTIONS,
     HERE,
@@ -163,9 +164,9 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)")
 LARGEST_COUNT = 1_000_000
 
 
-def relation_document(data: Mapping[str, Any], where: Mark) -> Relation:
+def relation_document(data: Mapping[str, Any], where: Mark, limits: Limits | None = None) -> Relation:
     """The relation that a document asks for. Raises `DefinitionError` with every fault."""
-    reader = DocumentReader()
+    reader = DocumentReader(limits)
     relation = read_relation(from_data(data, where), reader)
     reader.refuse()
     assert relation is not None, "without a fault there is a relation"

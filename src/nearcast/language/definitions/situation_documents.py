@@ -46,7 +46,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def situation_document(data: Mapping[str, Any], where: Mark, settings: Settings) -> Situation:
     """The rule that a document asks for. Raises `DefinitionError` with every fault."""
-    reader = DocumentReader()
+    reader = DocumentReader(settings.limits)
     found = read_situation(from_data(data, where), settings, reader)
     reader.refuse()
     assert found is not None, "without a fault there is a rule"
@@ -55,7 +55,7 @@ def situation_document(data: Mapping[str, Any], where: Mark, settings: Settings)
 
 def action_document(data: Mapping[str, Any], where: Mark, settings: Settings) -> Action:
     """The action that a document asks for. Raises `DefinitionError` with every fault."""
-    reader = DocumentReader()
+    reader = DocumentReader(settings.limits)
     found = read_action(from_data(data, where), settings, reader)
     reader.refuse()
     assert found is not None, "without a fault there is an action"

@@ -177,8 +177,8 @@ _FILE = re.compile(r"[^'\"=<>()\n]+\.xml", re.IGNORECASE)
 
 def subscription_document(data: Mapping[str, Any], where: Mark, settings: Settings | None = None) -> Subscription:
     """The subscription that a document asks for. Raises `DefinitionError` with every fault."""
-    reader = DocumentReader()
     settings = settings or Settings()
+    reader = DocumentReader(settings.limits)
     subscription = read_subscription(from_data(data, where), settings, reader)
     if subscription is not None:
         reader.faults.extend(beyond_degrees(subscription.filter, settings.channels))

@@ -11,11 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, Pr
 from nearcast.errors import DefinitionError, EventError, Fault, Mark
 from nearcast.language import control_events
 from nearcast.language.cloudevents import read_event
-from nearcast.model.changes import Change
+from nearcast.model.changes import Change, ClientChange
 from nearcast.model.event import Event
 from nearcast.model.subscription import Settings
 from nearcast.model.values import time_text
 from nearcast.server import clock
+from nearcast.state.registry import Registry, readings_beyond
 
 
 class RawDocument(BaseModel):
@@ -127,3 +128,15 @@ def checked_changes(event: Event, settings: Settings, where: Mark | None = None)
         raise DefinitionError(error.fault) from error
     except Fault as fault:
         raise DefinitionError(fault) from fault
+
+
+def check_room(change: Change, registry: Registry) -> None:
+    """Refuses readings of a client beyond those that it may keep. Raises DefinitionError."""
+    if isinstance(change, ClientChange):
+        most = registry.settings.limits.client_readings
+        beyond = readings_beyond(registry.clients.get(change.client), change, registry.settings.limits)
+        if beyond:
+            advice = "a reading of null makes room"
+            raise DefinitionError(
+                Fault(f"at most {most:,} readings of a client", f"{beyond[0][:80]} besides", Mark("readings"), advice)
+            )

@@ -50,6 +50,7 @@ from nearcast.server.admin.documents import (
     RuleDocument,
     SettingsDocument,
     SubscriptionDocument,
+    check_room,
     checked_changes,
     control_event,
 )
@@ -158,6 +159,7 @@ async def put_client(
     def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
         """The change, and what is answered to a dry request."""
         change = client_document(given(document, id), REQUEST, settings)
+        check_room(change, service.session_manager.registry)
         return change, client_data(change)
 
     written = await put(service, size, read, dry)
@@ -282,7 +284,7 @@ RULES = (
             relation_data,
             RelationRemoval,
         ),
-        lambda data, where, settings: relation_document(data, where),
+        lambda data, where, settings: relation_document(data, where, settings.limits),
         RelationChange,
     ),
     RuleKind(

@@ -72,7 +72,7 @@ async def guards(socket: WebSocket) -> None:
 
 def _refusal(socket: WebSocket, service: AccessServer) -> tuple[int, str] | None:
     try:
-        admit(socket, "publish")
+        admit(socket, "publish", stream=True)
     except RightError:
         return NO_RIGHT, "expected a token with the right to publish"
     except AccessError:
@@ -110,8 +110,9 @@ def _hear(message: Mapping[str, Any], holder: str, messages: Messages, service: 
 def _kept(document: Any, service: AccessServer) -> Event | None:
     """What a publisher kept; None, and a line in the log, where it is no event."""
     try:
-        channels = service.session_manager.registry.settings.channels
-        event = read_event(document, Mark("guards"), channels, clock.moment(clock.now()), orjson.dumps(document))
+        settings, accepted = service.session_manager.registry.settings, clock.moment(clock.now())
+        longest, payload = settings.limits.name_length, orjson.dumps(document)
+        event = read_event(document, Mark("guards"), settings.channels, accepted, payload, longest)
     except EventError as error:
         service.metrics.rejected.labels("event").inc()
         log.warning("kept event refused error=%r", str(error))

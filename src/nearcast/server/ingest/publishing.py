@@ -18,13 +18,13 @@ from nearcast.model.filter import Filter
 from nearcast.model.subscription import Settings
 from nearcast.server import clock
 from nearcast.server.access import AccessToken, allow
-from nearcast.server.admin.documents import checked_changes
+from nearcast.server.admin.documents import check_room, checked_changes
 from nearcast.server.auth import Publisher, service_of
 from nearcast.server.error_responses import fault_json
 from nearcast.server.ingest.cloudevents_http import BATCHED, STRUCTURED, ReceivedEvent, batched, read_request
 from nearcast.server.ingest.group_commit import QueueFull
 from nearcast.server.service import AccessServer
-from nearcast.server.sessions.outcomes import RefusedInput
+from nearcast.server.sessions.outcomes import RefusedInput, refused_input
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ async def publish(
     try:
         came, taken, faults = await service.reading.of(len(body), _read, headers, body, token, service)
     except EventError as error:
-        _write_dead_letters([RefusedInput("POST /events", str(error.fault), body, clock.now())], service)
+        _write_dead_letters([refused_input("POST /events", str(error.fault), body)], service)
         raise
     positions: list[int | None] = [None] * len(came)
     before = max(service.session_manager.events_through, service.events.through)
@@ -149,7 +149,8 @@ def _read(
         try:
             if one.fault:
                 raise EventError(one.fault)
-            event = read_event(one.document, one.where, settings.channels, accepted, one.content)
+            longest = settings.limits.name_length
+            event = read_event(one.document, one.where, settings.channels, accepted, one.content, longest)
             if event.control:
                 _check_control(event, settings, token, service)
             taken.append((one.index, event))
@@ -166,6 +167,7 @@ def _check_control(event: Event, settings: Settings, token: AccessToken | None, 
         allow([token], token.secret, "manage")
     changes = checked_changes(event, settings)
     for change in changes:
+        check_room(change, service.session_manager.registry)
         if isinstance(change, SubscriptionChange):
             _check_degrees(change.subscription.filter, settings)
     service.reading.remember(event, settings, changes)
@@ -183,9 +185,8 @@ def _write_refused(came: list[ReceivedEvent], faults: list[tuple[int, Fault]], s
     if not reasons:
         return
     service.metrics.rejected.labels("event").inc(len(reasons))
-    now = clock.now()
     letters = [
-        RefusedInput("POST /events", str(reasons[one.index]), one.content, now) for one in came if one.index in reasons
+        refused_input("POST /events", str(reasons[one.index]), one.content) for one in came if one.index in reasons
     ]
     _write_dead_letters(letters, service)
 

@@ -2,7 +2,11 @@
 
 It takes effect here at once. Into the journal, from which the pipeline learns it, go at once: a role, a task, and
 readings that change a class; other readings and positions at most so often, the newest then. So the journal does not
-drown.
+drown. Of what a client says faster than it may, the newest of each waits together until it takes effect.
+
+A measured bandwidth is a reading as well, of the source `MEASURED`. It lapses when a connection begins, and when
+something waits and nothing fills the link any more: then the reading is what was stated, or unknown, in the journal
+too. Else what a slow moment made the matrix withhold would never be sent, and so never be measured again.
 """
 
 from __future__ import annotations
@@ -14,13 +18,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nearcast.delivery.priority import awareness_class
+from nearcast.delivery.rate_limit import RateLimit
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.model.changes import ClientChange
 from nearcast.model.event import Event
 from nearcast.model.subscription import Settings
 from nearcast.server import clock
-from nearcast.server.admin.documents import MEASURED, SAID, checked_changes, control_event
+from nearcast.server.admin.documents import MEASURED, SAID, check_room, checked_changes, control_event
 from nearcast.server.config import ServerLimits
+from nearcast.server.error_responses import fault_json
 from nearcast.server.ingest.group_commit import QueueFull
 from nearcast.server.sessions.manager import SessionManager
 from nearcast.server.sessions.session import Session
@@ -34,6 +40,9 @@ MEASURED_SECONDS = 10.0
 
 AGAIN_SECONDS = 1.0
 """Until the journal is asked again to take what it did not take."""
+
+HELD_SECONDS = 0.05
+"""Who says more than it may is heard again after so long: it waits, and nobody else."""
 
 
 @dataclass
@@ -56,18 +65,72 @@ class ClientUpdates:
     ) -> None:
         self.session_manager, self.publish, self.limits = session_manager, publish, limits
         self._unwritten: dict[str, UnwrittenUpdates] = {}
+        self._held: dict[str, dict[str, Any]] = {}
+        self._rates: dict[str, RateLimit] = {}
+        self._told: set[str] = set()
         self._written: dict[str, float] = {}
         self._measured: dict[str, float] = {}
 
-    def update(self, session: Session, said: Mapping[str, Any], source: str = SAID) -> None:
-        """A client says something of itself. Raises DefinitionError, and then nothing of it was taken."""
-        client, settings = session.client.id, self.session_manager.registry.settings
-        data = {name: value for name, value in said.items() if name in SAYABLE}
-        event = control_event("nearcast.client", {"client": client, **data}, source)
-        said_so = checked_changes(event, settings, Mark("message"))
+    def update(self, session: Session, said: Mapping[str, Any], source: str = SAID) -> bool:
+        """A client says something of itself, or it was measured; whether it waits, since the client says too much.
+        Raises DefinitionError, and then nothing of it was taken.
+        """
+        client = session.client.id
+        if source == MEASURED:
+            self._apply(session, dict(said), self._checked(client, said, MEASURED), MEASURED)
+            return False
+        held = self._held.get(client)
+        data = _merged(held or {}, {name: value for name, value in said.items() if name in SAYABLE})
+        changes = self._checked(client, data, SAID)
+        if held is None and self._may_change(client):
+            self._apply(session, data, changes, SAID)
+            return False
+        self._hold(session, data)
+        return True
+
+    def _checked(self, client: str, data: Mapping[str, Any], source: str) -> list[ClientChange]:
+        """What is said as changes. Raises DefinitionError."""
+        registry = self.session_manager.registry
+        # Before anything is made of it: it may be long.
+        if len(data.get("readings") or ()) > registry.settings.limits.client_readings:
+            most = f"at most {registry.settings.limits.client_readings:,} readings of a client"
+            raise DefinitionError(Fault(most, f"{len(data['readings']):,}", Mark("message")))
+        given = {name: value for name, value in data.items() if value}
+        event = control_event("nearcast.client", {"client": client, **given}, source)
+        said_so = checked_changes(event, registry.settings, Mark("message"))
         changes = [change for change in said_so if isinstance(change, ClientChange)]
-        if any(change.client != client for change in changes):
-            raise DefinitionError(Fault(f"what client {client} says of itself", "of another", Mark("message")))
+        for change in changes:
+            if change.client != client:
+                raise DefinitionError(Fault(f"what client {client} says of itself", "of another", Mark("message")))
+            check_room(change, registry)
+        return changes
+
+    def _may_change(self, client: str) -> bool:
+        """Whether a client may change now: it does not too often, and the journal has taken what it said before."""
+        unwritten = self._unwritten.get(client)
+        most = self.session_manager.registry.settings.limits.client_readings
+        if unwritten and len(unwritten.data.get("readings", ())) > most:
+            return False
+        bucket = self._rates.get(client)
+        if bucket is None:
+            bucket = RateLimit(self.limits.client_changes, self.limits.client_changes_burst)
+            self._rates[client] = bucket
+        return bucket.spend(1, clock.steady())
+
+    def _hold(self, session: Session, data: dict[str, Any]) -> None:
+        """Keeps the newest of what was said until it may take effect; its client is told once."""
+        client = session.client.id
+        self._held[client] = data
+        self.session_manager.metrics.held.inc()
+        if client not in self._told:
+            self._told.add(client)
+            expected = f"at most {self.limits.client_changes:g} changes a second"
+            fault = Fault(expected, "more", Mark("message"), "of what comes beyond it the newest of each counts")
+            session.tell({"notice": {"fault": fault_json(fault)}})
+            log.info("changes held client=%s", client)
+
+    def _apply(self, session: Session, data: dict[str, Any], changes: list[ClientChange], source: str) -> None:
+        client, settings = session.client.id, self.session_manager.registry.settings
         # Before the changes take effect: compared with what was known until now.
         urgent = any(_urgent(session, change, settings) for change in changes)
         for change in changes:
@@ -78,6 +141,9 @@ class ClientUpdates:
 
     def _write(self, client: str, data: dict[str, Any], urgent: bool, source: str) -> None:
         now = clock.steady()
+        # What a client stated must not be taken for measured, nor the other way round.
+        if client in self._unwritten and self._unwritten[client].source != source:
+            self._publish(client)
         kept = self._unwritten.setdefault(client, UnwrittenUpdates())
         kept.data, kept.source = _merged(kept.data, data), source
         interval = self.limits.place_seconds if "position" in data else self.limits.reading_seconds
@@ -113,14 +179,33 @@ class ClientUpdates:
 
     def forget(self, client: str) -> None:
         """A client was removed: what it said and is not written yet would declare it anew."""
-        for kept in (self._unwritten, self._written, self._measured):
+        for kept in (self._unwritten, self._written, self._measured, self._held, self._rates):
             kept.pop(client, None)
+        self._told.discard(client)
 
     def flush(self, all_of_it: bool = False) -> None:
-        """Writes what is due."""
+        """Lets what was held take effect as far as it may, and writes what is due."""
+        for client in list(self._held):
+            if all_of_it or self._may_change(client):
+                self._release(client)
         now = clock.steady()
+        # Who was quiet for a while is told again.
+        for client in [one for one, bucket in self._rates.items() if one not in self._held and bucket.full(now)]:
+            del self._rates[client]
+            self._told.discard(client)
         for client in [client for client, kept in self._unwritten.items() if all_of_it or kept.due <= now]:
             self._publish(client)
+
+    def _release(self, client: str) -> None:
+        data = self._held.pop(client)
+        session = self.session_manager.sessions.get(client)
+        if session is None:
+            return
+        try:
+            self._apply(session, data, self._checked(client, data, SAID), SAID)
+        except DefinitionError as error:
+            # Settings that came meanwhile do not allow it any more.
+            session.tell({"notice": {"fault": fault_json(error.faults[0])}})
 
     def unwritten(self, client: str) -> ClientChange | None:
         """What the client said later than the journal knows: it holds, whatever comes from there."""
@@ -135,7 +220,11 @@ class ClientUpdates:
         measured = session.pace.measured(now)
         module = next((one for one in settings.space.modules if one.reading == BANDWIDTH), None)
         client = session.client
-        if measured is None or module is None or now - self._measured.get(client.id, 0.0) < MEASURED_SECONDS:
+        if module is None or now - self._measured.get(client.id, 0.0) < MEASURED_SECONDS:
+            return
+        if measured is None:
+            if (session.pace.worked_on or _starved(session)) and self.lapse(session):
+                self._measured[client.id] = now
             return
         present = measured if session.stated is None else min(measured, session.stated)
         # Within a class no priority changes: the journal is spared it.
@@ -145,9 +234,24 @@ class ClientUpdates:
         log.info("bandwidth measured client=%s kbit_per_second=%.1f", client.id, present)
         self.update(session, {"readings": {BANDWIDTH: round(present, 1)}}, MEASURED)
 
+    def lapse(self, session: Session) -> bool:
+        """Makes the client's bandwidth what it stated, or unknown, if it was measured; whether it was."""
+        present = session.client.readings.get(BANDWIDTH)
+        if present is None or present == session.stated:
+            return False
+        log.info("measured bandwidth lapsed client=%s", session.client.id)
+        self.update(session, {"readings": {BANDWIDTH: session.stated}}, MEASURED)
+        return True
+
+
+def _starved(session: Session) -> bool:
+    """Whether all that waits is withheld: nothing is sent, so nothing is measured."""
+    waiting = session.waiting
+    return bool(waiting.waiting) and not waiting.in_flight and waiting.next() is None
+
 
 def _merged(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
-    """What was said, then more; of readings each keeps its newest value."""
+    """What was said, then more; of readings each keeps its newest value, which may be that it is unknown."""
     return {**older, **newer, "readings": {**older.get("readings", {}), **newer.get("readings", {})}}
 
 

@@ -12,6 +12,7 @@ from functools import partial
 
 from nearcast.delivery.pacing import Pacing
 from nearcast.delivery.queue import DeliveryQueue, PriorityOf, QueuedDelivery, SettledDelivery
+from nearcast.delivery.rate_limit import RateLimit
 from nearcast.model.changes import (
     Change,
     ClientChange,
@@ -57,11 +58,23 @@ class SubscriptionMembership:
 log = logging.getLogger(__name__)
 
 
+REORDERS = 100_000
+"""Deliveries of one client that are put in a new order per second."""
+REORDER_COST = 100
+"""What it costs to order a queue, in deliveries: an empty one too is looked at."""
+
+
 class SessionManager:
     """Belongs to one event loop. `registry` is what is known now: the journal's fold and, at once, what clients say."""
 
-    def __init__(self, outcomes: GroupCommit[DeliveryOutcome], metrics: ServerMetrics, waiting_limit: int) -> None:
-        self.outcomes, self.metrics, self.waiting_limit = outcomes, metrics, waiting_limit
+    def __init__(
+        self,
+        outcomes: GroupCommit[DeliveryOutcome],
+        metrics: ServerMetrics,
+        waiting_limit: int,
+        reorders: int = REORDERS,
+    ) -> None:
+        self.outcomes, self.metrics, self.waiting_limit, self.reorders = outcomes, metrics, waiting_limit, reorders
         self.registry = Registry()
         self.membership = SubscriptionMembership()
         self.sessions: dict[str, Session] = {}
@@ -107,8 +120,21 @@ class SessionManager:
         for session, before in outlooks:
             session.client = self.registry.clients.get(session.client.id, session.client)
             if session.priority_inputs(settings) != before:
-                session.waiting.reorder(session.priority_of(settings))
-                session.wake()
+                session.disordered = True
+                self._order(session, clock.steady())
+
+    def _order(self, session: Session, now: float) -> None:
+        """Puts what waits in its present order, unless this session was so often that others would wait for it."""
+        if session.reorders.spend(REORDER_COST + len(session.waiting.waiting), now):
+            session.disordered = False
+            session.waiting.reorder(session.priority_of(self.registry.settings))
+            session.wake()
+
+    def reorder_late(self) -> None:
+        """Puts in order what had to wait for that."""
+        now = clock.steady()
+        for session in [one for one in self.sessions.values() if one.disordered]:
+            self._order(session, now)
 
     def _forget(self, client: str) -> None:
         session = self.sessions.get(client)
@@ -227,18 +253,24 @@ class SessionManager:
         session = self.sessions.get(client)
         if session is None:
             known = self.registry.clients.get(client, ClientProfile(client))
-            session = self.sessions[client] = Session(known, DeliveryQueue(self.waiting_limit))
+            reorders = RateLimit(self.reorders, self.reorders)
+            session = self.sessions[client] = Session(known, DeliveryQueue(self.waiting_limit), reorders)
             session.stated = self.stated.get(client)
         return session
 
-    def state_bandwidth(self, client: str, readings: Mapping[str, float] | None) -> None:
+    def state_bandwidth(self, client: str, readings: Mapping[str, float | None] | None) -> None:
         """Takes note of the bandwidth that somebody, not this server, stated for a client: the cap of its pace."""
-        if readings and "bandwidth" in readings:
-            self.stated[client] = readings["bandwidth"]
-            session = self.sessions.get(client)
-            if session:
-                session.stated = session.pace.stated = readings["bandwidth"]
-                session.wake()
+        if not readings or "bandwidth" not in readings:
+            return
+        stated = readings["bandwidth"]
+        if stated is None:
+            self.forget_bandwidth(client)
+            return
+        self.stated[client] = stated
+        session = self.sessions.get(client)
+        if session:
+            session.stated = session.pace.stated = stated
+            session.wake()
 
     def forget_bandwidth(self, client: str) -> None:
         """A client was removed: its pace has no cap."""
@@ -247,10 +279,15 @@ class SessionManager:
             session = self.sessions[client]
             session.stated = session.pace.stated = None
 
-    def connect(self, client: str, connection: Connection, kind: str) -> Session:
+    def free(self, client: str, holder: str | None) -> bool:
+        """Whether a connection may have the session without taking it over: nobody has it, or the same holder."""
+        session = self.sessions.get(client)
+        return session is None or session.connection is None or (holder is not None and holder == session.holder)
+
+    def connect(self, client: str, connection: Connection, kind: str, holder: str | None = None) -> Session:
         """Gives the session to a connection; the one that had it is told and closed."""
         session = self.session(client)
-        old, session.connection = session.connection, connection
+        old, session.connection, session.holder = session.connection, connection, holder
         session.connections += 1
         session.notices.clear()
         # Of the old connection; who does not hear that an acknowledgement is settled repeats it.

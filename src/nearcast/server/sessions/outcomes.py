@@ -90,7 +90,12 @@ class RefusedInput:
     time: float
 
 
-KEPT_BYTES = 64 * 1024
+KEPT_BYTES, KEPT_REASON = 64 * 1024, 10_000
+
+
+def refused_input(where: str, reason: str, content: bytes) -> RefusedInput:
+    """What could not be taken just now, as far as a dead letter keeps of it."""
+    return RefusedInput(where, reason[:KEPT_REASON], content[:KEPT_BYTES], clock.now())
 
 
 def dead_letter_table(refused: list[RefusedInput]) -> pa.Table:

@@ -18,6 +18,7 @@ import orjson
 from nearcast.delivery.pacing import Pacing
 from nearcast.delivery.priority import context_class, priority_row
 from nearcast.delivery.queue import DeliveryQueue, QueuedDelivery, SettledDelivery, present_level
+from nearcast.delivery.rate_limit import RateLimit
 from nearcast.model.context import WITHHELD
 from nearcast.model.sequence import write_sequence
 from nearcast.model.subscription import ClientProfile, Settings
@@ -61,7 +62,12 @@ class Session:
 
     client: ClientProfile
     waiting: DeliveryQueue
+    reorders: RateLimit
+    disordered: bool = False
+    """Whether priorities have changed and what waits is not in the new order yet."""
     connection: Connection | None = None
+    holder: str | None = None
+    """By which name whoever has the connection is known, if it said one."""
     pace: Pacing = field(default_factory=Pacing)
     stated: float | None = None
     """The bandwidth that the client stated, in kbit/s: a cap of the pace."""

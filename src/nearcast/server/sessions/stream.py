@@ -19,19 +19,20 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Depends, Request, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Depends, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketState
 
 from nearcast.errors import AccessError, DefinitionError, EventError, Fault, Mark, RightError
 from nearcast.model.sequence import read_sequence, write_sequence
 from nearcast.server import clock
-from nearcast.server.auth import Receiver, admit, service_of
-from nearcast.server.error_responses import NotFound, fault_json
+from nearcast.server.auth import Listener, Receiver, admit, service_of
+from nearcast.server.error_responses import NotFound, SessionTaken, fault_json
 from nearcast.server.path_names import ID
 from nearcast.server.service import AccessServer
-from nearcast.server.sessions.client_updates import SAYABLE
-from nearcast.server.sessions.session import GOING_AWAY, NORMAL, ClientGone, Connection, Pump, Session
+from nearcast.server.sessions.client_updates import HELD_SECONDS, SAYABLE
+from nearcast.server.sessions.session import GOING_AWAY, NORMAL, TAKEN_OVER, ClientGone, Connection, Pump, Session
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ MOST_POSITIONS = 10_000
 REASON_BYTES = 123
 SHOWN = 80
 """Characters of what came that are repeated."""
+PROBE_SECONDS = 0.5
+"""Between two pings while acknowledgements are awaited."""
 CLOSE_SECONDS = 2.0
 """So long a server that ends waits for links that take nothing any more."""
 
@@ -70,7 +73,7 @@ class Socket(Connection):
 
 @router.websocket(f"/clients/{ID}/stream")
 async def stream(socket: WebSocket, id: str) -> None:
-    """The session of a client over a WebSocket; it takes over from any other connection of this client."""
+    """The session of a client over a WebSocket; see `SessionManager.connect` for who else may have it."""
     service = service_of(socket)
     # Also who is refused is let in first: before that a browser is told no code and no reason.
     await socket.accept()
@@ -80,8 +83,9 @@ async def stream(socket: WebSocket, id: str) -> None:
         await socket.close(*refusal)
         return
     connection = Socket(socket)
-    session = service.session_manager.connect(id, connection, "websocket")
+    session = service.session_manager.connect(id, connection, "websocket", _holder(socket))
     log.info("client connected client=%s kind=websocket session=%d", id, session.connections)
+    service.client_updates.lapse(session)
     # Two tasks: what a client says is heard also while sending waits for its slow link.
     sending = asyncio.create_task(_pump(session, connection, service))
     pinging = asyncio.create_task(_ping(session, connection, service))
@@ -100,7 +104,7 @@ async def stream(socket: WebSocket, id: str) -> None:
 def _refusal(socket: WebSocket, service: AccessServer, id: str) -> tuple[int, str] | None:
     """The code and reason with which a connection is refused; None if it is not."""
     try:
-        admit(socket, "receive", id)
+        admit(socket, "receive", id, stream=True)
     except RightError as error:
         return NO_RIGHT, _fitting(str(error))
     except AccessError as error:
@@ -109,7 +113,26 @@ def _refusal(socket: WebSocket, service: AccessServer, id: str) -> tuple[int, st
         return GOING_AWAY, "the server is going away; come back"
     if not service.session_manager.known(id):
         return NO_CLIENT, _fitting(f"expected a known client, got {id[:40]}; declare it with PUT /clients")
+    try:
+        check_free(socket, service, id)
+    except SessionTaken as error:
+        return TAKEN_OVER, _fitting(str(error.fault))
     return None
+
+
+def check_free(connection: HTTPConnection, service: AccessServer, id: str) -> None:
+    """Refuses a second connection of a client, unless it says that it takes over, or is of the same holder. Raises
+    SessionTaken.
+    """
+    takes = connection.query_params.get("takeover", "false").lower() in ("true", "1", "yes")
+    if not takes and not service.session_manager.free(id, _holder(connection)):
+        raise SessionTaken
+
+
+def _holder(connection: HTTPConnection) -> str | None:
+    """By which name whoever connects knows itself again, if it says one."""
+    name = connection.query_params.get("holder")
+    return name[:SHOWN] if name else None
 
 
 def _fitting(reason: str) -> str:
@@ -132,10 +155,14 @@ async def _pump(session: Session, connection: Connection, service: AccessServer)
 
 
 async def _ping(session: Session, connection: Connection, service: AccessServer) -> None:
-    """Measures the round trip also of an idle connection."""
+    """Measures the round trip also of an idle connection, and what has arrived where acknowledgements are awaited."""
+    told = 0.0
     while session.connection is connection:
-        session.tell({"ping": clock.steady()})
-        await asyncio.sleep(service.config.limits.ping_seconds)
+        now = clock.steady()
+        if session.waiting.in_flight or now - told >= service.config.limits.ping_seconds:
+            told = now
+            session.tell({"ping": told})
+        await asyncio.sleep(min(PROBE_SECONDS, service.config.limits.ping_seconds))
 
 
 async def _listen(socket: WebSocket, session: Session, connection: Connection, service: AccessServer) -> None:
@@ -150,7 +177,9 @@ async def _listen(socket: WebSocket, session: Session, connection: Connection, s
         if session.connection is not connection:
             return
         # Some libraries send text in binary frames: what counts is that it is JSON.
-        await hear(message.get("text") or message.get("bytes") or b"", session, service)
+        fault = await hear(message.get("text") or message.get("bytes") or b"", session, service)
+        # Many messages come at once: between them others have their turn, and longer after what means nothing.
+        await asyncio.sleep(HELD_SECONDS if fault else 0)
 
 
 async def hear(text: str | bytes, session: Session, service: AccessServer) -> Fault | None:
@@ -187,10 +216,12 @@ async def _hear(message: dict[str, Any], session: Session, service: AccessServer
     if isinstance(message.get("pong"), float):
         now = clock.steady()
         session.pace.round_trip_taken(max(0.0, now - message["pong"]), now)
+        session.pace.arrived(message["pong"], now)
     said = {name: message[name] for name in SAYABLE if message.get(name) is not None}
-    if said:
-        service.client_updates.update(session, said)
+    held = bool(said) and service.client_updates.update(session, said)
     await _acknowledge(acknowledged, session, service)
+    if held:
+        await asyncio.sleep(HELD_SECONDS)
 
 
 async def _acknowledge(sequences: list[int], session: Session, service: AccessServer) -> None:
@@ -258,24 +289,35 @@ class EventStream(Connection):
 
 
 @router.get(f"/clients/{ID}/events", response_class=StreamingResponse)
-async def events(id: str, token: Receiver, service: Annotated[AccessServer, Depends(service_of)]) -> StreamingResponse:
+async def events(
+    id: str,
+    request: Request,
+    token: Listener,
+    service: Annotated[AccessServer, Depends(service_of)],
+    takeover: Annotated[bool, Query(description="Take the session from another connection of this client.")] = False,
+    holder: Annotated[str | None, Query(description="A name by which a new connection is known for its own.")] = None,
+) -> StreamingResponse:
     """The deliveries of a client as server-sent events, for browsers; acknowledge with POST /clients/{id}/acks."""
     _check_known(service, id)
+    check_free(request, service, id)
     return StreamingResponse(
-        _event_stream(id, EventStream(), service),
+        _event_stream(id, EventStream(), service, _holder(request)),
         media_type="text/event-stream",
         # A proxy that gathers what passes, as nginx does, would hold deliveries back.
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _event_stream(id: str, connection: EventStream, service: AccessServer) -> AsyncIterator[str]:
+async def _event_stream(
+    id: str, connection: EventStream, service: AccessServer, holder: str | None
+) -> AsyncIterator[str]:
     # Connected when the response begins: of a client that has left by then nothing remains.
     session = service.session_manager.session(id)
     sending = None
     try:
-        service.session_manager.connect(id, connection, "sse")
+        service.session_manager.connect(id, connection, "sse", holder)
         log.info("client connected client=%s kind=sse session=%d", id, session.connections)
+        service.client_updates.lapse(session)
         sending = asyncio.create_task(_pump(session, connection, service))
         while True:
             try:

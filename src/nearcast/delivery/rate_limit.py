@@ -1,0 +1,38 @@
+"""A rate limit by a token bucket: so much per second, and a burst of it at once; what is beyond it has to wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class RateLimit:
+    """`rate` tokens per second come in, up to `burst`. Times are seconds, of any one clock.
+
+    What costs more than the burst is let through when the bucket is full, and is owed.
+    """
+
+    rate: float
+    burst: float
+    _tokens: float | None = None
+    _filled: float = 0.0
+
+    def spend(self, cost: float, now: float) -> bool:
+        """Whether there are the tokens that something costs; they are gone then."""
+        self._fill(now)
+        assert self._tokens is not None, "it was filled"
+        if self._tokens < min(cost, self.burst):
+            return False
+        self._tokens -= cost
+        return True
+
+    def full(self, now: float) -> bool:
+        """Whether nothing was spent for so long that the whole burst is there."""
+        self._fill(now)
+        return self._tokens == self.burst
+
+    def _fill(self, now: float) -> None:
+        before = self.burst if self._tokens is None else self._tokens
+        # A clock that was set back gives nothing, and takes nothing away.
+        self._tokens = min(before + max(now - self._filled, 0.0) * self.rate, self.burst)
+        self._filled = now

@@ -1,0 +1,282 @@
+"""What one sender may cost the others: small bounds, and others that are served meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+from unittest.mock import patch
+
+import orjson
+import pytest
+
+from nearcast.server.config import ServerLimits
+from nearcast.server.connection_limits import OpenConnections
+from nearcast.server.sessions import client_updates
+from tests.server.conftest import Running, received, run, running, unit, until
+from tests.server.test_deliver import SETTINGS, raw, socket_of, stored, waiting
+
+
+async def is_served(server: Running, name: str) -> None:
+    """Another client gets what is published now."""
+    async with server.client("other") as client:
+        await server.publish(unit(name))
+        assert name == (await received(client, 1))[0].event["id"]
+
+
+async def count(server: Running, metric: str) -> float:
+    """A metric's value, 0 if it was never counted."""
+    lines = (await server.http.get("/metrics")).text.splitlines()
+    return next((float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(metric + " ")), 0.0)
+
+
+def said(server: Running) -> list[dict[str, Any]]:
+    """What clients said that is in the journal."""
+    return [orjson.loads(one.payload)["data"] for one in stored(server) if one.source.endswith("said")]
+
+
+def test_a_client_that_changes_all_the_time_is_told_once_and_its_newest_changes_count() -> None:
+    """Of hundreds of roles and readings few enter the journal, the last of each among them."""
+
+    async def test() -> None:
+        limits = ServerLimits(client_changes=20.0, client_changes_burst=5)
+        with patch("nearcast.server.sessions.stream.HELD_SECONDS", 0.0):
+            async with running(limits=limits) as server:
+                await server.declare("a", "other")
+                async with socket_of(server) as socket:
+                    for number in range(300):
+                        await socket.send(orjson.dumps({"role": f"r{number}", "readings": {"battery": number}}))
+                    await is_served(server, "e1")
+                    fault = (await raw(socket, "notice"))["notice"]["fault"]
+                    assert "at most 20 changes a second" == fault["expected"]
+                    clients = server.service.session_manager.registry.clients
+                    await until(lambda: ("r299", 299) == (clients["a"].role, clients["a"].readings["battery"]))
+                    await socket.send('{"ping": 1}')
+                    while "pong" not in (message := orjson.loads(await socket.recv())):
+                        assert "notice" not in message
+                await until(lambda: said(server)[-1].get("role") == "r299")
+                assert len(said(server)) < 60
+                assert 300 - len(said(server)) <= await count(server, "nearcast_changes_held_total") < 300
+
+    run(test)
+
+
+def test_readings_beyond_those_that_a_client_may_keep_are_refused_wherever_they_come_from() -> None:
+    """Over HTTP, a WebSocket, or as an event; null makes room, and what was refused is not known."""
+
+    async def test() -> None:
+        async with running() as server:
+            (await server.http.put("/settings", json={"limits": {"client_readings": 2}})).raise_for_status()
+            await server.declare("a", "other")
+            for names, status in ("xy", 200), ("xyz", 422), ("z", 422):
+                answer = await server.http.put("/clients/a", json={"readings": dict.fromkeys(names, 1)})
+                assert (status, "at most 2 readings" in answer.text) == (answer.status_code, status != 200)
+            event = {**unit("c"), "type": "nearcast.client", "data": {"client": "a", "readings": {"w": 1}}}
+            headers = {"Content-Type": "application/cloudevents+json"}
+            answer = await server.http.post("/events", json=event, headers=headers)
+            assert (400, "at most 2 readings of a client") == (answer.status_code, answer.json()["expected"])
+            async with socket_of(server) as socket:
+                for names in "z", "abc":
+                    await socket.send(orjson.dumps({"readings": dict.fromkeys(names, 1)}))
+                    assert "at most 2 readings" in (await raw(socket, "notice"))["notice"]["fault"]["expected"]
+                await socket.send('{"readings": {"x": null, "z": 3}}')
+                clients = server.service.session_manager.registry.clients
+                await until(lambda: {"y": 1, "z": 3} == clients["a"].readings)
+            await is_served(server, "e1")
+
+    run(test)
+
+
+def measured(server: Running) -> list[float | None]:
+    """The bandwidths that were measured, as the journal has them."""
+    told = (orjson.loads(one.payload)["data"] for one in stored(server) if one.source.endswith("measured"))
+    return [one["readings"]["bandwidth"] for one in told]
+
+
+@pytest.mark.parametrize("name", ["id", "type", "source", "subject", "attribute"])
+def test_a_name_that_is_too_long_is_refused_and_never_told_whole(name: str) -> None:
+    """Neither in the answer nor as the reason of the dead letter; the rest of the batch is taken."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("other")
+            long = "n" * 500_000
+            event = unit("e", **{long: 1}) if name == "attribute" else {**unit("e"), name: long}
+            headers = {"Content-Type": "application/cloudevents-batch+json"}
+            answer = await server.http.post("/events", json=[event, {**unit("good"), "type": "other"}], headers=headers)
+            assert (202, [None, 3]) == (answer.status_code, answer.json()["positions"])
+            assert "at most 1,000 characters" in answer.text
+            assert len(answer.content) < 1_000
+            await until(lambda: server.journal.end("dead letters"))
+            [letter] = server.journal.read("dead letters", 0, 10).to_pylist()
+            assert len(letter["reason"]) < 1_000
+            await is_served(server, "e1")
+
+    run(test)
+
+
+def test_ids_that_are_too_long_are_refused() -> None:
+    """Of clients, subscriptions, relations, rules and actions, in documents of any kind."""
+
+    async def test() -> None:
+        async with running() as server:
+            long = "n" * 1_001
+            for kind in ("clients", "subscriptions", "relations", "situations", "actions"):
+                answer = await server.http.put(f"/{kind}/{long}", json={})
+                assert (422, True) == (answer.status_code, "at most 1,000 characters" in answer.text)
+                assert long not in answer.text
+            assert 200 == (await server.http.put(f"/clients/{long[1:]}", json={})).status_code
+
+    run(test)
+
+
+def test_objects_with_long_names_do_not_multiply() -> None:
+    """A name of 200 kB before each of many values is refused as it comes."""
+
+    async def test() -> None:
+        async with running() as server:
+            event = unit("e", **{"n" * 200_000: {str(number): 1 for number in range(50_000)}})
+            headers = {"Content-Type": "application/cloudevents+json"}
+            answer = await server.http.post("/events", json=event, headers=headers)
+            assert (400, "the name of an object of at most 64,000 characters") == (
+                answer.status_code,
+                answer.json()["expected"],
+            )
+
+    run(test)
+
+
+@asynccontextmanager
+async def opened(server: Running, begun: bytes, many: int) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """Many connections that say the beginning of a request."""
+    port = int(server.url.rsplit(":", 1)[1])
+    async with AsyncExitStack() as stack:
+        readers = []
+        for _ in range(many):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            stack.callback(writer.close)
+            writer.write(begun)
+            readers.append(reader)
+        yield readers
+
+
+def test_whoever_begins_requests_and_does_not_end_them_holds_up_nobody() -> None:
+    """Beyond the bound the oldest of them are closed for new ones, and it is counted."""
+
+    async def test() -> None:
+        async with running(limits=ServerLimits(idle_connections=10)) as server:
+            await server.declare("other")
+            async with opened(server, b"GET /health HTTP/1.1\r\nHost: ", 30) as readers:
+                await is_served(server, "e1")
+                assert b"HTTP/1.1 408" == (await readers[0].read())[:12]
+                assert await count(server, 'nearcast_rejected_total{reason="idle"}') >= 20
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "begun, status",
+    [
+        (b"GET /health HTTP/1.1\r\nHost: ", b"408"),
+        (b"GET /health HTTP/1.1\r\nHost: " + b"h" * 70_000, b"431"),
+        (b"POST /events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nx", b"408"),
+        (b"\r\n", b"408"),
+    ],
+    ids=["half a header", "a long header", "half a body", "nothing"],
+)
+def test_a_request_that_does_not_end_is_ended(begun: bytes, status: bytes) -> None:
+    """With a status that says so."""
+
+    async def test() -> None:
+        limits = ServerLimits(header_seconds=0.2, body_seconds=0.2)
+        async with running(limits=limits) as server, opened(server, begun, 1) as [reader]:
+            assert b"HTTP/1.1 " + status == (await reader.read())[:12]
+
+    run(test)
+
+
+def test_beyond_the_connections_of_an_address_the_next_one_is_refused() -> None:
+    """Those that are at work are left alone; it is told once, and when there is room again."""
+
+    async def test() -> None:
+        # One of the connections is that of the test's own requests.
+        async with running(limits=ServerLimits(address_connections=4)) as server:
+            await server.declare("a", "b", "c")
+            held = opened(server, b"GET /health HTTP/1.1\r\n", 1)
+            async with socket_of(server, "a"), socket_of(server, "b") as b, socket_of(server, "c"), held:
+                await asyncio.sleep(0)
+                await b.send('{"ping": 1}')
+                assert 1 == (await raw(b, "pong"))["pong"]
+
+    run(test)
+
+
+def test_idle_connections_give_way_and_others_do_not(caplog: pytest.LogCaptureFixture) -> None:
+    """Of the address that has too many, or of any; and there is one line in the log."""
+    closed: list[str] = []
+    refused: list[str] = []
+    connections = OpenConnections(total=4, each=3, idle=4, refused=refused.append)
+    for name, address in ("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"):
+        assert connections.open(name, address, lambda name=name: closed.append(name))  # type: ignore[misc]
+    connections.work("a1")
+    assert connections.open("a4", "a", print)
+    assert ["a2"] == closed
+    for name in ("a3", "a4", "b1"):
+        connections.work(name)
+    with caplog.at_level(logging.INFO):
+        assert [False, False] == [connections.open(name, name, print) for name in ("c1", "c2")]
+    assert ["address", "connections", "connections"] == refused
+    assert 1 == len(caplog.messages)
+    assert "at most 4 connections in total" in caplog.text
+    connections.end("a1")
+    assert connections.open("c1", "c", print)
+    assert 4 == len(connections)
+
+
+def test_what_a_slow_moment_withheld_is_sent_after_all() -> None:
+    """A receiver that works on what it gets is taken for one on a slow link, until that lapses; also in the journal."""
+
+    async def test() -> None:
+        settings = {**SETTINGS, "roles": {}, "matrix": "restriction"}
+        with patch.object(client_updates, "MEASURED_SECONDS", 0.3):
+            async with running() as server:
+                (await server.http.put("/settings", json=settings)).raise_for_status()
+                await server.declare("a", relevance=0.3)
+                (await server.http.put("/clients/a", json={"readings": {"battery": 1}})).raise_for_status()
+                manager = server.service.session_manager
+                session = manager.session("a")
+                await server.publish(*(unit(str(number)) for number in range(3)))
+                await until(lambda: len(waiting(server).waiting) == 3)
+                server.service.client_updates.update(session, {"readings": {"bandwidth": 9.0}}, client_updates.MEASURED)
+                assert {-1: 3} == waiting(server).by_priority()
+                server.service.client_updates._measured["a"] = 0.0
+                async with server.client("a") as client:
+                    assert 3 == len(await received(client, 3))
+                    assert "bandwidth" not in manager.registry.clients["a"].readings
+                    server.service.client_updates.update(
+                        session, {"readings": {"bandwidth": 9.0}}, client_updates.MEASURED
+                    )
+                    await server.publish(unit("late"))
+                    assert "late" == (await received(client, 1))[0].event["id"]
+                await until(lambda: [9.0, None, 9.0, None] == measured(server))
+
+    run(test)
+
+
+def test_the_newest_dead_letters_are_kept() -> None:
+    """In about the number that is allowed; those that gave way are counted."""
+
+    async def test() -> None:
+        limits = ServerLimits(dead_letters=3, dead_letter_seconds=0.05)
+        async with running(limits=limits) as server:
+            headers = {"Content-Type": "application/cloudevents+json"}
+            for number in range(6):
+                await server.http.post("/events", json={"id": f"e{number}"}, headers=headers)
+                await until(lambda end=number + 1: server.journal.end("dead letters") == end)  # type: ignore[misc]
+            await until(lambda: len(server.journal.read("dead letters", 0, 10)) == 3)
+            assert [4, 5, 6] == server.journal.read("dead letters", 0, 10).column("position").to_pylist()
+            assert 3 == await count(server, "nearcast_dead_letters_trimmed_total")
+
+    run(test)
