@@ -121,6 +121,17 @@ def _cut(rows: pa.Table) -> Iterator[pa.Table]:
         yield rows
 
 
+def _begin_with_oldest(connection: sqlite3.Connection, log: str) -> None:
+    """Makes the oldest block of a log the first of it, without a link: those before it are gone on purpose."""
+    query = f"SELECT {COLUMNS} FROM blocks WHERE log = ? ORDER BY last, number LIMIT 1"
+    oldest = connection.execute(query, (log,)).fetchone()
+    block = checked_block(log, oldest, unchecked_blocks(connection))._replace(previous=0)
+    # One of a format before has no link.
+    if block.checksum is not None:
+        sum = block_checksum(log, block)
+        connection.execute("UPDATE blocks SET previous = 0, checksum = ? WHERE number = ?", (sum, block.number))
+
+
 def _put(connection: sqlite3.Connection, log: str, rows: pa.Table, tier: int, previous: int) -> None:
     positions = positions_of(rows)
     # A batch without its schema, which is known by the log: in a block of few rows that would be the larger part.
@@ -306,6 +317,8 @@ class SqliteJournal(Journal):
                     count += held
                 kept_rows, kept_bytes = kept_rows + held, kept_bytes + bytes
             connection.executemany("DELETE FROM blocks WHERE number = ?", gone)
+            if gone:
+                _begin_with_oldest(connection, log)
         return count
 
     def end(self, log: str) -> int:
