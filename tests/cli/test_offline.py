@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import logging
@@ -11,10 +12,13 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import orjson
 import pytest
 
 from nearcast.cli.main import OneLine, main
 from nearcast.cli.options import url_of
+from nearcast.cli.output import DeadLetterLog
+from nearcast.language.event_files import read_documents
 
 DEFINITIONS = """\
 awareness: {bandwidth: {maximum: 3750}}
@@ -137,6 +141,37 @@ def test_match_takes_geojson_features(files: Path) -> None:
     assert "f0\nf1\n" == done.stdout
     beyond = nearcast(files, "match", "S_DISJOINT(geom, POINT(90 180))", "f.geojson")
     assert (2, True) == (beyond.returncode, "longitude comes first" in beyond.stderr)
+
+
+def test_what_is_published_is_read_as_by_every_command(tmp_path: Path) -> None:
+    """Features become CloudEvents, events go as they came; what is neither is told and left out."""
+    path = tmp_path / "f.json"
+    point = {"type": "Point", "coordinates": [1, 2]}
+    feature = {"type": "Feature", "id": 7, "properties": {"size": 3}, "geometry": point}
+    values = [orjson.loads(event("a")), feature, {"type": "Feature", "geometry": 5}]
+    path.write_bytes(gzip.compress(orjson.dumps(values)))
+    letters = DeadLetterLog()
+    first, second = (document for _, document in read_documents((path,), letters))
+    assert (orjson.loads(event("a")), 1) == (first, letters.count)
+    expected = {"specversion": "1.0", "id": "7", "type": "feature", "source": str(path)}
+    assert expected | {"data": {"size": 3, "geom": point}} == second
+
+
+@pytest.mark.parametrize("command", ["match", "check", "replay", "explain"])
+def test_standard_input_is_read_by_every_command(command: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also gzipped, and what is cut off is told in one line."""
+    arguments = {
+        "match": ["match", "type = 'unit'", "-"],
+        "check": ["check", "-"],
+        "replay": ["replay", "--definitions", str(files / "d.yaml"), "--events", "-"],
+        "explain": ["explain", "e1", "--definitions", str(files / "d.yaml"), "--events", "-"],
+    }[command]
+    packed = gzip.compress((event("e1") + "\n").encode())
+    for content, code in ((packed, 0), (packed[:-4], 1 if command == "check" else 2)):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        done = nearcast(files, *arguments)
+        told = "error: standard input: expected a whole gzip file, got one that is cut off" in done.stderr
+        assert (code, bool(code)) == (done.returncode, told)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from typing import Any
 import orjson
 import pytest
 
-from nearcast.errors import Fault
+from nearcast.errors import EventError, Fault
 from nearcast.journal.memory import Abort, MemoryJournal, Pause
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.server.config import ServerLimits
-from nearcast.server.ingest.cloudevents_http import STRUCTURED, header_value, read_request
+from nearcast.server.ingest.cloudevents_http import BRACKETS, STRUCTURED, header_value, read_request
 from tests.server.conftest import Running, run, running, unit, until
 from tests.written_events import write_event
 
@@ -321,6 +321,15 @@ def test_what_is_no_array_is_refused_as_a_whole(body: bytes) -> None:
             await until(lambda: server.journal.end("dead letters") == 1)
 
     run(test)
+
+
+def test_a_batch_of_brackets_costs_no_more_than_one_of_events() -> None:
+    """Events of a broken batch are told apart up to a bound, which ordinary ones do not meet."""
+    events = b",".join([orjson.dumps(unit("1", at=[[1, 2], [3, 4]], lon=1.5, lat=2.5))] * 20_000)
+    headers = [("content-type", BATCHED)]
+    assert 20_001 == len(read_request(headers, b"[NaN," + events + b"]", 1 << 20))
+    with pytest.raises(EventError, match="expected JSON, got unexpected character"):
+        read_request(headers, b"[NaN," + b"{}" * BRACKETS + b"]", 1 << 20)
 
 
 def test_gzipped_content_is_unpacked_within_the_limit() -> None:

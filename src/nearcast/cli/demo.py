@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 import yaml
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from nearcast.cli.options import journal_path
-from nearcast.cli.output import print_json, warn
+from nearcast.cli.options import INPUT_FILE, journal_path
+from nearcast.cli.output import DeadLetterLog, print_json, warn
 from nearcast.cli.system import define, fetch, free_port, running, wait_until_ready
 from nearcast.demo.bushfire import Scenario, StoryStep
 from nearcast.demo.performance import DemoReceiver, Performance, steps_of
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.definitions import files
+from nearcast.language.event_files import read_documents
 
 MOST_ROWS = 30
 PRIORITIES = (0, 1, 2)
@@ -146,8 +146,8 @@ class Story:
 @click.option(
     "--events",
     "events_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Perform these events (CloudEvents, one a line) instead; needs --definitions.",
+    type=INPUT_FILE,
+    help="Perform these events, of a file as publish takes it, instead; needs --definitions.",
 )
 @click.option(
     "--definitions",
@@ -202,8 +202,9 @@ def _told(events: Path, files: list[Path]) -> Story:
 
 
 def _documents(events: Path) -> Iterator[dict[str, Any]]:
-    with events.open("rb") as lines:
-        yield from (orjson.loads(line) for line in lines if not line.isspace())
+    letters = DeadLetterLog()
+    yield from (document for _, document in read_documents([events], letters))
+    letters.summary()
 
 
 def _perform(story: Story, data: Path, speed: float, as_json: bool) -> dict[str, Any]:

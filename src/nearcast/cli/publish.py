@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -15,10 +13,9 @@ from nearcast.cli.options import INPUT_FILE, server_options
 from nearcast.cli.output import DeadLetterLog, pluralize, print_json, progress, warn
 from nearcast.cli.system import fetch
 from nearcast.client import Publisher
-from nearcast.errors import EventError, Fault, Mark
+from nearcast.errors import Fault
 from nearcast.language.cloudevents import DeadLetter
-from nearcast.language.event_files import FEATURES, read_values, suffix_of
-from nearcast.language.features import feature_document, is_feature
+from nearcast.language.event_files import read_documents
 from nearcast.language.input_files import STANDARD_INPUT
 
 BATCH = 500
@@ -54,7 +51,7 @@ async def _publish(files: tuple[Path, ...], url: str, token: str | None, letters
     taken = known = 0
     with progress("publishing") as advance:
         async with Publisher(url, token) as publisher:
-            lines = _documents(files, letters)
+            lines = read_documents(files, letters)
             while batch := list(islice(lines, BATCH)):
                 published = await publisher.publish([document for _, document in batch])
                 for index, fault in published.faults.items():
@@ -63,19 +60,3 @@ async def _publish(files: tuple[Path, ...], url: str, token: str | None, letters
                 known += len(published.known)
                 advance(len(batch))
     return taken, known
-
-
-def _documents(files: tuple[Path, ...], letters: DeadLetterLog) -> Iterator[tuple[Mark, Any]]:
-    """What is to be published, with its place; a feature as a CloudEvent."""
-    for path in files:
-        features = suffix_of(path) in FEATURES
-        for value in read_values(path):
-            if isinstance(value, DeadLetter):
-                letters(value)
-            elif not features and not is_feature(value.document):
-                yield value.where, value.document
-            else:
-                try:
-                    yield value.where, feature_document(value.document, value.where, value.ordinal)
-                except EventError as error:
-                    letters(DeadLetter(error.fault, value.content))

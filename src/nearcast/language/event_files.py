@@ -18,8 +18,8 @@ import orjson
 
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.language.cloudevents import BYTE_ORDER_MARK, KEPT_BYTES, MAX_BYTES, DeadLetter, read_event, whole_lines
-from nearcast.language.features import is_feature, read_feature
-from nearcast.language.input_files import opened, rejoined
+from nearcast.language.features import feature_document, is_feature, read_feature
+from nearcast.language.input_files import name_of, opened, rejoined
 from nearcast.language.json_items import JsonItem, json_items
 from nearcast.language.json_text import loads
 from nearcast.model.event import Event
@@ -64,7 +64,7 @@ def read_values(path: Path) -> Iterator[FileValue | DeadLetter]:
         while not first.strip(_BLANK) and len(first) < MAX_BYTES and (more := file.readline(KEPT_BYTES)):
             first += more
         if not first.strip(_BLANK):
-            yield DeadLetter(replace(_EMPTY, where=Mark(str(path))), first[:KEPT_BYTES])
+            yield DeadLetter(replace(_EMPTY, where=Mark(name_of(path))), first[:KEPT_BYTES])
             return
         whole = rejoined(first, file)
         yield from _by_lines(whole, path) if _is_by_lines(path, first) else _by_items(whole, path, first)
@@ -91,7 +91,7 @@ def _is_by_lines(path: Path, first: bytes) -> bool:
 def _by_lines(file: IO[bytes], path: Path) -> Iterator[FileValue | DeadLetter]:
     for number, line in _records(whole_lines(file, MAX_FEATURE_BYTES)):
         content = line.removeprefix(BYTE_ORDER_MARK).strip(_BLANK)
-        where = Mark(str(path), number)
+        where = Mark(name_of(path), number)
         if not content:
             continue
         if len(content) > MAX_FEATURE_BYTES:
@@ -146,18 +146,18 @@ def _by_items(file: IO[bytes], path: Path, first: bytes) -> Iterator[FileValue |
     for ordinal, item in enumerate(json_items(file, MAX_FEATURE_BYTES), 1):
         yield _of_item(item, ordinal, path)
     if not ordinal and b'"features"' not in first:
-        yield DeadLetter(replace(_EMPTY, came="an empty list", where=Mark(str(path))), first[:KEPT_BYTES])
+        yield DeadLetter(replace(_EMPTY, came="an empty list", where=Mark(name_of(path))), first[:KEPT_BYTES])
 
 
 def _of_item(item: JsonItem, ordinal: int, path: Path) -> FileValue | DeadLetter:
-    where = Mark(str(path), item.line, item.column)
+    where = Mark(name_of(path), item.line, item.column)
     if item.too_long:
         return DeadLetter(_too_long(MAX_FEATURE_BYTES, where), item.content[:KEPT_BYTES])
     if item.unfinished:
         fault = Fault("a JSON document to its end", "the end of the file", where, "it was cut off: fetch it again")
         return DeadLetter(fault, item.content[:KEPT_BYTES])
     try:
-        return FileValue(loads(item.content, Mark(str(path), item.line)), item.content, where, ordinal)
+        return FileValue(loads(item.content, Mark(name_of(path), item.line)), item.content, where, ordinal)
     except EventError as error:
         return DeadLetter(_moved(error.fault, item), item.content[:KEPT_BYTES])
 
@@ -177,7 +177,7 @@ def read_file(
     features = suffix_of(path) in FEATURES
     for value in read_values(path):
         if isinstance(value, DeadLetter):
-            yield value.fault.where or Mark(str(path)), value
+            yield value.fault.where or Mark(name_of(path)), value
             continue
         try:
             yield value.where, event_of(value, channels, accepted, features)
@@ -242,3 +242,21 @@ def read_events(
                 # Of events with one source and id the first counts.
                 marks.setdefault((event.source, event.id), replace(where, column=None))
             yield event
+
+
+def read_documents(paths: Iterable[Path], on_dead: OnDeadLetter) -> Iterator[tuple[Mark, Any]]:
+    """What is to be published of files, each with its place: CloudEvents as they came, not yet looked into; features as
+    CloudEvents.
+    """
+    for path in paths:
+        features = suffix_of(path) in FEATURES
+        for value in read_values(path):
+            if isinstance(value, DeadLetter):
+                on_dead(value)
+            elif not features and not is_feature(value.document):
+                yield value.where, value.document
+            else:
+                try:
+                    yield value.where, feature_document(value.document, value.where, value.ordinal)
+                except EventError as error:
+                    on_dead(DeadLetter(error.fault, value.content[:KEPT_BYTES]))

@@ -30,13 +30,18 @@ _OTHERS = (
 """First bytes of what is no text in UTF-8, what it is, and what to do."""
 
 
+def name_of(path: Path) -> str:
+    """A file as faults name it."""
+    return "standard input" if path == STANDARD_INPUT else str(path)
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """A file from its beginning, unpacked if its first bytes are those of gzip.
 
     Raises `Fault` where it cannot be opened or read, in one line that says what to do.
     """
-    where = Mark(str(path))
+    where = Mark(name_of(path))
     try:
         with _raw(path) as raw:
             head = _head(raw)

@@ -19,10 +19,17 @@ _KEY_BYTES = 256
 """So much of what was gone through stays, for the key before an array."""
 
 _STRING_PART = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
-_OUTER = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},"]', re.DOTALL)
-# Within an item a list of numbers is one token, for most of a geometry is such.
-_INNER = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|\[[^\[\]{}"]*+\]|[\[\]{}"]', re.DOTALL)
+_OUTER = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(?P<sign>[\[\]{},])|"', re.DOTALL)
+# Within an item what has no brackets in its brackets is one token with all around it, and brackets beside each other
+# are one: most of a geometry is such, and whoever sends nothing but brackets must not cost more.
+_INNER = re.compile(
+    rb"""(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"|\[[^\[\]{}"]*+\]|\{[^\[\]{}"]*+\}|[^\[\]{}"]++)++|(?P<brackets>[\[{]++|[\]}]++)|\"""",
+    re.DOTALL,
+)
 _FEATURES = re.compile(rb'"features"\s*:\s*\Z')
+_NOTHING = b'""'
+"""Stands for what says nothing here: strings, and what lies between brackets."""
+
 _BETWEEN = b" \t\r\n\x1e\xef\xbb\xbf"
 """Blanks, separators of records (RFC 8142), and byte order marks."""
 
@@ -41,21 +48,25 @@ class JsonItem:
     unfinished: bool = False
 
 
-def json_items(file: IO[bytes], limit: int) -> Iterator[JsonItem]:
+def json_items(file: IO[bytes], limit: int, brackets: int | None = None) -> Iterator[JsonItem]:
     """The values of a text: of an array its items, of an object with a list `features` those, else the text's own.
 
     Holds at most about `limit` bytes of a value, and a piece of the file. Between commas there may be nothing: that is
-    an item without content.
+    an item without content. With `brackets` a text of more, those beside each other taken as one, counts as unfinished
+    where these are used up.
     """
+    left = brackets
     text = _Text(file, limit)
     depth, array, among_features, has_features, comma = 0, False, False, False, False
-    while token := text.token(outer=depth < 2 or (among_features and depth < 3)):
+    while token := text.token(inside=depth - (2 if among_features else 1)):
         base = 2 if among_features else 1 if array else 0
+        if left is not None and (left := left - 1) < 0:
+            break
         if token == b",":
             if depth == base:
                 yield from text.ended(always=base > 0)
                 comma = True
-        elif token in (b"[", b"{"):
+        elif token[:1] in b"[{":
             if depth == 0:
                 yield from text.ended()
                 array = token == b"["
@@ -65,9 +76,9 @@ def json_items(file: IO[bytes], limit: int) -> Iterator[JsonItem]:
                 among_features = has_features = True
                 text.begin(behind=True)
                 comma = False
-            depth += 1
-        elif token in (b"]", b"}") and depth:
-            depth -= 1
+            depth += len(token)
+        elif token[:1] in b"]}" and depth:
+            depth -= len(token)
             if base and depth == base - 1:
                 yield from text.ended(always=comma)
                 array = among_features = False
@@ -79,7 +90,7 @@ def json_items(file: IO[bytes], limit: int) -> Iterator[JsonItem]:
                 has_features = False
             # What stands behind the features is of no interest.
             text.kept = not (has_features and not among_features)
-    if depth:
+    if depth or (left is not None and left < 0):
         yield text.last()
     else:
         text.begin_at_end()
@@ -99,9 +110,12 @@ class _Text:
         self._counted = 0
         self._head: tuple[bytes, int, int] | None = None
 
-    def token(self, outer: bool) -> bytes:
-        """The next bracket, comma, or string; empty at the end of the text."""
-        pattern = _OUTER if outer else _INNER
+    def token(self, inside: int) -> bytes:
+        """The next bracket, comma, or string; empty at the end of the text.
+
+        `inside`: how many brackets are open within an item. There several are one token, and commas are none.
+        """
+        pattern = _INNER if inside > 0 else _OUTER
         while True:
             found = pattern.search(self._buffer, self._at)
             if not found:
@@ -110,12 +124,16 @@ class _Text:
                     return b""
                 continue
             self._token_start, self._at = found.span()
-            if found[0] == b'"':
+            token = found[0]
+            if token == b'"':
                 if not self._through_string():
                     return b""
-                return b'""'
-            # Strings and lists of numbers say nothing more here.
-            return found[0] if len(found[0]) == 1 else b'""'
+                return _NOTHING
+            if token[:1] in b"]}" and len(token) > inside > 0:
+                # What is behind the item's own last bracket is no more inside.
+                token = token[:inside]
+                self._at = self._token_start + inside
+            return token if found.lastgroup else _NOTHING
 
     def _through_string(self) -> bool:
         """Goes to the end of a string that goes on behind what was read; False where the text ends before it."""

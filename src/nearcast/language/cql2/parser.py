@@ -204,8 +204,9 @@ class _Parser:
     def _no_operand(self) -> bool:
         kind, text = self._kinds[self._at], self._texts[self._at]
         if kind == "compare" and self._kinds[self._at - 1] == "compare":
-            advice = [on_token(self._tokens, self._at), f"comparisons are {', '.join(COMPARISONS)}"]
-            raise self._fault(OPERAND, "; ".join(filter(None, advice)))
+            meant = on_token(self._tokens, self._at)
+            known = f"comparisons are {', '.join(COMPARISONS)}"
+            raise self._fault(OPERAND, f"{meant}; {known}" if meant else known)
         if kind == "compare" or kind == "values" or kind in KEYWORDS:
             word = "IN" if kind == "values" else text.upper()
             advice = _BARE if kind == "compare" else f'if {text} is a name, write it in double quotes: "{text}"'

@@ -25,6 +25,11 @@ STRUCTURED = "application/cloudevents+json"
 BATCHED = "application/cloudevents-batch+json"
 
 _JSON_DOCUMENT = re.compile(r"application/([\w.+-]+\+)?json")
+BRACKETS = 1_000_000
+"""Brackets, commas and strings between events that are gone through, to tell events of a broken batch apart: eight
+mebibytes of events have fewer. Beyond it the batch is refused as a whole.
+"""
+
 _REQUEST = Mark("request")
 _NAME = re.compile(r"[a-z0-9]+")
 _ONCE = ("content-type", "content-encoding")
@@ -159,7 +164,7 @@ def _one_by_one(body: bytes, error: EventError, event_bytes: int, batch_events: 
     if body.lstrip()[:1] != b"[" or body.rstrip()[-1:] != b"]":
         raise error
     found: list[ReceivedEvent] = []
-    for index, item in enumerate(json_items(BytesIO(body), event_bytes)):
+    for index, item in enumerate(json_items(BytesIO(body), event_bytes, BRACKETS)):
         _check_count(index + 1, batch_events)
         if item.unfinished or not item.content:
             raise error
