@@ -121,6 +121,7 @@ def running(
     node: str = MAIN,
     precision: float = 1.0,
     private_webhooks: bool = False,
+    tokens: Path | None = None,
 ) -> Iterator[Supervisor]:
     """Server and pipeline of a data folder as supervised processes, ended when the block ends.
 
@@ -140,6 +141,7 @@ def running(
         pipeline += ["--metrics-port", str(metrics_port)] if metrics_port is not None else []
         server = ["server", *where, "--host", host, "--port", str(port), "--node", node, *["--suppress"] * suppress]
         server += ["--precision", str(precision), *["--private-webhooks"] * private_webhooks]
+        server += ["--tokens", str(tokens)] if tokens else []
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         # The parts hold the folder too: if this process is killed, it is free only when they have ended.
         held = (lock,)

@@ -62,10 +62,15 @@ def _manager(connection: HTTPConnection, presented: Presented) -> AccessToken | 
     return admit(connection, "manage")
 
 
+def _watcher(connection: HTTPConnection, presented: Presented) -> AccessToken | None:
+    return admit(connection, "watch")
+
+
 def _receiver(connection: HTTPConnection, presented: Presented, id: str) -> AccessToken | None:
     return admit(connection, "receive", id)
 
 
 Publisher = Annotated[AccessToken | None, Depends(_publisher)]
 Manager = Annotated[AccessToken | None, Depends(_manager)]
+Watcher = Annotated[AccessToken | None, Depends(_watcher)]
 Receiver = Annotated[AccessToken | None, Depends(_receiver)]
