@@ -89,23 +89,25 @@ print(spark.range(2).mapInArrow(lambda parts: parts, "id long").count())
 print(spark.conf.get("spark.authenticate"), spark.sparkContext.uiWebUrl)
 
 def descends(pid):
-    while pid > 1:
-        if pid == os.getpid():
-            return True
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return False
+    try:
+        while pid not in (0, 1, os.getpid()):
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        # Another process that has ended meanwhile.
+        return False
+    return pid == os.getpid()
 
 own = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if descends(pid)]
 inodes = set()
 for pid in own:
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            inodes.add(os.readlink(link))
-        except OSError:
-            pass
+    try:
+        inodes.update(os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        pass
 lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
 print(sorted({line[1].split(":")[0][-8:] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in inodes}))
-said = [Path(f"/proc/{pid}/cmdline").read_text() for pid in own]
+others = (Path(f"/proc/{pid}/cmdline") for pid in own if pid != os.getpid())
+said = [file.read_text() for file in others if file.exists()]
 print(any("authenticate.secret" in one for one in said))
 spark.stop()
 """
@@ -119,7 +121,7 @@ def test_on_one_machine_spark_listens_to_it_alone_and_asks_for_a_secret() -> Non
     done = subprocess.run(
         [sys.executable, "-c", LISTENING], capture_output=True, text=True, env=surroundings, timeout=180
     )
-    assert ["2", "true None", "['0100007F']", "False"] == done.stdout.splitlines()
+    assert (["2", "true None", "['0100007F']", "False"], "") == (done.stdout.splitlines(), done.stderr)
 
 
 @pytest.mark.spark

@@ -9,6 +9,8 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from nearcast.cli.server import _tokens_of
+from nearcast.cli.system import without_secrets
 from nearcast.errors import AccessError, EventError, RightError, SessionError, SetupError
 from nearcast.server.access import allow, bearer, tokens_from, tokens_in
 from nearcast.server.app import create_app, listen
@@ -68,6 +70,23 @@ def test_tokens_may_be_in_a_file(tmp_path: Path) -> None:
         assert "swordfish" not in str(caught.value)
     with pytest.raises(SetupError, match="No such file"):
         tokens_in(tmp_path / "none")
+
+
+def test_a_file_of_tokens_that_others_may_read_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With what to do; it is read all the same."""
+    file = tmp_path / "tokens"
+    file.write_text("ops:swordfish:manage")
+    for mode, told in ((0o600, False), (0o640, True), (0o604, True)):
+        file.chmod(mode)
+        assert ["ops"] == [one.name for one in _tokens_of(file)]
+        said = capsys.readouterr().err
+        assert told == ("chmod 600" in said) and "swordfish" not in said
+
+
+def test_the_pipeline_gets_no_tokens_and_no_secrets() -> None:
+    """All else it gets."""
+    given = {"NEARCAST_TOKENS": "a", "NEARCAST_TOKEN": "b", "NEARCAST_SECRET_X": "c", "NEARCAST_URL": "d", "PATH": "e"}
+    assert {"NEARCAST_URL": "d", "PATH": "e"} == without_secrets(given)
 
 
 def test_a_publisher_publishes_only_as_what_it_is() -> None:
