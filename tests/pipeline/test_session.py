@@ -79,6 +79,51 @@ def test_executors_find_the_package_and_nothing_is_said(master: str) -> None:
     assert ("[41, 42]\n", "") == (done.stdout, done.stderr)
 
 
+LISTENING = """
+import os
+from pathlib import Path
+from nearcast.pipeline.spark_session import session
+
+spark = session("local[1]")
+print(spark.range(2).mapInArrow(lambda parts: parts, "id long").count())
+print(spark.conf.get("spark.authenticate"), spark.sparkContext.uiWebUrl)
+
+def descends(pid):
+    try:
+        while pid not in (0, 1, os.getpid()):
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        # Another process that has ended meanwhile.
+        return False
+    return pid == os.getpid()
+
+own = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if descends(pid)]
+inodes = set()
+for pid in own:
+    try:
+        inodes.update(os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        pass
+lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+print(sorted({line[1].split(":")[0][-8:] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in inodes}))
+others = (Path(f"/proc/{pid}/cmdline") for pid in own if pid != os.getpid())
+said = [file.read_text() for file in others if file.exists()]
+print(any("authenticate.secret" in one for one in said))
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="this system does not tell who listens where")
+def test_on_one_machine_spark_listens_to_it_alone_and_asks_for_a_secret() -> None:
+    """All of its ports are of the loopback; nothing that a command line shows tells the secret."""
+    surroundings = {**os.environ, "PYTHONPATH": str(Path(spark_session.__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENING], capture_output=True, text=True, env=surroundings, timeout=180
+    )
+    assert (["2", "true None", "['0100007F']", "False"], "") == (done.stdout.splitlines(), done.stderr)
+
+
 @pytest.mark.spark
 def test_without_java_the_packaged_one_is_used(tmp_path: Path) -> None:
     """On a machine without Java a job runs too, and one line says on what."""

@@ -102,7 +102,8 @@ def known_at(journal: SqliteJournal, position: int) -> StateFold:
 
 def test_a_snapshot_has_no_code(journal: SqliteJournal, tmp_path: Path) -> None:
     """Its files are Arrow and JSON."""
-    snapshot = save(known_at(journal, 100), tmp_path).folder
+    snapshot = save(known_at(journal, 100), tmp_path / "known").folder
+    assert 0o700 == snapshot.parent.stat().st_mode & 0o777
     assert {".arrow", ".json"} == {path.suffix for path in snapshot.iterdir()}
     for path in snapshot.glob("*.json"):
         orjson.loads(path.read_bytes())

@@ -10,8 +10,10 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from nearcast.errors import AccessError, RightError, SessionError, SetupError
-from nearcast.server.access import allow, bearer, tokens_from
+from nearcast.cli.server import _tokens_of
+from nearcast.cli.system import without_secrets
+from nearcast.errors import AccessError, EventError, RightError, SessionError, SetupError
+from nearcast.server.access import allow, bearer, tokens_from, tokens_in
 from nearcast.server.app import create_app, listen
 from nearcast.server.config import ServerConfig, loopback
 from nearcast.server.origins import check_origin
@@ -36,6 +38,75 @@ def test_a_token_that_is_not_one_is_refused_without_telling_it(text: str) -> Non
     assert "b:" not in str(caught.value).replace("DASHBOARD:", "").replace("dashboard:SECRET", "")
 
 
+def test_a_token_may_be_bound_to_sources_and_types() -> None:
+    """Each by itself or by how it begins; what would end a word or a right is percent-encoded."""
+    city, urn, wide = tokens_from(
+        "city:s:publish,sources=city|harbour/*,types=queue urn:s:publish,sources=urn%3Aa%2Cb wide:s:publish"
+    )
+    assert (("city", "harbour/*"), ("queue",), {"publish"}) == (city.sources, city.types, city.rights)
+    assert (("urn:a,b",), ()) == (urn.sources, wide.sources)
+    for source, type in (("city", "queue"), ("harbour/7", "queue")):
+        city.check_event(source, type)
+    for source, type, told in (("City", "queue", "source"), ("harbour", "queue", "source"), ("city", "queues", "type")):
+        with pytest.raises(EventError, match=f"expected an event whose {told} is among .* the token city is bound"):
+            city.check_event(source, type)
+    wide.check_event("anything", "at all")
+
+
+@pytest.mark.parametrize("rights", ["sources=a", "publish,sources=", "publish,sources=a|", "publish,source=a"])
+def test_a_bound_that_binds_nothing_is_refused(rights: str) -> None:
+    """Who writes one means something by it."""
+    with pytest.raises(SetupError, match="word 1"):
+        tokens_from(f"a:b:{rights}")
+
+
+def test_tokens_may_be_in_a_file(tmp_path: Path) -> None:
+    """One in a line, with comments; what is wrong is told with the file, without a secret."""
+    file = tmp_path / "tokens"
+    file.write_text("# of the town\ncity:aaa:publish,sources=city  # its own\n\nops:b:b:manage\n")
+    assert [("city", "aaa"), ("ops", "b:b")] == [(one.name, one.secret) for one in tokens_in(file)]
+    for content in ("", "# none", "city:swordfish:read"):
+        file.write_text(content)
+        with pytest.raises(SetupError, match=re.escape(str(file))) as caught:
+            tokens_in(file)
+        assert "swordfish" not in str(caught.value)
+    with pytest.raises(SetupError, match="No such file"):
+        tokens_in(tmp_path / "none")
+
+
+def test_a_file_of_tokens_that_others_may_read_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With what to do; it is read all the same."""
+    file = tmp_path / "tokens"
+    file.write_text("ops:swordfish:manage")
+    for mode, told in ((0o600, False), (0o640, True), (0o604, True)):
+        file.chmod(mode)
+        assert ["ops"] == [one.name for one in _tokens_of(file)]
+        said = capsys.readouterr().err
+        assert told == ("chmod 600" in said) and "swordfish" not in said
+
+
+def test_the_pipeline_gets_no_tokens_and_no_secrets() -> None:
+    """All else it gets."""
+    given = {"NEARCAST_TOKENS": "a", "NEARCAST_TOKEN": "b", "NEARCAST_SECRET_X": "c", "NEARCAST_URL": "d", "PATH": "e"}
+    assert {"NEARCAST_URL": "d", "PATH": "e"} == without_secrets(given)
+
+
+def test_a_publisher_publishes_only_as_what_it_is() -> None:
+    """Another source is a fault of that event alone, by HTTP in any form."""
+
+    async def test() -> None:
+        tokens = tokens_from("city:aaa:publish,sources=city,types=unit")
+        async with running(tokens=tokens) as server, server.publisher(token="aaa") as publisher:
+            own = {**unit("1"), "source": "city"}
+            others = [{**unit("2"), "source": "harbour"}, {**own, "id": "3", "type": "other"}]
+            published = await publisher.publish([own, *others])
+            assert [1, None, None] == published.positions
+            assert ["harbour", "other"] == [fault.came for fault in published.faults.values()]
+            assert {1: "event 1", 2: "event 2"} == {index: str(one.where) for index, one in published.faults.items()}
+
+    run(test)
+
+
 def test_rights_are_checked() -> None:
     """Without, with a wrong, with a lesser token; for another client."""
     assert allow(TOKENS, "aaa", "publish") == TOKENS[0]
@@ -48,6 +119,11 @@ def test_rights_are_checked() -> None:
         allow(TOKENS, "aaa", "manage")
     with pytest.raises(RightError, match="client b"):
         allow(TOKENS, "bbb", "receive", "b")
+    watcher = tokens_from("prometheus:ppp:watch")
+    assert watcher[0] == allow(watcher, "ppp", "watch") and allow(TOKENS, "c:c", "watch")
+    for right in ("manage", "publish", "receive"):
+        with pytest.raises(RightError):
+            allow(watcher, "ppp", right)  # type: ignore[arg-type]
 
 
 def test_a_token_comes_in_the_header_or_the_query() -> None:

@@ -112,6 +112,28 @@ def test_publishing_again_answers_the_position_it_has() -> None:
     run(test)
 
 
+def test_another_event_of_the_same_source_and_id_is_refused() -> None:
+    """By its index, beside those that are the same again; spaces and the order of names are no content."""
+
+    async def test() -> None:
+        async with running() as server, server.publisher() as publisher:
+            first = unit("1", speed=1, kind="H")
+            await publisher.publish([first, unit("2")])
+            again = dict(reversed([*first.items()]))
+            others = [unit("1", speed=2, kind="H"), unit("1", speed=1.0, kind="H"), unit("1", speed=True, kind="H")]
+            published = await publisher.publish([again, *others, unit("3"), unit("2", late=True)])
+            assert [1, None, None, None, 3, None] == published.positions
+            assert ({0}, [1, 2, 3, 5]) == (published.known, sorted(published.faults))
+            assert "another event with this source and id than the one at position 1" == published.faults[1].came
+            answer = await post(server, unit("2", late=True))
+            assert (400, [None], "another") == (
+                answer.status_code, answer.json()["positions"], answer.json()["came"].split()[0]
+            )  # fmt: skip
+            assert 2 == len(stored(server)) - 1
+
+    run(test)
+
+
 DEEP = b'{"specversion":"1.0","id":"1","type":"t","source":"s","data":' + b"[" * 5000 + b"]" * 5000 + b"}"
 NO_CLIENT = {**unit("1"), "type": "nearcast.client", "data": {"role": 7}}
 

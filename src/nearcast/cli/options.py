@@ -68,6 +68,13 @@ def precision_option(function: F) -> F:
     )(function)
 
 
+def tokens_option(function: F) -> F:
+    """`--tokens FILE`."""
+    help = "File of tokens, one name:token:rights in a line, beside those of NEARCAST_TOKENS; only you should read it."
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+    return click.option("--tokens", type=file, help=help)(function)
+
+
 def private_webhooks_option(function: F) -> F:
     """`--private-webhooks`."""
     help = "Let webhooks reach this machine and private networks."

@@ -122,6 +122,7 @@ def running(
     precision: float = 1.0,
     private_webhooks: bool = False,
     origins: Sequence[str] = (),
+    tokens: Path | None = None,
 ) -> Iterator[Supervisor]:
     """Server and pipeline of a data folder as supervised processes, ended when the block ends.
 
@@ -142,6 +143,7 @@ def running(
         server = ["server", *where, "--host", host, "--port", str(port), "--node", node, *["--suppress"] * suppress]
         server += ["--precision", str(precision), *["--private-webhooks"] * private_webhooks]
         server += [word for origin in origins for word in ("--allow-origin", origin)]
+        server += ["--tokens", str(tokens)] if tokens else []
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         # The parts hold the folder too: if this process is killed, it is free only when they have ended.
         held = (lock,)

@@ -16,6 +16,7 @@ from nearcast.cli.options import (
     origin_option,
     precision_option,
     private_webhooks_option,
+    tokens_option,
     url_of,
 )
 from nearcast.cli.output import pluralize, warn, warn_of
@@ -33,7 +34,7 @@ from nearcast.language.definitions import files as files_module
     help="YAML definitions to begin with; several are read together.",
 )
 @data_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with NEARCAST_TOKENS.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with tokens.")
 @click.option("--port", default=8640, show_default=True)
 @click.option("--master", help="Where Spark runs; local[*] unless given.")
 @node_option()
@@ -41,6 +42,7 @@ from nearcast.language.definitions import files as files_module
 @precision_option
 @private_webhooks_option
 @origin_option
+@tokens_option
 @click.option(
     "--wait",
     type=click.FloatRange(min=0, min_open=True),
@@ -60,6 +62,7 @@ def command(
     precision: float,
     private_webhooks: bool,
     origins: tuple[str, ...],
+    tokens: Path | None,
     wait: float,
     metrics_port: int,
 ) -> None:
@@ -77,7 +80,20 @@ def command(
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
     begin = partial(_begin, data, found, node) if found else lambda: None
-    parts = running(data, host, port, master, metrics_port, begin, suppress, node, precision, private_webhooks, origins)
+    parts = running(
+        data,
+        host,
+        port,
+        master,
+        metrics_port,
+        begin,
+        suppress,
+        node,
+        precision,
+        private_webhooks,
+        origins,
+        tokens,
+    )
     with parts as supervisor:
         wait_until_ready(supervisor, url_of(host, port), data, lambda: bool(asked), wait)
         if not asked:

@@ -48,6 +48,10 @@ def _manager(connection: HTTPConnection, presented: Presented) -> AccessToken | 
     return admit(connection, "manage")
 
 
+def _watcher(connection: HTTPConnection, presented: Presented) -> AccessToken | None:
+    return admit(connection, "watch")
+
+
 def _receiver(connection: HTTPConnection, presented: Presented, id: str) -> AccessToken | None:
     return admit(connection, "receive", id)
 
@@ -58,6 +62,7 @@ def _listener(connection: HTTPConnection, presented: Presented, id: str) -> Acce
 
 Publisher = Annotated[AccessToken | None, Depends(_publisher)]
 Manager = Annotated[AccessToken | None, Depends(_manager)]
+Watcher = Annotated[AccessToken | None, Depends(_watcher)]
 Receiver = Annotated[AccessToken | None, Depends(_receiver)]
 Listener = Annotated[AccessToken | None, Depends(_listener)]
 """A receiver by a stream."""

@@ -101,7 +101,8 @@ class ServerConfig:
         if not self.tokens and not loopback(self.host):
             raise SetupError(
                 f"expected tokens for listening on {self.host}, got none; set NEARCAST_TOKENS to"
-                " name:token:publish,receive,manage (several separated by spaces), or listen on 127.0.0.1"
+                " name:token:publish,receive,manage (several separated by spaces), name a file of such with --tokens,"
+                " or listen on 127.0.0.1"
             )
 
 

@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from nearcast.model.columns import OUTCOME_NAMES
 from nearcast.server import clock
-from nearcast.server.auth import Manager, service_of
+from nearcast.server.auth import Watcher, service_of
 from nearcast.server.service import AccessServer
 
 router = APIRouter(tags=["watch"])
@@ -27,7 +27,7 @@ async def health(response: Response, service: Here) -> dict[str, Any]:
 
 
 @router.get("/metrics")
-async def metrics(token: Manager, service: Here) -> Response:
+async def metrics(token: Watcher, service: Here) -> Response:
     """The metrics in Prometheus' text format."""
     waiting = waiting_by_priority(service)
     # A priority at which nothing waits any more would keep its last count.
@@ -50,7 +50,7 @@ async def metrics(token: Manager, service: Here) -> Response:
 
 
 @router.get("/status")
-async def status(token: Manager, service: Here) -> dict[str, Any]:
+async def status(token: Watcher, service: Here) -> dict[str, Any]:
     """Counts since the start, what waits, latencies in seconds by priority, and a balance that must be zero."""
     sessions = list(service.session_manager.sessions.values())
     settled = collections.Counter(service.session_manager.past)

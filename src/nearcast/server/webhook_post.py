@@ -15,6 +15,8 @@ import hmac
 import ipaddress
 import os
 import socket
+from collections.abc import Sequence
+from contextlib import suppress
 from urllib.parse import quote
 
 import httpx
@@ -50,8 +52,14 @@ class ActionFailed(Exception):
 
 def webhook_client() -> httpx.AsyncClient:
     """A client for webhooks: no proxy of the environment, which would choose the address, and no redirects, which lead
-    to addresses that nobody declared."""
-    return httpx.AsyncClient(follow_redirects=False, trust_env=False)
+    to addresses that nobody declared.
+
+    A connection is of one post: kept by its address, it would be taken for another name that has the same address, and
+    whose certificate nobody looked at.
+    """
+    return httpx.AsyncClient(
+        follow_redirects=False, trust_env=False, limits=httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    )
 
 
 async def post(
@@ -65,8 +73,9 @@ async def post(
     try:
         async with asyncio.timeout(total):
             url = httpx.URL(webhook.url)
-            address = await reachable_address(url.host, url.port or (443 if url.scheme == "https" else 80), private)
-            status, pause = await _answer(http, url, address, event.payload, sent)
+            port = url.port or (443 if url.scheme == "https" else 80)
+            addresses = await reachable_addresses(url.host, port, private)
+            status, pause = await _first_answer(http, url, addresses, event.payload, sent)
     except TimeoutError:
         raise ActionFailed(f"expected an answer within {total:g} s, got none or a part of one") from None
     except httpx.HTTPError as error:
@@ -77,10 +86,20 @@ async def post(
     raise ActionFailed(f"expected an answer of 200 to 299, got {status}", final, pause, reached=final)
 
 
+async def _first_answer(
+    http: httpx.AsyncClient, url: httpx.URL, addresses: Sequence[str], content: bytes, sent: dict[str, str]
+) -> tuple[int, float]:
+    """The answer of the first address that can be connected to."""
+    for address in addresses[:-1]:
+        with suppress(httpx.ConnectError):
+            return await _answer(http, url, address, content, sent)
+    return await _answer(http, url, addresses[-1], content, sent)
+
+
 async def _answer(
     http: httpx.AsyncClient, url: httpx.URL, address: str, content: bytes, sent: dict[str, str]
 ) -> tuple[int, float]:
-    """The status, and the pause that is asked for; of the body so much is read that the connection may be kept."""
+    """The status, and the pause that is asked for. A little of the body is read, as some do not like to be cut off."""
     request = http.build_request(
         "POST",
         url.copy_with(host=address),
@@ -103,8 +122,8 @@ async def _answer(
     return answer.status_code, _asked_pause(answer)
 
 
-async def reachable_address(host: str, port: int, private: bool) -> str:
-    """An address of a host, all of them being such that they may be reached. Raises `ActionFailed`."""
+async def reachable_addresses(host: str, port: int, private: bool) -> list[str]:
+    """The addresses of a host, all of them being such that they may be reached. Raises `ActionFailed`."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -118,7 +137,7 @@ async def reachable_address(host: str, port: int, private: bool) -> str:
             final=True,
             reached=True,
         )
-    return addresses[0]
+    return addresses
 
 
 def is_public(address: str) -> bool:

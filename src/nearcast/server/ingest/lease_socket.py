@@ -24,6 +24,7 @@ from nearcast.errors import AccessError, EventError, Mark, RightError
 from nearcast.language.cloudevents import read_event
 from nearcast.model.event import Event
 from nearcast.server import clock
+from nearcast.server.access import AccessToken
 from nearcast.server.auth import admit, service_of
 from nearcast.server.ingest.lease_manager import Messages, channels_json
 from nearcast.server.service import AccessServer
@@ -55,7 +56,7 @@ async def guards(socket: WebSocket) -> None:
     sending = asyncio.create_task(_send(socket, messages))
     try:
         while True:
-            _hear(orjson.loads(await socket.receive_text()), holder, messages, service)
+            _hear(orjson.loads(await socket.receive_text()), holder, messages, service, admit(socket, "publish"))
     except (WebSocketDisconnect, RuntimeError):
         pass
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -90,7 +91,9 @@ async def _send(socket: WebSocket, messages: Messages) -> None:
         await socket.close(GOING_AWAY, "the server is going away; come back")
 
 
-def _hear(message: Mapping[str, Any], holder: str, messages: Messages, service: AccessServer) -> None:
+def _hear(
+    message: Mapping[str, Any], holder: str, messages: Messages, service: AccessServer, token: AccessToken | None
+) -> None:
     """Takes one message. Raises KeyError, TypeError, ValueError where it is none."""
     lease_manager = service.event_entry.lease_manager
     if "beat" in message:
@@ -103,16 +106,18 @@ def _hear(message: Mapping[str, Any], holder: str, messages: Messages, service: 
         lease_manager.ask(holder, str(ask["subject"]), [str(one) for one in ask["types"]])
     else:
         told = message["returned"]
-        kept = None if told["kept"] is None else _kept(told["kept"], service)
+        kept = None if told["kept"] is None else _kept(told["kept"], service, token)
         lease_manager.came(holder, int(told["id"]), kept)
 
 
-def _kept(document: Any, service: AccessServer) -> Event | None:
+def _kept(document: Any, service: AccessServer, token: AccessToken | None) -> Event | None:
     """What a publisher kept; None, and a line in the log, where it is no event."""
     try:
         settings, accepted = service.session_manager.registry.settings, clock.moment(clock.now())
         longest, payload = settings.limits.name_length, orjson.dumps(document)
         event = read_event(document, Mark("guards"), settings.channels, accepted, payload, longest)
+        if token:
+            token.check_event(event.source, event.type, Mark("guards"))
     except EventError as error:
         service.metrics.rejected.labels("event").inc()
         log.warning("kept event refused error=%r", str(error))

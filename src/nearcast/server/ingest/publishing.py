@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ from nearcast.server.auth import Publisher, service_of
 from nearcast.server.error_responses import fault_json
 from nearcast.server.ingest.cloudevents_http import BATCHED, STRUCTURED, ReceivedEvent, batched, read_request
 from nearcast.server.ingest.group_commit import QueueFull
+from nearcast.server.ingest.repeated_events import other_events
 from nearcast.server.service import AccessServer
 from nearcast.server.sessions.outcomes import RefusedInput, refused_input
 
@@ -55,8 +57,8 @@ async def publish(
     """Takes events: structured, batched, or binary (headers `ce-…`).
 
     Of a batch the good ones are taken, the others answered by their index. An event that is known already, by source
-    and id, is not taken twice: its position is answered, so a publisher that is not sure may repeat itself. Events of
-    types `nearcast.…` need the right to manage.
+    and id, is not taken twice: its position is answered, so a publisher that is not sure may repeat itself. Another
+    event of the same source and id is refused. Events of types `nearcast.…` need the right to manage.
     """
     limits = service.config.limits
     batch = batched(request.headers.get("content-type"))
@@ -69,10 +71,17 @@ async def publish(
         raise
     positions: list[int | None] = [None] * len(came)
     before = max(service.session_manager.events_through, service.events.through)
+    repeated: list[tuple[int, Event, int]] = []
     if taken:
         written = await service.event_entry.submit([event for _, event in taken], *returned_of(request))
         for (index, _), position in zip(taken, written, strict=True):
             positions[index] = position
+        repeated = _repeated(taken, positions, before)
+        others = await asyncio.to_thread(other_events, service.journal, repeated) if repeated else []
+        faults += others
+        refused = {index for index, _ in others}
+        positions = [None if index in refused else position for index, position in enumerate(positions)]
+        taken = [one for one in taken if one[0] not in refused]
         service.metrics.published.inc(len(taken))
     # Last: where there was no room the publisher comes again, and its letters would be there twice.
     _write_refused(came, faults, service)
@@ -80,7 +89,7 @@ async def publish(
         "positions": positions,
         "faults": [{"index": index, **fault_json(fault)} for index, fault in faults],
     }
-    if known := _known(positions, before):
+    if known := [index for index, *_ in repeated if positions[index] is not None]:
         answer["known"] = known
     suppressed = [index for index, _ in taken if positions[index] is None]
     if suppressed:
@@ -117,16 +126,17 @@ async def wanted_filters(
     return Response(found.body, media_type="application/json", headers=headers)
 
 
-def _known(positions: list[int | None], before: int) -> list[int]:
-    """The indices of events that the journal had before, up to a position, or that come twice."""
+def _repeated(taken: list[tuple[int, Event]], positions: list[int | None], before: int) -> list[tuple[int, Event, int]]:
+    """The events that the journal had before, up to a position, or that come twice; with indices and positions."""
     seen: set[int] = set()
-    known = []
-    for index, position in enumerate(positions):
+    found = []
+    for index, event in taken:
+        position = positions[index]
         if position is not None:
             if position <= before or position in seen:
-                known.append(index)
+                found.append((index, event, position))
             seen.add(position)
-    return known
+    return found
 
 
 def returned_of(request: Request) -> tuple[str | None, frozenset[int]]:
@@ -151,6 +161,8 @@ def _read(
                 raise EventError(one.fault)
             longest = settings.limits.name_length
             event = read_event(one.document, one.where, settings.channels, accepted, one.content, longest)
+            if token:
+                token.check_event(event.source, event.type, one.where)
             if event.control:
                 _check_control(event, settings, token, service)
             taken.append((one.index, event))
