@@ -113,15 +113,27 @@ def place_of_geometry(geometry: Mapping[str, Any], where: Mark) -> Place | None:
         if part["type"] == "Point":
             return place_of_geometry(part, where)
     positions = [
-        geographic(*_position(position, where), where)
-        for part in (parts or [geometry])
-        for position in _positions(part.get("coordinates"))
+        _corner(position, where) for part in (parts or [geometry]) for position in _positions(part.get("coordinates"))
     ]
     return _centre(positions) if positions else None
 
 
-def _centre(positions: list[Place]) -> Place:
-    longitudes, latitudes = [place.x for place in positions], [place.y for place in positions]
+def _corner(position: list[Any], where: Mark) -> tuple[float, float]:
+    """The longitude and latitude of a position."""
+    # An outline may have a hundred thousand: most are two numbers, and need no more than this.
+    if len(position) == 2 and type(position[0]) in _NUMBERS and type(position[1]) in _NUMBERS:
+        x, y = position
+        if -180 <= x <= 180 and -90 <= y <= 90:
+            return float(x), float(y)
+    place = geographic(*_position(position, where), where)
+    return place.x, place.y
+
+
+_NUMBERS = frozenset({int, float})
+
+
+def _centre(positions: list[tuple[float, float]]) -> Place:
+    longitudes, latitudes = [x for x, _ in positions], [y for _, y in positions]
     # Boxes wider than half the globe are rarer than such that cross the antimeridian.
     if max(longitudes) - min(longitudes) > 180:
         longitudes = [x + 360 if x < 0 else x for x in longitudes]
