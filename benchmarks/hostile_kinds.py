@@ -114,6 +114,6 @@ KINDS: list[tuple[str, Callable[[str], None]]] = [
     ("a hundred geometries", many_geometries),
     ("a megabyte of corners", megabyte),
     ("the largest filters", large_filters),
-    ("filters that cost each batch", costly_filters),
+    ("sums and patterns", costly_filters),
     ("outlines in filters", filters_of_geometries),
 ]

@@ -30,7 +30,7 @@ QUICK = {
 ON_SPARK = {
     "carried": "--events 2000 --filters 50 --rounds 1",
     "dataframes": "--filters 20 --events 400 --rounds 1",
-    "hostile": "--seconds 2 --rate 20 --subscriptions 10 --clients 2",
+    "hostile": "--seconds 1 --rate 20 --subscriptions 10 --clients 2 --only squares",
     "live": "--seconds 2 --warm 0.5 --rate 20 --subscriptions 10 --clients 2 --alone",
     "memory": "--minutes 0.08 --every 0.5 --rate 20 --subscriptions 10 --clients 2",
     "relations": "--entities 50 --pairs 20 --seconds 2 --ais nowhere",

@@ -334,6 +334,14 @@ def test_what_no_index_finds_has_a_limit(condition: str) -> None:
             subscription_document(document, Mark("f"))
 
 
+@pytest.mark.parametrize("condition", ["a LIKE '{0}'", "CASEI(a) LIKE CASEI('{0}')", "a LIKE '{0}' AND b + 1 > 2"])
+def test_patterns_have_a_limit(condition: str) -> None:
+    """Of characters: each may be looked for at each character of a text."""
+    assert subscription_document({"id": "s", "client": "c", "filter": condition.format("a" * 1_000)}, Mark("f"))
+    with pytest.raises(DefinitionError, match=r"a pattern of at most 1,000 characters, got one of 1,001"):
+        subscription_document({"id": "s", "client": "c", "filter": condition.format("a" * 1_001)}, Mark("f"))
+
+
 def test_geometries_of_a_filter_have_a_limit() -> None:
     """Of corners together, and of how often edges lie beside each other."""
     long = ", ".join(f"{number % 170} {number % 80}" for number in range(50_002))

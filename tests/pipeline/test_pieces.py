@@ -26,3 +26,15 @@ def test_pieces_are_the_batch_with_few_definitions_each(defined: list[bool], cha
     ends = [after + sum(len(piece) for piece, _ in found[: number + 1]) for number in range(len(found))]
     assert ends == [through for _, through in found]
     assert all(piece.column("type")[-1].as_py() == CONTROL for piece, _ in found[:-1])
+
+
+def test_large_definitions_are_pieces_of_their_own() -> None:
+    """However few they are: each is read and planned for long, and what came between them need not wait."""
+    sizes = [10, 900, 10, 10, 10, 1_200, 10]
+    given = {
+        "position": pa.array(range(1, len(sizes) + 1), pa.int64()),
+        "type": pa.array([CONTROL] * len(sizes), pa.string()),
+        "payload": pa.array([b"-" * size for size in sizes], pa.binary()),
+    }
+    table = pa.table([given.get(field.name, pa.nulls(len(sizes), field.type)) for field in EVENTS], schema=EVENTS)
+    assert [2, 6, 7] == [through for _, through in chunk_batch(table, len(sizes), 100, 900)]

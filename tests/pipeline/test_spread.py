@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -97,3 +98,37 @@ class Counting:
     def derive(self, stretch: StageInput) -> list[Event]:
         self.seen += len(stretch.events)
         return [Event(f"seen {self.seen}", "nearcast.situation", "s", position=self.seen)]
+
+
+def test_what_was_beyond_limits_is_known_alike_in_the_driver_and_from_executors(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Which senders, which limit, and how often."""
+    told = [
+        {"specversion": "1.0", "id": str(number), "type": "zone", "source": "city", "data": {"area": star(number)}}
+        for number in range(60)
+    ]
+    definitions = {
+        "limits": {"geometry_work": 3_000},
+        "clients": [{"id": "ann"}],
+        "subscriptions": [{"id": "s", "client": "ann", "filter": "S_INTERSECTS(area, BBOX(0, 0, 20, 20))"}],
+    }
+    with closing(written(tmp_path, definitions, told)) as journal:
+        batches = [
+            batch
+            for spread in (1_000_000, 1)
+            for batch, _ in replay(spark, journal, StateFold(), tmp_path / "b", spread=spread)
+        ]
+    here, there = (
+        sum((batch.around.excess for batch in half), Counter())
+        for half in (batches[: len(batches) // 2], batches[len(batches) // 2 :])
+    )
+    assert here == there
+    assert {"geometry_work"} == {limit for _, _, limit in here}
+    assert 60 == sum(here.values())
+
+
+def star(number: int) -> dict[str, Any]:
+    """A polygon that crosses itself, another one for each number."""
+    ring = [[corner * 7 % 13 + number / 100, corner * 5 % 11] for corner in range(40)]
+    return {"type": "Polygon", "coordinates": [[*ring, ring[0]]]}

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from nearcast.filters.evaluate import NO_CONTEXT, truth
 from nearcast.model.event import Event
-from nearcast.model.filter import Filter
-from nearcast.routing.filter_index import ExampleIndex
+from nearcast.model.filter import And, Atom, Filter, Operator
+from nearcast.routing.filter_index import ExampleIndex, required
 from tests.random_filters import events, filters
 
 Kept = tuple[Filter, Event | None]
@@ -30,3 +30,13 @@ def test_none_is_missed(some: list[Kept], filter: Filter, event: Event, data: st
     assert selecting <= set(index.selecting(event)) <= set(kept)
     assert selected <= set(index.selected_by(filter)) <= set(kept)
     assert set(kept) == set(index.selecting(None))
+
+
+def test_what_a_large_conjunction_requires_is_read_in_one_pass() -> None:
+    """Of each name the fewest texts, the first where it is even; twenty thousand names are no more than their sum."""
+    names = [f"n{number}" for number in range(20_000)]
+    one = [Atom(name, Operator.IN, ("a", "b")) for name in names]
+    two = [Atom(name, Operator.EQ, "b") for name in names[::2]]
+    found = required(And((*one, *two)))
+    assert list(found) == names
+    assert [{"b"}, {"a", "b"}] == [found["n0"], found["n1"]]

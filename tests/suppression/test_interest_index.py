@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -23,11 +24,11 @@ from nearcast.model.changes import (
     SubscriptionRemoval,
 )
 from nearcast.model.event import Event
-from nearcast.model.filter import And, Filter
+from nearcast.model.filter import And, Atom, Filter, Operator, Or
 from nearcast.model.subscription import Roles, Settings, Subscription
 from nearcast.routing.filter_index import FilterIndex, required
 from nearcast.state.registry import Registry
-from nearcast.suppression.interest_index import InterestIndex, may_select
+from nearcast.suppression.interest_index import MOST_ATOMS, Demand, InterestIndex, may_select, outward
 from tests import random_filters
 
 HERE = Mark("here")
@@ -166,3 +167,12 @@ def test_many_texts_behind_one_in_are_kept_under_each() -> None:
     index.remove_filter(filter)
     index.remove_filter(filter)
     assert [] == list(index.for_event(Event("1", "report", "s", attributes=(("vessel", "v49999"),))))
+
+
+def test_a_long_conjunction_is_told_by_its_first_conditions() -> None:
+    """What publishers are told selects more, and is held against others in a time that does not grow."""
+    listed = tuple(Atom(f"n{number}", Operator.EQ, number) for number in range(20_000))
+    assert (And(listed[:MOST_ATOMS]),) == outward(Demand((And(listed),)))
+    assert (And(listed[:MOST_ATOMS]),) == outward(Demand((And(listed[:MOST_ATOMS]),)))
+    either = Or(tuple(And((first, second)) for first, second in pairwise(listed[: MOST_ATOMS + 1])))
+    assert outward(Demand((And((either, *listed[:2])),))) == (And(listed[:2]),)

@@ -54,6 +54,9 @@ FEW = 1_000
 ROUGHLY = 10_000
 """Pairs of edges up to which a rough count does."""
 
+PLAIN = 200
+"""Corners of a geometry whose edges may all lie beside each other."""
+
 ROUGH_EACH = 50
 """As many for each edge do of a geometry by itself."""
 
@@ -117,7 +120,7 @@ class Geometry:
         return crossing(self.edges) if self.counts[2] else 0
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=8 * KEPT)
 def written(expression: Shape | Box, allowed: int = ALLOWED) -> Geometry:
     """The geometry of a literal, prepared, for it meets many others."""
     shape = shapely.from_wkt(expression.text) if isinstance(expression, Shape) else _box(expression.bounds)
@@ -170,6 +173,9 @@ def _looked_over(shape: shapely.Geometry, allowed: int) -> tuple[shapely.Geometr
     """The geometry, and the work of finding out whether it is valid: edges of its rings are held against each other."""
     if shapely.get_dimensions(shape) < 2:
         return shape, 0
+    corners = int(shapely.get_num_coordinates(shape))
+    if corners <= PLAIN:
+        return shape, corners * corners
     edges = edge_boxes(shape)
     return shape, meeting(edges, edges, min(allowed, ROUGH_EACH * len(edges)))
 

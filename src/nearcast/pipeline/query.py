@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from nearcast.model.arrays import Integers
 from nearcast.model.columns import are_control
 from nearcast.pipeline.source import LIMIT, JournalSource
 from nearcast.pipeline.spark_session import scratch
@@ -125,15 +127,33 @@ CHANGES = 1_500
 as 16,384 events of few deliveries take."""
 
 
-def chunk_batch(events: pa.Table, through: int, changes: int = CHANGES) -> Iterator[tuple[pa.Table, int]]:
-    """The rows of EVENTS that a batch has, which ends at a position, in pieces with so many control events at most.
+CHANGE_BYTES = 512 * 1024
+"""Bytes of control events of one piece, but for the last one's: a large definition is read and planned in a second."""
+
+
+def chunk_batch(
+    events: pa.Table, through: int, changes: int = CHANGES, size: int = CHANGE_BYTES
+) -> Iterator[tuple[pa.Table, int]]:
+    """The rows of EVENTS that a batch has, which ends at a position, in pieces with so many control events at most, or
+    with so many bytes of them.
 
     With each comes the position that it ends at. What is not yet decided of a batch waits for the pieces before it.
     """
     control = np.flatnonzero(are_control(events))
     start = 0
     # A piece ends with its last control event: behind it are events that need not wait for the next one's.
-    for last in control[changes - 1 : -1 : changes].tolist():
+    for last in _ends(events, control, changes, size):
         yield events.slice(start, last + 1 - start), int(events.column("position")[last].as_py())
         start = last + 1
     yield events.slice(start), through
+
+
+def _ends(events: pa.Table, control: Integers, changes: int, size: int) -> Iterator[int]:
+    """The rows with which pieces end, but for the last one."""
+    lengths = pc.fill_null(pc.binary_length(events.column("payload").take(pa.array(control))), 0).to_pylist()
+    count = bytes_ = 0
+    for row, length in zip(control.tolist()[:-1], lengths, strict=False):
+        count, bytes_ = count + 1, bytes_ + length
+        if count >= changes or bytes_ >= size:
+            yield row
+            count = bytes_ = 0

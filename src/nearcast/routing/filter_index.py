@@ -122,8 +122,12 @@ def required(node: Filter) -> Required:
         shared = set.intersection(*(set(one) for one in found))
         return {name: frozenset().union(*(one[name] for one in found)) for name in shared}
     # Not both where two require texts of one name: an attribute may have several values.
-    names = {name for one in found for name in one}
-    return {name: min((one[name] for one in found if name in one), key=len) for name in names}
+    fewest: dict[str, frozenset[str]] = {}
+    for one in found:
+        for name, texts in one.items():
+            if name not in fewest or len(texts) < len(fewest[name]):
+                fewest[name] = texts
+    return fewest
 
 
 def _required_texts(atom: Atom) -> frozenset[str] | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from math import prod
 
 from nearcast.filters.evaluate import NO_CONTEXT, UNDER_NOT, UNDER_PLAIN_NOT, EventFacts, RequiredTruth, atom_truth
@@ -275,6 +275,10 @@ ALTERNATIVES = 16
 """A conjunction of disjunctions that would have more alternatives than this stays as it is."""
 
 
+MOST_ATOMS = 200
+"""Atoms of a filter that is held against others: what that takes grows faster than they do."""
+
+
 def outward(demand: Demand, is_open: Open = rests_on_more) -> tuple[Filter, ...] | None:
     """The filters of a wish, each once; None: it may want any event. Atoms that are open may have any truth."""
     # Not `source` where there is no subject: data that is named `subject` would be taken for one.
@@ -288,7 +292,10 @@ def outward(demand: Demand, is_open: Open = rests_on_more) -> tuple[Filter, ...]
         seen = _seen(filter, RequiredTruth.TRUE, is_open)
         if seen is None:
             return None
-        found += _alternatives(seen)
+        alternatives = [_shortened(one) for one in _alternatives(seen)]
+        if None in alternatives:
+            return None
+        found += [one for one in alternatives if one is not None]
     return None if demand.all else tuple(dict.fromkeys(found))
 
 
@@ -306,6 +313,27 @@ def _seen(node: Filter, wanted: RequiredTruth, is_open: Open) -> Filter | None:
     if isinstance(node, And) == wanted.joint:
         return And(kept) if kept else None
     return Or(kept) if len(kept) == len(parts) else None
+
+
+def _shortened(node: Filter) -> Filter | None:
+    """A filter of at most so many atoms that selects what this one does, and perhaps more; None: any event."""
+    if _is_short(node, MOST_ATOMS):
+        return node
+    kept: list[Filter] = []
+    left = MOST_ATOMS
+    # Without some of its conditions a conjunction selects more.
+    for child in node.children if isinstance(node, And) else ():
+        size = sum(1 for _ in islice(atoms(child), left + 1))
+        if size <= left:
+            kept.append(child)
+            left -= size
+        if not left:
+            break
+    return And(tuple(kept)) if kept else None
+
+
+def _is_short(node: Filter, most: int) -> bool:
+    return sum(1 for _ in islice(atoms(node), most + 1)) <= most
 
 
 def _alternatives(node: Filter) -> list[Filter]:

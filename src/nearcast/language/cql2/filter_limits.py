@@ -20,6 +20,9 @@ LIKE, terms about entities. A thousand take some 50 milliseconds of a batch for 
 MAX_CORNERS = 50_000
 """Corners of the geometries that are written into a filter: to see that they are valid takes a second at worst."""
 
+MAX_PATTERN = 1_000
+"""Characters of a pattern of LIKE: what stands between two `%` is looked for at each character of a text."""
+
 MAX_TOKENS = 500_000
 """Words and signs of a text; a list of plain literals is one."""
 
@@ -31,7 +34,7 @@ MAX_HEIGHT = 50
 each other may be twice as deep.
 """
 
-LONG = 7_000
+LONG = 1_000
 """Characters in which no filter can be that is larger than it may be."""
 
 
@@ -43,6 +46,9 @@ def too_large(filter: Filter) -> tuple[str, str] | None:
     costly = sum(map(_is_costly, listed))
     if costly > MAX_COSTLY:
         return f"at most {MAX_COSTLY:,} expressions, LIKEs and terms about entities in one filter", f"{costly:,}"
+    longest = max((len(pattern) for atom in listed for pattern in _patterns(atom)), default=0)
+    if longest > MAX_PATTERN:
+        return f"a pattern of at most {MAX_PATTERN:,} characters", f"one of {longest:,}"
     corners = sum(map(_corners, listed))
     if corners > MAX_CORNERS:
         return f"geometries of at most {MAX_CORNERS:,} corners in one filter", f"{corners:,}"
@@ -56,6 +62,15 @@ def _is_costly(atom: Atom) -> bool:
     if isinstance(atom.name, str):
         return atom.operator is Operator.LIKE
     return isinstance(atom.name, Call) or any(isinstance(side, Entities) for side in _sides(atom.name))
+
+
+def _patterns(atom: Atom) -> Iterator[str]:
+    if isinstance(atom.name, Call):
+        calls = (part for part in parts(atom.name) if isinstance(part, Call) and part.function == "LIKE")
+        for call in calls:
+            yield from (str(part.value) for part in parts(call.arguments[1]) if isinstance(part, Constant))
+    elif atom.operator is Operator.LIKE:
+        yield str(atom.value)
 
 
 def _corners(atom: Atom) -> int:

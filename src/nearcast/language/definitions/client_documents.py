@@ -107,13 +107,14 @@ def place_of_geometry(geometry: Mapping[str, Any], where: Mark) -> Place | None:
     as good as none (RFC 7946, 3.1).
     """
     parts = _members(geometry)
-    positions = [
-        (part["type"], geographic(*_position(position, where), where))
-        for part in parts
-        for position in _positions(part.get("coordinates"))
-    ]
-    point = next((place for type_, place in positions if type_ == "Point"), None)
-    return point or (_centre([place for _, place in positions]) if positions else None)
+    corners: list[tuple[float, float]] = []
+    point: Place | None = None
+    for part in parts:
+        for position in _positions(part.get("coordinates")):
+            if point is None and part["type"] == "Point":
+                point = geographic(*_position(position, where), where)
+            corners.append(_corner(position, where))
+    return point or (_centre(corners) if corners else None)
 
 
 def _members(geometry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -130,8 +131,22 @@ def _members(geometry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return found
 
 
-def _centre(positions: list[Place]) -> Place:
-    longitudes, latitudes = [place.x for place in positions], [place.y for place in positions]
+def _corner(position: list[Any], where: Mark) -> tuple[float, float]:
+    """The longitude and latitude of a position."""
+    # An outline may have a hundred thousand: most are two numbers, and need no more than this.
+    if len(position) == 2 and type(position[0]) in _NUMBERS and type(position[1]) in _NUMBERS:
+        x, y = position
+        if -180 <= x <= 180 and -90 <= y <= 90:
+            return float(x), float(y)
+    place = geographic(*_position(position, where), where)
+    return place.x, place.y
+
+
+_NUMBERS = frozenset({int, float})
+
+
+def _centre(positions: list[tuple[float, float]]) -> Place:
+    longitudes, latitudes = [x for x, _ in positions], [y for _, y in positions]
     # Boxes wider than half the globe are rarer than such that cross the antimeridian.
     if max(longitudes) - min(longitudes) > 180:
         longitudes = [x + 360 if x < 0 else x for x in longitudes]
