@@ -45,7 +45,7 @@ class PairStep:
 
 
 @dataclass(frozen=True, slots=True)
-class ConditionFinding:
+class PredicateFinding:
     """An atom of a side's filter or of the predicate: its truth (None: UNKNOWN), with the margin too where there is one
     (`staying`), and the values that it read, by name.
     """
@@ -65,7 +65,7 @@ class SideFinding:
     entity: str
     report: Event | None
     member: bool
-    conditions: tuple[ConditionFinding, ...]
+    conditions: tuple[PredicateFinding, ...]
     silent_since: datetime | None
 
 
@@ -85,7 +85,7 @@ class PairFinding:
     b: SideFinding
     metres: float | None
     predicate: Truth
-    conditions: tuple[ConditionFinding, ...]
+    conditions: tuple[PredicateFinding, ...]
     holds: bool
     since: datetime | None
     due: datetime | None
@@ -171,7 +171,7 @@ class _PairPast:
             a, b = sorted((a, b))
         sides = (self._side(about.a, a, relation), self._side(about.b, b, relation))
         reports = [side.report for side in sides]
-        conditions: tuple[ConditionFinding, ...] = ()
+        conditions: tuple[PredicateFinding, ...] = ()
         whole: Truth = None
         metres = None
         if reports[0] is not None and reports[1] is not None:
@@ -209,7 +209,7 @@ class _PairPast:
             return SideFinding(entity, known.event, side.entity == entity, (), silent)
         assert isinstance(side, Matching)
         found = atom_truths(side.filter, known.event, NO_CONTEXT)
-        conditions = tuple(ConditionFinding(atom, own, own, _read(atom, known.event)) for atom, own in found)
+        conditions = tuple(PredicateFinding(atom, own, own, _read(atom, known.event)) for atom, own in found)
         return SideFinding(entity, known.event, truth(side.filter, known.event, NO_CONTEXT) is True, conditions, silent)
 
     def _reasons(
@@ -217,7 +217,7 @@ class _PairPast:
         relation: Relation,
         sides: tuple[SideFinding, SideFinding],
         whole: Truth,
-        conditions: tuple[ConditionFinding, ...],
+        conditions: tuple[PredicateFinding, ...],
     ) -> Iterator[str]:
         """Why it does not hold."""
         if sides[0].entity == sides[1].entity:
@@ -240,11 +240,11 @@ class _PairPast:
                 yield f"the predicate is UNKNOWN{why}"
 
 
-def _of_predicate(when: Filter, margin: float, a: Event, b: Event) -> Iterator[ConditionFinding]:
+def _of_predicate(when: Filter, margin: float, a: Event, b: Event) -> Iterator[PredicateFinding]:
     """Each atom of a predicate, for entering and for staying."""
     for atom, wider in zip(atoms(when), atoms(widened(when, margin)), strict=True):
         found, staying = (RelationPredicate(one).truth(a, b) for one in (atom, wider))
-        yield ConditionFinding(atom, found, staying, _read_of_both(atom, a, b))
+        yield PredicateFinding(atom, found, staying, _read_of_both(atom, a, b))
 
 
 def _read(atom: Atom, event: Event) -> tuple[tuple[str, tuple[Value, ...]], ...]:
