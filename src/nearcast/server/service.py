@@ -43,6 +43,7 @@ from nearcast.server.sessions.outcomes import (
 )
 from nearcast.server.sessions.payloads import PayloadCache
 from nearcast.server.sessions.session import GOING_AWAY
+from nearcast.server.triggered_actions import TriggeredActions
 from nearcast.state.registry import Registry
 from nearcast.suppression.interest_index import InterestIndex
 
@@ -109,6 +110,14 @@ class AccessServer:
             None if settled is None else settled.with_name(settled.name + "-actions"),
             error_log=self.error_log,
         )
+        self.triggered = TriggeredActions(
+            journal,
+            self.session_manager.registry,
+            self._write_dead_letter,
+            self.metrics,
+            None if settled is None else settled.with_name(settled.name + "-triggers"),
+            error_log=self.error_log,
+        )
         # Each server is done with its own sessions only; so beside others each has a mark of its own.
         own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"
         self._mark = None if settled is None else settled.with_name(settled.name + own)
@@ -142,6 +151,7 @@ class AccessServer:
             self._begin(self._housekeeping()),
             self._begin(self._keep_watermark()),
             self._begin(self.actions.run()),
+            self._begin(self.triggered.run()),
             self._begin(self.event_entry.follow(self.journal)),
         ]
         self.reader.start(events, deliveries)
