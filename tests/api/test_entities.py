@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import hypothesis.strategies as st
@@ -11,9 +12,14 @@ from hypothesis import given, settings
 
 import nearcast
 from nearcast.errors import DefinitionError, EventError, Mark
+from nearcast.journal.memory import MemoryJournal
 from nearcast.language.cloudevents import read_event
+from nearcast.model.columns import to_table
 from nearcast.model.event import Event, source_and_subject
 from nearcast.model.subscription import Channel
+from nearcast.suppression.interest_index import Demand, may_select, outward
+from nearcast.suppression.leases import Lease, LeasedGuard
+from nearcast.suppression.strategies.guards import Anywhere
 
 BOTH = {"channels": {"town": {"coordinates": "planar", "entity": "source and subject"}}}
 
@@ -98,3 +104,41 @@ def test_another_word_is_a_fault() -> None:
         nearcast.Definitions.read(channels)
     with pytest.raises(EventError):
         nearcast.replay([{"specversion": "1.0"}], ASKING | BOTH)
+
+
+def test_what_is_wanted_of_an_entity_by_both_names_is_wanted_of_its_events() -> None:
+    """Filters for publishers know source and subject alone: they select at least what the relation is about."""
+    channels = (Channel("all", "planar", entity="source and subject"),)
+    names = [("city-a", "17"), ("old town", "17 b"), ("old town", None)]
+    events = [
+        read_event(
+            {"specversion": "1.0", "id": "1", "type": "bus", "source": one, "subject": other}, Mark("e"), channels
+        )
+        for one, other in names
+    ]
+    for event in events:
+        demand = Demand((), (event.entity, "somebody else"))
+        found = outward(demand)
+        assert found is not None
+        assert any(may_select(filter, event) for filter in found)
+
+
+def test_a_lease_is_for_the_entity_by_both_names() -> None:
+    """The bus 17 of another city is another one, also for who holds it back."""
+    channels = (Channel("all", "planar", entity="source and subject"),)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    lease = Lease(1, "city-a 17", frozenset({"bus"}), now, (LeasedGuard("", Anywhere()),))
+    document = {"specversion": "1.0", "id": "1", "type": "bus", "subject": "17", "time": "2026-01-01T00:00:05Z"}
+    document["data"] = {"x": 1, "y": 1}  # type: ignore[assignment]
+    own, other = (read_event({**document, "source": one}, Mark("e"), channels) for one in ("city-a", "city-b"))
+    assert (True, False) == (lease.permits(own), lease.permits(other))
+
+
+def test_what_is_kept_at_a_node_keeps_its_name() -> None:
+    """A journal that holds an event back gives it as it was."""
+    channels = (Channel("all", "planar", entity="source and subject"),)
+    document = {"specversion": "1.0", "id": "1", "type": "bus", "source": "a", "subject": "17"}
+    event = read_event(document, Mark("e"), channels)
+    journal = MemoryJournal()
+    journal.append("events", to_table([]), {event.entity: event})
+    assert ["a 17"] == [one.entity for one in journal.kept()]

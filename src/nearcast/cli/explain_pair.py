@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.errors import EventError, Fault
-from nearcast.explain.pair_explanation import PairFinding, PairStep, ReadAtom, SideFinding, explain_pair
+from nearcast.explain.pair_explanation import PairFinding, PairStep, PredicateFinding, SideFinding, explain_pair
 from nearcast.filters.truth import Truth
 from nearcast.language.control_events import changes
 from nearcast.language.cql2 import write
@@ -124,7 +124,7 @@ def _side(name: str, side: SideFinding) -> Iterator[str]:
         yield f"    {_TRUTHS[condition.truth]:7}  {write(condition.atom)}{_read(condition)}"
 
 
-def _read(condition: ReadAtom) -> str:
+def _read(condition: PredicateFinding) -> str:
     told = [f"{name} {', '.join(map(repr, values)) if values else 'none'}" for name, values in condition.read]
     return f"  ({'; '.join(told)})" if told else ""
 
@@ -157,7 +157,7 @@ def _side_data(side: SideFinding) -> dict[str, Any]:
     return told | {"silent_since": _time(side.silent_since)}
 
 
-def _condition(one: ReadAtom) -> dict[str, Any]:
+def _condition(one: PredicateFinding) -> dict[str, Any]:
     read = {name: [_plain(value) for value in values] for name, values in one.read}
     return {"condition": write(one.atom), "truth": one.truth, "staying": one.staying, "read": read}
 

@@ -9,13 +9,14 @@ A block has room to grow, and moves to the end when it is full, so adding a row 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.filters.receiver_terms import asked_of_receiver, for_receiver
 from nearcast.filters.relevance import by_role, classes_of, role_relevance
 from nearcast.matching.bitset import FilterGroup
 from nearcast.matching.incremental import IncrementalIndex
@@ -80,6 +81,14 @@ class AssignmentRows:
     def end_order(self, group: int, order: int, position: int) -> None:
         """Ends the rows of a subscription: the last event they hold for is at this position."""
         self._end(group, self.order, order, position)
+
+    def end_row(self, group: int, client: int, order: int, position: int) -> None:
+        """The same for the row of a client by a subscription."""
+        self._own()
+        block = self._block(group)
+        through = self.through[block]
+        own = (self.client[block] == client) & (self.order[block] == order) & (through == FOREVER)
+        through[own] = position
 
     def end_client(self, group: int, client: int, position: int) -> None:
         """The same for the rows of a client."""
@@ -153,16 +162,36 @@ K = TypeVar("K")
 
 ANY_ROLE = -1
 
+Groups = list[tuple[int, int]]
+"""Groups, each by its number and the role under which it holds."""
+
 SPARE = 1_000
 """Numbers of clients or subscriptions that may be of none any more, beside as many as there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class _IndexedSubscription:
-    """A subscription that is there: what it wants, and of each of its groups the number and the role."""
+    """A subscription that is there: what it wants, and of each of its groups the number and the role.
+
+    `asks`: the readings that it asks of its receivers, None if it says nothing of them. Else there are groups for each
+    client that hears it, by its name, with these readings of it.
+    """
 
     subscription: Subscription
-    groups: list[tuple[int, int]]
+    groups: Groups
+    asks: frozenset[str] | None = None
+    own: dict[str, tuple[Groups, Mapping[str, float]]] = field(default_factory=dict)
+
+    def groups_of(self, client: str) -> Groups:
+        """The groups by which a client hears it."""
+        if self.asks is None:
+            return self.groups
+        return self.own[client][0] if client in self.own else []
+
+    def all_groups(self) -> Iterator[int]:
+        """The numbers of all its groups, each as often as it was acquired."""
+        yield from (group for group, _ in self.groups)
+        yield from (group for groups, _ in self.own.values() for group, _ in groups)
 
 
 class SubscriptionIndex:
@@ -176,7 +205,8 @@ class SubscriptionIndex:
         self.incremental_index = incremental_index or IncrementalIndex()
         self.terms: Counter[Entities] = Counter()
         self.remembered: Counter[str] = Counter()
-        self._settings = registry.settings
+        self._registry, self._settings = registry, registry.settings
+        self._left: list[int] = []
         self._rows = AssignmentRows()
         self._shown: GroupAssignments | None = None
         self._ids: list[str] = []
@@ -197,8 +227,11 @@ class SubscriptionIndex:
         """Forgets what ended in the last batch: the next one begins."""
         if self._worn:
             self._rows.clear(list(self._worn))
+        for group in self._left:
+            self.incremental_index.release(group)
+        self._left = []
         for held in self._ended:
-            for group, _ in held.groups:
+            for group in held.all_groups():
                 self.incremental_index.release(group)
             # Most filters have neither, and need not be gone through for them.
             if self.terms:
@@ -223,11 +256,15 @@ class SubscriptionIndex:
                 self._leave(position, name)
             case ClientChange():
                 self._come(position, change.client)
+                if change.readings is not None:
+                    self._reread(position, change.client)
 
     def forget_all(self) -> None:
         """Forgets everything: others go on with the groups."""
+        for group in self._left:
+            self.incremental_index.release(group)
         for held in [*self._held.values(), *self._ended]:
-            for group, _ in held.groups:
+            for group in held.all_groups():
                 self.incremental_index.release(group)
 
     def assignments(self) -> GroupAssignments:
@@ -240,12 +277,9 @@ class SubscriptionIndex:
         order = len(self._ids)
         self._ids.append(subscription.id)
         self._orders[subscription.id] = order
-        groups = [
-            (self.incremental_index.acquire(group), role) for group, role in groups_of(subscription, self._settings)
-        ]
-        self._held[order] = _IndexedSubscription(subscription, groups)
-        for group, _ in groups:
-            self._rows.reach(group)
+        about_receiver, readings = asked_of_receiver(subscription.filter)
+        groups = [] if about_receiver else self._acquired(subscription)
+        self._held[order] = _IndexedSubscription(subscription, groups, readings if about_receiver else None)
         self._shown = None
         for client in dict.fromkeys(subscription.clients):
             self._wanting.setdefault(client, {})[order] = None
@@ -264,7 +298,7 @@ class SubscriptionIndex:
                 del wanting[order]
             if not wanting:
                 self._wanting.pop(client, None)
-        for group, _ in held.groups:
+        for group in held.all_groups():
             self._rows.end_order(group, order, position)
             self._worn[group] = None
         self._ended.append(held)
@@ -282,17 +316,52 @@ class SubscriptionIndex:
             return
         self._clients.remove(client)
         for order in self._wanting.get(client, ()):
-            for group, _ in self._held[order].groups:
+            held = self._held[order]
+            for group, _ in held.groups_of(client):
                 self._rows.end_client(group, self._codes[client], position)
                 self._worn[group] = None
+            if client in held.own:
+                self._left += [group for group, _ in held.own.pop(client)[0]]
         self._shown = None
+
+    def _reread(self, position: int, client: str) -> None:
+        """Hears anew what asks for readings of a client that have changed."""
+        known = self._known(client)
+        for order in self._wanting.get(client, ()):
+            held = self._held[order]
+            if held.asks is None or client not in held.own or held.own[client][1] == _of(known, held.asks):
+                continue
+            for group, _ in held.own.pop(client)[0]:
+                self._rows.end_row(group, self._codes[client], order, position)
+                self._worn[group] = None
+                self._left.append(group)
+            self._hear(position, client, order)
+
+    def _known(self, client: str) -> Mapping[str, float]:
+        """The readings of a client as they are now."""
+        found = self._registry.clients.get(client)
+        return {} if found is None else found.readings
+
+    def _acquired(self, subscription: Subscription) -> Groups:
+        """The groups of a subscription, from now on used once more, with room for rows."""
+        groups = [
+            (self.incremental_index.acquire(group), role) for group, role in groups_of(subscription, self._settings)
+        ]
+        for group, _ in groups:
+            self._rows.reach(group)
+        return groups
 
     def _hear(self, position: int, client: str, order: int) -> None:
         """From a position on a client hears by a subscription."""
         code = self._codes.setdefault(client, len(self._names))
         if code == len(self._names):
             self._names.append(client)
-        for group, role in self._held[order].groups:
+        held = self._held[order]
+        if held.asks is not None and client not in held.own:
+            readings = _of(self._known(client), held.asks)
+            own = for_receiver(held.subscription.filter, client, readings)
+            held.own[client] = self._acquired(replace(held.subscription, filter=own)), readings
+        for group, role in held.groups_of(client):
             self._rows.add_row(group, code, order, role, position)
         self._shown = None
 
@@ -314,6 +383,10 @@ class SubscriptionIndex:
             client: {number[order]: None for order in wanting} for client, wanting in self._wanting.items()
         }
         self._shown = None
+
+
+def _of(readings: Mapping[str, float], names: frozenset[str]) -> Mapping[str, float]:
+    return {name: readings[name] for name in sorted(names) if name in readings}
 
 
 def _uncount(counter: Counter[K], found: list[K]) -> None:

@@ -7,7 +7,7 @@ then comes in as an `ExplanationScene` (`past` folds one from the journal), time
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nearcast.delivery.priority import awareness_class, context_class, priority_row
 from nearcast.filters.evaluate import (
@@ -23,6 +23,7 @@ from nearcast.filters.evaluate import (
     without_absent,
 )
 from nearcast.filters.expressions import truth_of
+from nearcast.filters.receiver_terms import asked_of_receiver, for_receiver
 from nearcast.filters.relevance import ABSENT, Classes, by_role, classes_of, role_relevance
 from nearcast.filters.truth import Truth
 from nearcast.model.event import Event, Place
@@ -113,7 +114,7 @@ class ExplanationScene:
     registry: Registry
     newest: Iterable[Event]
     event: Event
-    _seen: dict[str, tuple[AtomFinding, ...]] = field(default_factory=dict)
+    _seen: dict[Filter, tuple[AtomFinding, ...]] = field(default_factory=dict)
 
     def user(self, name: str) -> Place | None:
         """Where a client was then."""
@@ -132,10 +133,10 @@ class ExplanationScene:
 
     def atoms(self, subscription: Subscription) -> tuple[AtomFinding, ...]:
         """Every atom of a subscription as if all were in the tree; looked at once for all clients."""
-        if subscription.id not in self._seen:
+        if subscription.filter not in self._seen:
             truths = atom_truths(subscription.filter, self.event, self, self.registry.settings.limits)
-            self._seen[subscription.id] = tuple(_finding(atom, truth, self) for atom, truth in truths)
-        return self._seen[subscription.id]
+            self._seen[subscription.filter] = tuple(_finding(atom, truth, self) for atom, truth in truths)
+        return self._seen[subscription.filter]
 
 
 def explain(scene: ExplanationScene, name: str) -> Explanation:
@@ -177,6 +178,9 @@ def _subscriptions(scene: ExplanationScene, client: ClientProfile) -> Iterator[S
     for subscription in scene.registry.subscriptions.values():
         if client.id not in subscription.clients:
             continue
+        if asked_of_receiver(subscription.filter)[0]:
+            own = for_receiver(subscription.filter, client.id, client.readings)
+            subscription = replace(subscription, filter=own)
         from_role = by_role(subscription, settings.roles)
         relevance = subscription.relevance
         if from_role:

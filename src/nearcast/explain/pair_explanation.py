@@ -46,7 +46,7 @@ class PairStep:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadAtom:
+class PredicateFinding:
     """An atom of a side's filter or of the predicate: its truth (None: UNKNOWN), with the margin too where there is one
     (`staying`), and the values that it read, by name.
     """
@@ -66,7 +66,7 @@ class SideFinding:
     entity: str
     report: Event | None
     member: bool
-    conditions: tuple[ReadAtom, ...]
+    conditions: tuple[PredicateFinding, ...]
     silent_since: datetime | None
 
 
@@ -86,7 +86,7 @@ class PairFinding:
     b: SideFinding
     metres: float | None
     predicate: Truth
-    conditions: tuple[ReadAtom, ...]
+    conditions: tuple[PredicateFinding, ...]
     holds: bool
     since: datetime | None
     due: datetime | None
@@ -172,7 +172,7 @@ class _PairPast:
             a, b = sorted((a, b))
         sides = (self._side(about.a, a, relation), self._side(about.b, b, relation))
         reports = [side.report for side in sides]
-        conditions: tuple[ReadAtom, ...] = ()
+        conditions: tuple[PredicateFinding, ...] = ()
         whole: Truth = None
         metres = None
         if reports[0] is not None and reports[1] is not None:
@@ -210,7 +210,7 @@ class _PairPast:
             return SideFinding(entity, known.event, side.entity == entity, (), silent)
         assert isinstance(side, Matching)
         found = atom_truths(side.filter, known.event, NO_CONTEXT)
-        conditions = tuple(ReadAtom(atom, own, own, _read(atom, known.event)) for atom, own in found)
+        conditions = tuple(PredicateFinding(atom, own, own, _read(atom, known.event)) for atom, own in found)
         return SideFinding(entity, known.event, truth(side.filter, known.event, NO_CONTEXT) is True, conditions, silent)
 
     def _reasons(
@@ -218,7 +218,7 @@ class _PairPast:
         relation: Relation,
         sides: tuple[SideFinding, SideFinding],
         whole: Truth,
-        conditions: tuple[ReadAtom, ...],
+        conditions: tuple[PredicateFinding, ...],
     ) -> Iterator[str]:
         """Why it does not hold."""
         if sides[0].entity == sides[1].entity:
@@ -241,11 +241,11 @@ class _PairPast:
                 yield f"the predicate is UNKNOWN{why}"
 
 
-def _of_predicate(when: Filter, margin: float, a: Event, b: Event) -> Iterator[ReadAtom]:
+def _of_predicate(when: Filter, margin: float, a: Event, b: Event) -> Iterator[PredicateFinding]:
     """Each atom of a predicate, for entering and for staying."""
     for atom, wider in zip(atoms(when), atoms(widened(when, margin)), strict=True):
         found, staying = (RelationPredicate(one).truth(a, b) for one in (atom, wider))
-        yield ReadAtom(atom, found, staying, _read_of_both(atom, a, b))
+        yield PredicateFinding(atom, found, staying, _read_of_both(atom, a, b))
 
 
 def _read(atom: Atom, event: Event) -> tuple[tuple[str, tuple[Value, ...]], ...]:

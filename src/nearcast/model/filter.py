@@ -32,9 +32,22 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """`user('name')`: where that client was last known to be."""
+    """`user('name')`: where that client was last known to be; without a name `me`, the receiver itself."""
 
     name: str
+
+
+RECEIVER = "me"
+"""How a filter names its receiver; `me.NAME` is a reading of it."""
+
+ME = User("")
+"""The receiver itself, wherever it is written out for one."""
+
+
+class ReceiverReading(str):
+    """`me.NAME` in place of a literal: a number that is the receiver's own."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

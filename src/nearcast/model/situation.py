@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from nearcast.model.filter import Filter
+from nearcast.model.expression import Call
+from nearcast.model.filter import Atom, Filter, Operator
+from nearcast.model.relation import Detection
 
 Phase = Literal["begin", "update", "end"]
 PHASES: tuple[Phase, ...] = ("begin", "update", "end")
@@ -76,8 +78,23 @@ Effect = Publish | Webhook | Run
 
 
 @dataclass(frozen=True, slots=True)
+class Trigger:
+    """What else than situations calls for an action: each event that a subscription selects, or that tells that a
+    relation was detected so.
+    """
+
+    kind: Literal["subscription", "relation"]
+    id: str
+    detect: tuple[Detection, ...] = ()
+
+
+NEVER = Atom(Call("FALSE", ()), Operator.EQ, True)
+"""The conditions of an action that has a trigger: no situation calls for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Action:
-    """What to do where situations are as `when` says, at each of these `phases` of that.
+    """What to do where situations are as `when` says, at each of these `phases` of that; or at a `trigger`.
 
     One situation alone: at every one of its class. Several: where they are within `within` metres of each other (None:
     the greatest `within` of the rules that conclude them).
@@ -88,3 +105,4 @@ class Action:
     effects: tuple[Effect, ...]
     phases: tuple[Phase, ...] = ("begin",)
     within: float | None = None
+    trigger: Trigger | None = None

@@ -58,6 +58,9 @@ class ActionRunner:
     may reach this machine and private networks.
     """
 
+    log = "derived"
+    """The log that is followed."""
+
     def __init__(
         self,
         journal: Journal,
@@ -131,12 +134,11 @@ class ActionRunner:
                 await asyncio.sleep(WAIT_SECONDS)
 
     async def _step(self, http: httpx.AsyncClient) -> None:
-        end = await asyncio.to_thread(self.journal.end, "derived")
+        end = await asyncio.to_thread(self.journal.end, self.log)
         while self._through < end:
-            fitting = partial(self.journal.end_within_bytes, "derived", self._through, ROWS, BYTES)
+            fitting = partial(self.journal.end_within_bytes, self.log, self._through, ROWS, BYTES)
             count = min(end, await asyncio.to_thread(fitting)) - self._through
-            rows = await asyncio.to_thread(self.journal.read, "derived", self._through, count)
-            for event in to_events(_called(rows)):
+            for event in await asyncio.to_thread(self._calls, self._through, count):
                 await self._submit(event, http)
             self._through += count
         self._targets = {name: one for name, one in self._targets.items() if not one.idle}
@@ -208,13 +210,17 @@ class ActionRunner:
                 f"expected the action {told['action']} with a {told['effect']}, got none any more", final=True
             )
 
+    def _calls(self, after: int, count: int) -> list[Event]:
+        """The events that tell, at so many positions, that an action is to be run."""
+        return to_events(_called(self.journal.read(self.log, after, count)))
+
     def _read_mark(self) -> int:
         if self._path is None:
-            return self.journal.end("derived")
+            return self.journal.end(self.log)
         try:
             mark = int(self._path.read_text())
             # That of a longer journal, which was here before, says nothing of this one.
-            return mark if mark <= self.journal.end("derived") else 0
+            return mark if mark <= self.journal.end(self.log) else 0
         except FileNotFoundError:
             return 0
         except (OSError, ValueError) as error:

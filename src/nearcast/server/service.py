@@ -43,6 +43,7 @@ from nearcast.server.sessions.outcomes import (
 )
 from nearcast.server.sessions.payloads import PayloadCache
 from nearcast.server.sessions.session import GOING_AWAY
+from nearcast.server.triggered_actions import TriggeredActions
 from nearcast.state.registry import Registry
 from nearcast.suppression.interest_index import InterestIndex
 
@@ -110,6 +111,14 @@ class AccessServer:
             error_log=self.error_log,
             private=config.private_webhooks,
         )
+        self.triggered = TriggeredActions(
+            journal,
+            self.session_manager.registry,
+            self._write_dead_letter,
+            self.metrics,
+            None if settled is None else settled.with_name(settled.name + "-triggers"),
+            error_log=self.error_log,
+        )
         # Each server is done with its own sessions only; so beside others each has a mark of its own.
         own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"
         self._mark = None if settled is None else settled.with_name(settled.name + own)
@@ -145,6 +154,7 @@ class AccessServer:
             self._begin(self._keep_watermark()),
             self._begin(self._trim_dead_letters()),
             self._begin(self.actions.run()),
+            self._begin(self.triggered.run()),
             self._begin(self.event_entry.follow(self.journal)),
         ]
         self.reader.start(events, deliveries)

@@ -188,7 +188,9 @@ class SituationStage:
             case ActionChange(action):
                 if self._actions.pop(action.id, None) != action:
                     self._hidden_after.pop(HIDDEN + action.id, None)
-                self._actions[action.id] = action
+                # What else calls for an action than situations is seen where it is run.
+                if action.trigger is None:
+                    self._actions[action.id] = action
             case ActionRemoval(id):
                 self._actions.pop(id, None)
                 self._hidden_after.pop(HIDDEN + id, None)

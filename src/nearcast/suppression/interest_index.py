@@ -18,6 +18,7 @@ from math import prod
 
 from nearcast.filters.evaluate import NO_CONTEXT, UNDER_NOT, UNDER_PLAIN_NOT, EventFacts, RequiredTruth, atom_truth
 from nearcast.filters.expressions import truth_of
+from nearcast.filters.receiver_terms import asked_of_receiver
 from nearcast.model.event import Event, Place
 from nearcast.model.expression import PREVIOUS, Call, parts
 from nearcast.model.filter import And, Atom, Count, Distance, Entities, Filter, Not, Operator, Or, PlainNot, This, atoms
@@ -252,7 +253,8 @@ def rests_on_more(atom: Atom) -> bool:
     if isinstance(atom.name, Distance):
         return any(not isinstance(one, (This, Place)) for one in (atom.name.a, atom.name.b))
     if isinstance(atom.name, Call):
-        return any(isinstance(part, Call) and part.function in ("USER", *PREVIOUS) for part in parts(atom.name))
+        others = any(isinstance(part, Call) and part.function in ("USER", *PREVIOUS) for part in parts(atom.name))
+        return others or asked_of_receiver(atom)[0]
     return isinstance(atom.name, Count)
 
 

@@ -11,7 +11,21 @@ from nearcast.language.cql2.types import EXAMPLES, SCALARS, Type, type_of
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.event import Place
 from nearcast.model.expression import COMPARISONS, GEOMETRY, TOLD_GEOMETRY, Call, Constant, Expression, Property
-from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Located, Not, Operator, This, User
+from nearcast.model.filter import (
+    ME,
+    RECEIVER,
+    Atom,
+    Count,
+    Distance,
+    Entities,
+    Filter,
+    Located,
+    Not,
+    Operator,
+    ReceiverReading,
+    This,
+    User,
+)
 from nearcast.model.values import Value
 
 _SEVERAL = frozenset({Operator.IN, Operator.BETWEEN})
@@ -147,7 +161,9 @@ class Conditions:
         measure = self._distance(subject) if what == "distance" else self._count(subject)
         return Atom(measure, Operator(operator), numbers if operator in ("IN", "BETWEEN") else numbers[0], syntax.where)
 
-    def _limit(self, syntax: Syntax, what: str) -> int | float:
+    def _limit(self, syntax: Syntax, what: str) -> int | float | ReceiverReading:
+        if syntax.kind == "property" and str(syntax.value).startswith(f"{RECEIVER}."):
+            return ReceiverReading(str(syntax.value))
         found = self._expressions.number(syntax)
         if found is None:
             raise fault(f"a number to compare the {what} with", syntax, f"for example: {what}(…) <= 150")
@@ -179,6 +195,8 @@ class Conditions:
         """Something with a position: user('name'), uform(conditions), this, geom, or a point."""
         if syntax.kind == "property" and str(syntax.value).lower() in GEOMETRY:
             return This()
+        if syntax.kind == "property" and syntax.value == RECEIVER:
+            return ME
         if _is_point(syntax):
             self._expressions.expression(syntax)
             return _point(syntax)
@@ -193,7 +211,7 @@ class Conditions:
 
 def _is_position(syntax: Syntax) -> bool:
     if syntax.kind == "property":
-        return str(syntax.value).lower() == "this"
+        return str(syntax.value).lower() in ("this", RECEIVER)
     return _is_point(syntax) or syntax.calls("USER", "UFORM")
 
 

@@ -17,6 +17,7 @@ from nearcast.language.nodes import DocumentNode, from_data, from_yaml
 from nearcast.model.event import Place
 from nearcast.model.expression import Array, Box, Call, Constant, Expression, Property, Shape
 from nearcast.model.filter import (
+    RECEIVER,
     And,
     Atom,
     Count,
@@ -28,6 +29,7 @@ from nearcast.model.filter import (
     Operator,
     Or,
     PlainNot,
+    ReceiverReading,
     User,
 )
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, narrowed, time_text
@@ -208,6 +210,8 @@ def _atom(atom: Atom) -> Any:
 
 
 def _value(value: Value | date | None) -> Any:
+    if isinstance(value, ReceiverReading):
+        return {"property": str(value)}
     if isinstance(value, datetime):
         return {"timestamp": time_text(value)}
     return {"date": value.isoformat()} if isinstance(value, date) else value
@@ -222,6 +226,8 @@ def _measure(term: Distance | Count) -> Any:
 
 def _located(located: Located) -> Any:
     match located:
+        case User(""):
+            return {"property": RECEIVER}
         case User(name):
             return _op("user", [name])
         case Entities(conditions):

@@ -12,6 +12,8 @@ from nearcast.language.cql2.tokens import KEYWORDS, NAME
 from nearcast.model.event import Place
 from nearcast.model.expression import COMPARISONS, Array, Box, Call, Constant, Expression, Property, Shape
 from nearcast.model.filter import (
+    ME,
+    RECEIVER,
     And,
     Atom,
     Count,
@@ -23,6 +25,7 @@ from nearcast.model.filter import (
     Operator,
     Or,
     PlainNot,
+    ReceiverReading,
     User,
 )
 from nearcast.model.values import Value, time_text
@@ -76,6 +79,8 @@ def _measure(term: Distance | Count) -> str:
 
 
 def _located(located: Located) -> str:
+    if located == ME:
+        return RECEIVER
     if isinstance(located, User):
         return f"user({literal(located.name)})"
     if isinstance(located, Entities):
@@ -102,6 +107,8 @@ def literal(value: Value | date) -> str:
     """A literal as CQL2 writes it."""
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
+    if isinstance(value, ReceiverReading):
+        return name(value)
     if isinstance(value, str):
         return text_literal(value)
     if isinstance(value, datetime):

@@ -14,7 +14,7 @@ from nearcast.language.event_vocabulary import EventVocabulary
 from nearcast.language.nodes import listed
 from nearcast.model.event import DERIVED
 from nearcast.model.expression import GEOMETRY, Call, Property, attributes, parts, remembered
-from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Operator, This, atoms
+from nearcast.model.filter import RECEIVER, Atom, Count, Distance, Entities, Filter, Operator, This, atoms
 from nearcast.model.relation import Gathering, Matching, Pair, Relation
 from nearcast.model.situation import Publish
 from nearcast.model.subscription import Subscription
@@ -126,7 +126,8 @@ def _asked(atom: Atom) -> tuple[str, ...]:
     if not isinstance(atom.name, Call):
         return ()
     names = (*attributes(atom.name), *remembered(atom.name))
-    return tuple(dict.fromkeys(name for name in names if name.lower() not in GEOMETRY))
+    own = (name for name in names if name.lower() not in GEOMETRY and name.partition(".")[0] != RECEIVER)
+    return tuple(dict.fromkeys(own))
 
 
 def _terms(atom: Atom) -> Iterator[Entities]:

@@ -109,6 +109,7 @@ def load(sources: Sequence[Path | Mapping[str, Any]]) -> DefinitionSet:
     relations = _relations(roots, clients, _declared(roots), reader)
     rules, tasks = (_entries(roots, name, reader) for name in ("situations", "actions"))
     situations, actions = read_rules(rules, tasks, settings, reader)
+    _check_triggers(tasks, actions, subscriptions, relations, reader)
     if reader.faults:
         hints = (hint for one in subscriptions for hint in long_ways_round(one.filter, settings.channels))
         raise DefinitionError(reader.faults, tuple(hints))
@@ -119,6 +120,25 @@ def load(sources: Sequence[Path | Mapping[str, Any]]) -> DefinitionSet:
         *warnings_of_rules(situations, actions, settings),
     )
     return DefinitionSet(settings, clients, subscriptions, relations, situations, actions, warnings)
+
+
+def _check_triggers(
+    nodes: Sequence[DocumentNode],
+    actions: Sequence[Action],
+    subscriptions: Sequence[Subscription],
+    relations: Sequence[Relation],
+    reader: DocumentReader,
+) -> None:
+    """What calls for an action must be defined; requests may name what comes later."""
+    if reader.faults:
+        # Of a subscription with faults it is not known that it is there.
+        return
+    there = {"subscription": {one.id for one in subscriptions}, "relation": {one.id for one in relations}}
+    for node, action in zip(nodes, actions, strict=True):
+        found = action.trigger
+        if found is not None and found.id not in there[found.kind] and isinstance(node.value, dict):
+            advice = closest(found.id, there[found.kind]) or f"add it to {found.kind}s"
+            reader.fault(f"a defined {found.kind}", node.value[found.kind], advice)
 
 
 def read_text(path: Path, mark: Mark) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from nearcast.algebra.comparison import find
 from nearcast.algebra.constraints import Premises
 from nearcast.errors import Fault
+from nearcast.filters.receiver_terms import asked_of_receiver
 from nearcast.language import cql2
 from nearcast.language.definitions.degree_limits import long_ways_round
 from nearcast.language.nodes import closest
@@ -14,6 +15,7 @@ from nearcast.model.event import DERIVED
 from nearcast.model.expression import Call, Constant, parts
 from nearcast.model.expression import users as users_of
 from nearcast.model.filter import (
+    ME,
     And,
     Atom,
     Count,
@@ -49,7 +51,9 @@ def warnings_of(
     """What is worth a warning in subscriptions, given the clients and channels that there are."""
     users = frozenset(client.id for client in clients)
     types = types_of(settings)
-    found = [warning for client in clients for warning in _idle(client, settings)]
+    subscriptions = list(subscriptions)
+    asked = {name for one in subscriptions for name in asked_of_receiver(one.filter)[1]}
+    found = [warning for client in clients for warning in _idle(client, settings, asked)]
     for subscription in subscriptions:
         found.extend(never_holding(subscription.filter, users, types))
         found.extend(long_ways_round(subscription.filter, settings.channels))
@@ -66,15 +70,17 @@ def types_of(settings: Settings) -> frozenset[str] | None:
     return frozenset((*(type_ for one in settings.channels for type_ in one.types), *DERIVED))
 
 
-def _idle(client: ClientProfile, settings: Settings) -> Iterator[Fault]:
-    """What a client states to no effect: half of a role and task, and readings that no awareness module reads."""
+def _idle(client: ClientProfile, settings: Settings, asked: Collection[str]) -> Iterator[Fault]:
+    """What a client states to no effect: half of a role and task, and readings that no awareness module reads, nor a
+    filter asks for.
+    """
     if settings.roles.vectors and (client.role is None) != (client.task is None):
         came = "a role alone" if client.task is None else "a task alone"
         advice = "vectors belong to a role and a task: with one of them every atom has relevance 1"
         yield Fault(f"role and task of client {client.id}, or none", came, None, advice)
     modules = [module.reading for module in settings.space.modules]
     for reading in client.readings:
-        if modules and reading not in modules:
+        if modules and reading not in modules and reading not in asked:
             advice = closest(reading, modules) or f"there are {', '.join(modules)}"
             yield Fault(f"readings of client {client.id} that an awareness module reads", reading, None, advice)
 
@@ -98,6 +104,9 @@ def never_holding(
             if isinstance(located, Entities) and located.conditions is not None:
                 known += never_holding(located.conditions, users, types)
     yield from known
+    if asked_of_receiver(filter)[0]:
+        # What its numbers are, its receivers say.
+        return
     if not known and sum(1 for _ in atoms(filter)) <= LARGE:
         yield from _contradictions(filter)
 
@@ -142,6 +151,8 @@ def _shown(node: Filter) -> str:
 
 def _reason(atom: Atom, types: frozenset[str] | None) -> str:
     """Why an atom can never hold, or is hardly meant; empty if it can."""
+    if asked_of_receiver(atom)[0]:
+        return ""
     if isinstance(atom.name, Call):
         return _never(atom.name)
     values = atom.literals
@@ -201,7 +212,7 @@ def _named(atom: Atom) -> tuple[str, ...]:
     """The users that an atom names."""
     if isinstance(atom.name, Call):
         return users_of(atom.name)
-    return tuple(located.name for located in _located(atom) if isinstance(located, User))
+    return tuple(located.name for located in _located(atom) if isinstance(located, User) and located != ME)
 
 
 def _located(atom: Atom) -> Iterator[Located]:

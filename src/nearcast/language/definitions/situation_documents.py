@@ -19,7 +19,9 @@ from nearcast.language.quantities import read_duration, read_metres
 from nearcast.model.event import CONTROL_PREFIX
 from nearcast.model.filter import Filter, atoms
 from nearcast.model.ontology import Ontology, below, cycles, upwards
+from nearcast.model.relation import DETECTIONS, Detection
 from nearcast.model.situation import (
+    NEVER,
     PHASES,
     PLUG_INS,
     SECRET_PREFIX,
@@ -29,6 +31,7 @@ from nearcast.model.situation import (
     Publish,
     Run,
     Situation,
+    Trigger,
     Webhook,
 )
 from nearcast.model.subscription import Settings
@@ -72,7 +75,14 @@ def situation_data(rule: Situation) -> dict[str, Any]:
 
 def action_data(action: Action) -> dict[str, Any]:
     """An action as a document, JSON-able; `action_document` inverts it."""
-    data: dict[str, Any] = {"id": action.id, "when": filter_data(action.when), "phases": list(action.phases)}
+    data: dict[str, Any] = {"id": action.id}
+    match action.trigger:
+        case None:
+            data |= {"when": filter_data(action.when), "phases": list(action.phases)}
+        case Trigger("relation", id, detect):
+            data |= {"relation": id, "detect": list(detect)}
+        case Trigger(kind, id):
+            data[kind] = id
     if action.within is not None:
         data["within"] = action.within
     for effect in action.effects:
@@ -155,6 +165,10 @@ def _check_reach(
 def read_action(node: DocumentNode, settings: Settings, reader: DocumentReader) -> Action | None:
     """The action of a node; None after a fault."""
     before = len(reader.faults)
+    given = node.value if isinstance(node.value, dict) else {}
+    named = [name for name in ("subscription", "relation") if name in given]
+    if named:
+        return _triggered(node, named, reader)
     fields = reader.fields(node, ("id", "when"), (*EFFECTS, "phases", "within"), "an action")
     id = reader.name(fields["id"], "an action's id") if "id" in fields else None
     when = read_conditions(fields["when"], settings, reader, alone=True) if "when" in fields else None
@@ -166,6 +180,46 @@ def read_action(node: DocumentNode, settings: Settings, reader: DocumentReader) 
     if len(reader.faults) > before or id is None or when is None:
         return None
     return Action(id, when, effects, phases, within)
+
+
+def _triggered(node: DocumentNode, named: Sequence[str], reader: DocumentReader) -> Action | None:
+    """The action of a node that a subscription or a relation calls for; None after a fault."""
+    before = len(reader.faults)
+    further = ("webhook", "run", *(["detect"] if named[0] == "relation" else []))
+    fields = reader.fields(node, ("id", named[0]), further, f"an action at a {named[0]}")
+    id = reader.name(fields["id"], "an action's id") if "id" in fields else None
+    called = reader.text(fields[named[0]], f"a {named[0]}'s id") if named[0] in fields else None
+    detect = _detected(fields["detect"], reader) if "detect" in fields else AT_BEGINNING
+    effects = tuple(effect for effect in _called(fields, reader) if effect is not None)
+    if not {"webhook", "run"} & fields.keys():
+        reader.fault("webhook or run in an action", node, "what calls for it is an event already", came="none")
+    if len(reader.faults) > before or id is None or called is None:
+        return None
+    if named[0] == "relation":
+        return Action(id, NEVER, effects, trigger=Trigger("relation", called, detect))
+    return Action(id, NEVER, effects, trigger=Trigger("subscription", called))
+
+
+AT_BEGINNING: tuple[Detection, ...] = ("enter", "dwell")
+"""What of a relation calls for an action that does not say it."""
+
+
+def _called(fields: Mapping[str, DocumentNode], reader: DocumentReader) -> Iterator[Effect | None]:
+    if "webhook" in fields:
+        yield _webhook(fields["webhook"], reader)
+    if "run" in fields:
+        yield _run(fields["run"], reader)
+
+
+def _detected(node: DocumentNode, reader: DocumentReader) -> tuple[Detection, ...]:
+    listed = node.value if isinstance(node.value, list) else [node]
+    for item in listed:
+        if item.value not in DETECTIONS:
+            reader.fault(f"one of {', '.join(DETECTIONS)}", item, closest(str(item.value), DETECTIONS))
+    if not listed:
+        reader.fault(f"at least one of {', '.join(DETECTIONS)}", node, came="none")
+    given = {item.value for item in listed}
+    return tuple(one for one in DETECTIONS if one in given)
 
 
 def _phases(node: DocumentNode, reader: DocumentReader) -> tuple[Phase, ...]:
@@ -305,7 +359,8 @@ def warnings_of_rules(rules: Sequence[Situation], actions: Sequence[Action], set
     """
     concluded = {above for rule in rules if rule.sufficient for above in _above(settings.ontology, rule.concludes)}
     situations = {one.name for one in settings.ontology.situations}
-    owners = [(one.id, one.when) for one in rules] + [(one.id, one.when) for one in actions]
+    owners = [(one.id, one.when) for one in rules]
+    owners += [(one.id, one.when) for one in actions if one.trigger is None]
     for _, when in owners:
         yield from _excluding(when)
     yield from _unregistered(actions)
