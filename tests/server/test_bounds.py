@@ -12,6 +12,8 @@ from unittest.mock import patch
 import orjson
 import pytest
 
+from nearcast.journal.memory import MemoryJournal
+from nearcast.model.changes import ClientChange
 from nearcast.server.config import ServerLimits
 from nearcast.server.connection_limits import OpenConnections
 from nearcast.server.sessions import client_updates
@@ -261,6 +263,60 @@ def test_what_a_slow_moment_withheld_is_sent_after_all() -> None:
                     await server.publish(unit("late"))
                     assert "late" == (await received(client, 1))[0].event["id"]
                 await until(lambda: [9.0, None, 9.0, None] == measured(server))
+
+    run(test)
+
+
+def test_what_was_measured_before_a_restart_lapses_when_a_client_connects() -> None:
+    """The journal has it as the last word; what the client stated holds again, and what waits is sent."""
+
+    async def test() -> None:
+        journal = MemoryJournal()
+        settings = {**SETTINGS, "roles": {}, "matrix": "restriction"}
+        async with running(journal) as server:
+            (await server.http.put("/settings", json=settings)).raise_for_status()
+            await server.declare("a", relevance=0.3)
+            (await server.http.put("/clients/a", json={"readings": {"bandwidth": 3000}})).raise_for_status()
+            session = server.service.session_manager.session("a")
+            server.service.client_updates.update(session, {"readings": {"bandwidth": 9.0}}, client_updates.MEASURED)
+            await until(lambda: [9.0] == measured(server))
+            await server.publish(unit("e1"))
+        async with running(journal) as server:
+            await until(lambda: {-1: 1} == waiting(server).by_priority())
+            async with server.client("a") as client:
+                assert "e1" == (await received(client, 1))[0].event["id"]
+            await until(lambda: [9.0, 3000.0] == measured(server))
+            assert {"bandwidth": 3000} == server.service.session_manager.registry.clients["a"].readings
+
+    run(test)
+
+
+def test_a_session_is_put_in_order_so_often_and_the_last_order_counts() -> None:
+    """What is beyond what it may cost waits a moment; no order is left out in the end."""
+
+    async def test() -> None:
+        async with running(limits=ServerLimits(reordered_deliveries=150)) as server:
+            (await server.http.put("/settings", json={**SETTINGS, "roles": {}})).raise_for_status()
+            await server.declare("a", relevance=0.3)
+            await server.publish(*(unit(str(number)) for number in range(20)))
+            await until(lambda: len(waiting(server).waiting) == 20)
+            manager, orders = server.service.session_manager, 0
+            reorder = waiting(server).reorder
+
+            def counted(self: object, look_up: Any) -> None:
+                nonlocal orders
+                orders += 1
+                reorder(look_up)
+
+            with patch.object(type(waiting(server)), "reorder", counted):
+                for number in range(51):
+                    manager.apply(ClientChange("a", readings={"bandwidth": 3000.0 if number % 2 else 9.0}))
+                assert manager.session("a").disordered
+                assert orders <= 3
+                await until(lambda: {2: 20} == waiting(server).by_priority())
+                await until(lambda: not manager.session("a").disordered)
+            await server.declare("other")
+            await is_served(server, "e1")
 
     run(test)
 
