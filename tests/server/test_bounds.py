@@ -200,17 +200,20 @@ def test_a_request_that_does_not_end_is_ended(begun: bytes, status: bytes) -> No
 
 
 def test_beyond_the_connections_of_an_address_the_next_one_is_refused() -> None:
-    """Those that are at work are left alone; it is told once, and when there is room again."""
+    """Those that are at work are left alone; what is idle gives way first, as the one of the test's own requests."""
 
     async def test() -> None:
-        # One of the connections is that of the test's own requests.
-        async with running(limits=ServerLimits(address_connections=4)) as server:
+        async with running(limits=ServerLimits(address_connections=3)) as server:
             await server.declare("a", "b", "c")
-            async with socket_of(server, "a"), socket_of(server, "b") as b, socket_of(server, "c"):
-                async with opened(server, b"GET /health HTTP/1.1\r\n", 1):
-                    await asyncio.sleep(0)
-                    await b.send('{"ping": 1}')
-                    assert 1 == (await raw(b, "pong"))["pong"]
+            sockets = (socket_of(server, id) for id in ("a", "b", "c"))
+            async with AsyncExitStack() as stack:
+                a, *_ = [await stack.enter_async_context(one) for one in sockets]
+                [reader] = await stack.enter_async_context(opened(server, b"GET /health HTTP/1.1\r\n\r\n", 1))
+                assert b"HTTP/1.1 503" == (await reader.read())[:12]
+                await a.send('{"ping": 1}')
+                assert 1 == (await raw(a, "pong"))["pong"]
+            await until(lambda: not any(one.connection for one in server.service.session_manager.sessions.values()))
+            assert 1 == await count(server, 'nearcast_rejected_total{reason="connections"}')
 
     run(test)
 
