@@ -41,14 +41,15 @@ KEPT: dict[str, tuple[object, str, str]] = {
     "HeardEvents": (HeardEvents(Repository()), "_nodes _only", ""),
     "RelationStage": (
         RelationStage(),
-        "_now _sequence _lists _relations _known _overtaken _pairing _crowds _plain",
-        "",
+        "_now _sequence _lists _relations _known _gone _pairing _crowds _plain",
+        # The limits come with each batch; how far a step goes changes no outcome.
+        "_limits _step",
     ),
     # Pairs have files of their own; numbers follow from the order of definitions.
-    "PairRelations": (PairRelations(EntityTable()), "rules known _members _newest shards", "_index"),
+    "PairRelations": (PairRelations(EntityTable()), "rules known _members _newest shards admission", "_index _boxes"),
     "PairRules": (PairRules(), "by_id filters", "all open general columns _numbers"),
-    "GatheringStates": (GatheringStates(EntityTable()), "by_id _listed _known", "_indices"),
-    "EventwiseRelations": (EventwiseRelations(), "now known _states", "lists"),
+    "GatheringStates": (GatheringStates(EntityTable()), "by_id _listed _known", "_indices _flags"),
+    "EventwiseRelations": (EventwiseRelations(), "now known _states", "lists limits"),
     "EntityTable": (EntityTable(), "names columns", "numbers"),
     "SituationStage": (
         SituationStage(),

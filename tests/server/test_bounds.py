@@ -12,6 +12,8 @@ from unittest.mock import patch
 import orjson
 import pytest
 
+from nearcast.journal.memory import MemoryJournal
+from nearcast.model.changes import ClientChange
 from nearcast.server.config import ServerLimits
 from nearcast.server.connection_limits import OpenConnections
 from nearcast.server.sessions import client_updates
@@ -198,17 +200,20 @@ def test_a_request_that_does_not_end_is_ended(begun: bytes, status: bytes) -> No
 
 
 def test_beyond_the_connections_of_an_address_the_next_one_is_refused() -> None:
-    """Those that are at work are left alone; it is told once, and when there is room again."""
+    """Those that are at work are left alone; what is idle gives way first, as the one of the test's own requests."""
 
     async def test() -> None:
-        # One of the connections is that of the test's own requests.
-        async with running(limits=ServerLimits(address_connections=4)) as server:
+        async with running(limits=ServerLimits(address_connections=3)) as server:
             await server.declare("a", "b", "c")
-            held = opened(server, b"GET /health HTTP/1.1\r\n", 1)
-            async with socket_of(server, "a"), socket_of(server, "b") as b, socket_of(server, "c"), held:
-                await asyncio.sleep(0)
-                await b.send('{"ping": 1}')
-                assert 1 == (await raw(b, "pong"))["pong"]
+            sockets = (socket_of(server, id) for id in ("a", "b", "c"))
+            async with AsyncExitStack() as stack:
+                a, *_ = [await stack.enter_async_context(one) for one in sockets]
+                [reader] = await stack.enter_async_context(opened(server, b"GET /health HTTP/1.1\r\n\r\n", 1))
+                assert b"HTTP/1.1 503" == (await reader.read())[:12]
+                await a.send('{"ping": 1}')
+                assert 1 == (await raw(a, "pong"))["pong"]
+            await until(lambda: not any(one.connection for one in server.service.session_manager.sessions.values()))
+            assert 1 == await count(server, 'nearcast_rejected_total{reason="connections"}')
 
     run(test)
 
@@ -261,6 +266,60 @@ def test_what_a_slow_moment_withheld_is_sent_after_all() -> None:
                     await server.publish(unit("late"))
                     assert "late" == (await received(client, 1))[0].event["id"]
                 await until(lambda: [9.0, None, 9.0, None] == measured(server))
+
+    run(test)
+
+
+def test_what_was_measured_before_a_restart_lapses_when_a_client_connects() -> None:
+    """The journal has it as the last word; what the client stated holds again, and what waits is sent."""
+
+    async def test() -> None:
+        journal = MemoryJournal()
+        settings = {**SETTINGS, "roles": {}, "matrix": "restriction"}
+        async with running(journal) as server:
+            (await server.http.put("/settings", json=settings)).raise_for_status()
+            await server.declare("a", relevance=0.3)
+            (await server.http.put("/clients/a", json={"readings": {"bandwidth": 3000}})).raise_for_status()
+            session = server.service.session_manager.session("a")
+            server.service.client_updates.update(session, {"readings": {"bandwidth": 9.0}}, client_updates.MEASURED)
+            await until(lambda: [9.0] == measured(server))
+            await server.publish(unit("e1"))
+        async with running(journal) as server:
+            await until(lambda: {-1: 1} == waiting(server).by_priority())
+            async with server.client("a") as client:
+                assert "e1" == (await received(client, 1))[0].event["id"]
+            await until(lambda: [9.0, 3000.0] == measured(server))
+            assert {"bandwidth": 3000} == server.service.session_manager.registry.clients["a"].readings
+
+    run(test)
+
+
+def test_a_session_is_put_in_order_so_often_and_the_last_order_counts() -> None:
+    """What is beyond what it may cost waits a moment; no order is left out in the end."""
+
+    async def test() -> None:
+        async with running(limits=ServerLimits(reordered_deliveries=150)) as server:
+            (await server.http.put("/settings", json={**SETTINGS, "roles": {}})).raise_for_status()
+            await server.declare("a", relevance=0.3)
+            await server.publish(*(unit(str(number)) for number in range(20)))
+            await until(lambda: len(waiting(server).waiting) == 20)
+            manager, orders = server.service.session_manager, 0
+            reorder = waiting(server).reorder
+
+            def counted(self: object, look_up: Any) -> None:
+                nonlocal orders
+                orders += 1
+                reorder(look_up)
+
+            with patch.object(type(waiting(server)), "reorder", counted):
+                for number in range(51):
+                    manager.apply(ClientChange("a", readings={"bandwidth": 3000.0 if number % 2 else 9.0}))
+                assert manager.session("a").disordered
+                assert orders <= 3
+                await until(lambda: {2: 20} == waiting(server).by_priority())
+                await until(lambda: not manager.session("a").disordered)
+            await server.declare("other")
+            await is_served(server, "e1")
 
     run(test)
 

@@ -136,8 +136,9 @@ def _event(
     subject = document.get("subject")
     if subject is not None and (not isinstance(subject, str) or not subject):
         raise Fault("subject, a text that is not empty", _kind(subject), where)
-    for name in ("id", "type", "source", "subject"):
-        check_length(document.get(name), name, name_length, where)
+    if max(len(id), len(type_), len(source), len(subject or "")) > name_length:
+        for name in ("id", "type", "source", "subject"):
+            check_length(document.get(name), name, name_length, where)
     time = _time(document.get("time"), where, accepted)
     attributes = _context(document, where)
     control = type_.startswith(CONTROL_PREFIX)
@@ -148,7 +149,9 @@ def _event(
     if len(attributes) > MAX_ATTRIBUTES:
         raise Fault(f"at most {MAX_ATTRIBUTES:,} attributes", f"{len(attributes):,}", where)
     for name, _ in attributes:
-        check_length(name, "the name of an attribute", name_length, where)
+        # Looked at here, and not by a call: this is done for every attribute of every event.
+        if len(name) > name_length:
+            check_length(name, "the name of an attribute", name_length, where)
     channel = None if control else channel_of(type_, document.get("channel"), place, channels, where)
     about = about_of(source, subject, channel, channels)
     return Event(id, type_, source, subject, time, place, tuple(attributes), payload, channel, accepted, about=about)

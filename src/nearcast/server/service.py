@@ -118,6 +118,7 @@ class AccessServer:
             self.metrics,
             None if settled is None else settled.with_name(settled.name + "-triggers"),
             error_log=self.error_log,
+            private=config.private_webhooks,
         )
         # Each server is done with its own sessions only; so beside others each has a mark of its own.
         own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"

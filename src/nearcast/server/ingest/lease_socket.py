@@ -56,7 +56,13 @@ async def guards(socket: WebSocket) -> None:
     sending = asyncio.create_task(_send(socket, messages))
     try:
         while True:
-            _hear(orjson.loads(await socket.receive_text()), holder, messages, service, admit(socket, "publish"))
+            _hear(
+                orjson.loads(await socket.receive_text()),
+                holder,
+                messages,
+                service,
+                admit(socket, "publish", stream=True),
+            )
     except (WebSocketDisconnect, RuntimeError):
         pass
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -124,9 +124,13 @@ def check_free(connection: HTTPConnection, service: AccessServer, id: str) -> No
     """Refuses a second connection of a client, unless it says that it takes over, or is of the same holder. Raises
     SessionTaken.
     """
-    takes = connection.query_params.get("takeover", "false").lower() in ("true", "1", "yes")
-    if not takes and not service.session_manager.free(id, _holder(connection)):
+    if not _takes(connection) and not service.session_manager.free(id, _holder(connection)):
         raise SessionTaken
+
+
+def _takes(connection: HTTPConnection) -> bool:
+    """Whether whoever connects says that it takes the session over."""
+    return connection.query_params.get("takeover", "false").lower() in ("true", "1", "yes")
 
 
 def _holder(connection: HTTPConnection) -> str | None:
@@ -301,7 +305,7 @@ async def events(
     _check_known(service, id)
     check_free(request, service, id)
     return StreamingResponse(
-        _event_stream(id, EventStream(), service, _holder(request)),
+        _event_stream(id, EventStream(), service, request),
         media_type="text/event-stream",
         # A proxy that gathers what passes, as nginx does, would hold deliveries back.
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
@@ -309,13 +313,18 @@ async def events(
 
 
 async def _event_stream(
-    id: str, connection: EventStream, service: AccessServer, holder: str | None
+    id: str, connection: EventStream, service: AccessServer, request: Request
 ) -> AsyncIterator[str]:
+    # Since it was asked another may have come.
+    if not _takes(request) and not service.session_manager.free(id, _holder(request)):
+        await connection.close(TAKEN_OVER, str(SessionTaken().fault))
+        yield connection.parts.get_nowait() or ""
+        return
     # Connected when the response begins: of a client that has left by then nothing remains.
     session = service.session_manager.session(id)
     sending = None
     try:
-        service.session_manager.connect(id, connection, "sse", holder)
+        service.session_manager.connect(id, connection, "sse", _holder(request))
         log.info("client connected client=%s kind=sse session=%d", id, session.connections)
         service.client_updates.lapse(session)
         sending = asyncio.create_task(_pump(session, connection, service))
