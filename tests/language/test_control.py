@@ -72,7 +72,7 @@ def test_other_events_change_nothing() -> None:
         ("position: y in a position", "nearcast.client", {"client": "a", "position": {"x": 1}}),
         ("client in data", "nearcast.client.removed", {}),
         ("filter in a subscription", "nearcast.subscription", {"id": "s", "client": "a"}),
-        ("a name, a literal", "nearcast.subscription", {"id": "s", "client": "a", "filter": "a ="}),
+        ("a name, a number, a text", "nearcast.subscription", {"id": "s", "client": "a", "filter": "a ="}),
         ("levels: levels: an integer", "nearcast.settings", {"levels": -3}),
         ("roles: roles, tasks and their vectors", "nearcast.settings", {"roles": "roles.xml"}),
     ],

@@ -100,7 +100,7 @@ RULE = "node: a\nplace: {{x: 0, y: 0}}\nsituations:\n  - {{id: f, class: F, with
     "fields, expected",
     [
         ("valid: 1", "when in a situation rule"),
-        ('valid: 1, when: "T >"', "a literal"),
+        ('valid: 1, when: "T >"', "a number, a text in quotes"),
         ('valid: 0, when: "T > 1"', "a time above 0"),
         ('valid: 1, when: "T > 1", threshold: 2', "threshold, a trigger level: from 0 to 1"),
         ("valid: 1, when: \"T LIKE 'x'\"", "conditions that a request can carry"),
