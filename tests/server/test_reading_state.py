@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from nearcast.journal.memory import MemoryJournal
-from nearcast.language.cloudevents import write_event
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.relation import RELATION_EVENT
@@ -16,6 +15,7 @@ from nearcast.server.access import tokens_from
 from nearcast.server.admin.journal_views import ActiveDerivations, NewestReports
 from nearcast.state.derived import Cause, derived_event
 from tests.server.conftest import Running, run, running, unit, until
+from tests.written_events import write_event
 
 RELATION = {"a": "type = 'unit'", "b": "type = 'unit'", "when": "distance(a, b) < 50"}
 

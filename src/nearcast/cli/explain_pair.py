@@ -21,7 +21,7 @@ from nearcast.model.event import MAIN
 from nearcast.model.values import time_of, time_text
 from nearcast.relations.reports import micros_of
 from nearcast.relations.transition_events import Transition
-from nearcast.state.lateness import NEVER
+from nearcast.state.lateness import NEVER, stamps_of
 from nearcast.state.registry import Registry
 from nearcast.state.repository import entities
 
@@ -56,8 +56,7 @@ def _steps(
     for table in tables:
         read = pc.or_(are_control(table), pc.is_in(entities(table), wanted))
         events = {event.position: event for event in to_events(table.filter(read))}
-        moments = pc.coalesce(table.column("accepted"), table.column("time")).cast(pa.int64()).fill_null(NEVER)
-        columns = (table.column("position").to_pylist(), moments.to_pylist(), nodes_of(table).to_pylist())
+        columns = (table.column("position").to_pylist(), stamps_of(table).tolist(), nodes_of(table).to_pylist())
         for position, moment, node in zip(*columns, strict=True):
             if (isinstance(until, int) and position > until) or (
                 isinstance(until, datetime) and moment > micros_of(until)

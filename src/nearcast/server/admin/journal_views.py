@@ -21,6 +21,7 @@ from nearcast.journal.seam import Journal
 from nearcast.model.columns import are_control, to_events
 from nearcast.model.relation import RELATION_EVENT
 from nearcast.model.situation import SITUATION_TYPE
+from nearcast.state.lateness import moments_of
 from nearcast.state.repository import entities
 
 ROWS = 20_000
@@ -102,7 +103,7 @@ def _relation_key(data: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
 
 
 class NewestReports:
-    """Where in the journal the newest report of each entity is: the greatest time, among equals the later position.
+    """Where in the journal the newest report of each entity is: the latest moment, among equals the later position.
 
     At most so many entities are known, those heard of last.
     """
@@ -140,9 +141,7 @@ def _newest(events: pa.Table) -> Iterator[tuple[str, int, int]]:
         return
     names = entities(events).combine_chunks().dictionary_encode()
     names = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
-    moments = pc.coalesce(events.column("time"), events.column("accepted")).cast(pa.int64())
-    # No report is older than one of which nothing is known.
-    times = pc.fill_null(moments, np.iinfo(np.int64).min).to_numpy()
+    times = moments_of(events)
     codes, positions = names.indices.to_numpy(), events.column("position").to_numpy()
     order = np.lexsort((positions, times, codes))
     last = order[np.append(np.diff(codes[order]) > 0, True)]
