@@ -13,7 +13,7 @@ from starlette.routing import WebSocketRoute
 
 from experiments.__main__ import command as experiments
 from nearcast.cli.main import COMMANDS, nearcast
-from nearcast.language.file_check import check
+from nearcast.language.checks.file_check import check
 from nearcast.pipeline.monitoring import PipelineMetrics
 from nearcast.server.app import create_app
 from nearcast.server.config import ServerConfig

@@ -10,11 +10,11 @@ import orjson
 import pytest
 
 from nearcast.errors import Mark
+from nearcast.language.checks.file_check import check
 from nearcast.language.cloudevents import DeadLetter
 from nearcast.language.cql2 import parse
 from nearcast.language.definitions.filter_warnings import never_holding
 from nearcast.language.event_files import read_file
-from nearcast.language.file_check import check
 from nearcast.model.event import Event, Place
 from tests.language.printed import listing
 

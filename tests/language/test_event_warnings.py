@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from nearcast.errors import Fault
-from nearcast.language.fault_tally import SHOWN, SHOWN_IN_ALL, FaultTally
-from nearcast.language.file_check import check
+from nearcast.language.checks.fault_tally import SHOWN, SHOWN_IN_ALL, FaultTally
+from nearcast.language.checks.file_check import check
 
 ROAD = {"type": "closure", "source": "city", "data": {"kind": "road", "lanes": 2, "lon": 11.0, "lat": 48.0}}
 

@@ -12,11 +12,11 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from nearcast.errors import DefinitionError, Mark
+from nearcast.language.checks.file_check import check
 from nearcast.language.control_events import changes, to_event
 from nearcast.language.definitions.files import load
 from nearcast.language.definitions.relation_documents import relation_data, relation_document
 from nearcast.language.definitions.relation_predicates import read_predicate
-from nearcast.language.file_check import check
 from nearcast.model.changes import ClientChange, RelationChange, RelationRemoval
 from nearcast.model.expression import Call, Constant, Property
 from nearcast.model.filter import Atom, Operator

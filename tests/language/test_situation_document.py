@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nearcast.errors import DefinitionError, Fault, Mark
+from nearcast.language.checks.file_check import check
 from nearcast.language.cloudevents import read_event, read_line
 from nearcast.language.control_events import changes, to_event
 from nearcast.language.cql2 import parse
@@ -19,7 +20,6 @@ from nearcast.language.definitions.situation_documents import (
     situation_data,
     situation_document,
 )
-from nearcast.language.file_check import check
 from nearcast.model.changes import ActionChange, ActionRemoval, Change, SituationChange, SituationRemoval
 from nearcast.model.situation import Action, Publish, Run, Situation, Webhook
 from nearcast.model.subscription import Settings

@@ -12,13 +12,12 @@ from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.explain.explanation import AtomFinding, ExplanationScene, explain
 from nearcast.explain.why_not import observed
 from nearcast.filters.evaluate import NO_CONTEXT, truth
+from nearcast.filters.surroundings import asked_of_surroundings
 from nearcast.language.cql2 import parse
 from nearcast.language.cql2.printer import write
 from nearcast.model.changes import ClientChange, SubscriptionChange
-from nearcast.model.event import Place
-from nearcast.model.expression import Call, remembered, users
-from nearcast.model.filter import Atom, This, atoms
 from nearcast.model.filter import Filter as Tree
+from nearcast.model.filter import atoms
 from nearcast.model.subscription import Subscription
 from nearcast.state.registry import Registry
 
@@ -164,26 +163,12 @@ def refuse_surroundings(filter: Tree, name: str | None = None) -> Tree:
     such terms could only ever be unknown. `name` is what the fault calls the filter, if not what its text was called.
     """
     for atom in atoms(filter):
-        asks = _asks(atom)
+        asks = asked_of_surroundings(atom)
         if asks:
             where = atom.where if name is None or atom.where is None else Mark(name, atom.where.line, atom.where.column)
             advice = "`nearcast replay`, or `nearcast.replay`, decides with definitions"
             raise DefinitionError(Fault("a filter about the event alone", asks, where, advice))
     return filter
-
-
-def _asks(atom: Atom) -> str:
-    """What an atom asks for besides the event; empty if nothing."""
-    if isinstance(atom.name, Call):
-        if remembered(atom.name):
-            return "a condition about the previous event"
-        return "a position of a user" if users(atom.name) else ""
-    return "" if isinstance(atom.name, str) or _self_contained(atom) else "a location term about users or entities"
-
-
-def _self_contained(atom: Atom) -> bool:
-    sides = [getattr(atom.name, name) for name in ("a", "b", "of", "around") if hasattr(atom.name, name)]
-    return all(side is None or isinstance(side, (This, Place)) for side in sides)
 
 
 def _atom(found: AtomFinding) -> AtomTruth:

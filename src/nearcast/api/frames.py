@@ -251,7 +251,7 @@ class _FrameReader:
         no = np.zeros(self.count, bool)
         there = {name: numbers.get(name, (none, no))[1] for name in PLACES}
         planar, geographic = there["x"] & there["y"], there["lon"] & there["lat"]
-        plain = planar & ~geographic & _finite(x, y, z, there["z"])
+        plain = planar & ~there["lon"] & ~there["lat"] & _finite(x, y, z, there["z"])
         plain |= (
             geographic & ~planar & (np.abs(lon) <= 180) & (np.abs(lat) <= 90) & _finite(lon, lat, alt, there["alt"])
         )

@@ -11,8 +11,8 @@ import click
 from nearcast.cli.options import INPUT_FILE, node_option
 from nearcast.cli.output import pluralize, print_json, warn
 from nearcast.errors import Fault
-from nearcast.language.fault_tally import further_text
-from nearcast.language.file_check import check
+from nearcast.language.checks.fault_tally import further_text
+from nearcast.language.checks.file_check import check
 
 
 @click.command("check")

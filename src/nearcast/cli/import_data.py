@@ -14,7 +14,7 @@ from nearcast.cli.output import warn
 from nearcast.errors import Fault
 from nearcast.importers import IMPORTERS, ais, mobile_links, nsw_fires
 from nearcast.importers.event_documents import Document, OnFault, merged, replacing, time_of, write
-from nearcast.language.fault_tally import SHOWN
+from nearcast.language.checks.fault_tally import SHOWN
 
 
 @click.command("import")

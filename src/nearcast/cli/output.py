@@ -14,8 +14,8 @@ import click
 import orjson
 
 from nearcast.errors import Fault
+from nearcast.language.checks.fault_tally import FaultTally, further_text
 from nearcast.language.cloudevents import DeadLetter
-from nearcast.language.fault_tally import FaultTally, further_text
 
 CONTROLS = {"Cc", "Zl", "Zp"}
 """Characters that do something instead of being seen (Unicode's general categories)."""

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from nearcast.errors import Fault, Mark
+from nearcast.language.checks.event_vocabulary import EventVocabulary
 from nearcast.language.definitions.files import DefinitionSet
-from nearcast.language.event_vocabulary import EventVocabulary
 from nearcast.language.nodes import listed
 from nearcast.model.event import DERIVED
 from nearcast.model.expression import GEOMETRY, Call, Property, attributes, parts, remembered

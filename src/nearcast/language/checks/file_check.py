@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 
 from nearcast.errors import DefinitionError, EventError, Fault, Mark
 from nearcast.language import thesis
+from nearcast.language.checks.event_vocabulary import EventVocabulary
+from nearcast.language.checks.event_warnings import unselected, warnings_of_events
+from nearcast.language.checks.fault_tally import FaultTally
+from nearcast.language.checks.sure_use import sure_use
 from nearcast.language.cloudevents import DeadLetter
 from nearcast.language.control_events import changes
 from nearcast.language.definitions import files
-from nearcast.language.definitions.event_warnings import unselected, warnings_of_events
 from nearcast.language.definitions.filter_warnings import never_holding
 from nearcast.language.definitions.relation_documents import warnings_of_nodes
 from nearcast.language.definitions.situation_conditions import unprovided
 from nearcast.language.event_files import LINES, read_file
-from nearcast.language.event_vocabulary import EventVocabulary
-from nearcast.language.fault_tally import FaultTally
 from nearcast.language.input_files import STANDARD_INPUT
 from nearcast.language.nodes import at
 from nearcast.language.thesis import read_elements
@@ -28,10 +29,13 @@ from nearcast.model.event import MAIN, Event
 from nearcast.model.subscription import Settings
 
 if TYPE_CHECKING:
-    from nearcast.language.definition_use import DefinitionUse
+    from nearcast.language.checks.definition_use import DefinitionUse
 
 PORTION = 10_000
 """Events that are decided together."""
+
+FEW = 1_000
+"""Events that are looked at one by one, where that is enough to say what selects none of them."""
 
 YAML, XML, EVENTS = (".yaml", ".yml"), (".xml",), (*LINES, ".json", ".geojson", ".gz")
 
@@ -119,6 +123,11 @@ class _SeenEvents:
             return
         yield from unprovided(found.situations, found.settings.ontology, set(seen.attributes))
         yield from warnings_of_events(found, seen)
+        few = self._use is None and 0 < len(self._waiting) <= FEW
+        sure = sure_use(found, self._waiting) if few else None
+        if sure is not None:
+            yield from unselected(found, *sure, seen.events)
+            return
         self._decide()
         if self._use is not None:
             yield from unselected(found, self._use.subscriptions, self._use.relations, seen.events)
@@ -127,7 +136,7 @@ class _SeenEvents:
         if not self._waiting:
             return
         # What decides takes longer to load than most definitions to read.
-        from nearcast.language.definition_use import DefinitionUse
+        from nearcast.language.checks.definition_use import DefinitionUse
 
         self._use = self._use or DefinitionUse(self._found, self._node)
         self._use.include(self._waiting)
