@@ -4,7 +4,7 @@
 
 For each kind ordinary work flows alone, then beside the kind, which comes again every few seconds. A kind is a name and
 a function of the server's address, that sends what is hostile and returns; whoever finds another one adds it to `KINDS`
-in `benchmarks/hostile_kinds.py`.
+in `benchmarks/hostile_kinds.py`, or in `benchmarks/hostile_senders.py`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.hostile_kinds import DEFINITIONS, KINDS
+from benchmarks import hostile_kinds, hostile_senders
 from benchmarks.load import Load, Traffic
 from benchmarks.machine import machine
 from benchmarks.memory import processes, resident
 from nearcast.cli.options import journal_path
+from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.system import define, free_port, running, wait_until_ready
 from nearcast.client import Client
 from nearcast.journal.sqlite import SqliteJournal
@@ -99,19 +100,24 @@ def run(load: Load, seconds: float, every: float, kinds: Sequence[Kind]) -> None
         data = Path(folder)
         journal = SqliteJournal(journal_path(data))
         ordinary = load.definitions()
-        together = {**ordinary, **{name: [*ordinary[name], *more] for name, more in _listed().items()}}
-        together["channels"] |= DEFINITIONS["channels"]
+        together = {**ordinary, **{name: [*ordinary.get(name, ()), *more] for name, more in _listed().items()}}
+        together["channels"] = ordinary.get("channels", {}) | hostile_kinds.DEFINITIONS["channels"]
         (data / "load.yaml").write_text(yaml.safe_dump(together))
         define(journal, files.load([data / "load.yaml"]))
         port = free_port()
         url = f"http://127.0.0.1:{port}"
-        with running(data, "127.0.0.1", port, None, free_port()) as supervisor:
+        with running(data, ServingOptions(port=port), metrics_port=free_port()) as supervisor:
             wait_until_ready(supervisor, url, data, seconds=400.0)
             asyncio.run(_kinds(load, url, seconds, every, kinds, journal, processes(supervisor)))
 
 
 def _listed() -> dict[str, list[object]]:
-    return {name: more for name, more in DEFINITIONS.items() if isinstance(more, list)}
+    found: dict[str, list[object]] = {}
+    for given in (hostile_kinds.DEFINITIONS, hostile_senders.DEFINITIONS):
+        for name, more in given.items():
+            if isinstance(more, list):
+                found[name] = [*found.get(name, ()), *more]
+    return found
 
 
 async def _kinds(
@@ -164,7 +170,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--only", action="append", help="Part of a kind's name; default: all of them.")
     given = parser.parse_args(arguments)
     print(machine())
-    kinds = [one for one in KINDS if not given.only or any(part in one[0] for part in given.only)]
+    everything = [*hostile_kinds.KINDS, *hostile_senders.KINDS]
+    kinds = [one for one in everything if not given.only or any(part in one[0] for part in given.only)]
     run(Load(given.rate, given.subscriptions, given.clients), given.seconds, given.every, kinds)
     print()
     print(machine())

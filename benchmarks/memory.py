@@ -27,6 +27,7 @@ import yaml
 from benchmarks.load import Load, Traffic
 from benchmarks.machine import machine
 from nearcast.cli.options import journal_path
+from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.supervisor import Supervisor
 from nearcast.cli.system import define, fetch, free_port, running, wait_until_ready
 from nearcast.client import Client
@@ -174,7 +175,7 @@ def main(arguments: Sequence[str]) -> None:
         journal = SqliteJournal(journal_path(data))
         define(journal, files.load([data / "load.yaml"]))
         journal.close()
-        with running(data, "127.0.0.1", port, None, None) as supervisor:
+        with running(data, ServingOptions(port=port)) as supervisor:
             wait_until_ready(supervisor, url, data, seconds=400.0)
             pids = processes(supervisor)
             sizes = asyncio.run(_measured(load, url, port, given.minutes, given.every, pids, data))

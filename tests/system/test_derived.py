@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nearcast.cli.options import journal_path
+from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.supervisor import Supervisor
 from nearcast.cli.system import define, free_port, running, wait_until_ready
 from nearcast.client import Client, Publisher
@@ -85,7 +86,7 @@ def test_derived_events_arrive_once_and_in_order_though_the_pipeline_is_killed(t
     journal = SqliteJournal(journal_path(tmp_path))
     define(journal, files.load([tmp_path / "d.yaml"]))
     port = free_port()
-    with running(tmp_path, "127.0.0.1", port, "local[2]", None) as supervisor:
+    with running(tmp_path, ServingOptions(port=port), "local[2]") as supervisor:
         url = f"http://127.0.0.1:{port}"
         wait_until_ready(supervisor, url, tmp_path)
         arrived = asyncio.run(performed(url, supervisor))

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from nearcast.cli.options import journal_path
+from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.system import define, free_port, running, wait_until_ready
 from nearcast.demo.bushfire import StoryStep
 from nearcast.demo.performance import DemoReceiver, Performance, steps_of
@@ -66,7 +67,7 @@ def afternoon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Afternoon]:
     define(journal, files.load([data / "fires.yaml"]))
     port = free_port()
     performance = Performance(f"http://127.0.0.1:{port}")
-    with running(data, "127.0.0.1", port, "local[2]", None) as supervisor:
+    with running(data, ServingOptions(port=port), "local[2]") as supervisor:
         wait_until_ready(supervisor, performance.url, data)
         steps = heapq.merge(fires(changes), mobile(links, sorted(kind(1))), cut_off(), key=lambda step: step.at)
         asyncio.run(performance.perform(document["clients"], steps))

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from nearcast.cli.options import journal_path
+from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.supervisor import Supervisor, SystemPart
 from nearcast.cli.system import define, fetch, free_port, running, wait_until_ready
 from nearcast.client import Client, Delivery, Publisher
@@ -80,7 +81,7 @@ def disturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     (data / "definitions.yaml").write_text(yaml.safe_dump(history.definitions(CLIENTS)))
     define(journal, files.load([data / "definitions.yaml"]))
     port = free_port()
-    with running(data, "127.0.0.1", port, "local[2]", None) as supervisor:
+    with running(data, ServingOptions(port=port), "local[2]") as supervisor:
         for part in supervisor.parts:
             part.longest_pause = 0.5
         run = Run(request.param, data, port, supervisor, journal)

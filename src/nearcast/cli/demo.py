@@ -20,6 +20,7 @@ from rich.text import Text
 
 from nearcast.cli.options import INPUT_FILE, journal_path
 from nearcast.cli.output import DeadLetterLog, print_json, warn
+from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.system import define, fetch, free_port, running, wait_until_ready
 from nearcast.demo.bushfire import Scenario, StoryStep
 from nearcast.demo.performance import DemoReceiver, Performance, steps_of
@@ -218,7 +219,7 @@ def _perform(story: Story, data: Path, speed: float, as_json: bool) -> dict[str,
     warn("note", "starting the access server and Spark, which takes some 15 seconds")
     # The system is this machine's own: tokens that were meant for another would lock its receivers out.
     os.environ.pop("NEARCAST_TOKENS", None)
-    with running(data, "127.0.0.1", port, None, None) as supervisor:
+    with running(data, ServingOptions(port=port)) as supervisor:
         wait_until_ready(supervisor, url, data)
         warn("note", f"performing {story.title}")
         performance = Performance(url)

@@ -57,41 +57,6 @@ def node_option(help: str = THIS_SERVER) -> Callable[[F], F]:
     return click.option("--node", default=MAIN, show_default=True, callback=_named, help=help)
 
 
-def precision_option(function: F) -> F:
-    """`--precision SHARE`."""
-    return click.option(
-        "--precision",
-        type=click.FloatRange(0, 1),
-        default=1.0,
-        show_default=True,
-        help="Share of what publishers are told is wanted that has to be; below 1 they are told fewer filters.",
-    )(function)
-
-
-def tokens_option(function: F) -> F:
-    """`--tokens FILE`."""
-    help = "File of tokens, one name:token:rights in a line, beside those of NEARCAST_TOKENS; only you should read it."
-    file = click.Path(exists=True, dir_okay=False, path_type=Path)
-    return click.option("--tokens", type=file, help=help)(function)
-
-
-def private_webhooks_option(function: F) -> F:
-    """`--private-webhooks`."""
-    help = "Let webhooks reach this machine and private networks."
-    return click.option("--private-webhooks", is_flag=True, help=help)(function)
-
-
-def origin_option(function: F) -> F:
-    """`--allow-origin ORIGIN`, repeatable."""
-    return click.option(
-        "--allow-origin",
-        "origins",
-        multiple=True,
-        metavar="ORIGIN",
-        help="Let pages of this origin use the server from a browser, as https://map.example.org; several times.",
-    )(function)
-
-
 def _named(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if not value.strip():
         raise click.BadParameter("expected a name, got none")

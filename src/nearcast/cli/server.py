@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
-from nearcast.cli.options import (
-    data_option,
-    journal_path,
-    node_option,
-    origin_option,
-    precision_option,
-    private_webhooks_option,
-    tokens_option,
-    url_of,
-)
+from nearcast.cli.options import data_option, journal_path, url_of
 from nearcast.cli.output import warn
+from nearcast.cli.serving_options import ServingOptions, serving_options
 from nearcast.cli.supervisor import end_with_supervisor
 from nearcast.server.access import AccessToken, tokens_from, tokens_in
 from nearcast.server.app import serve
@@ -27,25 +20,8 @@ from nearcast.server.origins import check_origin
 
 @click.command("server")
 @data_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with tokens.")
-@click.option("--port", default=8640, show_default=True, help="0 takes any free one.")
-@node_option()
-@click.option("--suppress", is_flag=True, help="Hold back events that change nothing where they enter.")
-@precision_option
-@private_webhooks_option
-@origin_option
-@tokens_option
-def command(
-    data: Path,
-    host: str,
-    port: int,
-    node: str,
-    suppress: bool,
-    precision: float,
-    private_webhooks: bool,
-    origins: tuple[str, ...],
-    tokens: Path | None,
-) -> None:
+@serving_options("0 takes any free one.")
+def command(data: Path, **given: Any) -> None:
     """Run the access server: publishing and managing over HTTP, receiving over WebSocket and SSE.
 
     NEARCAST_TOKENS holds tokens, each name:token:rights, separated by spaces; rights are publish, receive and manage.
@@ -53,19 +29,20 @@ def command(
     """
     end_with_supervisor()
     data.mkdir(parents=True, exist_ok=True)
-    known = (*tokens_from(os.environ.get("NEARCAST_TOKENS", "")), *(_tokens_of(tokens) if tokens else ()))
+    options = ServingOptions(**given)
+    named = _tokens_of(options.tokens) if options.tokens else ()
     config = ServerConfig(
         journal_path(data),
-        host,
-        port,
-        known,
-        node=node,
-        suppress=suppress,
-        precision=precision,
-        private_webhooks=private_webhooks,
-        origins=tuple(check_origin(one) for one in origins),
+        options.host,
+        options.port,
+        (*tokens_from(os.environ.get("NEARCAST_TOKENS", "")), *named),
+        node=options.node,
+        suppress=options.suppress,
+        precision=options.precision,
+        private_webhooks=options.private_webhooks,
+        origins=tuple(check_origin(one) for one in options.origins),
     )
-    serve(config, lambda port: click.echo(f"listening on {url_of(host, port)}", err=True))
+    serve(config, lambda port: click.echo(f"listening on {url_of(options.host, port)}", err=True))
 
 
 def _tokens_of(file: Path) -> tuple[AccessToken, ...]:

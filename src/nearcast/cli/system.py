@@ -6,7 +6,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +15,8 @@ from typing import Any
 
 import httpx
 
-from nearcast.cli.options import journal_path, state_path, url_of
+from nearcast.cli.options import journal_path, state_path
+from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.supervisor import STOP_SECONDS, Supervisor, SystemPart
 from nearcast.errors import EventError, SetupError
 from nearcast.journal.seam import Journal
@@ -112,17 +113,10 @@ def _there(registry: Registry, change: Change) -> bool:
 @contextmanager
 def running(
     data: Path,
-    host: str,
-    port: int,
-    master: str | None,
-    metrics_port: int | None,
+    options: ServingOptions,
+    master: str | None = None,
+    metrics_port: int | None = None,
     begin: Callable[[], None] = lambda: None,
-    suppress: bool = False,
-    node: str = MAIN,
-    precision: float = 1.0,
-    private_webhooks: bool = False,
-    origins: Sequence[str] = (),
-    tokens: Path | None = None,
 ) -> Iterator[Supervisor]:
     """Server and pipeline of a data folder as supervised processes, ended when the block ends.
 
@@ -131,19 +125,14 @@ def running(
     with _locked(data) as lock:
         # One that was killed may have left it: the new pipeline would count as ready at once.
         ready_file(state_path(data)).unlink(missing_ok=True)
-        if _answers(url_of(host, port)):
-            raise SetupError(
-                f"expected {host}:{port} to be free, got another access server there; choose another --port"
-            )
+        if _answers(options.url):
+            where = f"{options.host}:{options.port}"
+            raise SetupError(f"expected {where} to be free, got another access server there; choose another --port")
         begin()
-        where = ["--data", str(data)]
-        pipeline = ["pipeline", *where]
+        pipeline = ["pipeline", "--data", str(data)]
         pipeline += ["--master", master] if master else []
         pipeline += ["--metrics-port", str(metrics_port)] if metrics_port is not None else []
-        server = ["server", *where, "--host", host, "--port", str(port), "--node", node, *["--suppress"] * suppress]
-        server += ["--precision", str(precision), *["--private-webhooks"] * private_webhooks]
-        server += [word for origin in origins for word in ("--allow-origin", origin)]
-        server += ["--tokens", str(tokens)] if tokens else []
+        server = ["server", "--data", str(data), *options.arguments()]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         # The parts hold the folder too: if this process is killed, it is free only when they have ended.
         held = (lock,)

@@ -6,20 +6,13 @@ import signal
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
-from nearcast.cli.options import (
-    data_option,
-    journal_path,
-    node_option,
-    origin_option,
-    precision_option,
-    private_webhooks_option,
-    tokens_option,
-    url_of,
-)
+from nearcast.cli.options import data_option, journal_path
 from nearcast.cli.output import pluralize, warn, warn_of
+from nearcast.cli.serving_options import ServingOptions, serving_options
 from nearcast.cli.system import READY_SECONDS, define, running, wait_until_ready
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.definitions import files as files_module
@@ -34,15 +27,8 @@ from nearcast.language.definitions import files as files_module
     help="YAML definitions to begin with; several are read together.",
 )
 @data_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with tokens.")
-@click.option("--port", default=8640, show_default=True)
+@serving_options()
 @click.option("--master", help="Where Spark runs; local[*] unless given.")
-@node_option()
-@click.option("--suppress", is_flag=True, help="Hold back events that change nothing where they enter.")
-@precision_option
-@private_webhooks_option
-@origin_option
-@tokens_option
 @click.option(
     "--wait",
     type=click.FloatRange(min=0, min_open=True),
@@ -52,19 +38,7 @@ from nearcast.language.definitions import files as files_module
 )
 @click.option("--metrics-port", type=int, default=8641, show_default=True, help="The pipeline's /metrics, on loopback.")
 def command(
-    files: tuple[Path, ...],
-    data: Path,
-    host: str,
-    port: int,
-    master: str | None,
-    node: str,
-    suppress: bool,
-    precision: float,
-    private_webhooks: bool,
-    origins: tuple[str, ...],
-    tokens: Path | None,
-    wait: float,
-    metrics_port: int,
+    files: tuple[Path, ...], data: Path, master: str | None, wait: float, metrics_port: int, **given: Any
 ) -> None:
     """Run access server and pipeline. A part that dies is started again, and that is said.
 
@@ -72,6 +46,7 @@ def command(
     the files stays. Where a client is, its readings, role and task are as the files say until something else is said;
     starting again with the same files does not take that back.
     """
+    options = ServingOptions(**given)
     found = files_module.load(files) if files else None
     warn_of("warning", found.warnings if found else ())
     data.mkdir(parents=True, exist_ok=True)
@@ -79,25 +54,11 @@ def command(
     # Before the parts are there: a signal has to end them too, and in an orderly way.
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
-    begin = partial(_begin, data, found, node) if found else lambda: None
-    parts = running(
-        data,
-        host,
-        port,
-        master,
-        metrics_port,
-        begin,
-        suppress,
-        node,
-        precision,
-        private_webhooks,
-        origins,
-        tokens,
-    )
-    with parts as supervisor:
-        wait_until_ready(supervisor, url_of(host, port), data, lambda: bool(asked), wait)
+    begin = partial(_begin, data, found, options.node) if found else lambda: None
+    with running(data, options, master, metrics_port, begin) as supervisor:
+        wait_until_ready(supervisor, options.url, data, lambda: bool(asked), wait)
         if not asked:
-            click.echo(f"ready: {url_of(host, port)} (API at /docs), data in {data}; end with Ctrl-C", err=True)
+            click.echo(f"ready: {options.url} (API at /docs), data in {data}; end with Ctrl-C", err=True)
         supervisor.watch(lambda: bool(asked))
 
 
