@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import orjson
@@ -43,6 +44,8 @@ MESSAGES: st.SearchStrategy[Message] = st.builds(
     NUMBERS,
     NUMBERS,
     st.lists(st.tuples(NAMES, VALUES), min_size=1, max_size=8).map(tuple),
+    st.none() | st.floats(0, allow_infinity=False),
+    st.booleans(),
 )
 
 REQUEST = Request(MessageId("n1", 1), Place("planar", 0.0, 0.0), 100.0, 5.0, 10.0, (Atom("Humidity", Operator.LT, 10),))
@@ -75,7 +78,9 @@ JSON = st.recursive(
 @settings(deadline=None)
 @given(
     MESSAGES,
-    st.sampled_from(["via", "id", "place", "within", "time", "valid", "want", "have", "provider", "nearcast"]),
+    st.sampled_from(
+        ["via", "id", "place", "within", "time", "valid", "want", "have", "provider", "nearcast", "age", "retracted"]
+    ),
     JSON,
 )
 def test_anything_in_one_field_makes_a_message_or_a_fault(message: Message, field: str, value: object) -> None:
@@ -124,6 +129,36 @@ def test_a_fault_says_what_was_expected(change: dict[str, object], expected: str
     """Where it came from is the transport's to say."""
     with pytest.raises(Fault) as raised:
         decode(orjson.dumps(orjson.loads(encode(REQUEST, "n1")) | change))
+    assert expected == raised.value.expected
+
+
+RESPONSE = Response(
+    MessageId("n2", 7), "n2", Place("planar", 0.0, 0.0), 100.0, 5.0, 10.0, (("Humidity", 5),), 2.5, True
+)
+
+
+def test_a_node_from_before_ages_is_heard_and_hears() -> None:
+    """What it says has no age; what it does not know it leaves alone, and the rest stands where it stood."""
+    whole = orjson.loads(encode(RESPONSE, "n2"))
+    before = {name: value for name, value in whole.items() if name not in ("age", "retracted")}
+    assert ["nearcast", "via", "id", "place", "within", "time", "valid", "provider", "have"] == list(before)
+    found, _ = decode(orjson.dumps(before))
+    assert replace(RESPONSE, age=None, retracted=False) == found
+    assert before == orjson.loads(encode(found, "n2"))
+
+
+@pytest.mark.parametrize(
+    "change, expected",
+    [
+        ({"age": -1}, "age: seconds, 0 or more"),
+        ({"age": "old"}, "age: a finite number"),
+        ({"retracted": 1}, "retracted: true or false"),
+    ],
+)
+def test_an_age_that_is_none_is_a_fault(change: dict[str, object], expected: str) -> None:
+    """As any other field."""
+    with pytest.raises(Fault) as raised:
+        decode(orjson.dumps(orjson.loads(encode(RESPONSE, "n2")) | change))
     assert expected == raised.value.expected
 
 
