@@ -140,6 +140,19 @@ def test_a_sensor_that_seldom_reports_answers_a_new_request_at_once() -> None:
     assert [[Request, Response], [Request]] == [[type(one) for one in messages] for messages in heard]
 
 
+def test_readings_of_many_classes_are_told_in_several_responses() -> None:
+    """None of them is more than a message carries."""
+    names = [f"c{number}" for number in range(150)]
+    node = ForagingNode("N2", measured=names)
+    node.measure([(name, 5) for name in names], HERE, 0.0)
+    for number in range(0, 150, 50):
+        asked = tuple(Atom(name, Operator.LT, 10) for name in names[number : number + 50])
+        node.hear(request(number, conditions=asked), "N1", HERE, 0.0)
+    told = node.respond(HERE, 0.0)
+    assert [64, 64, 22] == [len(one.values) for one in told]
+    assert names == [name for one in told for name, _ in one.values]
+
+
 def test_lazy_requests_wait_until_what_the_node_sees_is_near_enough_to_firing() -> None:
     """With one local condition there is all or nothing."""
     assert [0, 1] == [len(warm(temperature, threshold=0.66).ask(HERE, 0.0)) for temperature in (70, 90)]

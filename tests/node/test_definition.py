@@ -125,6 +125,7 @@ def test_a_rule_without_valid_is_told_what_it_lacks(tmp_path: Path) -> None:
         ("valid: 1", "when in a situation rule"),
         ('valid: 1, when: "T >"', "a literal"),
         ('valid: 0, when: "T > 1"', "a time above 0"),
+        (f'valid: 1, when: "T IN ({", ".join(map(str, range(65)))})"', "a rule that asks for at most 64 conditions"),
         ('valid: 1, when: "T > 1", threshold: 2', "threshold, a trigger level: from 0 to 1"),
         ("valid: 1, when: \"T LIKE 'x'\"", "conditions that a request can carry"),
     ],

@@ -171,6 +171,14 @@ def test_an_oversized_datagram_is_not_even_read() -> None:
         encode(Request(MessageId("n1", 1), REQUEST.place, 1.0, 1.0, 1.0, conditions), "n1")
 
 
+def test_more_than_a_hearer_takes_is_not_said() -> None:
+    """It would be dropped as malformed by every one."""
+    many = tuple((f"c{number}", number) for number in range(65))
+    with pytest.raises(Fault, match="a message of at most 64 conditions or values"):
+        encode(replace(RESPONSE, values=many), "n2")
+    assert many[:64] == decode(encode(replace(RESPONSE, values=many[:64]), "n2"))[0].values  # type: ignore[union-attr]
+
+
 def test_brackets_in_brackets_are_a_fault() -> None:
     """As deep as a datagram can hold them."""
     with pytest.raises(Fault, match="a datagram in JSON"):

@@ -18,6 +18,9 @@ from nearcast.model.event import Place
 from nearcast.model.foraging import Message, MessageId, Request, Response
 from nearcast.model.values import Value
 
+MOST_VALUES = 64
+"""In one response; a node that reads more at a time says them in several."""
+
 FORGOTTEN = 0.001
 """Seconds: what is taken back counts so long at nodes that do not read that it is."""
 
@@ -145,7 +148,12 @@ class ForagingNode:
         for name, value in values:
             read = self._readings.get(name)
             by_age.setdefault(max(0.0, now - read.time) if read else 0.0, []).append((name, value))
-        return [one for age, of_it in by_age.items() for one in self.tell((within, of_it), self.id, place, now, age)]
+        parts = [
+            (age, of_it[first : first + MOST_VALUES])
+            for age, of_it in by_age.items()
+            for first in range(0, len(of_it), MOST_VALUES)
+        ]
+        return [one for age, part in parts for one in self.tell((within, part), self.id, place, now, age)]
 
     def tell(self, answer: Answer | None, provider: str, place: Place, now: float, age: float = 0.0) -> list[Response]:
         """A response with readings of a provider, this node or one it speaks for, measured at `place`, `age` ago."""

@@ -31,6 +31,7 @@ from nearcast.node.mqtt import MqttSensor
 from nearcast.node.multicast import Group
 from nearcast.node.sensors import FileSensor, Sensor, SimulatedSensor
 from nearcast.node.transport import ChannelFaults
+from nearcast.node.wire import MOST_CONDITIONS
 from nearcast.situations.rule_plan import in_order, names_of, range_of, reach, standing_on
 
 LEVELS = 3
@@ -140,7 +141,10 @@ def _rule(
         within = max((metres for name in names_of(rule.when) if (metres := reach(ontology, name))), default=0.0)
     found = ForagingRule(rule.id, rule.concludes, rule.when, within, rule.valid or 0.0, threshold or 0.0)
     try:
-        remote(found, frozenset(seen))
+        asked = len(remote(found, frozenset(seen)))
+        if asked > MOST_CONDITIONS:
+            advice = "make it several rules of one class"
+            reader.fault(f"a rule that asks for at most {MOST_CONDITIONS} conditions", node, advice, f"{asked}")
     except Fault as fault:
         reader.note_raised(fault)
     return found if len(reader.faults) == before else None

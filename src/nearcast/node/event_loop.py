@@ -174,7 +174,8 @@ class NodeEventLoop:
                 self.counts["said"] += 1
             except Fault as fault:
                 self.counts["unsendable"] += 1
-                log.warning("message not sent id=%s fault=%r", message.id, str(fault))
+                if self.counts["unsendable"] <= MOST_TOLD:
+                    log.warning("message not sent id=%s fault=%r", message.id, str(fault))
 
     async def _tick(self) -> None:
         while True:

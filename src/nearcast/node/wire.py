@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from nearcast.errors import Fault, Mark
-from nearcast.foraging.forager import ForagingNode
+from nearcast.foraging.forager import MOST_VALUES, ForagingNode
 from nearcast.foraging.foraging_rules import ForagingRule, remote
 from nearcast.language.cql2 import parse
 from nearcast.language.definitions.client_documents import number, place_of
@@ -29,7 +29,8 @@ from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, time_
 VERSION = 1
 
 MOST_BYTES = 8_192
-MOST_CONDITIONS = 64
+MOST_CONDITIONS = MOST_VALUES
+"""Of a request, and values of a response."""
 MOST_TEXT = 200
 """Characters of a name or a text."""
 
@@ -57,6 +58,9 @@ def encode(message: Message, via: str) -> bytes:
             data["age"] = message.age
         if message.retracted:
             data["retracted"] = True
+    carried = len(message.conditions if isinstance(message, Request) else message.values)
+    if carried > MOST_CONDITIONS:
+        raise Fault(f"a message of at most {MOST_CONDITIONS} conditions or values", f"{carried}", _WHERE)
     written = orjson.dumps(data)
     if len(written) > MOST_BYTES:
         raise Fault(f"a message of at most {MOST_BYTES:,} bytes", f"{len(written):,}", _WHERE, "ask for less at once")
