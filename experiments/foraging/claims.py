@@ -6,14 +6,14 @@ A claim in words needs a measure to be judged by; each verdict's text has it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from experiments.foraging.run import Measured
-from experiments.foraging.setting import CFOR10, CPOL1, SCHEMES
+from experiments.foraging.setting import SCHEMES
 from experiments.foraging.summary import Mean, Point, line, mean
 
 Verdict = Literal["supported", "partly", "not supported"]
@@ -114,15 +114,15 @@ def _validity(points: Sequence[Point]) -> Claim:
 
 
 def _growth(points: Sequence[Point]) -> Iterator[Claim]:
-    # An exponential is fitted as a line through logarithms, but judged, as the line is, by messages.
     for study, over, number in (("A1", "speed", 4), ("A2", "spatial validity", 6)):
-        straight, curved = zip(*(_fits(points, study, name) for name in ("CPol1", "CFor5")), strict=True)
+        polled, foraged = (_fits(points, study, name) for name in ("CPol1", "CFor5"))
         yield Claim(
             f"The message overhead of CPol increases exponentially with the {over}, that of CFor linearly"
             f" (figure {number}).",
-            _verdict(curved[0] > max(straight[0], FITTING), straight[1] > max(curved[1], FITTING)),
-            f"R² of an exponential: CPol1 {curved[0]:.2f}, CFor5 {curved[1]:.2f}; of a straight line: CPol1"
-            f" {straight[0]:.2f}, CFor5 {straight[1]:.2f} (it fits from {FITTING} on).",
+            _verdict(_best(polled) == "an exponential", _best(foraged) == "a straight line"),
+            "R² "
+            + "; ".join(f"of {shape}: CPol1 {polled[shape]:.3f}, CFor5 {foraged[shape]:.3f}" for shape in polled)
+            + f" (the best is the shape, if it is {FITTING} or more).",
         )
     yield _grows(
         points,
@@ -191,7 +191,8 @@ def _as_before(points: Sequence[Point]) -> Claim:
             )
         )
         for study in ("B1", "B2")
-        for scheme in (CFOR10, CPOL1)
+        for scheme in SCHEMES
+        if line(points, f"A{study[1]}", scheme.name) and line(points, study, f"{scheme.name} lazy")
     }
     return Claim(
         "ASDR′ in part B is approximately ASDR in part A.",
@@ -256,14 +257,27 @@ def _ends(points: Sequence[Point], study: str, name: str) -> tuple[float, float]
     return found[0].mean(messages).value, found[-1].mean(messages).value
 
 
-def _fits(points: Sequence[Point], study: str, name: str) -> tuple[float, float]:
-    """How much of a line's messages a straight line over x explains, and how much an exponential."""
+def _fits(points: Sequence[Point], study: str, name: str) -> dict[str, float]:
+    """How much of a line's messages each shape over x explains; over a reach also its area, as many nodes lie within.
+
+    An exponential is fitted as a line through logarithms, but judged, as the others are, by messages.
+    """
     found = line(points, study, name)
     x, y = np.array([point.x for point in found]), np.array([point.mean(messages).value for point in found])
-    straight = np.polyval(np.polyfit(x, y, 1), x)
-    curved = np.exp(np.polyval(np.polyfit(x, np.log(y), 1), x))
+    fitted = {
+        "a straight line": np.polyval(np.polyfit(x, y, 1), x),
+        "an exponential": np.exp(np.polyval(np.polyfit(x, np.log(y), 1), x)),
+    }
+    if study == "A2":
+        fitted["the area"] = np.polyval(np.polyfit(x**2, y, 1), x**2)
     whole = ((y - y.mean()) ** 2).sum()
-    return tuple(float(1 - ((y - fitted) ** 2).sum() / whole) for fitted in (straight, curved))  # type: ignore[return-value]
+    return {shape: float(1 - ((y - values) ** 2).sum() / whole) for shape, values in fitted.items()}
+
+
+def _best(fits: Mapping[str, float]) -> str:
+    """The shape that explains most, if it explains enough."""
+    best = max(fits, key=lambda shape: fits[shape])
+    return best if fits[best] >= FITTING else "none"
 
 
 def _range(values: Sequence[float], digits: int = 1) -> str:

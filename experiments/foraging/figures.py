@@ -46,6 +46,9 @@ PAPER = (
     ("figure-11", "B2", VALIDITY, "ASDR"),
 )
 
+ASKED = {"A": "foraging (CFor) and polling (CPol)", "B": "lazy foraging (CFor) and polling (CPol)"}
+"""What the two parts of the paper compare."""
+
 
 def figures(points: Sequence[Point]) -> list[Figure]:
     """The figures for which there are points, the paper's first."""
@@ -58,16 +61,16 @@ def _paper(points: Sequence[Point], name: str, study: str, x: str, y: str) -> Fi
     whole = lines(points, study)
     # Part B of the paper is lazy throughout; the eager lines are for comparing, which the claims do.
     chosen = {each: found for each, found in whole.items() if study[0] == "A" or each.endswith(" lazy")}
-    title = f"{study}: {y} as a function of the {x}"
     number = int(name.split("-")[1])
     if y == "messages":
-        drawn, caption = _drawn(chosen, messages), f"Figure {number}. {title}."
+        drawn, shown = _drawn(chosen, messages), "Messages"
     elif study[0] == "A":
-        drawn, caption = _drawn(chosen, asdr), f"Figure {number}. {title}."
+        drawn, shown = _drawn(chosen, asdr), "Situations detected (ASDR)"
     else:
         upper = {f"{each} ′": line for each, line in _drawn(chosen, asdr_own).items()}
-        drawn = {**upper, **_drawn(chosen, asdr, dashed=True)}
-        caption = f"Figure {number}. {title}; ASDR′ above, ASDR dashed below."
+        drawn, shown = {**upper, **_drawn(chosen, asdr, dashed=True)}, "Situations detected (ASDR′, and ASDR dashed)"
+    title = f"{shown} by {x}, {ASKED[study[0]]}"
+    caption = f"Figure {number}, {study}. {title}."
     return Figure(name, caption, line_chart(title, Axes(x, y, None if y == "messages" else 1.0), drawn))
 
 

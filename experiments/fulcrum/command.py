@@ -18,6 +18,7 @@ from experiments.fulcrum.plot import plot
 from experiments.fulcrum.sea import sea
 from experiments.fulcrum.setting import RATES, Sweep
 from experiments.fulcrum.tables import tables
+from experiments.fulcrum.week import week
 from experiments.results import result_options, write_results
 from experiments.sweep import in_turn, sweep
 from nearcast.cli.output import print_json, progress
@@ -67,14 +68,15 @@ def fulcrum(
     with progress("with messages that take time", len(delayed)) as advance:
         lates = run(late, delayed, advance)
     ships = list(sea(ais, pairs=40 if quick else 400)) if ais else []
-    rows: dict[str, list[Any]] = {"counts": counts, "late": lates, "laws": list(laws()), "ships": ships}
+    weeks = [week(compared.campus(seed)) for seed in compared.seeds]
+    rows: dict[str, list[Any]] = {"weeks": weeks, "counts": counts, "late": lates, "laws": list(laws()), "ships": ships}
     if as_json:
         for kind, found in rows.items():
             for one in found:
                 print_json({"kind": kind, **_row(one)})
     else:
         console = Console()
-        for table in tables(counts, lates, rows["laws"], ships):
+        for table in tables(weeks, counts, lates, rows["laws"], ships):
             console.print(table)
     if out:
         _write(out, compared, rows, counts)

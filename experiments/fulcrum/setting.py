@@ -27,6 +27,18 @@ PUBLISHED = {
 }
 """The paper's shares of original events, and its hops per original event."""
 
+PUBLISHED_WEEK = {
+    "users": 643,
+    "relations": 2_165,
+    "reports": 360_067,
+    "related": 348_112,
+    "together": 1_028,
+}
+"""The paper's week (§5.1); it says that reports were concentrated on half of the users."""
+
+PUBLISHED_BROKERS = ((125, 155, 165, 112), (131, 140, 167, 115), (125, 171, 224, 126), (85, 110, 122, 92))
+"""The paper's table 1: relations by broker of the subscriber, then of the buddy."""
+
 PUBLISHED_USERS = (("stationary", 22_657, 6), ("stationary", 11_743, 2), ("mobile", 1_008, 127), ("mobile", 4_746, 145))
 """The paper's table 2: activity, original events, range ring events."""
 

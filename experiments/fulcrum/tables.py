@@ -12,13 +12,22 @@ from experiments.fulcrum.count import Count, User
 from experiments.fulcrum.late import Late
 from experiments.fulcrum.laws import Law
 from experiments.fulcrum.sea import Sea
-from experiments.fulcrum.setting import PUBLISHED, PUBLISHED_USERS, by_strategy
+from experiments.fulcrum.setting import (
+    PUBLISHED,
+    PUBLISHED_BROKERS,
+    PUBLISHED_USERS,
+    PUBLISHED_WEEK,
+    by_strategy,
+)
+from experiments.fulcrum.week import Week
 
 
 def tables(
-    counts: Sequence[Count], lates: Sequence[Late], laws: Sequence[Law], ships: Sequence[Sea]
+    weeks: Sequence[Week], counts: Sequence[Count], lates: Sequence[Late], laws: Sequence[Law], ships: Sequence[Sea]
 ) -> Iterator[Table]:
     """All of them, those of ships only where there are some."""
+    yield _weeks(weeks)
+    yield _brokers(weeks[0])
     for rate in sorted({count.rate for count in counts}):
         yield _campus(counts, rate)
     yield _users([count for count in counts if count.strategy == "range-ring"])
@@ -32,6 +41,34 @@ def _table(title: str, *headings: str, left: int = 1) -> Table:
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left")
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="left" if number < left else "right", no_wrap=True)
+    return table
+
+
+def _weeks(weeks: Sequence[Week]) -> Table:
+    """What the paper says of its week, and the same of ours."""
+    table = _table("The week", "", *(f"seed {one.seed}" for one in weeks), "the paper")
+    rows = {
+        "users": "users",
+        "active": "of them report",
+        "relations": "relations",
+        "from_both": "with reports of both",
+        "together": "of both at one time",
+        "reports": "reports",
+        "related": "of them of users with relations",
+    }
+    for name, what in rows.items():
+        paper = f"{PUBLISHED_WEEK[name]:,}" if name in PUBLISHED_WEEK else ""
+        table.add_row(what, *(f"{getattr(one, name):,}" for one in weeks), paper)
+    return table
+
+
+def _brokers(week: Week) -> Table:
+    """Table 1: relations by broker of the subscriber, then of the buddy, the paper's beside them."""
+    brokers = [str(number) for number in range(len(week.at_brokers))]
+    papers = [f"{number},\npaper" for number in brokers]
+    table = _table(f"Relations by broker (table 1), seed {week.seed}", "broker", *brokers, *papers)
+    for number, row in enumerate(week.at_brokers):
+        table.add_row(str(number), *map(str, row), *map(str, PUBLISHED_BROKERS[number]))
     return table
 
 

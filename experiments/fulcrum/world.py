@@ -18,7 +18,8 @@ class World:
     """A campus whose reports are sampled at a rate, on an overlay.
 
     `relations` are subscriber and buddy by number, `pairs` how many relations each pair has, `at` each user's broker,
-    `tracks` the reports of users with relations, in the order of all of them.
+    `tracks` the reports of users with relations, in the order of all of them; `reports` are those of everybody,
+    `active` is how many report.
     """
 
     setting: Setting
@@ -28,6 +29,8 @@ class World:
     def __post_init__(self) -> None:
         campus = Campus(self.setting)
         self.relations = campus.relations
+        sizes = [len(way.sampled(self.rate)[0]) for way in campus.ways]
+        self.reports, self.active = sum(sizes), sum(map(bool, sizes))
         self.mobile = [way.mobile for way in campus.ways]
         self.at = [f"edge {edge}" for edge in campus.edge]
         self.pairs: Counter[Pair] = Counter((min(pair), max(pair)) for pair in self.relations)

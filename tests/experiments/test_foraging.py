@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -72,6 +74,7 @@ def test_a_plan_has_every_point_of_the_paper_with_each_seed() -> None:
     assert len(planned) == len({(run.study, run.line, run.x, run.seed) for run in planned})
 
 
+@cache
 def quick_points() -> list[Point]:
     planned = runs(QUICK)
     return points(planned, [measured(run) for run in planned])
@@ -103,6 +106,44 @@ def test_verdicts_follow_the_data() -> None:
 def _both(turned: object) -> tuple[list[Point], list[Point]]:
     found = quick_points()
     return found, [turned(point) for point in found]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "shape, verdict",
+    [
+        (lambda x: 1_000 * math.exp(x / 20), "supported"),
+        (lambda x: 40 * x**2 + 5_000, "partly"),
+        (lambda x: 900 * x, "partly"),
+    ],
+)
+def test_growth_is_exponential_only_if_no_other_shape_fits_better(
+    shape: Callable[[float], float], verdict: str
+) -> None:
+    """Over a reach there is also its area."""
+
+    def grown(point: Point) -> Point:
+        if point.study != "A2" or point.line not in ("CPol1", "CFor5"):
+            return point
+        sent = round(shape(point.x)) if point.line == "CPol1" else round(100 * point.x)
+        return replace(point, runs={seed: replace(one, requests=sent, responses=0) for seed, one in point.runs.items()})
+
+    (found,) = [one for one in claims([grown(point) for point in quick_points()]) if "figure 6" in one.said]
+    assert verdict == found.verdict
+    assert "the area: CPol1" in found.numbers
+
+
+def test_a_sentence_about_part_b_is_judged_on_every_scheme_of_it() -> None:
+    """One that breaks it is enough."""
+
+    def turned(name: str, point: Point) -> Point:
+        ratio = 0.2 if (point.study, point.line) == ("B1", f"{name} lazy") else 0.6
+        return replace(point, runs={seed: replace(one, asdr=0.6, asdr_own=ratio) for seed, one in point.runs.items()})
+
+    for name, verdict in (("none", "supported"), ("CFor5", "partly"), ("CPol2", "partly")):
+        turned_points = [turned(name, point) for point in quick_points()]
+        (found,) = [one for one in claims(turned_points) if "approximately ASDR in part A" in one.said]
+        assert verdict == found.verdict
+        assert {"CFor2", "CFor5", "CFor10", "CPol1", "CPol2"} <= set(found.numbers.split())
 
 
 @pytest.mark.parametrize("name", MANNERS)

@@ -11,13 +11,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from experiments.fulcrum.campus import EDGES, Campus, Setting
+from experiments.fulcrum.campus import EDGES, WEEK, Campus, Setting
 from experiments.fulcrum.count import STRATEGIES, Count, Task, count
 from experiments.fulcrum.late import LateTask, late
 from experiments.fulcrum.laws import head_on, side_by_side
 from experiments.fulcrum.overlay import Overlay, crossbar
 from experiments.fulcrum.sea import sea
-from experiments.fulcrum.setting import Sweep, messages
+from experiments.fulcrum.setting import PUBLISHED_BROKERS, PUBLISHED_WEEK, Sweep, messages
+from experiments.fulcrum.week import week
 from tests.experiments.command import experiment
 
 RINGS = ("range-ring", "parallel-line", "speed-bound", "shared-ring")
@@ -61,6 +62,24 @@ def test_the_campus_has_the_papers_numbers() -> None:
     assert all(one != other for one, other in campus.relations)
     reports = sum(len(way.sampled(1.0)[0]) for way in campus.ways)
     assert pytest.approx(360_067, rel=0.05) == reports
+
+
+def test_as_many_buddies_are_online_together_as_in_the_paper() -> None:
+    """1,028 of 2,165 relations; most of those of whom both report at all; relations by broker are all of them."""
+    found = week(Setting())
+    assert pytest.approx(PUBLISHED_WEEK["together"], rel=0.03) == found.together
+    assert found.together <= found.from_both < found.relations
+    assert found.active < found.users
+    assert pytest.approx(PUBLISHED_WEEK["related"], rel=0.05) == found.related <= found.reports
+    assert 2_165 == sum(map(sum, found.at_brokers)) == sum(map(sum, PUBLISHED_BROKERS))
+
+
+def test_spells_of_a_user_follow_each_other_within_the_week() -> None:
+    """Also of one that is nearly always on; who does not log in reports nothing."""
+    ways = Campus(Setting()).ways
+    assert all((way.begins[1:] >= way.ends[:-1] - 1e-6).all() for way in ways)
+    assert all(way.begins[0] >= -1e-6 and way.ends[-1] <= WEEK + 1e-6 for way in ways if len(way.begins))
+    assert {0} == {len(way.sampled(2.0)[0]) for way in ways if not len(way.begins)}
 
 
 def test_a_higher_rate_samples_the_same_movement() -> None:
@@ -142,9 +161,10 @@ def test_the_command_prints_rows_and_writes_files(tmp_path: Path) -> None:
     assert all(name in printed for name in STRATEGIES)
     assert "the paper " in printed
     written = json.loads((tmp_path / "fulcrum.json").read_text())
-    assert (2 * len(STRATEGIES), 4, 12, 0) == tuple(len(written[kind]) for kind in ("counts", "late", "laws", "ships"))
+    kinds = ("weeks", "counts", "late", "laws", "ships")
+    assert (1, 2 * len(STRATEGIES), 4, 12, 0) == tuple(len(written[kind]) for kind in kinds)
     picture = ElementTree.fromstring((tmp_path / "fulcrum.svg").read_text())
     said = [title.text or "" for title in picture.iter("{http://www.w3.org/2000/svg}title")]
     assert 2 * len(STRATEGIES) == len(said)
     rows = [json.loads(line) for line in experiment(*quick, "--json").stdout.splitlines()]
-    assert {"counts", "late", "laws"} == {row["kind"] for row in rows}
+    assert {"weeks", "counts", "late", "laws"} == {row["kind"] for row in rows}

@@ -140,6 +140,19 @@ def test_a_sensor_that_seldom_reports_answers_a_new_request_at_once() -> None:
     assert [[Request, Response], [Request]] == [[type(one) for one in messages] for messages in heard]
 
 
+def test_readings_of_many_classes_are_told_in_several_responses() -> None:
+    """None of them is more than a message carries."""
+    names = [f"c{number}" for number in range(150)]
+    node = ForagingNode("N2", measured=names)
+    node.measure([(name, 5) for name in names], HERE, 0.0)
+    for number in range(0, 150, 50):
+        asked = tuple(Atom(name, Operator.LT, 10) for name in names[number : number + 50])
+        node.hear(request(number, conditions=asked), "N1", HERE, 0.0)
+    told = node.respond(HERE, 0.0)
+    assert [64, 64, 22] == [len(one.values) for one in told]
+    assert names == [name for one in told for name, _ in one.values]
+
+
 def test_lazy_requests_wait_until_what_the_node_sees_is_near_enough_to_firing() -> None:
     """With one local condition there is all or nothing."""
     assert [0, 1] == [len(warm(temperature, threshold=0.66).ask(HERE, 0.0)) for temperature in (70, 90)]
@@ -256,10 +269,11 @@ def test_invented_names_do_not_help_a_flooder() -> None:
 
 
 def test_a_full_memory_of_ids_refuses_rather_than_forgets() -> None:
-    """Forgetting would let messages go round."""
-    message_filter = MessageFilter("N9", MessageBounds(remembered=3))
+    """Forgetting would let messages go round; another neighbour has a share of its own."""
+    message_filter = MessageFilter("N9", MessageBounds(remembered=6))
     assert 3 == sum(message_filter.accepts(request(number), "N1", HERE, 0.0) for number in range(5))
-    assert 2 == message_filter.counts[MessageVerdict.FLOODING]
+    assert 2 == message_filter.counts[MessageVerdict.FLOODING] == message_filter.shares.refused
+    assert message_filter.accepts(request(6), "N2", HERE, 0.0)
     assert message_filter.accepts(request(7, time=500.0), "N1", HERE, 500.0)
 
 
@@ -285,14 +299,14 @@ def test_a_relay_that_keeps_responses_answers_for_a_provider_out_of_reach() -> N
     relay = ForagingNode("R", manner=ForagingSettings(keeps=3.0))
     relay.hear(response(), "N2", HERE, 0.0)
     _, again = relay.hear(request(1, time=2.0), "N1", HERE, 2.0)
-    assert response(id=MessageId("R", 1), valid=3.0) == again
+    assert response(id=MessageId("R", 1), valid=3.0, age=2.0) == again
     assert 1 == len(relay.hear(request(2, time=4.0), "N1", HERE, 4.0))
 
 
 def test_what_is_kept_counts_for_a_moment_at_its_hearer() -> None:
     """It was true a while ago: it is not true for long."""
     node = warm(manner=ForagingSettings(fresh=10.0))
-    node.hear(response(id=MessageId("R", 1), valid=3.0), "R", HERE, 2.0)
+    node.hear(response(id=MessageId("R", 1), valid=3.0, age=2.0), "R", HERE, 2.0)
     assert [True, None] == [node.requestor.truths(HERE, now)["fire"] for now in (2.5, 3.0)]
 
 
@@ -300,8 +314,11 @@ def test_invented_providers_do_not_fill_the_knowledge_base() -> None:
     """New ones wait until there is room; what the node measures itself always has some."""
     node = warm(manner=ForagingSettings(fresh=100.0))
     for number in range(11_000):
-        node.learn(response(number, provider=f"n{number}", valid=10.0), 0.0)
-    assert 10_000 == len(node.requestor.knowledge)
+        node.learn(response(number, provider=f"n{number}", valid=10.0), 0.0, "noisy")
+    # Half of what there is room for, beside what it measures itself; another neighbour is heard.
+    assert 10_000 + 1 == len(node.requestor.knowledge)
+    node.learn(response(provider="quiet", valid=10.0), 0.0, "another")
+    assert 10_000 + 2 == len(node.requestor.knowledge)
     node.measure([("Temperature", 95)], HERE, 1.0)
     node.learn(response(provider="late", time=20.0), 20.0)
     assert {"fire": True} == node.requestor.truths(HERE, 20.0)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any
 
 import pytest
 
+from nearcast.client import Delivery
 from nearcast.errors import Mark, SetupError
 from nearcast.foraging.forager import ForagingNode, ForagingSettings
 from nearcast.foraging.foraging_rules import ForagingRule
@@ -43,12 +45,12 @@ def awaited(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
 
 @asynccontextmanager
 async def bridged(
-    server: Running, classes: Sequence[str], radio: Radio, name: str = "gate"
+    server: Running, classes: Sequence[str], radio: Radio, name: str = "gate", repeat: float = 10.0
 ) -> AsyncIterator[NodeEventLoop]:
     """A bridge that runs, with a radio."""
     node = ForagingNode("gate", manner=MANNER, serves=classes)
     runtime = NodeEventLoop(node, radio.transport("gate", lambda: HERE), HERE)
-    definition = BridgeDefinition(server.url, name, tuple(classes))
+    definition = BridgeDefinition(server.url, name, tuple(classes), repeat=repeat)
     async with Bridge(definition, runtime) as bridge:
         runtime.taken = bridge.bridge_message
         async with running(runtime):
@@ -107,6 +109,54 @@ async def test_the_server_finds_at_nodes_what_it_asks_for() -> None:
 
 
 @awaited
+async def test_a_provider_that_begins_anew_is_asked_again_and_its_end_is_told() -> None:
+    """The server asks once; the fire of a node that came later is published, and its end when that is silent."""
+    radio = Radio(50.0)
+    manner = ForagingSettings(fresh=1.0, at_once=True)
+    rule = ForagingRule("fire", "Fire", parse("Temperature > 80", Mark("rule")), 100.0, 60.0)
+    async with serving() as server, bridged(server, [], radio, repeat=0.1) as gate:
+        await server.declare("watcher", filter="type = 'context.response' AND (Fire OR ended = 'Fire')")
+        await server.publish(event("9", "context.request", when="Fire", within=100, valid=120))
+        await until(lambda: gate.counts["bridge asked"])
+        warm = SimulatedSensor("Temperature", 85, 95, every=0.1)
+        node = ForagingNode("b", [rule], ["Temperature"], manner)
+        async with running(NodeEventLoop(node, radio.transport("b", lambda: HERE), HERE, [warm])):
+            await until(lambda: gate.counts["bridge published"])
+        await until(lambda: gate.counts["bridge ended"])
+        server.pipeline.decide()
+        async with server.client("watcher") as watcher, asyncio.timeout(10):
+            told = [delivery.event["data"] async for delivery in first(watcher.deliveries(), gate.counts)]
+    assert (True, ["Fire"]) == (told[0]["Fire"], told[-1]["ended"])
+    assert told[0]["valid"] <= 1.0 and "valid" not in told[-1]
+    assert gate.counts["bridge repeated"]
+
+
+async def first(deliveries: AsyncIterator[Delivery], counts: Mapping[str, int]) -> AsyncIterator[Delivery]:
+    """As many deliveries as a bridge has published."""
+    for _ in range(counts["bridge published"] + counts["bridge ended"]):
+        yield await anext(deliveries)
+
+
+@awaited
+async def test_what_the_server_brings_late_is_not_told_as_if_it_were_new() -> None:
+    """An event, or a request, of hours ago; one of another clock is."""
+    radio = Radio(50.0)
+    async with serving() as server, bridged(server, ["Humidity"], radio) as gate:
+        body = {"client": "gate", "filter": "type = 'weather'"}
+        (await server.http.put("/subscriptions/all", json=body)).raise_for_status()
+        asked = (Atom("Humidity", Operator.LT, 10),)
+        gate.node.provider.register(Request(MessageId("n1", 1), HERE, 100.0, gate.clock(), 60.0, asked), gate.clock())
+        for hours, minute in ((3, "old"), (0, "new")):
+            moment = datetime.now(UTC) - timedelta(hours=hours, seconds=50)
+            late = {"time": moment.isoformat()}
+            await server.publish(event(minute, Humidity=9) | late)
+            await server.publish(event(f"{minute} one", "context.request", when="Wind > 3", within=9, valid=600) | late)
+        await until(lambda: gate.counts["bridge answered"] and gate.counts["bridge asked"])
+        counts = [gate.counts[f"bridge {what}"] for what in ("outdated", "answered", "asked")]
+        assert [2, 1, 1] == counts
+
+
+@awaited
 async def test_a_request_event_that_is_none_is_counted_and_harmless() -> None:
     """A filter that cannot be read, a reach without end, data that are none: the next one is asked."""
     radio = Radio(50.0)
@@ -117,11 +167,12 @@ async def test_a_request_event_that_is_none_is_counted_and_harmless() -> None:
                 event("2", "context.request", when="Humidity < 10", within=1e12, valid=120),
                 event("3", "context.request", within=100, valid=120),
                 {"specversion": "1.0", "id": "4", "type": "context.request", "source": "s", "data": "text"},
+                event("6", "context.request", when=f"Wind IN ({', '.join(map(str, range(65)))})", within=9, valid=9),
                 event("5", "context.request", when="Humidity < 10", within=100, valid=120),
             ]
         )
         await until(lambda: gate.counts["bridge asked"])
-        assert (4, 1) == (gate.counts["bridge faults"], gate.counts["bridge asked"])
+        assert (5, 1) == (gate.counts["bridge faults"], gate.counts["bridge asked"])
 
 
 @awaited

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nearcast.cli.node import runtime_of
-from nearcast.errors import DefinitionError
+from nearcast.errors import DefinitionError, Fault
 from nearcast.foraging.requestor import AdaptiveInterval
 from nearcast.model.event import Place
 from nearcast.model.filter import atoms
@@ -96,12 +96,36 @@ def test_a_fault_has_its_place(tmp_path: Path, text: str, expected: str, line: i
 RULE = "node: a\nplace: {{x: 0, y: 0}}\nsituations:\n  - {{id: f, class: F, within: 9, {}}}"
 
 
+def test_a_bridge_says_the_servers_requests_again_as_often_as_its_file_says(tmp_path: Path) -> None:
+    """Every ten seconds if it does not; not all the time."""
+    bridge = 'node: a\nplace: {x: 0, y: 0}\nbridge: {url: "http://s", client: a}'
+    usual, own = (
+        load(tmp_path, text).bridge for text in (bridge, bridge.replace("client: a", "client: a, repeat: 3 s"))
+    )
+    assert usual and own and (10.0, 3.0) == (usual.repeat, own.repeat)
+    with pytest.raises(DefinitionError, match="repeat: more than 0 seconds"):
+        load(tmp_path, bridge.replace("client: a", "client: a, repeat: 0"))
+
+
+def test_a_rule_without_valid_is_told_what_it_lacks(tmp_path: Path) -> None:
+    """Not what the whole rule is; and of fields that nodes do not know, which."""
+    with pytest.raises(DefinitionError) as raised:
+        load(tmp_path, RULE.format('when: "T > 1"'))
+    (fault,) = raised.value.faults
+    assert isinstance(fault, Fault)
+    assert ("valid of a node's rule: more than 0 seconds", "nothing") == (fault.expected, fault.came)
+    with pytest.raises(DefinitionError) as raised:
+        load(tmp_path, RULE.format('when: "T > 1", valid: 1, lateness: 3 s'))
+    assert ["lateness"] == [one.came for one in raised.value.faults if isinstance(one, Fault)]
+
+
 @pytest.mark.parametrize(
     "fields, expected",
     [
         ("valid: 1", "when in a situation rule"),
         ('valid: 1, when: "T >"', "a number, a text in quotes"),
         ('valid: 0, when: "T > 1"', "a time above 0"),
+        (f'valid: 1, when: "T IN ({", ".join(map(str, range(65)))})"', "a rule that asks for at most 64 conditions"),
         ('valid: 1, when: "T > 1", threshold: 2', "threshold, a trigger level: from 0 to 1"),
         ("valid: 1, when: \"T LIKE 'x'\"", "conditions that a request can carry"),
     ],

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -158,20 +159,53 @@ def test_an_oversized_datagram_is_counted_and_harmless() -> None:
 
 
 def test_an_old_value_under_a_new_id_does_not_count() -> None:
-    """What was recorded and is said again, within the tolerance for clocks, is heard and stale; later it is refused."""
+    """Of a node that does not say how old it is: what was recorded and is said again, within the tolerance for clocks,
+    is heard and stale, and that is counted; later it is refused.
+    """
 
     async def hear() -> None:
         runtime = deaf()
         now = runtime.clock()
         runtime.node.measure([("Temperature", 90)], HERE, now)
-        old = Response(MessageId("n2", 1), "n2", HERE, 100.0, now - 30, 5.0, (("Humidity", 5),))
+        old = Response(MessageId("n2", 1), "n2", HERE, 100.0, now - 30, 5.0, (("Humidity", 5),), age=None)
         assert {"TAKEN": 1} == heard(runtime, old)
         assert {"TAKEN": 1, "STALE": 1} == heard(runtime, replace(old, id=MessageId("n2", 2), time=now - 65))
         assert {"fire": None} == runtime.node.requestor.truths(HERE, now)
+        assert 1 == runtime.counted()["outdated when heard"]
         heard(runtime, replace(old, id=MessageId("n2", 3), time=now))
         assert {"fire": True} == runtime.node.requestor.truths(HERE, now)
 
     asyncio.run(hear())
+
+
+def test_a_clock_that_differs_by_more_than_is_allowed_is_counted_and_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A line for each sender, with how far it is behind; however many, the log has few."""
+    runtime = deaf()
+    now = runtime.clock()
+    told = Response(MessageId("n2", 1), "n2", HERE, 100.0, now, 5.0, (("Humidity", 5),))
+    for number in range(40):
+        late = replace(told, id=MessageId("n2", number), time=now + (-70 if number % 2 else 70))
+        runtime.receive(Datagram(encode(late, "n2"), f"address {number // 2}"))
+    counted = runtime.counted()
+    assert (20, 20) == (counted[str(MessageVerdict.STALE)], counted[str(MessageVerdict.EARLY)])
+    lines = [record.getMessage() for record in caplog.records if "of another clock" in record.getMessage()]
+    assert 10 == len(lines)
+    assert "old, or of another clock: sender=address 0 origin=n2 seconds behind=-70.0" == lines[0]
+
+
+def test_a_neighbour_that_fills_its_share_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """With what was refused; another one is heard, and asked."""
+    runtime = node("z", Radio(50.0).transport("z", lambda: HERE), sensors=[DRY])
+    runtime.node.message_filter.shares.most = 8
+    heard(runtime, *(replace(REQUEST, id=MessageId("n1", number), time=runtime.clock()) for number in range(9)))
+    assert {"no room: ids": 5, "taken": 4} == {name: runtime.counted()[name] for name in ("no room: ids", "taken")}
+    runtime.receive(Datagram(encode(replace(REQUEST, id=MessageId("n3", 1), time=runtime.clock()), "n3"), "elsewhere"))
+    assert 5 == runtime.node.message_filter.taken
+    for _ in range(2):
+        runtime._tell_full()
+    assert 1 == sum("share of what is remembered is full" in record.getMessage() for record in caplog.records)
 
 
 def test_a_node_whose_clock_is_set_back_begins_anew() -> None:

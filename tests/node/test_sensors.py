@@ -52,6 +52,28 @@ def test_a_file_is_read_line_by_line_and_from_its_beginning_again(tmp_path: Path
     assert SensorReading((("Temperature", 82),), Place("planar", 1.0, 2.0)) == two
 
 
+def test_a_file_begins_again_as_soon_as_its_next_line_would_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One pause for each line; an empty file has one for each look; faults name lines of the file, empty ones too."""
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) > 20:
+            raise TimeoutError
+
+    monkeypatch.setattr("nearcast.node.sensors.asyncio.sleep", pause)
+    path = tmp_path / "readings.jsonl"
+    path.write_text('{"a": 1}\n\n{"a": 2}\nnonsense\n')
+    found = first(FileSensor(path, every=5.0), 7)
+    assert [5.0] * 6 == pauses
+    assert [4, 4] == [one.where.line for one in found if isinstance(one, Fault) and isinstance(one.where, Mark)]
+    path.write_text("\n")
+    with pytest.raises(TimeoutError):
+        first(FileSensor(path, every=5.0), 1)
+
+
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     """A node would wait for ever."""
     with pytest.raises(SetupError, match="expected a file of readings"):

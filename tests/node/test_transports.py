@@ -36,17 +36,34 @@ def test_what_one_says_all_others_hear(make: Make) -> None:
     asyncio.run(say())
 
 
-def test_a_sender_is_told_from_another_and_is_the_same_each_time(make: Make) -> None:
-    """By the transport, whatever stands in the datagram."""
+def test_a_sender_is_told_from_another_and_is_the_same_each_time() -> None:
+    """By the transport, whatever stands in the datagram; over a network by its address."""
+    radio, port = Radio(50.0), next(PORTS)
+    of_radio = [radio.transport(name, lambda: HERE) for name in "abc"]
+    asyncio.run(_told_apart(*of_radio))
+    addresses = ("127.0.0.1", "127.0.0.2", "127.0.0.1")
+    asyncio.run(_told_apart(*(MulticastTransport(Group(port=port, interface=one)) for one in addresses)))
+
+
+async def _told_apart(first_of_all: Transport, second_of_all: Transport, hearing: Transport) -> None:
+    async with first_of_all as a, second_of_all as b, hearing as c:
+        for sender in (a, b, a):
+            sender.send(b"I am b")
+            await asyncio.sleep(0.02)
+        first, second, third = [await c.receive() for _ in range(3)]
+        assert first and second and third
+        assert first.sender == third.sender != second.sender
+
+
+def test_who_opens_many_ports_is_one_neighbour() -> None:
+    """A sender over a network is its address."""
 
     async def say() -> None:
-        async with make("a") as a, make("b") as b, make("c") as c:
-            for sender in (a, b, a):
-                sender.send(b"I am b")
-                await asyncio.sleep(0.02)
-            first, second, third = [await c.receive() for _ in range(3)]
-            assert first and second and third
-            assert first.sender == third.sender != second.sender
+        group = Group(port=next(PORTS), interface="127.0.0.1")
+        async with MulticastTransport(group) as a, MulticastTransport(group) as b, MulticastTransport(group) as c:
+            a.send(b"one")
+            b.send(b"two")
+            assert {"127.0.0.1"} == {heard_.sender for heard_ in (await c.receive(), await c.receive()) if heard_}
 
     asyncio.run(say())
 
@@ -92,12 +109,14 @@ def test_closing_ends_receiving(make: Make) -> None:
 
 
 def test_a_node_that_takes_nothing_loses_what_is_too_much(make: Make) -> None:
-    """Counted, and no memory without end."""
+    """Counted, no memory without end, and room is left for others than who floods."""
 
     async def flood() -> None:
         async with make("a") as transport:
-            for _ in range(MOST_WAITING + 3):
+            for _ in range(MOST_WAITING // 2 + 3):
                 transport._hear(b"x", "b")
+            assert 3 == transport.dropped
+            transport._hear(b"y", "c")
             assert 3 == transport.dropped
 
     asyncio.run(flood())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import orjson
@@ -43,6 +44,8 @@ MESSAGES: st.SearchStrategy[Message] = st.builds(
     NUMBERS,
     NUMBERS,
     st.lists(st.tuples(NAMES, VALUES), min_size=1, max_size=8).map(tuple),
+    st.none() | st.floats(0, allow_infinity=False),
+    st.booleans(),
 )
 
 REQUEST = Request(MessageId("n1", 1), Place("planar", 0.0, 0.0), 100.0, 5.0, 10.0, (Atom("Humidity", Operator.LT, 10),))
@@ -75,7 +78,9 @@ JSON = st.recursive(
 @settings(deadline=None)
 @given(
     MESSAGES,
-    st.sampled_from(["via", "id", "place", "within", "time", "valid", "want", "have", "provider", "nearcast"]),
+    st.sampled_from(
+        ["via", "id", "place", "within", "time", "valid", "want", "have", "provider", "nearcast", "age", "retracted"]
+    ),
     JSON,
 )
 def test_anything_in_one_field_makes_a_message_or_a_fault(message: Message, field: str, value: object) -> None:
@@ -127,6 +132,36 @@ def test_a_fault_says_what_was_expected(change: dict[str, object], expected: str
     assert expected == raised.value.expected
 
 
+RESPONSE = Response(
+    MessageId("n2", 7), "n2", Place("planar", 0.0, 0.0), 100.0, 5.0, 10.0, (("Humidity", 5),), 2.5, True
+)
+
+
+def test_a_node_from_before_ages_is_heard_and_hears() -> None:
+    """What it says has no age; what it does not know it leaves alone, and the rest stands where it stood."""
+    whole = orjson.loads(encode(RESPONSE, "n2"))
+    before = {name: value for name, value in whole.items() if name not in ("age", "retracted")}
+    assert ["nearcast", "via", "id", "place", "within", "time", "valid", "provider", "have"] == list(before)
+    found, _ = decode(orjson.dumps(before))
+    assert replace(RESPONSE, age=None, retracted=False) == found
+    assert before == orjson.loads(encode(found, "n2"))
+
+
+@pytest.mark.parametrize(
+    "change, expected",
+    [
+        ({"age": -1}, "age: seconds, 0 or more"),
+        ({"age": "old"}, "age: a finite number"),
+        ({"retracted": 1}, "retracted: true or false"),
+    ],
+)
+def test_an_age_that_is_none_is_a_fault(change: dict[str, object], expected: str) -> None:
+    """As any other field."""
+    with pytest.raises(Fault) as raised:
+        decode(orjson.dumps(orjson.loads(encode(RESPONSE, "n2")) | change))
+    assert expected == raised.value.expected
+
+
 def test_an_oversized_datagram_is_not_even_read() -> None:
     """Nor is one written."""
     with pytest.raises(Fault, match="a datagram of at most 8,192 bytes"):
@@ -134,6 +169,14 @@ def test_an_oversized_datagram_is_not_even_read() -> None:
     conditions = tuple(Atom(f"{number}" * 50, Operator.EQ, "x" * 150) for number in range(60))
     with pytest.raises(Fault, match="a message of at most 8,192 bytes"):
         encode(Request(MessageId("n1", 1), REQUEST.place, 1.0, 1.0, 1.0, conditions), "n1")
+
+
+def test_more_than_a_hearer_takes_is_not_said() -> None:
+    """It would be dropped as malformed by every one."""
+    many = tuple((f"c{number}", number) for number in range(65))
+    with pytest.raises(Fault, match="a message of at most 64 conditions or values"):
+        encode(replace(RESPONSE, values=many), "n2")
+    assert many[:64] == decode(encode(replace(RESPONSE, values=many[:64]), "n2"))[0].values  # type: ignore[union-attr]
 
 
 def test_brackets_in_brackets_are_a_fault() -> None:

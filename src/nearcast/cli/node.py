@@ -47,9 +47,7 @@ def command(definition: Path, seconds: float | None, only_check: bool) -> None:
     except* NearcastError as errors:
         raise _first(errors) from None
     finally:
-        print_json(
-            {"node": found.id, **runtime.counts, **{str(k): n for k, n in runtime.node.message_filter.counts.items()}}
-        )
+        print_json({"node": found.id, **runtime.counted()})
 
 
 def runtime_of(found: NodeDefinition) -> NodeEventLoop:
@@ -102,7 +100,7 @@ def situation_shown(change: NodeSituation) -> dict[str, Any]:
             "class": name,
             "value": known.value,
             "provider": known.provider,
-            "age": round(change.time - known.time, 3),
+            "age": max(0.0, round(change.time - known.time, 3)),
             **({"position": placed(known.place)} if known.place else {}),
         }
         for name, known in change.readings

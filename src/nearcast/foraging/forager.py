@@ -16,9 +16,13 @@ from nearcast.foraging.provider import Answer, Provider, Readings
 from nearcast.foraging.requestor import AdaptiveInterval, NeighbourhoodChange, NodeSituation, Requestor
 from nearcast.model.event import Place
 from nearcast.model.foraging import Message, MessageId, Request, Response
+from nearcast.model.values import Value
+
+MOST_VALUES = 64
+"""In one response; a node that reads more at a time says them in several."""
 
 FORGOTTEN = 0.001
-"""Seconds: a value that counts so long takes the place of one that counted longer, and no rule gets to use it."""
+"""Seconds: what is taken back counts so long at nodes that do not read that it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class ForagingNode:
         self.above = above
         self.neighbours = NeighbourhoodChange(manner.adapting) if manner.adapting else None
         self.message_filter = MessageFilter(id, manner.bounds)
-        named = frozenset((*situations, *(rule.situation for rule in rules)))
+        self.situations = named = frozenset((*situations, *(rule.situation for rule in rules)))
         self.requestor = Requestor(rules, measured, above, self.neighbours, named)
         self.provider = Provider([*measured, *serves, *(rule.situation for rule in rules)], above, situations=named)
         self.kept = ResponseCache(manner.keeps) if manner.keeps else None
@@ -83,7 +87,7 @@ class ForagingNode:
     def measure(self, readings: Readings, place: Place, now: float) -> None:
         """Takes what the node's own sensors read."""
         for name, value in readings:
-            known = KnownValue(value, self.id, None, inf, now, now + self.manner.fresh)
+            known = KnownValue(value, self.id, None, inf, now, now + self.manner.fresh, now)
             self._readings[name] = known
             self.requestor.knowledge.keep_newest(name, known)
 
@@ -101,25 +105,24 @@ class ForagingNode:
         if not self.message_filter.accepts(message, sender, place, now):
             return []
         if isinstance(message, Request):
-            return [message, *self._answers(message, place, now)]
-        self.learn(message, now)
+            return [message, *self._answers(message, sender, place, now)]
+        self.learn(message, now, sender)
         if self.kept:
-            self.kept.keep(message, now)
+            self.kept.keep(message, now, sender)
         return [message]
 
-    def learn(self, response: Response, now: float) -> None:
+    def learn(self, response: Response, now: float, sender: str = "") -> None:
         """Takes the values of a response, but of classes that the node measures itself."""
-        self.requestor.knowledge.keep_response(response, now, self.requestor.supported)
+        self.requestor.knowledge.keep_response(response, now, self.requestor.supported, sender)
 
-    def _answers(self, request: Request, place: Place, now: float) -> Iterator[Message]:
+    def _answers(self, request: Request, sender: str, place: Place, now: float) -> Iterator[Message]:
         if self.manner.polled:
-            yield from self.tell(self.provider.polled(request, self._provided(now)), self.id, place, now)
+            yield from self._tell_own(self.provider.polled(request, self._provided(now)), place, now)
             return
         # Passed on before it is answered, as it is heard: others may be nearer to what is asked for.
-        new = self.provider.register(request, now)
+        new = self.provider.register(request, now, sender)
         if self.manner.at_once and new:
-            answer = self.provider.answer_to(new, request.within, self._provided(now))
-            yield from self.tell(answer, self.id, place, now)
+            yield from self._tell_own(self.provider.answer_to(new, request.within, self._provided(now)), place, now)
         for kept in self.kept.answers(request, now) if self.kept else ():
             yield replace(kept, id=self.next_id())
 
@@ -136,14 +139,29 @@ class ForagingNode:
         if self.manner.polled:
             return []
         answer = self.provider.answer(self.readings(now) if readings is None else readings, now)
-        return self.tell(answer, self.id, place, now)
+        return self._tell_own(answer, place, now)
 
-    def tell(self, answer: Answer | None, provider: str, place: Place, now: float) -> list[Response]:
-        """A response with readings of a provider, this node or one it speaks for, measured at `place` and `now`."""
+    def _tell_own(self, answer: Answer | None, place: Place, now: float) -> list[Response]:
+        """What the node itself measured or inferred: a response for each age, as each value counts from when it was."""
+        within, values = answer or (0.0, ())
+        by_age: dict[float, list[tuple[str, Value]]] = {}
+        for name, value in values:
+            read = self._readings.get(name)
+            by_age.setdefault(max(0.0, now - read.time) if read else 0.0, []).append((name, value))
+        parts = [
+            (age, of_it[first : first + MOST_VALUES])
+            for age, of_it in by_age.items()
+            for first in range(0, len(of_it), MOST_VALUES)
+        ]
+        return [one for age, part in parts for one in self.tell((within, part), self.id, place, now, age)]
+
+    def tell(self, answer: Answer | None, provider: str, place: Place, now: float, age: float = 0.0) -> list[Response]:
+        """A response with readings of a provider, this node or one it speaks for, measured at `place`, `age` ago."""
         if answer is None:
             return []
         within, values = answer
-        return [Response(self.next_id(), provider, place, within, now, self.manner.fresh, tuple(values))]
+        fresh = self.manner.fresh
+        return [Response(self.next_id(), provider, place, within, now - age, fresh, tuple(values), age)]
 
     def changes(self, place: Place, now: float) -> list[NodeSituation]:
         """The situations that have begun, changed or ended; forgets what no longer counts."""
@@ -176,7 +194,7 @@ class ForagingNode:
         if value is not None:
             return self.tell((heard[0], [(name, value)]), self.id, place, now)
         # Neither true nor false, as far as is known: what was said is to be forgotten.
-        return [replace(one, valid=FORGOTTEN) for one in self.tell(heard, self.id, place, now)]
+        return [replace(one, valid=FORGOTTEN, retracted=True) for one in self.tell(heard, self.id, place, now)]
 
     def next_id(self) -> MessageId:
         """The id of a message that this node begins."""

@@ -4,23 +4,30 @@ It is the relay's part: what is taken is passed on, once. Everything else is dro
 
 A neighbour's bucket bounds what any node near can make this one do, whatever names it invents. Within it each origin
 has its own, smaller one: what an honest relay passes on of a flooding node does not use up what it may pass on of the
-rest.
+rest. Of what is remembered each neighbour has a share.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heappop, heappush
 
+from nearcast.foraging.neighbour_shares import NeighbourShares
 from nearcast.geo.distance import distance
 from nearcast.model.event import Place
 from nearcast.model.foraging import Message, MessageId
 
-MOST = 10_000
-"""Buckets that are kept; full ones say nothing and go first."""
+MOST = 20_000
+"""Buckets of origins that are kept; full ones say nothing and go first."""
+
+MOST_NEIGHBOURS = 10_000
+"""Neighbours that are told apart; a new one waits until another is quiet."""
+
+FEWEST_SWEPT = 64
+"""Fewer buckets of one neighbour are not looked through for full ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,41 +56,71 @@ class TokenBucket:
         return self.tokens
 
 
+@dataclass(slots=True)
+class NeighbourBuckets:
+    """A neighbour's bucket, and those of the origins behind it; these are looked through when there are `sweep`."""
+
+    own: TokenBucket
+    origins: dict[str, TokenBucket] = field(default_factory=dict)
+    sweep: int = FEWEST_SWEPT
+
+
 class AdmissionControl:
     """Says of each message whether it is within what its neighbour and its origin may send."""
 
     def __init__(self, rates: MessageRates) -> None:
         self._rates = rates
-        self._buckets: dict[tuple[str, ...], TokenBucket] = {}
+        self._neighbours: dict[str, NeighbourBuckets] = {}
+        self.shares = NeighbourShares(MOST)
 
     def admits(self, neighbour: str, origin: str, now: float) -> bool:
         """Whether one more message may come; takes a token of both if so, of none if not."""
-        if len(self._buckets) > MOST:
-            self._prune(now)
-        rates = self._rates
-        both = (
-            self._bucket((neighbour,), rates.neighbour, rates.neighbour_burst, now),
-            self._bucket((neighbour, origin), rates.origin, rates.origin_burst, now),
-        )
-        # Both must have one before either gives one: what is refused costs nothing.
-        if min(bucket.level(now) for bucket in both) < 1.0:
+        found = self._buckets(neighbour, now)
+        # Both must have one before either gives one: what is refused costs nothing, and leaves nothing behind.
+        if found is None or found.own.level(now) < 1.0:
             return False
-        for bucket in both:
-            bucket.tokens -= 1.0
+        bucket = found.origins.get(origin) or self._origin(neighbour, found, origin, now)
+        if bucket is None or bucket.level(now) < 1.0:
+            return False
+        for each in (found.own, bucket):
+            each.tokens -= 1.0
         return True
 
-    def _bucket(self, key: tuple[str, ...], rate: float, burst: float, now: float) -> TokenBucket:
-        found = self._buckets.get(key)
+    def _buckets(self, neighbour: str, now: float) -> NeighbourBuckets | None:
+        """A neighbour's buckets; None where there is no room for one more neighbour that is owed something."""
+        found = self._neighbours.get(neighbour)
         if found is None:
-            found = self._buckets[key] = TokenBucket(rate, burst, burst, now)
+            if len(self._neighbours) >= MOST_NEIGHBOURS:
+                self._forget_quiet(now)
+            if len(self._neighbours) >= MOST_NEIGHBOURS:
+                return None
+            burst = self._rates.neighbour_burst
+            own = TokenBucket(self._rates.neighbour, burst, burst, now)
+            found = self._neighbours[neighbour] = NeighbourBuckets(own)
         return found
 
-    def _prune(self, now: float) -> None:
-        """Forgets full buckets; if there are too many others, the fullest of them."""
-        used = {key: bucket for key, bucket in self._buckets.items() if bucket.level(now) < bucket.most}
-        # An empty one holds somebody back: forgetting it would be a pardon.
-        emptiest = sorted(used, key=lambda key: used[key].tokens / used[key].most)[: MOST // 2]
-        self._buckets = {key: used[key] for key in emptiest}
+    def _origin(self, neighbour: str, found: NeighbourBuckets, origin: str, now: float) -> TokenBucket | None:
+        """A new bucket of an origin; None where its neighbour's share is full of such as are not."""
+        if len(found.origins) >= found.sweep or not self.shares.admits(neighbour):
+            self._sweep(neighbour, found, now)
+        if not self.shares.hold(neighbour):
+            return None
+        burst = self._rates.origin_burst
+        return found.origins.setdefault(origin, TokenBucket(self._rates.origin, burst, burst, now))
+
+    def _sweep(self, neighbour: str, found: NeighbourBuckets, now: float) -> None:
+        """Forgets an origin's full buckets, which say nothing; an empty one holds somebody back."""
+        for origin in [origin for origin, bucket in found.origins.items() if bucket.level(now) >= bucket.most]:
+            del found.origins[origin]
+            self.shares.release(neighbour)
+        found.sweep = max(FEWEST_SWEPT, 2 * len(found.origins))
+
+    def _forget_quiet(self, now: float) -> None:
+        """Forgets neighbours all of whose buckets are full."""
+        for neighbour, found in list(self._neighbours.items()):
+            self._sweep(neighbour, found, now)
+            if not found.origins and found.own.level(now) >= found.own.most:
+                del self._neighbours[neighbour]
 
 
 class MessageVerdict(StrEnum):
@@ -101,14 +138,14 @@ class MessageVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MessageBounds:
-    """How far (metres) and for how long (seconds) a message may be meant; how wrong clocks may be; how many ids to
-    remember; rates (None: no limit).
+    """How far (metres) and for how long (seconds) a message may be meant; how much clocks may differ; how many ids to
+    remember, of which each neighbour has a share; rates (None: no limit).
     """
 
     farthest: float = 10_000.0
     longest: float = 3_600.0
     clocks: float = 60.0
-    remembered: int = 100_000
+    remembered: int = 200_000
     rates: MessageRates | None = None
 
 
@@ -119,9 +156,10 @@ class MessageFilter:
         self.counts: Counter[MessageVerdict] = Counter()
         self._node, self._bounds = node, bounds
         self._admission = AdmissionControl(bounds.rates) if bounds.rates else None
-        self._seen: set[MessageId] = set()
+        self._seen: dict[MessageId, str] = {}
         # Of those in `_seen` until when, soonest first: where they are many, none but what is over is looked at.
         self._ends: list[tuple[float, int, MessageId]] = []
+        self.shares = NeighbourShares(bounds.remembered)
 
     @property
     def taken(self) -> int:
@@ -134,7 +172,8 @@ class MessageFilter:
         self.counts[verdict] += 1
         if verdict is MessageVerdict.TAKEN:
             # A replay that comes later than this is refused as stale.
-            self._seen.add(message.id)
+            self._seen[message.id] = sender
+            self.shares.hold(sender)
             heappush(self._ends, (now + message.valid + 2 * self._bounds.clocks, self.taken, message.id))
         return verdict is MessageVerdict.TAKEN
 
@@ -159,13 +198,14 @@ class MessageFilter:
         return MessageVerdict.TAKEN if self._admitted(message, sender, now) else MessageVerdict.FLOODING
 
     def _admitted(self, message: Message, sender: str, now: float) -> bool:
-        if len(self._seen) >= self._bounds.remembered:
+        if not self.shares.admits(sender):
             self.forget(now)
-        # To forget an id too early would let its message go round once more: rather refuse new ones.
-        fits = len(self._seen) < self._bounds.remembered
+        # To forget an id too early would let its message go round once more: rather refuse new ones, of who sent many.
+        fits = self.shares.admits(sender)
+        self.shares.refused += not fits
         return fits and (self._admission is None or self._admission.admits(sender, message.id.origin, now))
 
     def forget(self, now: float) -> None:
         """Drops ids whose messages would be refused as stale."""
         while self._ends and self._ends[0][0] <= now:
-            self._seen.discard(heappop(self._ends)[-1])
+            self.shares.release(self._seen.pop(heappop(self._ends)[-1]))

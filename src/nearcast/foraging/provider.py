@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from nearcast.filters.evaluate import satisfies
 from nearcast.foraging.foraging_rules import Above, only, told
-from nearcast.foraging.request_index import RequestIndex
+from nearcast.foraging.request_index import MOST, RequestIndex
 from nearcast.model.filter import Atom
 from nearcast.model.foraging import Request
 from nearcast.model.values import Value
@@ -28,34 +28,35 @@ class Provider:
         self,
         provided: Iterable[str],
         above: Above = only,
-        most: int = 100_000,
+        most: int = MOST,
         situations: frozenset[str] = frozenset(),
     ) -> None:
         self._above, self._most, self._situations = above, most, situations
         self._served = frozenset(wide for name in provided for wide in above(name))
-        self.index = RequestIndex()
-        self.refused = 0
+        self.index = RequestIndex(most)
+
+    @property
+    def refused(self) -> int:
+        """How many conditions found no room."""
+        return self.index.shares.refused
 
     def begin_anew(self) -> None:
         """Forgets who asked: they ask again."""
-        self.index = RequestIndex()
+        refused = self.refused
+        self.index = RequestIndex(self._most)
+        self.index.shares.refused = refused
 
-    def register(self, request: Request, now: float) -> tuple[Atom, ...]:
+    def register(self, request: Request, now: float, neighbour: str = "") -> tuple[Atom, ...]:
         """Takes the conditions on classes that this node serves; gives those that it did not have.
 
-        They last as long as the request says, by this node's own clock. What no longer fits is counted in `refused`.
+        They last as long as the request says, by this node's own clock. Those for which the neighbour that brought
+        them has no room left are counted in `refused`.
         """
         # First, so that what is over neither takes up room nor counts as had already.
         self.index.expire(now)
-        new = []
-        for condition in request.conditions:
-            if condition.name not in self._served:
-                continue
-            if len(self.index) >= self._most:
-                self.refused += 1
-            elif self.index.register(condition, now + request.valid, request.within):
-                new.append(condition)
-        return tuple(new)
+        until, within = now + request.valid, request.within
+        asked = [condition for condition in request.conditions if condition.name in self._served]
+        return tuple(one for one in asked if self.index.register(one, until, within, neighbour))
 
     def answer(self, readings: Readings, now: float) -> Answer | None:
         """The readings that satisfy a live filter, to be told as far as the farthest of those who asked."""

@@ -22,9 +22,13 @@ from math import inf
 from typing import Any
 
 from nearcast.filters.truth import COMPARE
+from nearcast.foraging.neighbour_shares import NeighbourShares
 from nearcast.model.filter import Atom, Operator
 from nearcast.model.foraging import REQUESTED
 from nearcast.model.values import Kind, Value, kind_of, time_of
+
+MOST = 200_000
+"""Filters of an index; a neighbour whose share is full registers none that are new until some have ended."""
 
 MOST_RIGHTS = 32
 """Of one filter; requestors whose requests all last equally long need one."""
@@ -36,12 +40,14 @@ class IndexedFilter:
 
     Rights are (until, within) of which none is both shorter and narrower than another: with them the index answers as
     if each request stood for itself. `ends`: when the next of them ends, as far as the index waits for it.
+    `neighbour`: who brought the first.
     """
 
     value: Any
     rights: list[tuple[float, float]] = field(default_factory=list)
     ends: float = inf
     equals: list[IndexedFilter] = field(default_factory=list)
+    neighbour: str = ""
 
     @property
     def within(self) -> float:
@@ -150,24 +156,33 @@ RANGED: tuple[Operator, ...] = tuple(operator for operator in REQUESTED if opera
 
 
 class RequestIndex:
-    """The live filters of requests, by class and kind of value: add, expire, match."""
+    """The live filters of requests, by class and kind of value: add, expire, match; at most `most` of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST) -> None:
+        self.shares = NeighbourShares(most)
         self._classes: dict[tuple[str, Kind], ClassIndex] = {}
         self._ends: list[tuple[float, int, tuple[str, Kind], Operator, Value]] = []
         self._order = count()
-        self._size = 0
 
     def __len__(self) -> int:
-        return self._size
+        return len(self.shares)
 
-    def register(self, condition: Atom, until: float, within: float) -> bool:
-        """Registers an atomic request until a time, for requestors up to `within` away; whether it is a new filter."""
+    def register(self, condition: Atom, until: float, within: float, neighbour: str = "") -> bool:
+        """Registers an atomic request until a time, for requestors up to `within` away; whether it is a new filter.
+
+        A new one for which the neighbour that brought it has no room left is counted in `shares.refused`.
+        """
         name, value = condition.name, condition.value
         assert isinstance(name, str) and value is not None and not isinstance(value, tuple)
         key = (name, kind_of(value))
+        of_class = self._classes.get(key)
+        known = of_class.find(condition.operator, value) if of_class else None
+        # What is there already is renewed however full it is.
+        if known is None and not self.shares.hold(neighbour):
+            return False
         filter, new = self._classes.setdefault(key, ClassIndex()).register(condition.operator, value)
-        self._size += new
+        if new:
+            filter.neighbour = neighbour
         if filter.extend(until, within):
             self._classes[key].changed(condition.operator)
             self._await(filter, min(until for until, _ in filter.rights), key, condition.operator)
@@ -210,7 +225,7 @@ class RequestIndex:
                 self._await(filter, min(until for until, _ in filter.rights), key, operator)
             else:
                 self._classes[key].remove(operator, filter)
-                self._size -= 1
+                self.shares.release(filter.neighbour)
             if not self._classes[key]:
                 del self._classes[key]
 

@@ -43,7 +43,9 @@ class Request:
 class Response:
     """Values that `provider` measured at `place` and `time`; they count within `within` of there, for `valid`.
 
-    The provider is the message's origin, unless another node that had kept the values says them again.
+    The provider is the message's origin, unless another node that had kept the values says them again. `age`: how many
+    seconds ago that was when it was said, by the clock of who said it, so that clocks need not agree; None from a node
+    that does not say. `retracted`: the values, told before, are not known to hold any more.
     """
 
     id: MessageId
@@ -53,6 +55,8 @@ class Response:
     time: float
     valid: float
     values: tuple[tuple[str, Value], ...]
+    age: float | None = 0.0
+    retracted: bool = False
 
 
 Message = Request | Response

@@ -31,6 +31,7 @@ from nearcast.node.mqtt import MqttSensor
 from nearcast.node.multicast import Group
 from nearcast.node.sensors import FileSensor, Sensor, SimulatedSensor
 from nearcast.node.transport import ChannelFaults
+from nearcast.node.wire import MOST_CONDITIONS
 from nearcast.situations.rule_plan import in_order, names_of, range_of, reach, standing_on
 
 LEVELS = 3
@@ -129,29 +130,41 @@ def _rule(
     threshold = reader.number(given["threshold"], "threshold, a trigger level", low=0) if "threshold" in given else 0.0
     if threshold is not None and threshold > 1:
         reader.fault("threshold, a trigger level: from 0 to 1", given["threshold"])
-    if not rule.valid:
-        reader.fault("valid of a node's rule: more than 0 seconds", given.get("valid", node))
+    if "valid" not in given:
+        reader.fault("valid of a node's rule: more than 0 seconds", node, "a request holds so long: 10 s", "nothing")
+    others = [name for name in ("in", "lateness", "sufficient") if name in given]
     if rule.area is not None or not rule.sufficient or rule.lateness:
-        reader.fault("id, class, when, within, valid, threshold in a node's rule", node, "nodes know no other fields")
+        expected, advice = "id, class, when, within, valid, threshold in a node's rule", "nodes know no other fields"
+        reader.fault(expected, node, advice, " and ".join(others))
     within = rule.within
     if within is None:
         within = max((metres for name in names_of(rule.when) if (metres := reach(ontology, name))), default=0.0)
     found = ForagingRule(rule.id, rule.concludes, rule.when, within, rule.valid or 0.0, threshold or 0.0)
     try:
-        remote(found, frozenset(seen))
+        asked = len(remote(found, frozenset(seen)))
+        if asked > MOST_CONDITIONS:
+            advice = "make it several rules of one class"
+            reader.fault(f"a rule that asks for at most {MOST_CONDITIONS} conditions", node, advice, f"{asked}")
     except Fault as fault:
         reader.note_raised(fault)
     return found if len(reader.faults) == before else None
 
 
+REPEAT_SECONDS = 10.0
+
+
 @dataclass(frozen=True, slots=True)
 class BridgeDefinition:
-    """The access server that a node bridges to, as which client, and for which classes it asks there."""
+    """The access server that a node bridges to, as which client, and for which classes it asks there.
+
+    `repeat`: after how many seconds the server's requests are said again.
+    """
 
     url: str
     client: str
     classes: tuple[str, ...]
     token: str | None = None
+    repeat: float = REPEAT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,9 +351,12 @@ def _values(node: DocumentNode, kind: Any, what: str, reader: DocumentReader) ->
 
 
 def _bridge(node: DocumentNode, reader: DocumentReader) -> BridgeDefinition | None:
-    given = reader.fields(node, ("url", "client"), ("classes", "token"), "bridge")
+    given = reader.fields(node, ("url", "client"), ("classes", "token", "repeat"), "bridge")
     url, client = (reader.text(given[name], name) if name in given else None for name in ("url", "client"))
     token = _secret(given["token"], "token", reader) if "token" in given else os.environ.get("NEARCAST_TOKEN")
     listed = reader.items(given["classes"], "classes") if "classes" in given else []
     names = tuple(name for one in listed if (name := reader.text(one, "a class")))
-    return BridgeDefinition(url, client, names, token) if url and client else None
+    repeat = read_duration(given["repeat"], "repeat", reader) if "repeat" in given else REPEAT_SECONDS
+    if repeat == 0:
+        reader.fault("repeat: more than 0 seconds", given["repeat"])
+    return BridgeDefinition(url, client, names, token, repeat or REPEAT_SECONDS) if url and client else None

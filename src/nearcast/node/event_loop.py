@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 from nearcast.errors import Fault
 from nearcast.foraging.forager import ForagingNode
+from nearcast.foraging.message_filter import MessageVerdict
 from nearcast.foraging.provider import Readings
 from nearcast.foraging.requestor import NodeSituation
 from nearcast.model.event import Place
@@ -34,14 +35,17 @@ TICK_SECONDS = 0.2
 SET_BACK_SECONDS = 1.0
 """Less is how clocks are corrected that run well."""
 
+MOST_TOLD = 10
+"""Of one cause so many are logged: many are one cause, and a log may not grow as somebody else likes."""
+
 IN_VAIN = 3
 """So many requests for a class without an answer are reported: perhaps nobody provides it."""
 
 OnSituation = Callable[[NodeSituation], None]
-Taken = Callable[[Message], None]
+Taken = Callable[[Message, str], None]
 
 
-def _nobody(_: object) -> None:
+def _nobody(*_: object) -> None:
     """Whoever is not interested."""
 
 
@@ -49,8 +53,8 @@ class NodeEventLoop:
     """A node with its transport and sensors, at a place.
 
     `ranges` are the values between which readings of some classes lie; others are dropped. `told` is called for each
-    change of a situation, `taken` for each message that the node takes and for its own requests; `clock` gives the
-    seconds since the epoch.
+    change of a situation, `taken` for each message that the node takes, with who sent it, and for its own requests;
+    `clock` gives the seconds since the epoch.
     """
 
     def __init__(
@@ -69,6 +73,23 @@ class NodeEventLoop:
         self.taken, self._clock, self._last = taken, clock, -inf
         self._sensors, self._told, self._ranges = tuple(sensors), told, ranges
         self._unanswered: Counter[str] = Counter()
+        self._clocks_told: set[str] = set()
+        self._full_told = False
+
+    def counted(self) -> dict[str, int]:
+        """All that was counted: by the node, by its filter of messages, and what found no room."""
+        verdicts = {str(verdict): number for verdict, number in self.node.message_filter.counts.items()}
+        others = {"outdated when heard": self.node.requestor.knowledge.outdated, **self._refused()}
+        return {**self.counts, **verdicts, **{name: number for name, number in others.items() if number}}
+
+    def _refused(self) -> dict[str, int]:
+        node = self.node
+        return {
+            "no room: datagrams": self.transport.dropped,
+            "no room: ids": node.message_filter.shares.refused,
+            "no room: values": node.requestor.knowledge.shares.refused,
+            "no room: requests": node.provider.refused,
+        }
 
     def clock(self) -> float:
         """The seconds since the epoch. Where this device's clock was set back the node begins anew: what it knew, and
@@ -100,8 +121,7 @@ class NodeEventLoop:
             message, via = decode(heard.data)
         except Fault as fault:
             self.counts["malformed"] += 1
-            # The first of them are told: many are one cause, and a log may not grow as somebody else likes.
-            if self.counts["malformed"] <= 10:
+            if self.counts["malformed"] <= MOST_TOLD:
                 log.warning("datagram dropped sender=%s fault=%r", heard.sender, str(fault))
             return
         # Multicast brings one's own words back; another node that takes this name harms nobody but itself.
@@ -112,12 +132,28 @@ class NodeEventLoop:
         if isinstance(message, Response) and not all(self._in_range(*pair) for pair in message.values):
             self.counts["out of range"] += 1
             return
-        before = self.node.message_filter.taken
-        self.broadcast(self.node.hear(message, heard.sender, self.place, self.clock()))
+        before, outdated, now = self.node.message_filter.taken, self._outdated(), self.clock()
+        self.broadcast(self.node.hear(message, heard.sender, self.place, now))
+        of_use = self._outdated() == outdated
+        if not of_use:
+            self._tell_clock(message, heard.sender, now)
         if self.node.message_filter.taken > before:
-            self._note(message)
-            self.taken(message)
+            if of_use:
+                self._note(message)
+            self.taken(message, heard.sender)
             self.report_changes()
+
+    def _outdated(self) -> int:
+        """How many messages were of no use because of their time."""
+        verdicts = self.node.message_filter.counts
+        return self.node.requestor.knowledge.outdated + verdicts[MessageVerdict.STALE] + verdicts[MessageVerdict.EARLY]
+
+    def _tell_clock(self, message: Message, sender: str, now: float) -> None:
+        """Logs, once for each of a few who sent such, that a message was of no use because of its time."""
+        if sender not in self._clocks_told and len(self._clocks_told) < MOST_TOLD:
+            self._clocks_told.add(sender)
+            ago, origin = now - message.time, message.id.origin
+            log.warning("old, or of another clock: sender=%s origin=%s seconds behind=%.1f", sender, origin, ago)
 
     def _note(self, message: Message) -> None:
         """Forgets in how many requests a class was asked for in vain."""
@@ -138,7 +174,8 @@ class NodeEventLoop:
                 self.counts["said"] += 1
             except Fault as fault:
                 self.counts["unsendable"] += 1
-                log.warning("message not sent id=%s fault=%r", message.id, str(fault))
+                if self.counts["unsendable"] <= MOST_TOLD:
+                    log.warning("message not sent id=%s fault=%r", message.id, str(fault))
 
     async def _tick(self) -> None:
         while True:
@@ -146,13 +183,20 @@ class NodeEventLoop:
             self._ask(now)
             self.report_changes()
             self.node.message_filter.forget(now)
+            self._tell_full()
             await asyncio.sleep(TICK_SECONDS)
+
+    def _tell_full(self) -> None:
+        """Logs once that somebody has sent more than his share of what is remembered."""
+        if not self._full_told and any(self._refused().values()):
+            self._full_told = True
+            log.warning("a neighbour's share of what is remembered is full refused=%s", self._refused())
 
     def _ask(self, now: float) -> None:
         """Sends the requests that are due; reports a class that is asked for again and again in vain."""
         for request in self.node.ask(self.place, now):
             self.broadcast([request])
-            self.taken(request)
+            self.taken(request, self.node.id)
             for name in {str(condition.name) for condition in request.conditions}:
                 self._unanswered[name] += 1
                 if self._unanswered[name] == IN_VAIN:
@@ -171,7 +215,7 @@ class NodeEventLoop:
         async for measured in sensor.measured():
             if isinstance(measured, Fault):
                 self.counts["bad readings"] += 1
-                if self.counts["bad readings"] <= 10:
+                if self.counts["bad readings"] <= MOST_TOLD:
                     log.warning("reading dropped fault=%r", str(measured))
             else:
                 self.measure(measured)

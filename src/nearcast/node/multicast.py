@@ -36,7 +36,9 @@ class Group:
 
 
 class MulticastTransport(Transport):
-    """A member of a group. A sender is known by its address and port, as the system tells them."""
+    """A member of a group. A sender is known by its address, as the system tells it: whoever opens many ports is one
+    neighbour.
+    """
 
     def __init__(self, group: Group = Group()) -> None:
         super().__init__()
@@ -48,7 +50,7 @@ class MulticastTransport(Transport):
         loop = asyncio.get_running_loop()
         try:
             self._ear, _ = await loop.create_datagram_endpoint(lambda: _Ear(self), sock=_ear(self._group))
-            # A socket of its own, whose port tells this node from others of the same machine.
+            # A socket of its own: what is bound to a group has no address to speak from.
             self._voice, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, sock=_voice(self._group))
         except OSError as error:
             if self._ear:
@@ -71,7 +73,7 @@ class MulticastTransport(Transport):
 
     def heard(self, data: bytes, address: tuple[str, int]) -> None:
         """Takes a datagram from the network."""
-        self._hear(data, f"{address[0]}:{address[1]}")
+        self._hear(data, address[0])
 
 
 class _Ear(asyncio.DatagramProtocol):

@@ -69,18 +69,21 @@ class FileSensor(Sensor):
     async def measured(self) -> AsyncIterator[SensorReading | Fault]:
         """A line every `every` seconds. Raises `SetupError` if the file cannot be read."""
         while True:
-            for number, line in enumerate(self._lines(), 1):
+            number = 0
+            for number, line in self._lines():
                 yield taken(line, Mark(str(self.path), number))
                 await asyncio.sleep(self.every)
             if not self.repeats:
                 return
-            # An empty file would else be a busy loop.
-            await asyncio.sleep(self.every)
+            if not number:
+                # An empty file would else be a busy loop.
+                await asyncio.sleep(self.every)
 
-    def _lines(self) -> Iterator[bytes]:
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """The lines that are not empty, each with its number in the file."""
         try:
             with self.path.open("rb") as lines:
-                yield from (line for line in lines if line.strip())
+                yield from ((number, line) for number, line in enumerate(lines, 1) if line.strip())
         except OSError as error:
             raise SetupError(f"expected a file of readings, got {self.path}: {error.strerror}") from None
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nearcast.errors import Fault, Mark
+from nearcast.foraging.neighbour_shares import NeighbourShares
 
-MOST_WAITING = 10_000
-"""Datagrams that wait to be taken; more are dropped."""
+MOST_WAITING = 20_000
+"""Datagrams that wait to be taken, of which each sender has a share; more are dropped."""
 
 LARGEST = 65_507
 """Bytes: what UDP carries over IPv4."""
@@ -33,8 +34,8 @@ class Transport(ABC):
     """One node's voice and ear; open it with `async with`."""
 
     def __init__(self) -> None:
-        self.dropped = 0
         self._heard: asyncio.Queue[Datagram | None] = asyncio.Queue()
+        self._shares = NeighbourShares(MOST_WAITING)
         self._open = False
 
     async def __aenter__(self) -> Transport:
@@ -46,6 +47,11 @@ class Transport(ABC):
         self._open = False
         await self._stop()
         self._heard.put_nowait(None)
+
+    @property
+    def dropped(self) -> int:
+        """How many datagrams found no room."""
+        return self._shares.refused
 
     def send(self, data: bytes) -> None:
         """Says something to whoever hears it; after closing, to nobody. Raises `Fault` for what is too large."""
@@ -59,13 +65,13 @@ class Transport(ABC):
         heard = await self._heard.get()
         if heard is None:
             self._heard.put_nowait(None)
+        else:
+            self._shares.release(heard.sender)
         return heard
 
     def _hear(self, data: bytes, sender: str) -> None:
         """Takes what an implementation has heard."""
-        if self._heard.qsize() >= MOST_WAITING:
-            self.dropped += 1
-        else:
+        if self._shares.hold(sender):
             self._heard.put_nowait(Datagram(data, sender))
 
     @abstractmethod
@@ -113,6 +119,11 @@ class FaultyTransport(Transport):
         super().__init__()
         self._inner, self._air = inner, FaultyChannel(weather, seed)
         self._listening: asyncio.Task[None] | None = None
+
+    @property
+    def dropped(self) -> int:
+        """How many datagrams found no room, here or in the other transport."""
+        return super().dropped + self._inner.dropped
 
     async def _start(self) -> None:
         await self._inner.__aenter__()

@@ -2,6 +2,9 @@
 
 A datagram names in `via` the node that sent it this time. That is how a node knows its own voice; whom to limit, it
 knows from the transport.
+
+Fields may be added within a version: who does not know them does not read them, and what they say when they are missing
+is what was so before. So `age`, how old the values of a response are, and `retracted` came.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any
 import orjson
 
 from nearcast.errors import Fault, Mark
-from nearcast.foraging.forager import ForagingNode
+from nearcast.foraging.forager import MOST_VALUES, ForagingNode
 from nearcast.foraging.foraging_rules import ForagingRule, remote
 from nearcast.language.cql2 import parse
 from nearcast.language.definitions.client_documents import number, place_of
@@ -26,7 +29,8 @@ from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, time_
 VERSION = 1
 
 MOST_BYTES = 8_192
-MOST_CONDITIONS = 64
+MOST_CONDITIONS = MOST_VALUES
+"""Of a request, and values of a response."""
 MOST_TEXT = 200
 """Characters of a name or a text."""
 
@@ -50,6 +54,13 @@ def encode(message: Message, via: str) -> bytes:
     else:
         data["provider"] = message.provider
         data["have"] = [[name, _written(value)] for name, value in message.values]
+        if message.age is not None:
+            data["age"] = message.age
+        if message.retracted:
+            data["retracted"] = True
+    carried = len(message.conditions if isinstance(message, Request) else message.values)
+    if carried > MOST_CONDITIONS:
+        raise Fault(f"a message of at most {MOST_CONDITIONS} conditions or values", f"{carried}", _WHERE)
     written = orjson.dumps(data)
     if len(written) > MOST_BYTES:
         raise Fault(f"a message of at most {MOST_BYTES:,} bytes", f"{len(written):,}", _WHERE, "ask for less at once")
@@ -88,7 +99,23 @@ def _message(data: dict[str, Any]) -> Message:
     if "want" in data:
         return Request(id, where, within, time, valid, tuple(map(_condition, _listed(data["want"], "want"))))
     values = tuple(map(_pair, _listed(data.get("have"), "have")))
-    return Response(id, _text(data.get("provider"), "provider"), where, within, time, valid, values)
+    provider = _text(data.get("provider"), "provider")
+    return Response(id, provider, where, within, time, valid, values, _age(data.get("age")), _retracted(data))
+
+
+def _age(data: Any) -> float | None:
+    """How old values are; None from a node that does not say."""
+    age = None if data is None else _number(data, "age")
+    if age is not None and age < 0:
+        raise Fault("age: seconds, 0 or more", _shown(data), _WHERE)
+    return age
+
+
+def _retracted(data: dict[str, Any]) -> bool:
+    found = data.get("retracted", False)
+    if not isinstance(found, bool):
+        raise Fault("retracted: true or false", _shown(found), _WHERE)
+    return found
 
 
 def _place(data: Any) -> Place:
@@ -177,4 +204,6 @@ def requested(data: Mapping[str, Any], where: Mark, node: ForagingNode, place: P
         expected = f"within up to {bounds.farthest:g} metres and valid up to {bounds.longest:g} seconds"
         raise Fault(expected, f"{within:g} and {valid:g}", where)
     conditions = remote(ForagingRule("asked", "asked", parse(when, where), within, valid), frozenset())
+    if len(conditions) > MOST_CONDITIONS:
+        raise Fault(f"a filter of at most {MOST_CONDITIONS} conditions", f"{len(conditions)}", where, "ask in parts")
     return Request(node.next_id(), place_of(data, where) or place, within, now, valid, conditions)
