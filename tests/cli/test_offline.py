@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -89,6 +90,16 @@ def test_replay_tells_of_every_line_that_it_could_not_take(files: Path) -> None:
     assert "dead letter: e.jsonl:6: expected an event for a channel: ops" in said
     assert "left out because their source and id came before: 1" in said
     assert "4 events, 2 deliveries, 2 dead letters (local)" in said
+
+
+def test_replay_tells_why_a_long_history_was_not_decided_by_spark(files: Path) -> None:
+    """Its events cost little, so Spark would not even have started; on one core it never pays."""
+    head = '{"specversion": "1.0", "type": "chat", "source": "s", "id": "'
+    (files / "long.jsonl").write_text("".join(f'{head}{number}"}}\n' for number in range(12_500)))
+    command = ("replay", "--definitions", "d.yaml", "--events", "long.jsonl", "--out", "o.jsonl")
+    said = nearcast(files, *command, "--master", "local[1]").stderr
+    assert re.search(r"\(local: for 500 events about \d s in this process, 1\d s by Spark on 1 core\)", said), said
+    assert "(local)" in nearcast(files, *command, "--engine", "local").stderr
 
 
 def test_replay_writes_to_a_file(files: Path) -> None:
