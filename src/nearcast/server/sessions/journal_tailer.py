@@ -112,6 +112,9 @@ class JournalTailer:
         The end of the deliveries is looked up first: all events that it was decided from are in the journal by then.
         """
         decided_end = self.journal.end("deliveries")
+        # Mostly nothing came, and a look costs less than finding out what would fit.
+        if decided_end <= self.deliveries and self.journal.end("events") <= self.events:
+            return None
         events_end = self.journal.end_within_bytes("events", self.events, EVENTS, BYTES)
         # For each delivery its event is read too.
         fitting = self.journal.end_within_bytes("events", self.deliveries, self._step, BYTES)
