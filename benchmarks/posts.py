@@ -29,7 +29,7 @@ import uvicorn
 from benchmarks.load import Load
 from benchmarks.machine import machine
 from nearcast.client import Publisher
-from nearcast.server.app import listen, server_of
+from nearcast.server.app import listen
 from nearcast.server.config import ServerConfig
 
 AT_ONCE, TOGETHER = 1_000, 16
@@ -51,11 +51,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=300, help="that one publisher sends one by one")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--serve", choices=SERVERS, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--floor", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.serve:
-        _serve(options.serve, options.folder)
+    if options.floor:
+        _serve_floor(options.floor)
         return
     print(machine())
     found = asyncio.run(_measure(options.events, options.rounds))
@@ -95,11 +94,12 @@ async def _measure(events: int, rounds: int) -> dict[tuple[str, str], list[PostC
 
 
 async def _started(server: str, folder: Path) -> tuple[Process, str]:
-    command = [sys.executable, "-m", "benchmarks.posts", "--serve", server, "--folder", str(folder)]
-    process = await create_subprocess_exec(*command, stdout=PIPE)
-    assert process.stdout
-    port = int(await process.stdout.readline())
-    return process, f"http://127.0.0.1:{port}"
+    """A server that runs, and its address, which is the end of the first line that it says."""
+    own = ["benchmarks.posts", "--floor", str(folder / "floor")]
+    arguments = ["nearcast", "server", "--data", str(folder), "--port", "0"] if server == "nearcast" else own
+    process = await create_subprocess_exec(sys.executable, "-m", *arguments, stderr=PIPE)
+    assert process.stderr
+    return process, (await process.stderr.readline()).decode().split()[-1]
 
 
 async def _published(way: str, reports: Sequence[dict[str, Any]], url: str, pid: int) -> PostCosts:
@@ -128,13 +128,10 @@ def _processor(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _serve(server: str, folder: Path) -> None:
-    """Runs one of the servers until it is told to end; tells its port."""
-    config = ServerConfig(folder / "journal", port=0)
-    listening = listen(config)
-    running: uvicorn.Server = server_of(config) if server == "nearcast" else _floor(folder / "floor")
-    print(listening.getsockname()[1], flush=True)
-    running.run(sockets=[listening])
+def _serve_floor(path: Path) -> None:
+    listening = listen(ServerConfig(path, port=0))
+    print(f"listening on http://127.0.0.1:{listening.getsockname()[1]}", file=sys.stderr, flush=True)
+    _floor(path).run(sockets=[listening])
 
 
 def _floor(path: Path) -> uvicorn.Server:

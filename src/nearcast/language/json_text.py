@@ -37,8 +37,8 @@ def loads(text: bytes, where: Mark) -> Any:
 
 def _look_again(text: bytes, document: Any, where: Mark) -> None:
     """Raises `EventError` for what the fast parser passes over."""
-    # It reads an integer beyond 64 bits as a double: long digits are rare, so looking twice is cheap. To find them takes
-    # a regular expression six times as long.
+    # It reads an integer beyond 64 bits as a double: long digits are rare, so looking twice is cheap. A regular
+    # expression takes six times as long to find them.
     if _LONG_INTEGER in text.translate(_DIGITS_AS_ZEROS):
         _refuse_long_integers(text, where)
     # And of a key that comes twice it takes the last value. To count keys costs a tenth of reading an event, a parser

@@ -101,10 +101,11 @@ class JournalTailer:
                 continue
             self.failing = False
             self.error_log.works(READING)
-            if news is None:
-                self._stopped.wait(WAIT)
-            elif not self._stopped.is_set():
+            if news and not self._stopped.is_set():
                 self.take(news)
+            # Nobody waits for what only happened: it may gather, whatever the rate at which it comes.
+            if news is None or not (news.controls or news.decided):
+                self._stopped.wait(WAIT)
 
     def read(self) -> TailedRows | None:
         """What came since the last time, or a part of it; None if nothing did.
