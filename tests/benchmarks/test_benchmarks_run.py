@@ -22,6 +22,7 @@ QUICK = {
     "leases": "--subjects 4 --rounds 3 --publishers 2 --pause 0.02",
     "matching": "--filters 100 --events 500 --batch 64 --work W1 --no-clips",
     "nearby": "--receivers 500 --batch 64",
+    "posts": "--events 4 --rounds 1",
     "routing": "--subscriptions 200",
     "situations": "--rules 20 --sensors 100 --rate 100 --seconds 2 --no-spark",
     "startup": "--rounds 1",

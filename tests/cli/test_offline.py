@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import logging
+import re
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -97,7 +98,7 @@ def test_replay_tells_of_every_line_that_it_could_not_take(files: Path) -> None:
 
 @pytest.mark.parametrize(("count", "came"), [(0, "1 dead letter"), (1_154, "1,154 dead letters")])
 def test_replay_of_nothing_that_can_be_taken_ends_with_1(files: Path, count: int, came: str) -> None:
-    """And says so; an empty file is one, too. Of dead letters of one kind twenty are shown, and the true number of the others is told."""
+    """And says so; so is an empty file. Of dead letters of one kind twenty are shown, and how many others there are."""
     (files / "bad.jsonl").write_text("{}\n" * count)
     done = nearcast(files, "replay", "--definitions", "d.yaml", "--events", "bad.jsonl")
     assert (1, "") == (done.returncode, done.stdout)
@@ -116,6 +117,16 @@ def test_check_shows_twenty_of_a_kind_and_counts_all(files: Path) -> None:
     assert "expected JSON" in done.stderr
     told = nearcast(files, "check", "d.yaml", "--events", "e.jsonl", "--json").stdout.splitlines()
     assert {"kind": "error", "more": 1134, "expected": 'specversion "1.0"'} == json.loads(told[-1])
+
+
+def test_replay_tells_why_a_long_history_was_not_decided_by_spark(files: Path) -> None:
+    """Its events cost little, so Spark would not even have started; on one core it never pays."""
+    head = '{"specversion": "1.0", "type": "chat", "source": "s", "id": "'
+    (files / "long.jsonl").write_text("".join(f'{head}{number}"}}\n' for number in range(12_500)))
+    command = ("replay", "--definitions", "d.yaml", "--events", "long.jsonl", "--out", "o.jsonl")
+    said = nearcast(files, *command, "--master", "local[1]").stderr
+    assert re.search(r"\(local: for 500 events about \d s in this process, 1\d s by Spark on 1 core\)", said), said
+    assert "(local)" in nearcast(files, *command, "--engine", "local").stderr
 
 
 def test_replay_writes_to_a_file(files: Path) -> None:

@@ -83,8 +83,8 @@ def test_faults_are_given_by_the_index_of_the_event() -> None:
         fault = {"index": count - 1, "expected": "a", "came": "b", "where": "event", "advice": None}
         return httpx.Response(202, json={"positions": [*range(1, count), None], "faults": [fault]})
 
-    published = asyncio.run(publisher(answer).publish([event(number) for number in range(600)]))
-    assert ([499, 599], 600) == (sorted(published.faults), len(published.positions))
+    published = asyncio.run(publisher(answer).publish([event(number) for number in range(1_100)]))
+    assert ([999, 1_099], 1_100) == (sorted(published.faults), len(published.positions))
 
 
 @pytest.mark.parametrize(("status", "error"), [(401, AccessError), (403, RightError), (422, Fault)])
@@ -98,7 +98,7 @@ def test_what_has_no_sense_to_try_again_is_raised(status: int, error: type[Excep
 def test_batches_keep_within_their_bounds() -> None:
     """In number and in bytes; one that is too large goes alone, for the server to refuse."""
     sizes = [len(orjson.loads(batch)) for batch, _ in _batches([event(number) for number in range(1_100)])]
-    assert [500, 500, 100] == sizes
+    assert [1_000, 100] == sizes
     assert [4, 1] == [
         len(orjson.loads(batch)) for batch, _ in _batches([event(number, 1_000_000) for number in range(5)])
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,6 +15,7 @@ from nearcast.journal.held_back import Kept
 from nearcast.journal.memory import Abort, MemoryJournal
 from nearcast.model.columns import to_table
 from nearcast.model.event import MAIN, Event
+from nearcast.server.config import ServerLimits
 from nearcast.server.ingest.group_commit import GroupCommit, QueueFull
 from tests.server.conftest import run
 
@@ -49,6 +51,39 @@ def test_many_small_parts_become_few_blocks_and_each_gets_its_positions() -> Non
         some.close()
         await running
         assert (2, 0) == (journal.appends, some.pending)
+
+    run(test)
+
+
+class Held(Counting):
+    """Writes nothing until it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.released = threading.Event(), threading.Event()
+
+    def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
+        self.begun.set()
+        assert self.released.wait(30)
+        return super().append(log, rows, kept, node)
+
+
+def test_an_event_alone_is_written_at_once_and_those_that_come_meanwhile_share_the_next_block() -> None:
+    """As the door of a server is set up: nothing waits while nothing else is on its way."""
+
+    async def test() -> None:
+        journal = Held()
+        some = blocks(journal, seconds=ServerLimits().block_seconds)
+        running = asyncio.create_task(some.run())
+        first = some.submit([event(0)])
+        assert await asyncio.to_thread(journal.begun.wait, 30)
+        others = [some.submit([event(number)]) for number in range(1, 20)]
+        await asyncio.sleep(0)
+        journal.released.set()
+        assert [[number + 1] for number in range(20)] == await asyncio.gather(first, *others)
+        assert 2 == journal.appends
+        some.close()
+        await running
 
     run(test)
 

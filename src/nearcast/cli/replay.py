@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,6 +31,7 @@ from nearcast.language.nodes import listed
 from nearcast.model.columns import are_control, entering
 from nearcast.model.relation import Relation
 from nearcast.model.subscription import Settings
+from nearcast.pipeline.replay_engine import BatchCosts, EngineEstimate, cores_of
 from nearcast.stages import decide
 from nearcast.stages.decide import priorities
 from nearcast.stages.fold import FoldedBatch, StateFold
@@ -37,11 +40,11 @@ from nearcast.state.registry import Registry
 
 Decided = Iterator[tuple[FoldedBatch, pa.Table]]
 
-SPARK_FROM = 50_000
-"""Events from which `auto` takes Spark: below, its start alone takes longer than deciding."""
-
 STRETCH = 10_000
 """Events of a batch that is decided in this process."""
+
+FIRST_STRETCH = 1_000
+"""And of the first two with `auto`: where one costs a second, it knows that soon."""
 
 
 @click.command("replay")
@@ -93,10 +96,10 @@ def command(
         registry.apply(change)
     letters, marks = DeadLetterLog(), Marks()
     with tempfile.TemporaryDirectory(prefix="nearcast-replay-") as folder:
-        journal, chosen = _journal(event_files, registry.settings, letters, marks, node, engine, Path(folder))
+        journal = _journal(event_files, registry.settings, letters, marks, node, engine, Path(folder))
         warn_of("warning", _without_times(journal, found.relations))
-        known = StateFold(registry)
-        decided = _locally(journal, known) if chosen == "local" else _on_spark(journal, known, Path(folder), master)
+        known, choice = StateFold(registry), EngineChoice(engine, master, Path(folder))
+        decided = choice.decided(journal, known)
         with ExitStack() as stack:
             file = stack.enter_context(out.open("wb")) if out else sys.stdout.buffer
             if derived_out:
@@ -108,7 +111,7 @@ def command(
         letters.refuse(fault, f" (event {event.id} at position {event.position})")
     letters.summary()
     events, letters_of = pluralize(journal.end("events"), "event"), pluralize(letters.count, "dead letter")
-    warn("note", f"{events}, {pluralize(lines, 'delivery', 'deliveries')}, {letters_of} ({chosen})")
+    warn("note", f"{events}, {pluralize(lines, 'delivery', 'deliveries')}, {letters_of} ({choice.told})")
     if journal.end("events") == len(known.refusals):
         warn("error", f"expected events to decide, got {letters_of if letters.count else 'none'}")
         sys.exit(1)
@@ -122,9 +125,9 @@ def _journal(
     node: str,
     engine: str,
     folder: Path,
-) -> tuple[Journal, str]:
-    """The events in a journal, and the engine to take."""
-    # Spark reads the journal in its workers, from a file; and `auto` knows only afterwards whether it is Spark.
+) -> Journal:
+    """The events in a journal."""
+    # Spark reads the journal in its workers, from a file; and `auto` knows only later whether it is Spark.
     journal: Journal = MemoryJournal() if engine == "local" else SqliteJournal(folder / "journal")
     repeated = 0
     with progress("reading") as advance:
@@ -135,8 +138,7 @@ def _journal(
             advance(len(table))
     if repeated:
         warn("note", f"events left out because their source and id came before: {repeated:,}")
-    many = journal.end("events") >= SPARK_FROM
-    return journal, "spark" if engine == "spark" or (engine == "auto" and many) else "local"
+    return journal
 
 
 def _without_times(journal: Journal, relations: Sequence[Relation]) -> Iterator[Fault]:
@@ -155,17 +157,53 @@ def _without_times(journal: Journal, relations: Sequence[Relation]) -> Iterator[
         )
 
 
-def _locally(journal: Journal, known: StateFold) -> Decided:
-    return decide.replay(known, journal.row_ranges("events", 0, journal.end("events"), STRETCH), changes)
+class EngineChoice:
+    """Decides with the engine that was asked for; `auto` begins here and goes on with Spark where that is done sooner.
+
+    `told` says which it was, and why.
+    """
+
+    def __init__(self, engine: str, master: str | None, folder: Path) -> None:
+        self.told = "spark" if engine == "spark" else "local"
+        self._engine, self._master, self._folder = engine, master, folder
+
+    def decided(self, journal: Journal, known: StateFold) -> Decided:
+        """Each batch of a journal with its deliveries."""
+        if self._engine == "auto":
+            yield from self._measured(journal, known)
+        elif self._engine == "local":
+            yield from decide.replay(known, journal.row_ranges("events", 0, journal.end("events"), STRETCH), changes)
+        else:
+            yield from self._on_spark(journal, known)
+
+    def _measured(self, journal: Journal, known: StateFold) -> Decided:
+        costs, end = BatchCosts(cores_of(self._master)), journal.end("events")
+        begin = min(2 * FIRST_STRETCH, end)
+        first = journal.row_ranges("events", 0, begin, FIRST_STRETCH)
+        for table in chain(first, journal.row_ranges("events", begin, end, STRETCH)):
+            yield from costs.decided(known, table, changes)
+            found = costs.estimate(end - known.position)
+            if found and found.spark_pays:
+                self.told = f"local, then spark for {found.events:,} events: {_seconds(found)}"
+                warn("note", f"{found.events:,} events are left: {_seconds(found)}")
+                yield from self._on_spark(journal, known)
+                return
+            if found and self.told == "local":
+                self.told = f"local: for {found.events:,} events {_seconds(found)}"
+
+    def _on_spark(self, journal: Journal, known: StateFold) -> Decided:
+        from nearcast.pipeline.batch_replay import replay  # Spark is imported only by those who ask for it
+        from nearcast.pipeline.spark_session import session
+
+        assert isinstance(journal, SqliteJournal)
+        warn("note", "starting Spark, which takes some seconds")
+        return replay(session(self._master), journal, known, self._folder)
 
 
-def _on_spark(journal: Journal, known: StateFold, folder: Path, master: str | None) -> Decided:
-    from nearcast.pipeline.batch_replay import replay  # Spark is imported only by those who ask for it
-    from nearcast.pipeline.spark_session import session
-
-    assert isinstance(journal, SqliteJournal)
-    warn("note", "starting Spark, which takes some seconds")
-    return replay(session(master), journal, known, folder)
+def _seconds(found: EngineEstimate) -> str:
+    """What an estimate says, in words."""
+    on = "a cluster" if math.isinf(found.cores) else pluralize(int(found.cores), "core")
+    return f"about {found.here:.0f} s in this process, {found.spark:.0f} s by Spark on {on}"
 
 
 def _derived(file: BinaryIO, decided: Decided) -> Decided:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BATCH_EVENTS, BATCH_BYTES = 500, 4 << 20
+BATCH_EVENTS, BATCH_BYTES = 1_000, 4 << 20
 FIRST_PAUSE, LONGEST_PAUSE, JITTER = 0.1, 5.0, 0.5
 MOST_BEFORE = 100
 """So many kept events go in one request with those that are published behind them."""

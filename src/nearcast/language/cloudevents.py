@@ -132,7 +132,8 @@ def _event(
 ) -> Event:
     if document.get("specversion") != "1.0":
         raise Fault('specversion "1.0"', _kind(document.get("specversion")), where, "events are CloudEvents 1.0")
-    id, type_, source = (_required(document, name, where) for name in ("id", "type", "source"))
+    id, type_ = _required(document, "id", where), _required(document, "type", where)
+    source = _required(document, "source", where)
     subject = document.get("subject")
     if subject is not None and (not isinstance(subject, str) or not subject):
         raise Fault("subject, a text that is not empty", _kind(subject), where)

@@ -44,7 +44,9 @@ class ServerLimits:
     intake_events: int = 20_000
     """Events accepted and not yet in the journal; beyond it publishers are told to come back."""
     block_events: int = 500
-    block_seconds: float = 0.003
+    block_seconds: float = 0.0
+    """So long the first event of a block waits for others; in any case those that come while a block is written share
+    the next one."""
     outcome_seconds: float = 0.02
     waiting: int = 100_000
     """Deliveries kept for one client; beyond it the least urgent, oldest first, end as "overflowed"."""

@@ -1,4 +1,6 @@
-"""Group commit: rows from many tasks are gathered for a few milliseconds and appended to the journal as one block."""
+"""Group commit: rows from many tasks are appended to the journal as one block, those that come while it is written as
+the next one.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +46,8 @@ class _PendingRows(Generic[T]):
 
 class GroupCommit(Generic[T]):
     """Appends to one log in blocks. `table` makes a block of items; `room` bounds what is not yet written.
+
+    A block waits `seconds` for more, 0 where somebody waits for it: a busy log's blocks fill while others are written.
 
     Used from one event loop; the journal is called on `executor`. With `persistent`, a block that the journal does not
     take is tried again until it does; otherwise those who wait for it get the JournalError, and the journal is asked
@@ -97,7 +101,7 @@ class GroupCommit(Generic[T]):
             if not self._queue and self._closing:
                 return
             if not self._closing:
-                # Whatever comes meanwhile shares the commit.
+                # Whatever comes meanwhile shares the commit; with 0, what this turn of the loop brings.
                 await asyncio.sleep(self.seconds)
             await self._write(self._next())
             # While it closes the event stays set: the loop has to come round to its end.

@@ -105,10 +105,11 @@ class JournalTailer:
                 continue
             self.failing = False
             self.error_log.works(READING)
-            if news is None:
-                self._stopped.wait(WAIT)
-            elif not self._stopped.is_set():
+            if news and not self._stopped.is_set():
                 self.take(news)
+            # Nobody waits for what only happened: it may gather, whatever the rate at which it comes.
+            if news is None or not (news.controls or news.decided):
+                self._stopped.wait(WAIT)
 
     def read(self) -> TailedRows | None:
         """What came since the last time, or a part of it; None if nothing did.
@@ -118,6 +119,9 @@ class JournalTailer:
         if self._rest is not None:
             return TailedRows([], self._next_piece(self._rest, self._rest_through), self.events, self.deliveries)
         decided_end = self.journal.end("deliveries")
+        # Mostly nothing came, and a look costs less than finding out what would fit.
+        if decided_end <= self.deliveries and self.journal.end("events") <= self.events:
+            return None
         events_end = self.journal.end_within_bytes("events", self.events, EVENTS, BYTES)
         # For each delivery its event is read too.
         fitting = (self.journal.end_within_bytes(log, self.deliveries, EVENTS, BYTES) for log in LOGS)
