@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from nearcast.cli.options import journal_path
@@ -92,8 +93,8 @@ def test_derived_events_arrive_once_and_in_order_though_the_pipeline_is_killed(t
         arrived = asyncio.run(performed(url, supervisor))
     kinds = [(one.event["data"].get("detect"), one.event["data"].get("phase")) for one in arrived]
     assert [("enter", None), (None, "begin"), ("exit", None), (None, "end")] * ROUNDS == kinds
-    [batch] = StateFold().fold(journal.read("events", 0, journal.end("events")), changes)
-    derived = derived_of(batch.events)
+    batches = StateFold().fold(journal.read("events", 0, journal.end("events")), changes)
+    derived = derived_of(pa.concat_tables([batch.events for batch in batches]))
     assert [one.event["id"] for one in arrived] == derived.column("id").to_pylist()
     assert derived.drop_columns("payload").equals(
         journal.read("derived", 0, journal.end("events")).drop_columns("payload")
