@@ -5,14 +5,23 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from nearcast.cli import replay
+from nearcast.cli.replay import EngineChoice
+from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
+from nearcast.pipeline import replay_engine
 from nearcast.pipeline.replay_engine import START_SECONDS, BatchCosts, cores_of, estimate
 from nearcast.stages.fold import StateFold
+from nearcast.state.registry import Registry
+from tests.stages.test_adapt import ANN, subscribed
 
 CORES = float(len(os.sched_getaffinity(0)))
 
@@ -73,3 +82,30 @@ def test_batches_tell_what_others_cost_but_the_first_one() -> None:
         found.append(costs.estimate(1_000))
     assert [None, 30.0, 30.0] == [one and one.here for one in found]
     assert 300 == known.position
+
+
+@pytest.mark.spark
+def test_what_spark_goes_on_with_is_decided_as_by_one_process(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the event on that it comes to; here after the first two batches, for its start counts nothing."""
+    monkeypatch.setattr(replay_engine, "START_SECONDS", 0.0)
+    monkeypatch.setattr(replay_engine, "CARRYING_SECONDS", 0.0)
+    monkeypatch.setattr(replay_engine, "ENOUGH_EVENTS", 1)
+    monkeypatch.setattr(replay, "FIRST_STRETCH", 50)
+    events = [Event(str(number), "t", "s", attributes=(("n", number % 7),), payload=b"{}") for number in range(300)]
+    journal = SqliteJournal(tmp_path / "journal")
+    journal.append("events", to_table(events))
+
+    def decided(engine: str) -> tuple[str, list[dict[str, Any]]]:
+        registry = Registry()
+        for change in (ANN, subscribed("some", text="n = 1")):
+            registry.apply(change)
+        choice = EngineChoice(engine, "local[2]", tmp_path)
+        deliveries = [found for _, found in choice.decided(journal, StateFold(registry))]
+        return choice.told, [row for table in deliveries for row in table.to_pylist()]
+
+    told, rows = decided("auto")
+    assert told.startswith("local, then spark for 200 events: about ")
+    assert ("local", rows) == decided("local")
+    assert [number for number in range(1, 301) if number % 7 == 2] == [row["position"] for row in rows]
