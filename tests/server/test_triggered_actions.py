@@ -30,7 +30,7 @@ def test_what_a_subscription_selects_calls_for_it_once() -> None:
 
     async def test() -> None:
         receiver = Receiver(204, 404)
-        async with receiver.serving(), running() as server:
+        async with receiver.serving(), running(private_webhooks=True) as server:
             await server.declare("a", "b")
             both = {"clients": ["a", "b"], "filter": "type = 'unit' AND n > 0"}
             (await server.http.put("/subscriptions/both", json=both)).raise_for_status()
