@@ -86,6 +86,7 @@ class Scene:
         await asyncio.sleep(0.05)
         yield actions
         task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
     @property
     def reasons(self) -> list[str]:
@@ -318,7 +319,7 @@ def test_a_target_that_fails_is_left_alone_and_tried_one_at_a_time(monkeypatch: 
                 await until(lambda: len(scene.letters) >= len(events) - 20 - AT_ONCE)
                 assert 1 == sum("at most 20 actions that wait for x" in one for one in scene.reasons[:1])
                 assert 0 < scene.metrics.actions.labels("webhook", "overflowed")._value.get()
-                target.cancel()
+                await target.close()
 
     run(test)
 

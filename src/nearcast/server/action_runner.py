@@ -99,7 +99,6 @@ class ActionRunner:
         with ExitStack() as turn:
             # Not waited for: a function that hangs would keep the server from ending.
             turn.callback(self._threads.shutdown, wait=False, cancel_futures=True)
-            turn.callback(self._cancel)
             if self._path is not None:
                 path = self._path.with_name(self._path.name + "-turn")
                 # Held until it is closed, also by death: then the next server goes on from the mark.
@@ -108,30 +107,33 @@ class ActionRunner:
                 turn.callback(os.close, lock)
             await self._follow()
 
-    def _cancel(self) -> None:
-        for target in self._targets.values():
-            target.cancel()
-
     async def _follow(self) -> None:
-        kept: int | None = None
         async with webhook_client() as http:
-            while True:
-                # A journal that fails for a while must not end this for good.
-                try:
-                    if kept is None:
-                        self._through = kept = await asyncio.to_thread(self._read_mark)
-                    await self._step(http)
-                    if self.through != kept:
-                        kept = self.through
-                        await asyncio.to_thread(self._write_mark, kept)
-                    self._error_log.works("actions")
-                except (JournalError, OSError) as error:
-                    self.metrics.errors.labels("actions").inc()
-                    self._error_log.failed("actions", error)
-                except Exception:
-                    self.metrics.errors.labels("actions").inc()
-                    log.exception("actions not followed position=%d", self._through)
-                await asyncio.sleep(WAIT_SECONDS)
+            try:
+                await self._steps(http)
+            finally:
+                # Before their client ends.
+                await asyncio.gather(*(target.close() for target in self._targets.values()))
+
+    async def _steps(self, http: httpx.AsyncClient) -> None:
+        kept: int | None = None
+        while True:
+            # A journal that fails for a while must not end this for good.
+            try:
+                if kept is None:
+                    self._through = kept = await asyncio.to_thread(self._read_mark)
+                await self._step(http)
+                if self.through != kept:
+                    kept = self.through
+                    await asyncio.to_thread(self._write_mark, kept)
+                self._error_log.works("actions")
+            except (JournalError, OSError) as error:
+                self.metrics.errors.labels("actions").inc()
+                self._error_log.failed("actions", error)
+            except Exception:
+                self.metrics.errors.labels("actions").inc()
+                log.exception("actions not followed position=%d", self._through)
+            await asyncio.sleep(WAIT_SECONDS)
 
     async def _step(self, http: httpx.AsyncClient) -> None:
         end = await asyncio.to_thread(self.journal.end, self.log)

@@ -86,11 +86,13 @@ class ActionTarget:
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
 
-    def cancel(self) -> None:
-        """Ends what is under way; nothing is told of it."""
+    async def close(self) -> None:
+        """Ends what is under way, and waits for that; nothing is told of it."""
         self.waiting.clear()
-        for worker in self._workers:
+        workers = list(self._workers)
+        for worker in workers:
             worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
 
     async def _work(self) -> None:
         while self.waiting:
