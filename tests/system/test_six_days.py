@@ -21,6 +21,7 @@ from pyproj import Geod
 
 from nearcast.delivery.pacing import Pacing
 from nearcast.delivery.queue import DeliveryQueue, QueuedDelivery
+from nearcast.delivery.rate_limit import RateLimit
 from nearcast.errors import Mark
 from nearcast.importers import nsw_fires
 from nearcast.importers.mobile_links import LinkTrace, traces
@@ -111,7 +112,7 @@ def six_days(reports: Path, links: Path) -> SixDays:
     receptions = {}
     for number, (id, client) in enumerate(clients.items()):
         link = found[number % len(found)]
-        session = Session(client, DeliveryQueue())
+        session = Session(client, DeliveryQueue(), RateLimit(1e6, 1_000_000))
         reception = Reception(session, link, number * 97.0, number % 3 == 0)
         receptions[id] = reception
         receive(reception, settings, [(times[at - 1], delivery) for at, delivery in deliveries[id]])
