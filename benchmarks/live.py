@@ -30,6 +30,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.load import Load, Traffic
 from benchmarks.machine import machine
 from nearcast.cli.options import journal_path
+from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.supervisor import Supervisor, SystemPart
 from nearcast.cli.system import define, free_port, running, wait_until_ready
 from nearcast.client import Client
@@ -106,7 +107,7 @@ def run(load: Load, seconds: float, warm: float, tuned: bool = True) -> Outcome:
         define(journal, files.load([data / "load.yaml"]))
         port, metrics = free_port(), free_port()
         url = f"http://127.0.0.1:{port}"
-        with (running if tuned else untuned)(data, "127.0.0.1", port, None, metrics) as supervisor:
+        with (running if tuned else untuned)(data, ServingOptions(port=port), None, metrics) as supervisor:
             wait_until_ready(supervisor, url, data, seconds=400.0)
             with watching(journal) as watch:
                 traffic, batch = asyncio.run(_traffic(load, url, seconds, warm, metrics))
@@ -114,9 +115,9 @@ def run(load: Load, seconds: float, warm: float, tuned: bool = True) -> Outcome:
 
 
 @contextmanager
-def untuned(data: Path, host: str, port: int, master: str | None, metrics_port: int) -> Iterator[Supervisor]:
+def untuned(data: Path, options: ServingOptions, master: str | None, metrics_port: int) -> Iterator[Supervisor]:
     """As `running`, with Spark's tracking of progress as it is by default."""
-    server = SystemPart("server", ["server", "--data", str(data), "--host", host, "--port", str(port)])
+    server = SystemPart("server", ["server", "--data", str(data), *options.arguments()])
     pipeline = SystemPart("pipeline", [str(data), str(metrics_port)], module="benchmarks.untuned")
     supervisor = Supervisor([server, pipeline])
     try:
