@@ -13,10 +13,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from nearcast.language.control_events import changes
-from nearcast.model.columns import to_events, to_table
+from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.pipeline.batch_replay import replay
-from nearcast.pipeline.snapshots import load, save
 from nearcast.pipeline.source import BLOCKS
 from nearcast.pipeline.spread import submit_batch
 from nearcast.stages.fold import FoldedBatch, StateFold
@@ -36,7 +35,9 @@ class Nobody:
 
 def batch_of(folder: Path) -> FoldedBatch:
     with closing(written(folder, with_roles(), documents(40))) as journal:
-        return next(iter(StateFold().fold(journal.read("events", 0, 1_000), changes)))
+        # The first one is of the settings alone.
+        [*_, batch] = StateFold().fold(journal.read("events", 0, 1_000), changes)
+        return batch
 
 
 def test_a_batch_that_was_spread_leaves_no_file_open_and_none_on_disk(tmp_path: Path) -> None:
@@ -77,27 +78,6 @@ def test_derived_events_are_delivered_alike_in_the_driver_and_from_executors(
         ]
     assert found[0].num_rows and 0 < sum(found[0].column("part").to_pylist())
     assert found[0].to_pylist() == found[1].to_pylist()
-
-
-def test_a_snapshot_keeps_what_stages_keep(tmp_path: Path) -> None:
-    """Also after many batches they go on where they were."""
-    known = StateFold(stages=[Counting()])
-    [*_] = known.fold(to_table([Event("e", "t", "s", position=1)]), changes)
-    save(known, tmp_path)
-    again = load(tmp_path, 1)
-    [batch] = again.fold(to_table([Event("f", "t", "s", position=2)]), changes)
-    assert ["f", "seen 2"] == batch.events.column("id").to_pylist()
-
-
-class Counting:
-    """A stage that tells how many events it has seen."""
-
-    def __init__(self) -> None:
-        self.seen = 0
-
-    def derive(self, stretch: StageInput) -> list[Event]:
-        self.seen += len(stretch.events)
-        return [Event(f"seen {self.seen}", "nearcast.situation", "s", position=self.seen)]
 
 
 def test_what_was_beyond_limits_is_known_alike_in_the_driver_and_from_executors(
