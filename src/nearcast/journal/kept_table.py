@@ -44,9 +44,10 @@ def _put_kept(connection: sqlite3.Connection, node: str, before: int, total: int
 
 def kept_changes(connection: sqlite3.Connection, node: str) -> Iterator[bytes]:
     """The changes of what a node keeps. Raises `sqlite3.DatabaseError` where one is damaged, or missing."""
+    made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept_at_nodes'").fetchone()
     query = "SELECT total, changes FROM kept_at_nodes WHERE node = ? ORDER BY number"
     before = 0
-    for total, sealed in connection.execute(query, (node,)).fetchall():
+    for total, sealed in connection.execute(query, (node,)).fetchall() if made else ():
         yield _opened(node, before, total, sealed)
         before = total
     end = log_end(connection, _end_of_kept(node)).position

@@ -351,7 +351,7 @@ class SqliteJournal(Journal):
 
     def positions(self, id: str, source: str | None = None) -> list[int]:
         """See `Journal.positions`."""
-        query = "SELECT position FROM keys WHERE id = ?1 AND (?2 IS NULL OR source = ?2) ORDER BY position"
+        query = "SELECT DISTINCT position FROM keys WHERE id = ?1 AND (?2 IS NULL OR source = ?2) ORDER BY position"
         with self._snapshot() as connection:
             found = [position for (position,) in connection.execute(query, (id, source))]
             for position in found:
@@ -361,9 +361,8 @@ class SqliteJournal(Journal):
     def kept(self, node: str = MAIN) -> list[Event]:
         """See `Journal.kept`."""
         with self._reading() as connection:
-            made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept_at_nodes'").fetchone()
             try:
-                return restored(kept_changes(connection, node)) if made else []
+                return restored(kept_changes(connection, node))
             except (ValueError, TypeError, KeyError) as error:
                 raise malformed(f"events that are kept at the node {node}: {error}") from error
 
