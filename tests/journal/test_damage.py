@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nearcast.errors import JournalError
-from nearcast.journal import sqlite as module
+from nearcast.journal import block_table as module
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import DEAD_LETTERS, LOGS
 from nearcast.model.event import Event

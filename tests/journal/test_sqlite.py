@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from nearcast.errors import JournalError
-from nearcast.journal import sqlite as module
+from nearcast.journal import block_table as module
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import EVENTS, LOGS, entered_events, to_table
 from nearcast.model.event import Event

@@ -19,170 +19,24 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import count
 from os import PathLike, fspath
-from typing import Final
 
 import pyarrow as pa
 
 from nearcast.errors import JournalError
 from nearcast.journal.block_checksums import (
-    COLUMNS,
     UNCHECKED,
-    StoredBlock,
-    block_checksum,
-    check_links,
-    checked_block,
     is_position,
     malformed,
 )
+from nearcast.journal.block_table import BLOCKS, begin_with_oldest, read_blocks, write_blocks
 from nearcast.journal.held_back import Kept, refuse_beside, restored
 from nearcast.journal.kept_table import keep, kept_changes
-from nearcast.journal.log_ends import log_end, newest_block, put_end, unchecked_blocks
-from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
+from nearcast.journal.log_ends import log_end, newest_block, put_end
+from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, schema_of, within
 from nearcast.journal.seam import READ_BYTES, Journal
 from nearcast.model.event import MAIN, Event
 from nearcast.runtime.descriptors import exhausted
 from nearcast.runtime.file_lock import file_identity
-
-TABLE = """
-CREATE TABLE blocks (
-    number INTEGER PRIMARY KEY, log TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
-    tier INTEGER NOT NULL, size INTEGER NOT NULL, rows BLOB NOT NULL, previous INTEGER, checksum BLOB);
-CREATE INDEX blocks_of_log ON blocks (log, last)"""
-
-MERGE = 16
-"""So many neighbouring blocks of one tier become one of the next: a row is rewritten at most `TIERS` times."""
-TIERS = 2
-BLOCK_ROWS, BLOCK_BYTES = 10_000, 64 << 20
-
-CODEC: Final = "zstd"
-"""4 ms and a tenth of the size for 10,000 events; lz4 takes 3 ms and leaves a quarter, so the disk takes longer."""
-
-
-def write_blocks(connection: sqlite3.Connection, log: str, rows: pa.Table) -> None:
-    """Puts rows, which have their positions, at the end of a log."""
-    for block in _cut(rows):
-        tier = next((tier for tier in range(TIERS) if len(block) < MERGE ** (tier + 1)), TIERS)
-        _put(connection, log, block, tier, newest_block(connection, log))
-    for tier in range(TIERS):
-        _merge(connection, log, tier)
-
-
-def read_blocks(connection: sqlite3.Connection, log: str, after: int, through: int) -> list[pa.Table]:
-    """The rows of the blocks of a log that have some after one position and up to another, block by block.
-
-    Within a transaction: what lies beside them is looked at too. Raises `sqlite3.DatabaseError` where one of them is
-    not as it was written, or is missing.
-    """
-    schema, unchecked = schema_of(log), unchecked_blocks(connection)
-    # By number too: deliveries of one event may fill several blocks, which then end at the same position.
-    query = f"SELECT {COLUMNS} FROM blocks WHERE log = ? AND last > ? ORDER BY last, number"
-    blocks: list[StoredBlock] = []
-    behind: tuple[int, int | None] | None = None
-    with closing(connection.execute(query, (log, after))) as rows:
-        for row in rows:
-            block = checked_block(log, row, unchecked)
-            # Only of a block that was checked is it known that it lies behind.
-            if block.first > through:
-                behind = (block.number, block.previous)
-                break
-            blocks.append(block)
-    first = (blocks[0].last, blocks[0].number) if blocks else (after, LAST)
-    behind = behind or (0, log_end(connection, log).newest)
-    check_links(log, [_before(connection, log, first, after), *((one.number, one.previous) for one in blocks), behind])
-    return [_decoded(schema, one.size, one.rows) for one in blocks]
-
-
-def _before(connection: sqlite3.Connection, log: str, first: tuple[int, int], after: int) -> tuple[int, None]:
-    """The number of the block before the one with this last position and number; 0 where there is none."""
-    query = (
-        "SELECT number FROM blocks WHERE log = ? AND (last, number) < (?, ?) ORDER BY last DESC, number DESC LIMIT 1"
-    )
-    found = connection.execute(query, (log, *first)).fetchone()
-    if found is None:
-        return 0, None
-    # By its number, so that it is the table that answers: the index may be what is damaged.
-    last = connection.execute("SELECT last FROM blocks WHERE number = ?", found).fetchone()
-    if last is None or not is_position(last[0]) or last[0] > after:
-        raise malformed(f"index of the log {log!r} at block {found[0]}")
-    return found[0], None
-
-
-LAST = (1 << 63) - 1
-"""The greatest number that SQLite keeps."""
-
-
-def _cut(rows: pa.Table) -> Iterator[pa.Table]:
-    """The rows in pieces small enough for a block, none empty."""
-    # A single row that is larger than a block has to be one.
-    if len(rows) > 1 and (len(rows) > BLOCK_ROWS or rows.nbytes > BLOCK_BYTES):
-        yield from _cut(rows.slice(0, len(rows) // 2))
-        yield from _cut(rows.slice(len(rows) // 2))
-    elif len(rows):
-        yield rows
-
-
-def _begin_with_oldest(connection: sqlite3.Connection, log: str) -> None:
-    """Makes the oldest block of a log the first of it, without a link: those before it are gone on purpose."""
-    query = f"SELECT {COLUMNS} FROM blocks WHERE log = ? ORDER BY last, number LIMIT 1"
-    oldest = connection.execute(query, (log,)).fetchone()
-    block = checked_block(log, oldest, unchecked_blocks(connection))._replace(previous=0)
-    # One of a format before has no link.
-    if block.checksum is not None:
-        sum = block_checksum(log, block)
-        connection.execute("UPDATE blocks SET previous = 0, checksum = ? WHERE number = ?", (sum, block.number))
-
-
-def _put(connection: sqlite3.Connection, log: str, rows: pa.Table, tier: int, previous: int) -> None:
-    positions = positions_of(rows)
-    # A batch without its schema, which is known by the log: in a block of few rows that would be the larger part.
-    [batch] = rows.combine_chunks().to_batches()
-    raw = batch.serialize()
-    content = pa.compress(raw, CODEC, asbytes=True)
-    block = StoredBlock(0, int(positions[0]), int(positions[-1]), tier, raw.size, previous, None, content)
-    connection.execute(
-        "INSERT INTO blocks (log, first, last, tier, size, previous, checksum, rows) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (log, *block[1:6], block_checksum(log, block), content),
-    )
-
-
-def _merge(connection: sqlite3.Connection, log: str, tier: int) -> None:
-    """Merges the newest `MERGE` blocks of a log if all are of this tier and small."""
-    query = "SELECT number, tier, size FROM blocks WHERE log = ? ORDER BY last DESC, number DESC LIMIT ?"
-    newest = connection.execute(query, (log, MERGE)).fetchall()
-    # Only a run of the newest: so blocks stay ranges of positions one after the other, which are read in order.
-    if [of for _, of, _ in newest] != [tier] * MERGE or sum(size for *_, size in newest) > BLOCK_BYTES:
-        return
-    numbers = ", ".join(str(number) for number, *_ in newest)
-    found = connection.execute(f"SELECT {COLUMNS} FROM blocks WHERE number IN ({numbers}) ORDER BY last, number")
-    # What is damaged would get a checksum of its own.
-    unchecked = unchecked_blocks(connection)
-    blocks = [checked_block(log, row, unchecked) for row in found]
-    rows = joined(log, [_decoded(schema_of(log), one.size, one.rows) for one in blocks])
-    connection.execute(f"DELETE FROM blocks WHERE number IN ({numbers})")
-    _put(connection, log, rows, tier + 1, newest_block(connection, log))
-
-
-def _decoded(schema: pa.Schema, size: int, block: bytes) -> pa.Table:
-    try:
-        raw = pa.decompress(block, size, CODEC)
-        return pa.Table.from_batches([_batch(raw, schema)])
-    except (pa.ArrowException, OSError) as error:
-        raise malformed(f"block: {error}") from error
-
-
-def _batch(raw: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
-    try:
-        return pa.ipc.read_record_batch(raw, schema)
-    except pa.ArrowInvalid:
-        # Of a format before, which lacks the last columns; Arrow finds that it ran out of them.
-        if schema.field(-1).name not in ADDED:
-            raise
-        batch = _batch(raw, schema.remove(len(schema) - 1))
-        return batch.append_column(schema.field(-1), pa.nulls(len(batch), schema.types[-1]))
-
-
-ADDED = ("node", "about")
-"""The columns of events that formats before lack, the last ones."""
 
 FORMAT = 4
 """The version of the tables and blocks below, kept in the file; a file of a newer format is not touched."""
@@ -197,7 +51,7 @@ APPLICATION = 0x6E656172
 TABLES = f"""
 CREATE TABLE ends (
     log TEXT PRIMARY KEY, position INTEGER NOT NULL, newest INTEGER, checksum BLOB) WITHOUT ROWID;
-{TABLE};
+{BLOCKS};
 CREATE TABLE keys (id TEXT, source TEXT, position INTEGER NOT NULL, PRIMARY KEY (id, source)) WITHOUT ROWID;
 """
 
@@ -271,20 +125,17 @@ class SqliteJournal(Journal):
     def read(self, log: str, after: int, limit: int) -> pa.Table:
         """See `Journal.read`."""
         with self._snapshot() as connection:
-            parts = read_blocks(connection, log, after, after + limit)
+            parts = list(read_blocks(connection, log, after, after + limit))
         return within(joined(log, parts), after, after + limit)
 
     def blocks(self, log: str, after: int, through: int) -> Iterator[pa.Table]:
         """See `Journal.blocks`."""
-        query = "SELECT number FROM blocks WHERE log = ? AND last > ? AND first <= ? ORDER BY last, number"
         with self._reading() as connection:
             # All as of one moment: else a block might be merged into another meanwhile.
             connection.execute("BEGIN")
             try:
-                numbers = connection.execute(query, (log, after, through)).fetchall()
-                for number in numbers:
-                    found = connection.execute("SELECT size, rows FROM blocks WHERE number = ?", number).fetchone()
-                    yield within(_decoded(schema_of(log), *found), after, through)
+                for rows in read_blocks(connection, log, after, through):
+                    yield within(rows, after, through)
             finally:
                 connection.execute("ROLLBACK")
 
@@ -318,7 +169,7 @@ class SqliteJournal(Journal):
                 kept_rows, kept_bytes = kept_rows + held, kept_bytes + bytes
             connection.executemany("DELETE FROM blocks WHERE number = ?", gone)
             if gone:
-                _begin_with_oldest(connection, log)
+                begin_with_oldest(connection, log)
         return count
 
     def end(self, log: str) -> int:
