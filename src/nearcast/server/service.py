@@ -102,23 +102,17 @@ class AccessServer:
         self.views = JournalViews(journal, limits.active, limits.entities)
         self.client_updates = ClientUpdates(self.session_manager, self.events.submit, limits)
         self._settled = settled
-        self.actions = ActionRunner(
-            journal,
-            self.session_manager.registry,
-            self._write_dead_letter,
-            self.metrics,
-            None if settled is None else settled.with_name(settled.name + "-actions"),
-            error_log=self.error_log,
-            private=config.private_webhooks,
-        )
-        self.triggered = TriggeredActions(
-            journal,
-            self.session_manager.registry,
-            self._write_dead_letter,
-            self.metrics,
-            None if settled is None else settled.with_name(settled.name + "-triggers"),
-            error_log=self.error_log,
-            private=config.private_webhooks,
+        self.actions, self.triggered = (
+            kind(
+                journal,
+                self.session_manager.registry,
+                self._write_dead_letter,
+                self.metrics,
+                None if settled is None else settled.with_name(settled.name + mark),
+                error_log=self.error_log,
+                private=config.private_webhooks,
+            )
+            for kind, mark in ((ActionRunner, "-actions"), (TriggeredActions, "-triggers"))
         )
         # Each server is done with its own sessions only; so beside others each has a mark of its own.
         own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"

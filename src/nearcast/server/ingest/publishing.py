@@ -90,12 +90,12 @@ async def publish(
         written = await service.event_entry.submit([event for _, event in taken], *returned_of(request))
         for (index, _), position in zip(taken, written, strict=True):
             positions[index] = position
-        repeated = _repeated(taken, positions, before)
-        others = await asyncio.to_thread(other_events, service.journal, repeated) if repeated else []
-        faults += others
-        refused = {index for index, _ in others}
-        positions = [None if index in refused else position for index, position in enumerate(positions)]
-        taken = [one for one in taken if one[0] not in refused]
+        if repeated := _repeated(taken, positions, before):
+            others = await asyncio.to_thread(other_events, service.journal, repeated)
+            faults += others
+            refused = {index for index, _ in others}
+            positions = [None if index in refused else position for index, position in enumerate(positions)]
+            taken = [one for one in taken if one[0] not in refused]
         service.metrics.published.inc(len(taken))
     # Last: where there was no room the publisher comes again, and its letters would be there twice.
     _write_refused(came, faults, service)
