@@ -67,3 +67,17 @@ def test_a_control_event_that_changes_nothing_is_named_with_its_place(tmp_path: 
     [line] = [line for line in found.stderr.splitlines() if "c1" in line]
     assert line.startswith("dead letter: e.jsonl:3: expected b in a relation, got none")
     assert line.endswith("(event c1 at position 2)")
+
+
+def test_what_counts_derived_events_is_explained_with_them(tmp_path: Path) -> None:
+    """As it was decided, though for other filters nothing is derived once more."""
+    folder = written(tmp_path)
+    together = '  - {id: pairs, client: ann, filter: "count(uform(type = \'nearcast.relation\')) >= 1"}\n'
+    (folder / "d.yaml").write_text(DEFINITIONS + together)
+    files = ("--definitions", "d.yaml", "--events", "e.jsonl")
+    replayed = [json.loads(line) for line in nearcast(folder, "replay", *files).stdout.splitlines()]
+    told = {one["position"] for one in replayed if one["subscription"] == "pairs" and one["event"].isdigit()}
+    assert {4, 5} == told
+    for id in "345":
+        [found] = [json.loads(line) for line in nearcast(folder, "explain", id, *files, "--json").stdout.splitlines()]
+        assert ("pairs" if int(id) in told else None) == found["subscription"]

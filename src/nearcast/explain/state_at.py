@@ -1,57 +1,21 @@
-"""What was known as of an event's position, and who came and went around it: a fold over the journal."""
+"""What was known as of an event's position: a fold over the journal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.errors import EventError
 from nearcast.explain.explanation import ExplanationScene
-from nearcast.model.changes import Change, ClientChange, ClientRemoval, SubscriptionChange, SubscriptionRemoval
+from nearcast.explain.past_state import EntityChanges, Parse, PastState, changes_of, derives
+from nearcast.model.changes import SubscriptionChange
 from nearcast.model.columns import are_control, to_events
 from nearcast.model.event import Event
-from nearcast.stages.fold import Parse
+from nearcast.stages.fold import StateFold
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository, entities
-
-
-@dataclass(slots=True)
-class EntityChanges:
-    """When clients and subscriptions came and went, on one side of an event: positions by id.
-
-    `came` is the first time, `went` the last; `receivers` names those of each subscription that came.
-    """
-
-    clients_came: dict[str, int] = field(default_factory=dict)
-    clients_went: dict[str, int] = field(default_factory=dict)
-    came: dict[str, int] = field(default_factory=dict)
-    went: dict[str, int] = field(default_factory=dict)
-    receivers: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def note(self, position: int, change: Change) -> None:
-        """Takes note of one change."""
-        match change:
-            case ClientChange():
-                self.clients_came.setdefault(change.client, position)
-            case ClientRemoval(name):
-                self.clients_went[name] = position
-            case SubscriptionChange(subscription):
-                self.came.setdefault(subscription.id, position)
-                self.receivers[subscription.id] = subscription.clients
-            case SubscriptionRemoval(id):
-                self.went[id] = position
-
-
-@dataclass(slots=True)
-class PastState:
-    """The journal around one position: the state before it, and when who came and went before and after it."""
-
-    scene: ExplanationScene
-    before: EntityChanges
-    after: EntityChanges
 
 
 class PastEntities:
@@ -83,7 +47,7 @@ def state_at(
     """
     state, repository = registry or Registry(), Repository()
     scene: ExplanationScene | None = None
-    before, after = EntityChanges(), EntityChanges()
+    before, after = EntityChanges(derives=derives(state)), EntityChanges()
     for table in tables:
         rows = table.filter(pc.less(table.column("position"), position))
         here = table.filter(pc.equal(table.column("position"), position))
@@ -99,6 +63,30 @@ def state_at(
     return PastState(scene, before, after)
 
 
+def with_derived(past: PastState, tables: Iterable[pa.Table], parse: Parse, registry: Registry) -> PastState:
+    """The same, also with what was derived before the event: tables are folded as the pipeline folds them.
+
+    `tables` and `registry` are those of `state_at`.
+    """
+    known, event = StateFold(without_subscriptions(registry)), past.scene.event
+    for table in tables:
+        rows = table.filter(pc.less(table.column("position"), event.position))
+        for _ in known.fold(rows, only_deriving(parse)) if len(rows) else ():
+            pass
+    scene = replace(past.scene, newest=PastEntities(known.repository.newest(), event.entity))
+    return PastState(scene, past.before, past.after)
+
+
+def without_subscriptions(registry: Registry) -> Registry:
+    """A copy of a registry: nothing is derived from what is asked for."""
+    return replace(registry.copy(), subscriptions={})
+
+
+def only_deriving(parse: Parse) -> Parse:
+    """Reads control events, but no subscriptions."""
+    return lambda event, settings: [one for one in parse(event, settings) if not isinstance(one, SubscriptionChange)]
+
+
 def _world(table: pa.Table) -> pa.Table:
     return table.filter(pc.invert(are_control(table)))
 
@@ -106,13 +94,6 @@ def _world(table: pa.Table) -> pa.Table:
 def _fold(table: pa.Table, state: Registry, noted: EntityChanges, parse: Parse) -> None:
     """Applies the control events of a table; one that cannot be taken changes nothing."""
     for event in to_events(table.filter(are_control(table))):
-        for change in _parsed(event, state, parse):
+        for change in changes_of(event, state, parse):
             state.apply(change)
             noted.note(event.position, change)
-
-
-def _parsed(event: Event, state: Registry, parse: Parse) -> list[Change]:
-    try:
-        return parse(event, state.settings)
-    except EventError:
-        return []

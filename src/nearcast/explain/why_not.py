@@ -13,7 +13,7 @@ from nearcast.model.filter import Atom, Count, Distance
 from nearcast.model.values import Value
 
 if TYPE_CHECKING:
-    from nearcast.explain.state_at import PastState
+    from nearcast.explain.past_state import PastState
 
 SHOWN = 120
 """Of a value's text so many characters are shown."""

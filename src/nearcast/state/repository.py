@@ -12,6 +12,7 @@ from nearcast.model.arrays import Flags, Integers
 from nearcast.model.columns import EVENTS, entries_of, without_payloads
 from nearcast.model.limits import Limits
 from nearcast.state.entity_ledger import EntityLedger
+from nearcast.state.event_size import ENTRY, FIXED
 
 SLACK = 10_000
 """Superseded rows that may gather before the repository is compacted: few copies, bounded memory."""
@@ -140,13 +141,6 @@ def without_excess(events: pa.Table, most: int) -> pa.Table:
         attributes = pa.concat_arrays(attributes.chunks)
     index = np.where(excess, len(events), np.arange(len(events)))
     return events.set_column(at, EVENTS.field(at), pa.concat_arrays([attributes, empty]).take(pa.array(index)))
-
-
-FIXED = 200
-"""Bytes of an event besides its texts and attributes, about."""
-
-ENTRY = 40
-"""Bytes of an attribute besides its name and text, about."""
 
 
 def sizes_of(events: pa.Table) -> Integers:

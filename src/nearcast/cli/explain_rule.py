@@ -1,0 +1,90 @@
+"""What a situation rule found around an event, as lines for a person and as data for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from nearcast.cli.explain_text import TRUTHS, unit_text
+from nearcast.language.cql2 import write
+from nearcast.model.event import place_data
+from nearcast.model.filter import Not
+from nearcast.model.values import time_text
+from nearcast.situations.diagnosis import ConditionFinding, ReadingFinding, RuleFinding
+from nearcast.situations.events import moment_of
+
+
+def rule_lines(found: RuleFinding) -> Iterator[str]:
+    """Every condition of a rule around an event, and what was missing."""
+    reach = f"in {found.rule.area}" if found.rule.area else f"within {found.rule.widest:g} m of {found.centre.entity}"
+    there = f"; there is {found.situation}" if found.situation else "; there is no situation of it"
+    yield f"rule {found.rule.id}, {reach}: {TRUTHS[found.truth]}{there}"
+    if found.refuted:
+        yield f"  refuted by the necessary rule {found.refuted}"
+    for one in found.unusable:
+        yield f"  no reading: {one.name} {one.value!r}{unit_text(one.unit)} of this event: {one.why}"
+    yield from _condition_lines(found.conditions)
+    for id, conditions in found.necessary:
+        yield f"  necessary, by rule {id}:"
+        yield from _condition_lines(conditions)
+
+
+def _condition_lines(conditions: Iterable[ConditionFinding]) -> Iterator[str]:
+    for one in conditions:
+        yield f"    {TRUTHS[one.truth]:<7}  {_written(one)}  ({_observed(one)})"
+
+
+def _written(found: ConditionFinding) -> str:
+    return write(Not(found.atom) if found.negated else found.atom)
+
+
+def _observed(found: ConditionFinding) -> str:
+    if found.missing:
+        return found.missing
+    parts = [f"the situation {id}" for id in found.situations] + [_reading(one) for one in found.readings]
+    return "; ".join(parts) or "so say the rules for it"
+
+
+def _reading(found: ReadingFinding) -> str:
+    away = "" if found.metres is None else f", {found.metres:,.1f} m away"
+    reading = found.reading
+    return f"{reading.name} {reading.value}{unit_text(found.unit)} of {reading.entity}, {found.age:g} s old{away}"
+
+
+def rule_data(found: RuleFinding) -> dict[str, Any]:
+    """The same as one JSON object."""
+    return {
+        "rule": found.rule.id,
+        "entity": found.centre.entity,
+        "position": None if found.centre.place is None else place_data(found.centre.place),
+        "truth": found.truth,
+        "refuted": found.refuted or None,
+        "situation": found.situation,
+        "unusable": [
+            {"class": one.name, "value": one.value, "unit": one.unit, "reason": one.why} for one in found.unusable
+        ],
+        "conditions": [_condition_data(one) for one in found.conditions],
+        "necessary": {id: [_condition_data(one) for one in conditions] for id, conditions in found.necessary},
+    }
+
+
+def _condition_data(found: ConditionFinding) -> dict[str, Any]:
+    return {
+        "condition": _written(found),
+        "truth": found.truth,
+        "readings": [
+            {
+                "class": one.reading.name,
+                "value": one.reading.value,
+                "unit": one.unit,
+                "entity": one.reading.entity,
+                "time": time_text(moment_of(one.reading.moment)),
+                "age": one.age,
+                "metres": one.metres,
+                "event": one.reading.position,
+            }
+            for one in found.readings
+        ],
+        "situations": list(found.situations),
+        "missing": found.missing or None,
+    }
