@@ -72,7 +72,7 @@ def test_a_control_event_that_changes_nothing_is_named_with_its_place(tmp_path: 
 def test_what_counts_derived_events_is_explained_with_them(tmp_path: Path) -> None:
     """As it was decided, though for other filters nothing is derived once more."""
     folder = written(tmp_path)
-    together = '  - {id: pairs, client: ann, filter: "count(uform(type = \'nearcast.relation\')) >= 1"}\n'
+    together = "  - {id: pairs, client: ann, filter: \"count(uform(type = 'nearcast.relation')) >= 1\"}\n"
     (folder / "d.yaml").write_text(DEFINITIONS + together)
     files = ("--definitions", "d.yaml", "--events", "e.jsonl")
     replayed = [json.loads(line) for line in nearcast(folder, "replay", *files).stdout.splitlines()]

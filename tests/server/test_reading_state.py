@@ -57,15 +57,39 @@ def test_what_holds_is_read_page_by_page() -> None:
             (await server.http.put("/relations/close", json=RELATION)).raise_for_status()
             found, after = [], "0"
             while after:
-                one = await page(server, "/relations/active", limit=2, after=after)
+                one = await page(server, "/active/relations", limit=2, after=after)
                 found += [(each["a"], each["detect"]) for each in one["relations"]]
                 after = one["next"]
             enter = [(name, "enter") for name in ("a2", "a3", "a4", "z")]
             assert [("a0", "dwell"), *enter] == found
             told(journal, relation("exit", "a2", "b"), relation("exit", "z", ["y", "x"]), first=9)
-            names = [one["a"] for one in (await page(server, "/relations/active"))["relations"]]
+            names = [one["a"] for one in (await page(server, "/active/relations"))["relations"]]
             assert ["a0", "a3", "a4"] == names
-            assert [] == (await page(server, "/relations/active", relation="other"))["relations"]
+            assert [] == (await page(server, "/active/relations", relation="other"))["relations"]
+
+    run(test)
+
+
+def test_a_rule_may_be_named_active() -> None:
+    """It is read by its name as any other; what holds has a path that is nobody's name."""
+
+    async def test() -> None:
+        journal = MemoryJournal()
+        told(journal, relation("enter", "a", "b"), situation("begin", "1"))
+        rule = {"class": "Fire", "when": "Temperature > 80", "within": 100, "valid": "10 s"}
+        ontology = {"classes": {"Temperature": {}}, "situations": {"Fire": None}}
+        async with running(journal) as server:
+            (await server.http.put("/settings", json={"ontology": ontology})).raise_for_status()
+            (await server.http.put("/relations/close", json=RELATION)).raise_for_status()
+            for kind, one in (("relations", RELATION), ("situations", rule)):
+                listed = await page(server, f"/active/{kind}")
+                assert 1 == len(listed[kind])
+                assert listed == await page(server, f"/{kind}/active")
+                (await server.http.put(f"/{kind}/active", json=one)).raise_for_status()
+                assert "active" == (await page(server, f"/{kind}/active"))["id"]
+                assert listed == await page(server, f"/active/{kind}")
+                (await server.http.delete(f"/{kind}/active")).raise_for_status()
+                assert listed == await page(server, f"/{kind}/active")
 
     run(test)
 
@@ -78,7 +102,7 @@ def test_of_relations_whose_end_is_not_told_nothing_is_said() -> None:
         told(journal, relation("enter", "a", "b"), relation("enter", "a", "b", "gone"))
         async with running(journal) as server:
             await server.http.put("/relations/close", json={**RELATION, "detect": ["enter"]})
-            assert [] == (await page(server, "/relations/active"))["relations"]
+            assert [] == (await page(server, "/active/relations"))["relations"]
 
     run(test)
 
@@ -91,9 +115,9 @@ def test_situations_are_there_until_they_end() -> None:
         phases = [situation("begin", "1"), situation("begin", "2"), situation("update", "1"), situation("end", "2")]
         told(journal, *phases, situation("begin", "3", "flood"))
         async with running(journal) as server:
-            found = (await page(server, "/situations/active"))["situations"]
+            found = (await page(server, "/active/situations"))["situations"]
             assert [("1", "update"), ("3", "begin")] == [(one["id"], one["phase"]) for one in found]
-            found = (await page(server, "/situations/active", situation="flood"))["situations"]
+            found = (await page(server, "/active/situations", situation="flood"))["situations"]
             assert ["3"] == [one["id"] for one in found]
 
     run(test)
@@ -190,7 +214,13 @@ def test_reading_it_takes_the_right_to_manage() -> None:
     async def test() -> None:
         tokens = tokens_from("r:SECRET1:receive,publish m:SECRET2:manage")
         async with running(tokens=tokens) as server:
-            for path in ("/dead-letters", "/relations/active", "/situations/active", "/entities/a"):
+            for path in (
+                "/dead-letters",
+                "/active/relations",
+                "/relations/active",
+                "/situations/active",
+                "/entities/a",
+            ):
                 codes = [
                     (await server.http.get(path, headers={"Authorization": f"Bearer {one}"})).status_code
                     for one in ("SECRET1", "SECRET2")

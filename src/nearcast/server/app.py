@@ -83,7 +83,7 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
             allow_private_network=True,
         )
     error_responses.install(app)
-    # What is so now before the rules: `active` is no relation's id.
+    # What is so now before the rules: `/relations/active` is what holds, unless a relation is named so.
     for module in (publishing, lease_socket, reading_state, dead_letters, management, stream, ops):
         app.include_router(module.router)
     app.add_api_route("/", _home, include_in_schema=False)

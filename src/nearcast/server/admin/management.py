@@ -274,28 +274,30 @@ class RuleKind:
     change: Callable[[Any], Change]
 
 
+RELATIONS = ManagedKind(
+    "relation",
+    "relations",
+    "Ends it. Ending it ends what holds by it, and says so.",
+    lambda registry: registry.relations,
+    relation_data,
+    RelationRemoval,
+)
+SITUATIONS = ManagedKind(
+    "situation",
+    "situations",
+    "Ends it. Ending the rule ends the situations that it concluded.",
+    lambda registry: registry.situations,
+    situation_data,
+    SituationRemoval,
+)
 RULES = (
     RuleKind(
-        ManagedKind(
-            "relation",
-            "relations",
-            "Ends it. Ending it ends what holds by it, and says so.",
-            lambda registry: registry.relations,
-            relation_data,
-            RelationRemoval,
-        ),
+        RELATIONS,
         lambda data, where, settings: relation_document(data, where, settings.limits),
         RelationChange,
     ),
     RuleKind(
-        ManagedKind(
-            "situation",
-            "situations",
-            "Ends it. Ending the rule ends the situations that it concluded.",
-            lambda registry: registry.situations,
-            situation_data,
-            SituationRemoval,
-        ),
+        SITUATIONS,
         situation_document,
         SituationChange,
     ),

@@ -13,6 +13,7 @@ from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.model.relation import RELATION_EVENT
 from nearcast.model.sequence import read_sequence, write_sequence
 from nearcast.model.situation import SITUATION_TYPE
+from nearcast.server.admin.management import RELATIONS, SITUATIONS
 from nearcast.server.auth import Manager, service_of
 from nearcast.server.error_responses import NotFound
 from nearcast.server.path_names import ID
@@ -28,7 +29,7 @@ Limit = Annotated[int, Query(ge=1, le=MOST, description="Entries of one page.")]
 After = Annotated[str, Query(description="`next` of the page before.", max_length=40)]
 
 
-@router.get("/relations/active")
+@router.get("/active/relations")
 async def active_relations(
     token: Manager, service: Here, limit: Limit = 100, after: After = "0", relation: str | None = None
 ) -> dict[str, Any]:
@@ -46,7 +47,7 @@ async def active_relations(
     return await _page(service, RELATION_EVENT, "relations", limit, after, wanted)
 
 
-@router.get("/situations/active")
+@router.get("/active/situations")
 async def active_situations(
     token: Manager, service: Here, limit: Limit = 100, after: After = "0", situation: str | None = None
 ) -> dict[str, Any]:
@@ -60,6 +61,26 @@ async def active_situations(
         return situation in (None, data["situation"])
 
     return await _page(service, SITUATION_TYPE, "situations", limit, after, wanted)
+
+
+@router.get("/relations/active", include_in_schema=False)
+async def relation_named_active(
+    token: Manager, service: Here, limit: Limit = 100, after: After = "0", relation: str | None = None
+) -> dict[str, Any]:
+    """The relation `active`, where one is named so; else what `/active/relations` answers."""
+    if "active" in service.session_manager.registry.relations:
+        return RELATIONS.document("active", service)
+    return await active_relations(token, service, limit, after, relation)
+
+
+@router.get("/situations/active", include_in_schema=False)
+async def situation_named_active(
+    token: Manager, service: Here, limit: Limit = 100, after: After = "0", situation: str | None = None
+) -> dict[str, Any]:
+    """The situation rule `active`, where one is named so; else what `/active/situations` answers."""
+    if "active" in service.session_manager.registry.situations:
+        return SITUATIONS.document("active", service)
+    return await active_situations(token, service, limit, after, situation)
 
 
 @router.get(f"/entities/{ID}")
