@@ -304,8 +304,8 @@ def test_a_log_is_trimmed_to_its_newest_rows(journal: Journal) -> None:
     """They keep their positions, as do those that follow; by rows or by bytes, and by the blocks of each call."""
     for number in range(0, 60, 20):
         journal.append("events", events(range(number, number + 20)))
-    assert 0 == journal.trim("events", 60, 1 << 30)
-    assert 20 == journal.trim("events", 40, 1 << 30)
+    assert (0, 0) == (journal.trim("events", 60, 1 << 30), journal.trimmed("events"))
+    assert (20, 20) == (journal.trim("events", 40, 1 << 30), journal.trimmed("events"))
     assert (60, [*range(21, 61)]) == (journal.end("events"), positions(journal.read("events", 0, 100)))
     assert journal.trim("events", 40, 1) >= 20
     left = positions(journal.read("events", 0, 100))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sqlite3
 import subprocess
 import sys
@@ -251,3 +252,39 @@ def test_a_journal_whose_file_is_gone_takes_nothing(tmp_path: Path, by: str) -> 
         with pytest.raises(JournalError, match="put the journal back"):
             journal.append("events", events(["2"], "s"))
         assert 1 == journal.end("events")
+
+
+def test_a_journal_that_is_only_read_is_read_while_others_write(sqlite: SqliteJournal, file: Path) -> None:
+    """It sees what is written meanwhile, holds nobody up, writes nothing, and travels as what it is."""
+    with closing(SqliteJournal(file, read_only=True)) as reader:
+        sqlite.append("events", events("ab"))
+        blocks = reader.blocks("events", 0, 2)
+        assert ["a", "b"] == ids(next(iter(blocks)))
+        # While those are read.
+        sqlite.append("events", events("c"))
+        blocks.close()
+        assert ["a", "b", "c"] == ids(reader.read("events", 0, 9))
+        with pytest.raises(JournalError, match="readonly"):
+            reader.append("events", events("d"))
+        with closing(pickle.loads(pickle.dumps(reader))) as travelled:
+            assert (True, 3) == (travelled.read_only, travelled.end("events"))
+
+
+def test_a_file_that_is_not_there_is_not_made_by_who_only_reads(file: Path) -> None:
+    """Nor is a journal made of an empty one."""
+    with pytest.raises(JournalError, match="expected a journal, got no file"):
+        SqliteJournal(file, read_only=True)
+    file.touch()
+    with pytest.raises(JournalError, match="expected a journal, got an empty file"):
+        SqliteJournal(file, read_only=True)
+    assert b"" == file.read_bytes()
+
+
+def test_a_journal_in_a_folder_where_nobody_may_write_is_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a medium that cannot be written; SQLite itself would want to make a file beside it."""
+    with closing(SqliteJournal(file)) as journal:
+        journal.append("events", events("ab"))
+    monkeypatch.setattr("os.access", lambda *_, **__: False)
+    with closing(SqliteJournal(file, read_only=True)) as reader:
+        assert ["a", "b"] == ids(reader.read("events", 0, 9))
+    assert [file] == list(file.parent.iterdir())

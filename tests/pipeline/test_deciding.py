@@ -11,11 +11,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from nearcast.journal.sqlite import SqliteJournal
+from nearcast.language.definitions import files
 from nearcast.pipeline.batch_replay import replay
 from nearcast.pipeline.live import BatchDecider, PipelineConfig
 from nearcast.pipeline.monitoring import PipelineMetrics
+from nearcast.pipeline.past_journal import RecordedClients
 from nearcast.pipeline.query import start
+from nearcast.stages import decide as decide_module
 from nearcast.stages.fold import StateFold
+from nearcast.state.registry import Registry
 from tests.pipeline.histories import documents, in_this_process, live_rows, rows, until_decided, with_roles, written
 
 pytestmark = pytest.mark.spark
@@ -68,6 +72,23 @@ def test_the_live_query_writes_the_same_deliveries(
     until_decided(journal, journal.end("events"))
     running.stop()
     assert live_rows(journal) == journal.read("deliveries", 0, ALL).to_pylist()
+
+
+def test_a_range_under_other_definitions_is_decided_on_executors_as_in_this_process(
+    spark: SparkSession, journal: SqliteJournal, tmp_path: Path
+) -> None:
+    """Up to a position, and without the definitions that the journal has."""
+    registry = Registry()
+    for change in files.load([tmp_path / "definitions.yaml"]).changes():
+        registry.apply(change)
+    known = [StateFold(registry.copy()) for _ in range(2)]
+    spread = replay(spark, journal, known[0], tmp_path, through=90, parse=RecordedClients(), range_size=30, spread=1)
+    here = decide_module.replay(known[1], journal.row_ranges("events", 0, 90, 45), RecordedClients())
+    found = rows(spread)
+    assert rows(here) == found
+    assert 90 == known[0].position
+    assert not any(row["subscription"].startswith("passing") for row in found)
+    assert {row["subscription"] for row in found} < {row["subscription"] for row in in_this_process(journal)}
 
 
 def test_what_waits_is_seen_before_a_batch_is_decided(

@@ -1,14 +1,12 @@
-"""`nearcast replay --definitions D --events E…`."""
+"""`nearcast replay`: a history out of files, or out of the journal of a system, decided once more."""
 
 from __future__ import annotations
 
-import math
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from itertools import chain
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,34 +15,49 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.cli.options import INPUT_FILE, node_option
+from nearcast.cli.engine_choice import STRETCH, Decided, EngineChoice
+from nearcast.cli.options import INPUT_FILE, journal_path, node_option, state_path
 from nearcast.cli.output import DeadLetterLog, pluralize, progress, warn, warn_of
+from nearcast.cli.replay_comparison import compared, shown
 from nearcast.errors import Fault
+from nearcast.explain.decision_differences import DecisionDifferences
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes
 from nearcast.language.definitions import files
+from nearcast.language.definitions.files import DefinitionSet
 from nearcast.language.definitions.relation_documents import warnings_of_nodes
 from nearcast.language.event_files import Marks, read_tables
 from nearcast.language.nodes import listed
 from nearcast.model.columns import are_control, entering
 from nearcast.model.relation import Relation
-from nearcast.model.subscription import Settings
-from nearcast.pipeline.replay_engine import BatchCosts, EngineEstimate, cores_of
-from nearcast.stages import decide
+from nearcast.model.values import has_zone, time_of
+from nearcast.pipeline.past_journal import Bound, PositionSpan, RecordedClients, opened_journal, span_of, state_before
 from nearcast.stages.decide import priorities
-from nearcast.stages.fold import FoldedBatch, StateFold
+from nearcast.stages.fold import FoldedBatch, Parse, StateFold
 from nearcast.state.derived import derived_of
 from nearcast.state.registry import Registry
 
-Decided = Iterator[tuple[FoldedBatch, pa.Table]]
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+OUTPUT = click.Path(dir_okay=False, path_type=Path)
 
-STRETCH = 10_000
-"""Events of a batch that is decided in this process."""
 
-FIRST_STRETCH = 1_000
-"""And of the first two with `auto`: where one costs a second, it knows that soon."""
+class PositionOrTime(click.ParamType[Bound]):
+    """A position of the journal, or a time with its zone."""
+
+    name = "position or time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Bound:
+        """Either of them; a usage error for anything else."""
+        text = str(value)
+        if text.isdecimal() and int(text) > 0:
+            return int(text)
+        moment = time_of(text) if has_zone(text) else None
+        if moment is None:
+            self.fail(f"expected a position from 1 on, or a time as in 2020-01-31T12:00:00Z, got {text!r}", param, ctx)
+        return moment
 
 
 @click.command("replay")
@@ -52,33 +65,43 @@ FIRST_STRETCH = 1_000
     "--definitions",
     "definition_files",
     multiple=True,
-    required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="YAML definitions; several are read together.",
+    type=FILE,
+    help="YAML definitions; several are read together. With --data or --journal: instead of the journal's own.",
 )
 @click.option(
     "--events",
     "event_files",
     multiple=True,
-    required=True,
     type=INPUT_FILE,
     help="CloudEvents, one a line, or GeoJSON features, also gzipped (- for standard input); several are read in turn.",
 )
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Where to write; else standard output.")
+@click.option("--data", type=FOLDER, help="A system's data folder, whose journal is decided instead of --events.")
+@click.option("--journal", "journal_file", type=OUTPUT, help="A journal, as a copy, instead of one in a data folder.")
+@click.option("--from", "first", type=PositionOrTime(), help="First position that is told of, or time of acceptance.")
+@click.option("--to", "last", type=PositionOrTime(), help="Last one.")
+@click.option("--out", type=OUTPUT, help="Where to write; else standard output.")
 @click.option(
     "--derived",
     "derived_out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUTPUT,
     help="Where to write the events that were derived (relations, situations), as CloudEvents, one a line.",
 )
+@click.option("--compare", is_flag=True, help="Show how it differs from what the system delivered.")
+@click.option("--json", "as_json", is_flag=True, help="With --compare: as one JSON object.")
 @node_option("Where the events count as entered; scope: local is local to it.")
 @click.option("--engine", type=click.Choice(["auto", "local", "spark"]), default="auto", show_default=True)
 @click.option("--master", help="Where Spark runs, for example local[*] or local-cluster[2,1,1024].")
 def command(
     definition_files: tuple[Path, ...],
     event_files: tuple[Path, ...],
+    data: Path | None,
+    journal_file: Path | None,
+    first: Bound | None,
+    last: Bound | None,
     out: Path | None,
     derived_out: Path | None,
+    compare: bool,
+    as_json: bool,
     node: str,
     engine: str,
     master: str | None,
@@ -86,59 +109,136 @@ def command(
     """Decide a history: who would have got what, at which priority.
 
     Goes through the same stages as live events. Writes a JSON line for each event and client, in the order of the
-    events: event, client, subscription, level, the priority as of the event's position (-1: withheld), position. Exits
-    with 1 if no event could be taken.
+    events: event, client, subscription, level, the priority as of the event's position (-1: withheld), position.
+
+    With --data the history is that of a system, which may run meanwhile; nothing there is changed. What comes out is
+    what the system decided; with --definitions what it would have decided under these, clients being as they were.
+    --compare shows how both differ.
+
+    Exits with 1 if no event could be taken, or if --compare finds a difference.
     """
+    _check_usage(definition_files, event_files, data, journal_file, compare, as_json)
     found = files.load(definition_files)
     warn_of("warning", (*found.warnings, *warnings_of_nodes(found.relations, node)))
+    with tempfile.TemporaryDirectory(prefix="nearcast-replay-") as folder, ExitStack() as stack:
+        if event_files:
+            history = _history_of_files(event_files, found, node, engine, Path(folder))
+        else:
+            history = _history_of_system(data, journal_file, found if definition_files else None, node)
+        stack.callback(history.journal.close)
+        with progress("looking for the range") as advance:
+            span = span_of(history.journal, first, last, advance)
+        if compare:
+            span = _decided_part(history.journal, span)
+        with progress("reading what came before", span.after) as advance:
+            history.begin(span, advance)
+        choice = EngineChoice(engine, master, Path(folder))
+        decided = choice.decided(history.journal, history.known, span.through, history.parse)
+        differences = DecisionDifferences()
+        if derived_out:
+            decided = _derived(stack.enter_context(derived_out.open("wb")), decided)
+        if compare:
+            decided = compared(history.journal, span, decided, differences)
+        file = _output(out, compare, stack)
+        lines = _write(file, decided, len(span))
+    history.tell_refusals()
+    letters = history.letters
+    events, letters_of = pluralize(len(span), "event"), pluralize(letters.count, "dead letter")
+    warn("note", f"{events}, {pluralize(lines, 'delivery', 'deliveries')}, {letters_of} ({choice.told})")
+    if compare:
+        shown(differences, span, as_json)
+    if len(span) == len(history.known.refusals):
+        warn("error", f"expected events to decide, got {letters_of if letters.count else 'none'}")
+        sys.exit(1)
+    sys.exit(1 if differences.any else 0)
+
+
+def _check_usage(
+    definitions: Sequence[Path],
+    events: Sequence[Path],
+    data: Path | None,
+    journal: Path | None,
+    compare: bool,
+    as_json: bool,
+) -> None:
+    if (bool(events) + (data is not None) + (journal is not None)) != 1:
+        raise click.UsageError("give one history: --events with --definitions, --data FOLDER, or --journal FILE")
+    if events and not definitions:
+        raise click.UsageError("--events needs --definitions: who listens?")
+    if (compare and events) or (as_json and not compare):
+        raise click.UsageError("--compare is for --data or --journal, and --json is for --compare")
+
+
+def _decided_part(journal: Journal, span: PositionSpan) -> PositionSpan:
+    """What the system has decided of a range."""
+    decided = journal.end("deliveries")
+    if decided >= span.through:
+        return span
+    if decided <= span.after:
+        raise Fault(f"positions that the system has decided, up to {decided:,}", f"from {span.after + 1:,}")
+    warn("note", f"compared up to position {decided:,}: that far the system has decided")
+    return replace(span, through=decided)
+
+
+@dataclass
+class _History:
+    """Events to decide: their journal, what is known before the first, how control events are read, what is told."""
+
+    journal: Journal
+    known: StateFold
+    parse: Parse = changes
+    snapshots: Path | None = None
+    letters: DeadLetterLog = field(default_factory=DeadLetterLog)
+    marks: Marks = field(default_factory=dict)
+
+    def begin(self, span: PositionSpan, advance: Callable[[int], None]) -> None:
+        """Makes what is known that of the position before the first that is told of."""
+        self.known = state_before(self.journal, span.after, self.snapshots, self.known, self.parse, advance)
+
+    def tell_refusals(self) -> None:
+        """Complains about control events that changed nothing, and about all else that could not be taken."""
+        for refusal in self.known.refusals:
+            event = refusal.event
+            fault = replace(refusal.error.fault, where=self.marks.get((event.source, event.id)))
+            self.letters.refuse(fault, f" (event {event.id} at position {event.position})")
+        self.letters.summary()
+        if isinstance(self.parse, RecordedClients):
+            own = self.known.registry.settings.channels
+            if own and self.parse.channels - {own}:
+                warn("warning", "channels: events keep the channel and the entity under which they entered")
+
+
+def _known(found: DefinitionSet, node: str) -> StateFold:
     registry = Registry()
     for change in found.changes(node):
         registry.apply(change)
-    letters, marks = DeadLetterLog(), Marks()
-    with tempfile.TemporaryDirectory(prefix="nearcast-replay-") as folder:
-        journal = _journal(event_files, registry.settings, letters, marks, node, engine, Path(folder))
-        warn_of("warning", _without_times(journal, found.relations))
-        known, choice = StateFold(registry), EngineChoice(engine, master, Path(folder))
-        decided = choice.decided(journal, known)
-        with ExitStack() as stack:
-            file = stack.enter_context(out.open("wb")) if out else sys.stdout.buffer
-            if derived_out:
-                decided = _derived(stack.enter_context(derived_out.open("wb")), decided)
-            lines = _write(file, decided, journal.end("events"))
-    for refusal in known.refusals:
-        event = refusal.event
-        fault = replace(refusal.error.fault, where=marks.get((event.source, event.id)))
-        letters.refuse(fault, f" (event {event.id} at position {event.position})")
-    letters.summary()
-    events, letters_of = pluralize(journal.end("events"), "event"), pluralize(letters.count, "dead letter")
-    warn("note", f"{events}, {pluralize(lines, 'delivery', 'deliveries')}, {letters_of} ({choice.told})")
-    if journal.end("events") == len(known.refusals):
-        warn("error", f"expected events to decide, got {letters_of if letters.count else 'none'}")
-        sys.exit(1)
+    return StateFold(registry)
 
 
-def _journal(
-    files: tuple[Path, ...],
-    settings: Settings,
-    letters: DeadLetterLog,
-    marks: Marks,
-    node: str,
-    engine: str,
-    folder: Path,
-) -> Journal:
-    """The events in a journal."""
+def _history_of_system(data: Path | None, file: Path | None, found: DefinitionSet | None, node: str) -> _History:
+    """What a journal has; under its own definitions, or under others."""
+    journal = opened_journal(file if file is not None else journal_path(data or Path()))
+    if found is not None:
+        return _History(journal, _known(found, node), RecordedClients())
+    return _History(journal, StateFold(), snapshots=None if data is None else state_path(data) / "known")
+
+
+def _history_of_files(files: tuple[Path, ...], found: DefinitionSet, node: str, engine: str, folder: Path) -> _History:
+    """The events of files, in a journal."""
+    known, letters, marks = _known(found, node), DeadLetterLog(), Marks()
     # Spark reads the journal in its workers, from a file; and `auto` knows only later whether it is Spark.
     journal: Journal = MemoryJournal() if engine == "local" else SqliteJournal(folder / "journal")
     repeated = 0
     with progress("reading") as advance:
-        for table in read_tables(files, settings.channels, letters, marks):
+        for table in read_tables(files, known.registry.settings.channels, letters, marks):
             end = journal.end("events")
             journal.append("events", entering(table, node))
             repeated += end + len(table) - journal.end("events")
             advance(len(table))
     if repeated:
         warn("note", f"events left out because their source and id came before: {repeated:,}")
-    return journal
+    warn_of("warning", _without_times(journal, found.relations))
+    return _History(journal, known, letters=letters, marks=marks)
 
 
 def _without_times(journal: Journal, relations: Sequence[Relation]) -> Iterator[Fault]:
@@ -157,55 +257,6 @@ def _without_times(journal: Journal, relations: Sequence[Relation]) -> Iterator[
         )
 
 
-class EngineChoice:
-    """Decides with the engine that was asked for; `auto` begins here and goes on with Spark where that is done sooner.
-
-    `told` says which it was, and why.
-    """
-
-    def __init__(self, engine: str, master: str | None, folder: Path) -> None:
-        self.told = "spark" if engine == "spark" else "local"
-        self._engine, self._master, self._folder = engine, master, folder
-
-    def decided(self, journal: Journal, known: StateFold) -> Decided:
-        """Each batch of a journal with its deliveries."""
-        if self._engine == "auto":
-            yield from self._measured(journal, known)
-        elif self._engine == "local":
-            yield from decide.replay(known, journal.row_ranges("events", 0, journal.end("events"), STRETCH), changes)
-        else:
-            yield from self._on_spark(journal, known)
-
-    def _measured(self, journal: Journal, known: StateFold) -> Decided:
-        costs, end = BatchCosts(cores_of(self._master)), journal.end("events")
-        begin = min(2 * FIRST_STRETCH, end)
-        first = journal.row_ranges("events", 0, begin, FIRST_STRETCH)
-        for table in chain(first, journal.row_ranges("events", begin, end, STRETCH)):
-            yield from costs.decided(known, table, changes)
-            found = costs.estimate(end - known.position)
-            if found and found.spark_pays:
-                self.told = f"local, then spark for {found.events:,} events: {_seconds(found)}"
-                warn("note", f"{found.events:,} events are left: {_seconds(found)}")
-                yield from self._on_spark(journal, known)
-                return
-            if found and self.told == "local":
-                self.told = f"local: for {found.events:,} events {_seconds(found)}"
-
-    def _on_spark(self, journal: Journal, known: StateFold) -> Decided:
-        from nearcast.pipeline.batch_replay import replay  # Spark is imported only by those who ask for it
-        from nearcast.pipeline.spark_session import session
-
-        assert isinstance(journal, SqliteJournal)
-        warn("note", "starting Spark, which takes some seconds")
-        return replay(session(self._master), journal, known, self._folder)
-
-
-def _seconds(found: EngineEstimate) -> str:
-    """What an estimate says, in words."""
-    on = "a cluster" if math.isinf(found.cores) else pluralize(int(found.cores), "core")
-    return f"about {found.here:.0f} s in this process, {found.spark:.0f} s by Spark on {on}"
-
-
 def _derived(file: BinaryIO, decided: Decided) -> Decided:
     """The same, and writes what was derived in each batch."""
     for batch, deliveries in decided:
@@ -214,25 +265,36 @@ def _derived(file: BinaryIO, decided: Decided) -> Decided:
         yield batch, deliveries
 
 
-def _write(file: BinaryIO, decided: Decided, events: int) -> int:
+def _output(out: Path | None, compare: bool, stack: ExitStack) -> BinaryIO | None:
+    """Where deliveries are written; None where standard output is for how they differ."""
+    return stack.enter_context(out.open("wb")) if out else None if compare else sys.stdout.buffer
+
+
+def _write(file: BinaryIO | None, decided: Decided, events: int) -> int:
+    """Writes the deliveries; how many there are."""
     lines = 0
     with progress("deciding", events) as advance:
         for batch, deliveries in decided:
-            keys = zip(batch.events["position"].to_pylist(), batch.events["part"].to_pylist(), strict=True)
-            ids = dict(zip(keys, batch.events["id"].to_pylist(), strict=True))
-            columns = [deliveries[name].to_pylist() for name in ("position", "part", "client", "subscription", "level")]
-            for position, part, client, subscription, level, priority in zip(
-                *columns, priorities(batch, deliveries).tolist(), strict=True
-            ):
-                row = {
-                    "event": ids[position, part],
-                    "client": client,
-                    "subscription": subscription,
-                    "level": level,
-                    "priority": priority,
-                    "position": position,
-                }
-                file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+            if file is not None:
+                _write_batch(file, batch, deliveries)
             lines += len(deliveries)
             advance(len(batch.events))
     return lines
+
+
+def _write_batch(file: BinaryIO, batch: FoldedBatch, deliveries: pa.Table) -> None:
+    keys = zip(batch.events["position"].to_pylist(), batch.events["part"].to_pylist(), strict=True)
+    ids = dict(zip(keys, batch.events["id"].to_pylist(), strict=True))
+    columns = [deliveries[name].to_pylist() for name in ("position", "part", "client", "subscription", "level")]
+    for position, part, client, subscription, level, priority in zip(
+        *columns, priorities(batch, deliveries).tolist(), strict=True
+    ):
+        row = {
+            "event": ids[position, part],
+            "client": client,
+            "subscription": subscription,
+            "level": level,
+            "priority": priority,
+            "position": position,
+        }
+        file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))

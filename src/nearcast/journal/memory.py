@@ -127,6 +127,12 @@ class MemoryJournal(Journal):
         held = [fault.at for fault in self._faults if isinstance(fault, End) and fault.log == log]
         return min([self._ends[log], *held])
 
+    def trimmed(self, log: str) -> int:
+        """See `Journal.trimmed`."""
+        with self._lock:
+            rows = next((part for part in self._parts[log] if len(part)), None)
+            return self.end(log) if rows is None else max(0, int(rows["position"][0].as_py()) - 1)
+
     def sync(self) -> None:
         """Does nothing: there is no medium."""
 

@@ -107,6 +107,12 @@ class Journal(ABC):
         """The last position of the log; 0 if empty."""
 
     @abstractmethod
+    def trimmed(self, log: str) -> int:
+        """The position behind which the log's rows begin: 0 until some were let go of, or where the first has no rows
+        before it; its end where there are no rows.
+        """
+
+    @abstractmethod
     def sync(self) -> None:
         """Returns when all that was written so far survives a loss of power too, not only the death of a process.
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import count
 from os import PathLike, fspath
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -81,19 +82,24 @@ GONE = "expected the file that was opened, got none or another; stop, put the jo
 
 
 class SqliteJournal(Journal):
-    """A journal in the file `path`, made if missing. Threads and processes may share it; do not fork with it open."""
+    """A journal in the file `path`, made if missing. Threads and processes may share it; do not fork with it open.
 
-    def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = fspath(path)
+    `read_only`: it must be there, in this format, and nothing of it is changed; who writes meanwhile is not held up.
+    """
+
+    def __init__(self, path: str | PathLike[str], read_only: bool = False) -> None:
+        self.path, self.read_only = fspath(path), read_only
         # Taking from a deque and giving back are atomic: threads share it without a lock.
         self._idle: deque[sqlite3.Connection] = deque()
+        if read_only and not os.path.isfile(self.path):
+            raise JournalError(f"journal {self.path}: expected a journal, got no file; give another path")
         with self._reading() as connection:
-            _prepare(connection, self.path)
+            _refuse_to_change(connection, self.path) if read_only else _prepare(connection, self.path)
         self._file = file_identity(self.path)
 
-    def __reduce__(self) -> tuple[type[SqliteJournal], tuple[str]]:
+    def __reduce__(self) -> tuple[type[SqliteJournal], tuple[str, bool]]:
         """Travels to another process as its path."""
-        return type(self), (self.path,)
+        return type(self), (self.path, self.read_only)
 
     def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         """See `Journal.append`."""
@@ -177,6 +183,13 @@ class SqliteJournal(Journal):
         schema_of(log)
         with self._reading() as connection:
             return _end(connection, log)
+
+    def trimmed(self, log: str) -> int:
+        """See `Journal.trimmed`."""
+        query = "SELECT first FROM blocks WHERE log = ? ORDER BY last, number LIMIT 1"
+        with self._snapshot() as connection:
+            found = connection.execute(query, (log,)).fetchone()
+            return max(0, found[0] - 1) if found and is_position(found[0]) else _end(connection, log)
 
     def sync(self) -> None:
         """See `Journal.sync`."""
@@ -281,11 +294,39 @@ class SqliteJournal(Journal):
             return self._connect()
 
     def _connect(self) -> sqlite3.Connection:
-        # Transactions are begun by hand; and a connection goes from thread to thread, but is with one at a time.
-        connection = sqlite3.connect(self.path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        return connection
+        if not self.read_only:
+            connection = _connected(self.path)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            return connection
+        return _connected(f"{Path(self.path).absolute().as_uri()}?{_reading_mode(self.path)}", uri=True)
+
+
+def _connected(name: str, uri: bool = False) -> sqlite3.Connection:
+    # Transactions are begun by hand; and a connection goes from thread to thread, but is with one at a time.
+    connection = sqlite3.connect(name, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=uri)
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    return connection
+
+
+def _reading_mode(path: str) -> str:
+    """How SQLite is to open a file that is only read."""
+    # Beside a file in WAL mode it wants to make another, to agree with who writes. Where nobody can write there it may
+    # do without, unless the newest commits are still beside the file.
+    log, folder = Path(f"{path}-wal"), Path(path).absolute().parent
+    writable = os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+    return "mode=ro" if writable or (log.exists() and log.stat().st_size) else "immutable=1"
+
+
+def _refuse_to_change(connection: sqlite3.Connection, path: str) -> None:
+    """Raises `JournalError` for a file that is no journal of this format: it is read as it is, or not at all."""
+    application, version, tables = _marks(connection)
+    if application == APPLICATION and version in BEFORE:
+        raise JournalError(
+            f"journal {path}: expected format {FORMAT}, got {version}, which a version before wrote;"
+            " start the system once with this one, or `nearcast explain` on a copy of the file: either takes it over"
+        )
+    if not tables or not _is_journal(connection, path):
+        raise JournalError(f"journal {path}: expected a journal, got an empty file; give another path")
 
 
 def _prepare(connection: sqlite3.Connection, path: str) -> None:
@@ -310,10 +351,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
 
 def _is_journal(connection: sqlite3.Connection, path: str) -> bool:
     """True for a journal of this format, False for an empty file; `JournalError` for anything else."""
-    [application], [version], [tables] = (
-        connection.execute(query).fetchone()
-        for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
-    )
+    application, version, tables = _marks(connection)
     if application == APPLICATION and version in (*BEFORE, FORMAT):
         return version == FORMAT or _taken_over(connection)
     if application == APPLICATION:
@@ -323,6 +361,13 @@ def _is_journal(connection: sqlite3.Connection, path: str) -> bool:
     if tables or application or version:
         raise JournalError(f"journal {path}: expected a journal, got another program's database; give another path")
     return False
+
+
+def _marks(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """What tells a file's kind: the numbers of its application and format, and how many tables it has."""
+    queries = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    [application], [version], [tables] = (connection.execute(query).fetchone() for query in queries)
+    return application, version, tables
 
 
 def _taken_over(connection: sqlite3.Connection) -> bool:

@@ -21,7 +21,7 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes
 from nearcast.pipeline.source import ranges
 from nearcast.pipeline.spread import SPREAD, submit_batch
-from nearcast.stages.fold import FoldedBatch, StateFold
+from nearcast.stages.fold import FoldedBatch, Parse, StateFold
 
 T = TypeVar("T")
 
@@ -38,26 +38,28 @@ def replay(
     known: StateFold,
     folder: Path,
     *,
+    through: int | None = None,
+    parse: Parse = changes,
     range_size: int = RANGE_SIZE,
     spread: int = SPREAD,
     partitions: int | None = None,
 ) -> Iterator[tuple[FoldedBatch, pa.Table]]:
-    """Each batch of the journal after what is known, up to its present end, with its DELIVERIES.
+    """Each batch of the journal after what is known, up to a position or its present end, with its DELIVERIES.
 
-    While some are decided the next is read and folded, so what is known is ahead of the batch that is given.
-    `partitions`: how many parts a range is spread into; as many as there are cores unless given.
+    While some are decided the next is read and folded, so what is known is ahead of the batch that is given. `parse`
+    reads control events. `partitions`: how many parts a range is spread into; as many as there are cores unless given.
     """
     parts = partitions or spark.sparkContext.defaultParallelism
-    cuts = _cuts(journal, known.position, journal.end("events"), range_size)
+    cuts = _cuts(journal, known.position, journal.end("events") if through is None else through, range_size)
 
     def deciding() -> Iterator[Callable[[], tuple[FoldedBatch, pa.Table]]]:
         """Folds one batch after the other, and gives what ends the deciding of each."""
-        for through, events in zip(cuts[1:], _row_ranges(journal, cuts), strict=True):
-            blocks = partial(ranges, spark, known.position, through, parts)
-            for batch in known.fold(events, changes):
+        for end, events in zip(cuts[1:], _row_ranges(journal, cuts), strict=True):
+            blocks = partial(ranges, spark, known.position, end, parts)
+            for batch in known.fold(events, parse):
                 rest = submit_batch(batch, blocks, journal.path, folder, with_fallbacks=False, spread=spread)
                 yield partial(_ended, batch, rest)
-            known.position = through
+            known.position = end
 
     yield from _ahead(deciding(), AHEAD)
 

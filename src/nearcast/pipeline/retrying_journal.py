@@ -31,9 +31,9 @@ class RetryingJournal(SqliteJournal):
         super().__init__(path)
         self._stopped, self._error_log = stopped, RateLimitedErrorLog("journal")
 
-    def __reduce__(self) -> tuple[type[SqliteJournal], tuple[str]]:
+    def __reduce__(self) -> tuple[type[SqliteJournal], tuple[str, bool]]:
         """Travels as a journal that is read."""
-        return SqliteJournal, (self.path,)
+        return SqliteJournal, (self.path, self.read_only)
 
     def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         """See `Journal.append`."""

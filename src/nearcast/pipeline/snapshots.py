@@ -252,6 +252,18 @@ def load(folder: Path, at_most: int, shards: int = SHARDS) -> StateFold:
     return StateFold(stages=derived_stages(shards))
 
 
+def read_snapshot(folder: Path, at_most: int) -> StateFold | None:
+    """The same for who only reads beside a pipeline: None if there is none, and nothing is removed."""
+    for snapshot in sorted(_snapshots(folder), reverse=True):
+        if int(snapshot.name) <= at_most:
+            try:
+                return _known(snapshot, SHARDS)
+            except Exception as error:
+                # It may also have been replaced meanwhile by a newer one.
+                log.info("snapshot not read path=%s error=%r; the journal is read instead", snapshot, error)
+    return None
+
+
 def drop_beyond(folder: Path, position: int) -> None:
     """Removes the snapshots of later positions than this, behind which the pipeline goes on.
 

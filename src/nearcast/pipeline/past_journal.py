@@ -1,0 +1,154 @@
+"""The journal of a system, running or stopped, as a history to decide once more; nothing of it is changed.
+
+Under the journal's own definitions what comes out is what the system decided, whatever the range. Under others the
+journal's definitions do not count, and everything else does: events, and what is known of clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from nearcast.errors import Fault, SetupError
+from nearcast.journal.seam import Journal
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.language.control_events import changes
+from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange
+from nearcast.model.event import Event
+from nearcast.model.subscription import Channel, Settings
+from nearcast.pipeline.snapshots import read_snapshot
+from nearcast.stages.fold import Parse, StateFold
+from nearcast.state.lateness import stamps_of
+
+STRETCH = 10_000
+"""Positions that are read at once."""
+
+Bound = int | datetime
+"""Where a range begins or ends: a position, or a time of acceptance (of events that have none, their own)."""
+
+
+def opened_journal(path: Path) -> SqliteJournal:
+    """The journal in a file, to be read only. Raises `SetupError` where there is no file, `JournalError` where it is no
+    journal that can be read.
+    """
+    if not path.is_file():
+        came = f"{path.parent}, which has no file {path.name}" if path.parent.is_dir() else f"{path.parent}, no folder"
+        advice = "it is what --data of `nearcast up` names, nearcast-data unless it says otherwise"
+        raise SetupError(str(Fault("the data folder of a system", came, advice=advice)))
+    return SqliteJournal(path, read_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PositionSpan:
+    """Positions to decide: `after` < position ≤ `through`."""
+
+    after: int
+    through: int
+
+    def __len__(self) -> int:
+        return max(0, self.through - self.after)
+
+
+def span_of(
+    journal: Journal, first: Bound | None, last: Bound | None, advance: Callable[[int], None] = lambda count: None
+) -> PositionSpan:
+    """The positions from one bound to another, both included; the journal's own ends where they are None.
+
+    A time means the first event from it on, and the last event up to it. Raises `Fault` for a range without positions.
+    """
+    end = journal.end("events")
+    after, through = (0 if first is None else first), (end if last is None else last)
+    if isinstance(after, datetime) or isinstance(through, datetime):
+        before, until = _positions_at(journal, end, after, through, advance)
+        after = before + 1 if isinstance(after, datetime) else after
+        through = until if isinstance(through, datetime) else through
+    span = PositionSpan(max(0, after - 1), min(through, end))
+    if end and not len(span):
+        came = f"from {_written(first)} to {_written(last)}"
+        raise Fault(
+            f"a range with some of the {end:,} positions there are", came, advice="times are those of acceptance"
+        )
+    return span
+
+
+def _written(bound: Bound | None) -> str:
+    return "the end" if bound is None else bound.isoformat() if isinstance(bound, datetime) else f"{bound:,}"
+
+
+def _positions_at(
+    journal: Journal, end: int, first: Bound, last: Bound, advance: Callable[[int], None]
+) -> tuple[int, int]:
+    """The position before the first event from a time on, and that of the last event up to a time; 0 without a time."""
+    begin, until = (_micros(one) if isinstance(one, datetime) else None for one in (first, last))
+    before, through = end, 0
+    for table in journal.row_ranges("events", journal.trimmed("events"), end, STRETCH):
+        positions, stamps = table.column("position").to_numpy(), stamps_of(table)
+        if begin is not None and before == end and (stamps >= begin).any():
+            before = int(positions[stamps >= begin][0]) - 1
+        if until is not None and (stamps <= until).any():
+            through = int(positions[stamps <= until][-1])
+        advance(len(table))
+    return before, through
+
+
+def _micros(moment: datetime) -> int:
+    seconds = int(moment.replace(microsecond=0).timestamp())
+    return seconds * 1_000_000 + moment.microsecond
+
+
+def state_before(
+    journal: Journal,
+    after: int,
+    snapshots: Path | None,
+    begin: StateFold,
+    parse: Parse,
+    advance: Callable[[int], None] = lambda count: None,
+) -> StateFold:
+    """What is known at a position: what is known at the `begin`ning, with everything up to there folded into it.
+
+    With a folder of snapshots it is begun at the newest that fits. Raises `Fault` where that needs events of which the
+    journal has let go; it tells from which position on a range may begin.
+    """
+    decided = min(after, journal.end("deliveries"))
+    known = (read_snapshot(snapshots, decided) if snapshots else None) or begin
+    gone = journal.trimmed("events")
+    if known.position < gone:
+        newest = read_snapshot(snapshots, journal.end("deliveries")) if snapshots else None
+        raise _trimmed(after, gone, newest)
+    for table in journal.row_ranges("events", known.position, after, STRETCH):
+        for _ in known.fold(table, parse):
+            pass
+        known.refusals.clear()
+        advance(len(table))
+    known.position = max(known.position, after)
+    return known
+
+
+def _trimmed(after: int, gone: int, newest: StateFold | None) -> Fault:
+    advice = "without its beginning there is no state to begin with: use a copy that was made before"
+    if newest is not None and newest.position >= gone:
+        advice = f"what is known was kept at position {newest.position:,}: begin with --from {newest.position + 1}"
+    return Fault(f"all events before position {after + 1:,}", f"a journal without those up to {gone:,}", advice=advice)
+
+
+class RecordedClients:
+    """Reads the control events of a journal for a history under other definitions: clients' only, as they were taken.
+
+    Roles, tasks, readings, places and lists stay as they were, also such as the other definitions know nothing of.
+    `channels` are those of the journal's own settings so far: events keep what they were called there.
+    """
+
+    def __init__(self) -> None:
+        self._settings = Settings()
+        self.channels: set[tuple[Channel, ...]] = set()
+
+    def __call__(self, event: Event, settings: Settings) -> list[Change]:
+        """What an event changes under the other definitions. Raises EventError where it could not be taken then."""
+        found = changes(event, self._settings)
+        for change in found:
+            if isinstance(change, SettingsChange):
+                self._settings = change.settings
+                self.channels.add(change.settings.channels)
+        return [change for change in found if isinstance(change, ClientChange | ClientRemoval)]
