@@ -21,7 +21,7 @@ from nearcast.server.metrics import ServerMetrics
 from tests.docs.pages import PAGES, ROOT, blocks, commands
 
 DOCS = ROOT / "docs"
-EXPERIMENTS = ("fulcrum", "foraging", "merging")
+EXPERIMENTS = ("fulcrum", "foraging", "margins", "merging")
 WIDTH = 100
 """Columns of the help texts in the reference of commands."""
 

@@ -17,7 +17,7 @@ from nearcast.explain.delivery_status import DeliveryStatus, delivery_statuses, 
 from nearcast.explain.explanation import AtomFinding, ExplanationScene, explain
 from nearcast.explain.state_at import PastState, state_at
 from nearcast.explain.why_not import observed, why_not
-from nearcast.language.control_events import changes
+from nearcast.language.control_events import changes, to_event
 from nearcast.language.cql2 import parse, write
 from nearcast.model.changes import (
     Change,
@@ -38,6 +38,7 @@ from tests.random_filters import events
 from tests.stages.test_stages import all_settings, as_table, every_change, plainly
 
 HERE = Mark("here")
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SPACE = ContextSpace((Awareness("bandwidth", (1250.0, 2500.0)),))
 ANN = ClientChange("ann")
 
@@ -64,6 +65,19 @@ def reasons(*history: Event | Change, at: int | None = None, name: str = "ann") 
 def atoms_of(text: str, told: Event, *history: Event | Change) -> tuple[AtomFinding, ...]:
     found = around([ANN, *history, subscribed("s", text), told], len(history) + 3)
     return explain(found.scene, "ann").subscriptions[0].atoms
+
+
+def test_a_class_that_is_held_is_told() -> None:
+    """Which class the reading has by itself, and since when it is beyond the margin, if it is."""
+    module = Awareness("bandwidth", (1250.0, 2500.0), 5, True, 3)
+    held = SettingsChange(Settings(space=ContextSpace((module,))))
+    fast, slow = (to_event(ClientChange("ann", readings={"bandwidth": one}), "c", "s", NOON) for one in (3000, 2400))
+    for expected, reading in (("within the margin", slow), ("beyond the margin since 2026-01-01T12:00:00.000Z", None)):
+        reading = reading or to_event(ClientChange("ann", readings={"bandwidth": 100}), "c", "s", NOON)
+        found = explain(around([held, fast, reading, subscribed("s", "a = 1"), event(("a", 1))], 5).scene, "ann")
+        [own] = found.modules
+        assert (2, 2) == (own.context_class, found.context_class) and own.alone < 2
+        assert expected in as_text(found, [], None)
 
 
 def test_what_takes_too_much_work_is_told() -> None:

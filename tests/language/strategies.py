@@ -14,7 +14,7 @@ from nearcast.model.changes import (
     SubscriptionChange,
     SubscriptionRemoval,
 )
-from nearcast.model.context import Awareness, ContextSpace, delay_matrix, restriction_matrix
+from nearcast.model.context import Awareness, ContextSpace, HeldClass, delay_matrix, restriction_matrix
 from nearcast.model.event import Place
 from nearcast.model.filter import Atom, Count, Distance, Entities, Not, Operator, PlainNot, This, User, atoms
 from nearcast.model.subscription import Channel, ClientProfile, Roles, Settings, Subscription
@@ -101,7 +101,8 @@ def settings(draw: st.DrawFn) -> Settings:
     levels = draw(st.integers(1, 4))
     bounds = st.lists(floats, min_size=levels - 1, max_size=levels - 1, unique=True).map(sorted).map(tuple)
     readings = draw(st.lists(names, unique=True, max_size=2))
-    modules = tuple(Awareness(reading, draw(bounds)) for reading in readings)
+    held = st.tuples(st.floats(0, 99, exclude_min=True), st.just(True), st.floats(0, 1e6)) | st.just((0.0, False, 2.5))
+    modules = tuple(Awareness(reading, draw(bounds), *draw(held)) for reading in readings)
     cells = levels ** len(modules)
     table = st.lists(st.integers(0, levels - 1), min_size=cells, max_size=cells).map(tuple)
     space = ContextSpace(modules, draw(st.none() | table) if modules else None)
@@ -120,6 +121,12 @@ def settings(draw: st.DrawFn) -> Settings:
     return Settings(levels, space, matrix, Roles(vectors, default), channels)
 
 
+_classes = st.dictionaries(
+    names,
+    st.builds(HeldClass, st.integers(0, 9), st.integers(0, 2**60))
+    | st.builds(HeldClass, st.integers(0, 9), st.just(9), st.booleans(), st.just((3, 7))),
+    max_size=2,
+)
 _readings = st.dictionaries(names, st.floats(0, 1e12), max_size=3)
 _matrices = st.none() | st.just(delay_matrix(3))
 _places = st.none() | planar_places | geographic_places
@@ -134,6 +141,7 @@ client_changes = st.builds(
     _places,
     _matrices,
     st.none() | _lists,
+    st.none() | _classes,
 )
 changes = (
     client_changes

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -11,8 +14,11 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from nearcast.errors import JournalError
-from nearcast.model.changes import ClientChange
+from nearcast.language.control_events import changes
+from nearcast.model.changes import ClientChange, SettingsChange
+from nearcast.model.context import Awareness, ContextSpace
 from nearcast.model.event import Event
+from nearcast.model.subscription import Settings
 from nearcast.server import clock
 from nearcast.server.admin.documents import MEASURED
 from nearcast.server.config import ServerLimits
@@ -20,6 +26,7 @@ from nearcast.server.ingest.group_commit import QueueFull
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.sessions.client_updates import ClientUpdates
 from nearcast.server.sessions.manager import SessionManager
+from nearcast.state.registry import Registry
 from tests.server.conftest import run, running, until
 from tests.server.test_deliver import raw, socket_of
 
@@ -27,10 +34,11 @@ from tests.server.test_deliver import raw, socket_of
 class Door:
     """Takes events, or fails as often and in the way the test wants."""
 
-    def __init__(self, *failures: Exception) -> None:
+    def __init__(self, *failures: Exception | None) -> None:
         self.failures = list(failures)
         self.taken: list[dict[str, Any]] = []
         self.sources: list[str] = []
+        self.events: list[Event] = []
 
     def put(self, events: Sequence[Event]) -> asyncio.Future[list[int]]:
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
@@ -42,6 +50,7 @@ class Door:
             return future
         self.taken += [orjson.loads(event.payload)["data"] for event in events]
         self.sources += [event.source for event in events]
+        self.events += events
         future.set_result([1])
         return future
 
@@ -88,6 +97,55 @@ def test_what_was_measured_stays_measured_when_it_is_written_again(monkeypatch: 
         assert [MEASURED] == door.sources
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_journal_leads_to_the_class_that_the_server_holds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it has few of the readings, some come late into it, and the server hears them again from there."""
+    chance, moments = random.Random(seed), itertools.count(1_000_000, 7)
+    held = Awareness("bandwidth", (10.0, 20.0), 2.0, False, chance.choice([0.0, 20.0]))
+    settings = SettingsChange(Settings(space=ContextSpace((held, Awareness("battery", (1.0, 2.0))))))
+
+    async def test() -> None:
+        door = Door(*(chance.choice([None, QueueFull()]) for _ in range(60)))
+        client_updates = contexts_at(door)
+        manager, pipeline = client_updates.session_manager, Registry()
+        for registry in (manager.registry, pipeline):
+            registry.apply(settings)
+        read = 0
+        for _ in range(60):
+            monkeypatch.setattr(clock, "now", partial(float, next(moments)))
+            monkeypatch.setattr(clock, "steady", partial(float, next(moments)))
+            value = chance.choice([None, *range(5, 26)])
+            said = {"bandwidth": value} if chance.random() < 0.8 else {"battery": float(chance.randint(0, 3))}
+            client_updates.update(manager.session("a"), {"readings": said}, MEASURED)
+            if chance.random() < 0.3:
+                await asyncio.sleep(0)
+                client_updates.flush()
+            if chance.random() < 0.3:
+                for event in door.events[read:]:
+                    for registry in (pipeline, manager):
+                        for change in changes(event, settings.settings):
+                            registry.apply(change)
+                    if later := client_updates.unwritten("a"):
+                        manager.apply(later)
+                read = len(door.events)
+        await later_on(client_updates, monkeypatch)
+        for event in door.events[read:]:
+            for change in changes(event, settings.settings):
+                pipeline.apply(change)
+                manager.apply(change)
+        known = pipeline.clients["a"]
+        assert known == manager.registry.clients["a"] == manager.session("a").client
+        assert 5 < len(door.events)
+
+    asyncio.run(test())
+
+
+async def later_on(client_updates: ClientUpdates, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets all be written."""
+    for _ in range(5):
+        await later(client_updates, monkeypatch)
 
 
 def test_a_removed_client_does_not_come_back_by_what_it_said_before() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from nearcast.cli.output import plain, wrapped
-from nearcast.explain.explanation import AtomFinding, Explanation, SubscriptionFinding
+from nearcast.explain.explanation import AtomFinding, Explanation, ModuleFinding, SubscriptionFinding
 from nearcast.explain.why_not import observed
 from nearcast.filters.relevance import ABSENT
 from nearcast.language.cql2 import write
@@ -97,9 +97,18 @@ def _context(found: Explanation) -> Iterator[str]:
     yield f"  role {role}, task {task}"
     for module in found.modules:
         reading = "not known, counts as the best" if module.reading is None else f"{module.reading:g}"
-        yield f"  {module.name} {reading}: class {module.context_class}"
+        yield f"  {module.name} {reading}: class {module.context_class}{_held(module)}"
     row = ", ".join(f"level {level} → {priority}" for level, priority in enumerate(found.row))
     yield f"  context class {found.context_class}: {row}"
+
+
+def _held(module: ModuleFinding) -> str:
+    """What earlier readings have to do with it."""
+    if module.alone == module.context_class:
+        return ""
+    since = module.held.toward[:1] if module.held else ()
+    beyond = f"beyond the margin since {_moment(moment_of(since[0]))} only" if since else "within the margin"
+    return f", held: by itself it is class {module.alone}, {beyond}"
 
 
 def _subscription(found: SubscriptionFinding, chosen: bool) -> Iterator[str]:
@@ -149,7 +158,9 @@ def as_data(found: Explanation, reasons: list[str], status: DeliveryStatus | Non
         "known": found.client is not None,
         "role": found.role,
         "task": found.task,
-        "modules": [{"name": m.name, "reading": m.reading, "class": m.context_class} for m in found.modules],
+        "modules": [
+            {"name": m.name, "reading": m.reading, "class": m.context_class, "alone": m.alone} for m in found.modules
+        ],
         "context_class": found.context_class,
         "row": found.row,
         "subscription": found.chosen,

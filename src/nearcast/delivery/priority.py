@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Mapping
 
-from nearcast.model.context import WITHHELD, Awareness, ContextSpace, matrix_fault
+from nearcast.model.context import WITHHELD, Awareness, ContextSpace, HeldClass, matrix_fault
 from nearcast.model.subscription import ClientProfile, Settings
 
 
@@ -24,15 +23,20 @@ def priority_row(settings: Settings, client: ClientProfile) -> tuple[int, ...]:
     """
     own = client.matrix
     matrix = settings.matrix if own is None or matrix_fault(own, settings.levels) else own
-    return matrix[context_class(settings.space, client.readings, settings.levels)]
+    return matrix[context_class(settings.space, client.readings, settings.levels, client.classes)]
 
 
-def context_class(space: ContextSpace, readings: Mapping[str, float], levels: int) -> int:
-    """The context class c of these readings, 0 the worst (Agent eq. 4-11).
+NONE: Mapping[str, HeldClass] = {}
+
+
+def context_class(
+    space: ContextSpace, readings: Mapping[str, float], levels: int, held: Mapping[str, HeldClass] = NONE
+) -> int:
+    """The context class c of these readings, 0 the worst (Agent eq. 4-11); `held`: by reading what earlier ones led to.
 
     A module whose reading is not known counts as its best class: nothing known speaks against sending.
     """
-    classes = [awareness_class(module, readings.get(module.reading)) for module in space.modules]
+    classes = [awareness_class(one, readings.get(one.reading), held.get(one.reading)) for one in space.modules]
     if space.table is None:
         return min(classes, default=levels - 1)
     index = 0
@@ -41,6 +45,8 @@ def context_class(space: ContextSpace, readings: Mapping[str, float], levels: in
     return space.table[index]
 
 
-def awareness_class(module: Awareness, reading: float | None) -> int:
-    """The class of one reading: how many of the module's inclusive upper bounds lie below it."""
-    return len(module.bounds) if reading is None else bisect.bisect_left(module.bounds, reading)
+def awareness_class(module: Awareness, reading: float | None, held: HeldClass | None = None) -> int:
+    """The class of one reading; where the module holds classes, that which earlier readings led to."""
+    if reading is None:
+        return len(module.bounds)
+    return module.class_of(reading) if held is None else held.context_class

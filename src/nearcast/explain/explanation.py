@@ -26,6 +26,7 @@ from nearcast.filters.expressions import truth_of
 from nearcast.filters.receiver_terms import asked_of_receiver, for_receiver
 from nearcast.filters.relevance import ABSENT, Classes, by_role, classes_of, role_relevance
 from nearcast.filters.truth import Truth
+from nearcast.model.context import Awareness, HeldClass
 from nearcast.model.event import Event, Place
 from nearcast.model.expression import GEOMETRY, TOLD_GEOMETRY, Call, attributes, remembered, users
 from nearcast.model.filter import And, Atom, Count, Distance, Filter, Located, Not, PlainNot, This, User
@@ -76,11 +77,16 @@ class SubscriptionFinding:
 
 @dataclass(frozen=True, slots=True)
 class ModuleFinding:
-    """One awareness module: its reading (None: not known, which counts as the best class) and class."""
+    """One awareness module: its reading (None: not known, which counts as the best class) and class.
+
+    `held`: where the module holds classes, what earlier readings led to; `alone`: the class of the reading by itself.
+    """
 
     name: str
     reading: float | None
     context_class: int
+    alone: int
+    held: HeldClass | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +153,10 @@ def explain(scene: ExplanationScene, name: str) -> Explanation:
     if role is None and task is None and settings.roles.default:
         role, task = settings.roles.default
     modules = tuple(
-        ModuleFinding(module.reading, reading, awareness_class(module, reading))
+        _module(module, known.readings.get(module.reading), known.classes.get(module.reading))
         for module in settings.space.modules
-        for reading in [known.readings.get(module.reading)]
     )
-    c = context_class(settings.space, known.readings, settings.levels)
+    c = context_class(settings.space, known.readings, settings.levels, known.classes)
     row = priority_row(settings, known)
     findings = [] if client is None or scene.event.control else list(_subscriptions(scene, client))
     best = _best(findings)
@@ -171,6 +176,11 @@ def explain(scene: ExplanationScene, name: str) -> Explanation:
         priority=None if level is None else row[level],
         newer=scene.newer(),
     )
+
+
+def _module(module: Awareness, reading: float | None, held: HeldClass | None) -> ModuleFinding:
+    alone, found = awareness_class(module, reading), awareness_class(module, reading, held)
+    return ModuleFinding(module.reading, reading, found, alone, held)
 
 
 def _subscriptions(scene: ExplanationScene, client: ClientProfile) -> Iterator[SubscriptionFinding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -32,6 +33,7 @@ from nearcast.model.changes import (
 )
 from nearcast.model.event import MAIN, Event, cloud_event
 from nearcast.model.subscription import Settings
+from nearcast.model.values import microseconds_of
 
 CLIENT, CLIENT_REMOVED, SUBSCRIPTION, SUBSCRIPTION_REMOVED, SETTINGS, *_DERIVING = CONTROL_TYPES
 RELATION, RELATION_REMOVED, SITUATION, SITUATION_REMOVED, ACTION, ACTION_REMOVED = _DERIVING
@@ -65,6 +67,8 @@ def changes(event: Event, settings: Settings, where: Mark | None = None) -> list
     if isinstance(change, RelationChange):
         # The definition is of the node at which it entered, so that what it means does not rest on who reads it.
         change = RelationChange(change.relation.at(event.node or MAIN))
+    if isinstance(change, ClientChange) and change.readings and event.moment is not None:
+        change = replace(change, moment=microseconds_of(event.moment))
     return [] if change is None else [change]
 
 

@@ -34,6 +34,21 @@ def bounded(seconds: float | None, node: DocumentNode, what: str, reader: Docume
     return seconds
 
 
+_PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?)\s*%\s*")
+
+
+def read_share(node: DocumentNode, what: str, reader: DocumentReader) -> tuple[float, bool] | None:
+    """A number, 0 or more, and whether it is in percent, below 100 then; None after a fault."""
+    if not isinstance(node.value, str):
+        value = reader.number(node, f"{what}, a number or as in 5 %", low=0)
+        return None if value is None else (float(value), False)
+    found = _PERCENT.fullmatch(node.value)
+    if found and float(found[1]) < 100:
+        return float(found[1]), float(found[1]) > 0
+    reader.fault(f"{what}: a number, or one below 100 and %, as in 5 %", node)
+    return None
+
+
 LARGEST = 1e12
 """Metres, a billion kilometres: nothing on Earth is so far apart, and some numbers are more than can be squared."""
 

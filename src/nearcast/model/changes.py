@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from nearcast.model.context import Matrix
+from nearcast.model.context import HeldClass, Matrix
 from nearcast.model.event import Place
 from nearcast.model.relation import Relation
 from nearcast.model.situation import Action, Situation
@@ -16,7 +16,9 @@ from nearcast.model.subscription import Settings, Subscription
 class ClientChange:
     """Type `nearcast.client`: adds a client or changes what is given (not None); readings and lists merge by name.
 
-    A reading of None is one that is unknown again.
+    A reading of None is one that is unknown again. `classes` are those that earlier readings led to, which
+    need not all have been told; `moment` is the time of the readings, microseconds since 1970 (None: as that of the
+    newest known).
     """
 
     client: str
@@ -26,6 +28,8 @@ class ClientChange:
     place: Place | None = None
     matrix: Matrix | None = None
     lists: Mapping[str, tuple[str, ...]] | None = None
+    classes: Mapping[str, HeldClass] | None = None
+    moment: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

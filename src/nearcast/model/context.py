@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from nearcast.errors import Fault
 
@@ -17,10 +19,74 @@ class Awareness:
     """One awareness module: turns a reading into a class by intervals.
 
     `bounds` are the N−1 inclusive upper bounds, ascending: readings up to bounds[0] are class 0, above the last N−1.
+    A class is left only where a reading is beyond its bound by `margin`, in the reading's unit or, if that is
+    `relative`, in percent of the bound, and has been so for `lasting` seconds by the readings' times.
     """
 
     reading: str
     bounds: tuple[float, ...]
+    margin: float = 0.0
+    relative: bool = False
+    lasting: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        """Whether the class rests on earlier readings too."""
+        return self.margin > 0 or self.lasting > 0
+
+    def class_of(self, reading: float) -> int:
+        """The class of one reading alone: how many of the inclusive upper bounds lie below it."""
+        return bisect_left(self.bounds, reading)
+
+
+@lru_cache(maxsize=1024)
+def widened(module: Awareness) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The bounds above which readings must be to rise over them, and down to which to fall below them.
+
+    Exact on the decimals that were written.
+    """
+    margin = Fraction(repr(module.margin))
+    exact = [Fraction(repr(bound)) for bound in module.bounds]
+    margins = [bound * margin / 100 if module.relative else margin for bound in exact]
+    pairs = list(zip(exact, margins, strict=True))
+    return tuple(float(a + b) for a, b in pairs), tuple(float(a - b) for a, b in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldClass:
+    """The class that a client is in by one reading, where a module holds classes.
+
+    `moment`: of the newest reading that counted, microseconds since 1970. `toward`: for each bound between the class
+    and that of the newest reading, the nearest first, since when readings have been beyond it; they are `rising`, or
+    falling.
+    """
+
+    context_class: int
+    moment: int = 0
+    rising: bool = False
+    toward: tuple[int, ...] = ()
+
+    def fits(self, module: Awareness) -> bool:
+        """Whether it is a class of this module, and leads to one."""
+        leads_to = self.context_class + (len(self.toward) if self.rising else -len(self.toward))
+        return all(0 <= one <= len(module.bounds) for one in (self.context_class, leads_to))
+
+
+def held_after(module: Awareness, held: HeldClass | None, reading: float, moment: int) -> HeldClass:
+    """The class after one more reading; None: it is the first. One that is older than the newest moves nothing."""
+    if held is None:
+        return HeldClass(module.class_of(reading), moment)
+    if moment < held.moment:
+        return held
+    above, down_to = widened(module)
+    # Between the two bounds of a border either class stays.
+    wanted = min(max(held.context_class, bisect_left(above, reading)), bisect_left(down_to, reading))
+    rising, distance = wanted > held.context_class, abs(wanted - held.context_class)
+    since = held.toward[:distance] if rising == held.rising else ()
+    since += (moment,) * (distance - len(since))
+    crossed = sum(moment - one >= round(module.lasting * 1_000_000) for one in since)
+    found = held.context_class + (crossed if rising else -crossed)
+    return HeldClass(found, moment, rising and crossed < distance, since[crossed:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from nearcast.model.context import ContextSpace, Matrix
+from nearcast.model.context import ContextSpace, HeldClass, Matrix
 from nearcast.model.event import Coordinates, Place
 from nearcast.model.filter import Filter
 from nearcast.model.limits import Limits
@@ -23,7 +23,10 @@ ANY_SUBSCRIPTION = "*"
 
 @dataclass(frozen=True, slots=True)
 class ClientProfile:
-    """A receiver as far as it is known: who, in which role and task, in which context, where; lists of entities."""
+    """A receiver as far as it is known: who, in which role and task, in which context, where; lists of entities.
+
+    `classes`: by reading, where the settings hold classes (`Awareness.holds`).
+    """
 
     id: str
     role: str | None = None
@@ -32,6 +35,7 @@ class ClientProfile:
     place: Place | None = None
     matrix: Matrix | None = None
     lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    classes: Mapping[str, HeldClass] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

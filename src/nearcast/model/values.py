@@ -13,6 +13,9 @@ Kind = Literal["number", "text", "boolean", "time"]
 
 INTEGER_MINIMUM, INTEGER_MAXIMUM = -(2**63), 2**63 - 1
 
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+"""What moments as numbers are counted from."""
+
 EXACT = 2**53
 """Doubles hold every integer up to here."""
 
@@ -53,6 +56,11 @@ def narrowed(value: int | float) -> int | float:
 def time_text(moment: datetime) -> str:
     """A moment as RFC 3339 text in UTC, with as many digits as it has: `time_of` inverts it."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def microseconds_of(moment: datetime) -> int:
+    """A moment as whole microseconds since 1970."""
+    return (moment - BEGINNING) // timedelta(microseconds=1)
 
 
 def time_of(text: str) -> datetime | None:

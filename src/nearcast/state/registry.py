@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from nearcast.model.changes import (
@@ -19,6 +19,7 @@ from nearcast.model.changes import (
     SubscriptionChange,
     SubscriptionRemoval,
 )
+from nearcast.model.context import ContextSpace, HeldClass, held_after
 from nearcast.model.limits import Limits
 from nearcast.model.relation import Relation
 from nearcast.model.situation import Action, Situation
@@ -45,7 +46,7 @@ class Registry:
         self.version += 1
         match change:
             case ClientChange():
-                self.clients[change.client] = changed(self.clients.get(change.client), change, self.settings.limits)
+                self.clients[change.client] = changed(self.clients.get(change.client), change, self.settings)
             case ClientRemoval(id):
                 self.clients.pop(id, None)
             case SubscriptionChange(subscription):
@@ -59,6 +60,7 @@ class Registry:
             case RelationRemoval(id):
                 self.relations.pop(id, None)
             case SettingsChange(settings):
+                self._drop_classes(settings.space)
                 self.settings = settings
             case SituationChange(situation):
                 self.situations.pop(situation.id, None)
@@ -70,6 +72,15 @@ class Registry:
                 self.actions[action.id] = action
             case ActionRemoval(id):
                 self.actions.pop(id, None)
+
+    def _drop_classes(self, space: ContextSpace) -> None:
+        """Under another space classes begin anew from the readings, but those of modules that are the same there."""
+        if space != self.settings.space:
+            for id, client in self.clients.items():
+                if client.classes:
+                    same = {one.reading for one in space.modules if one in self.settings.space.modules}
+                    kept = {name: one for name, one in client.classes.items() if name in same}
+                    self.clients[id] = replace(client, classes=kept)
 
     def copy(self) -> Registry:
         """A registry that goes its own way from here."""
@@ -106,8 +117,8 @@ class Registry:
 def change_of(held: Held) -> Change:
     """The change that adds what a registry holds."""
     match held:
-        case ClientProfile(id, role, task, readings, place, matrix, lists):
-            return ClientChange(id, role, task, readings, place, matrix, lists or None)
+        case ClientProfile(id, role, task, readings, place, matrix, lists, classes):
+            return ClientChange(id, role, task, readings, place, matrix, lists or None, classes or None)
         case Subscription():
             return SubscriptionChange(held)
         case Relation():
@@ -120,23 +131,48 @@ def change_of(held: Held) -> Change:
             return SettingsChange(held)
 
 
-def changed(client: ClientProfile | None, change: ClientChange, limits: Limits | None = None) -> ClientProfile:
+def changed(client: ClientProfile | None, change: ClientChange, settings: Settings | None = None) -> ClientProfile:
     """The client after a change: what it gives replaces, readings and lists merge by name; a new one begins empty.
 
     Readings for which there is no room are left out (`readings_beyond`).
     """
-    client = client or ClientProfile(change.client)
-    beyond = frozenset(readings_beyond(client, change, limits or Limits()))
+    client, settings = client or ClientProfile(change.client), settings or Settings()
+    beyond = frozenset(readings_beyond(client, change, settings.limits))
     told = {**client.readings, **(change.readings or {})}
+    readings = {name: value for name, value in told.items() if value is not None and name not in beyond}
     return ClientProfile(
         id=client.id,
         role=client.role if change.role is None else change.role,
         task=client.task if change.task is None else change.task,
-        readings={name: value for name, value in told.items() if value is not None and name not in beyond},
+        readings=readings,
         place=change.place or client.place,
         matrix=change.matrix or client.matrix,
         lists={**client.lists, **(change.lists or {})},
+        classes=classes_after(client, change, readings, settings.space),
     )
+
+
+def classes_after(
+    client: ClientProfile, change: ClientChange, readings: Mapping[str, float], space: ContextSpace
+) -> Mapping[str, HeldClass]:
+    """The classes of a client's modules that hold them, by reading, after a change that leaves these readings."""
+    holding = [one for one in space.modules if one.holds]
+    if not holding or (change.readings is None and change.classes is None):
+        return client.classes if holding else {}
+    found = dict(client.classes)
+    for module in holding:
+        name = module.reading
+        given, before, held = (change.classes or {}).get(name), client.readings.get(name), found.get(name)
+        if name not in readings:
+            found.pop(name, None)
+        elif given is not None and given.fits(module):
+            # Whoever heard all the readings, of which one comes for many, says what they led to.
+            found[name] = given if held is None or given.moment >= held.moment else held
+        elif name in (change.readings or {}):
+            held = held or (None if before is None else HeldClass(module.class_of(before)))
+            moment = change.moment if change.moment is not None else held.moment if held else 0
+            found[name] = held_after(module, held, readings[name], moment)
+    return found
 
 
 def readings_beyond(client: ClientProfile | None, change: ClientChange, limits: Limits) -> list[str]:

@@ -9,11 +9,13 @@ from typing import Any
 import orjson
 
 from nearcast.errors import Fault, Mark
-from nearcast.language.definitions.settings_documents import check_role, read_matrix
+from nearcast.language.definitions.settings_documents import MAX_LEVELS, check_role, read_matrix
 from nearcast.language.nodes import DocumentNode, DocumentReader, from_data
 from nearcast.model.changes import ClientChange
+from nearcast.model.context import HeldClass
 from nearcast.model.event import Place, place_data
 from nearcast.model.subscription import ClientProfile, Settings
+from nearcast.model.values import INTEGER_MAXIMUM
 
 GEOMETRY_NAMES = ("geometry", "geom")
 GEOMETRIES = frozenset(
@@ -173,7 +175,7 @@ def _positions(coordinates: object) -> Iterator[list[Any]]:
             yield item
 
 
-_FIELDS = ("role", "task", "readings", "position", "matrix", "lists")
+_FIELDS = ("role", "task", "readings", "position", "matrix", "lists", "classes")
 
 
 def client_document(data: Mapping[str, Any], where: Mark, settings: Settings | None = None) -> ClientChange:
@@ -205,7 +207,14 @@ def client_data(client: ClientProfile | ClientChange) -> dict[str, Any]:
         data["matrix"] = [list(row) for row in client.matrix]
     if client.lists is not None and (client.lists or isinstance(client, ClientChange)):
         data["lists"] = {name: list(entities) for name, entities in client.lists.items()}
+    if isinstance(client, ClientChange) and client.classes is not None:
+        data["classes"] = {name: _class_data(held) for name, held in client.classes.items()}
     return data
+
+
+def _class_data(held: HeldClass) -> dict[str, Any]:
+    data: dict[str, Any] = {"class": held.context_class, "moment": held.moment}
+    return data | {"rising" if held.rising else "falling": list(held.toward)} if held.toward else data
 
 
 def read_client(node: DocumentNode, settings: Settings, reader: DocumentReader) -> ClientChange | None:
@@ -221,9 +230,10 @@ def read_client(node: DocumentNode, settings: Settings, reader: DocumentReader) 
     place = _place(fields["position"], settings, reader) if "position" in fields else None
     matrix = read_matrix(fields["matrix"], settings.levels, reader) if "matrix" in fields else None
     lists = _lists(fields["lists"], reader) if "lists" in fields else None
+    classes = _classes(fields["classes"], reader) if "classes" in fields else None
     if (names and names[0] in fields and id is None) or len(reader.faults) > before or id is None:
         return None
-    return ClientChange(id, role, task, readings, place, matrix, lists)
+    return ClientChange(id, role, task, readings, place, matrix, lists, classes)
 
 
 def _place(node: DocumentNode, settings: Settings, reader: DocumentReader) -> Place | None:
@@ -280,3 +290,19 @@ def _lists(node: DocumentNode, reader: DocumentReader) -> dict[str, tuple[str, .
         entities = (reader.text(item, "an entity's id") for item in items)
         lists[name] = tuple(dict.fromkeys(entity for entity in entities if entity))
     return lists
+
+
+def _classes(node: DocumentNode, reader: DocumentReader) -> dict[str, HeldClass]:
+    """The classes that earlier readings led to, by reading; times are in microseconds since 1970."""
+    found = {}
+    for name, held in reader.named(node, "classes"):
+        fields = reader.fields(held, ("class", "moment"), ("rising", "falling"), f"the class of {name}")
+        if len(fields) - ("rising" in fields) - ("falling" in fields) < 2:
+            continue
+        moment = reader.integer(fields["moment"], "moment", 0, INTEGER_MAXIMUM) or 0
+        toward = fields.get("rising") or fields.get("falling")
+        items = [] if toward is None else reader.items(toward, "since when")
+        since = tuple(reader.integer(one, "since when", 0, INTEGER_MAXIMUM) or 0 for one in items)
+        own = reader.integer(fields["class"], "a class", 0, MAX_LEVELS) or 0
+        found[name] = HeldClass(own, moment, "rising" in fields, since)
+    return found

@@ -9,7 +9,7 @@ from nearcast.errors import Fault
 from nearcast.language.definitions.limit_documents import limits_data, read_limits
 from nearcast.language.definitions.ontology_documents import ontology_data, read_ontology
 from nearcast.language.nodes import DocumentNode, DocumentReader, closest
-from nearcast.language.quantities import relevance_of
+from nearcast.language.quantities import read_duration, read_share, relevance_of
 from nearcast.model.context import (
     Awareness,
     ContextSpace,
@@ -59,7 +59,7 @@ def settings_data(settings: Settings) -> dict[str, Any]:
     """Settings as a document, JSON-able; `read_settings` inverts it."""
     data: dict[str, Any] = {"levels": settings.levels, "matrix": [list(row) for row in settings.matrix]}
     if settings.space.modules:
-        data["awareness"] = {module.reading: {"intervals": list(module.bounds)} for module in settings.space.modules}
+        data["awareness"] = {module.reading: _module_data(module) for module in settings.space.modules}
     if settings.space.table is not None:
         data["space"] = _nested(list(settings.space.table), settings.levels, len(settings.space.modules))
     roles: dict[str, dict[str, Any]] = {}
@@ -101,20 +101,43 @@ def read_matrix(node: DocumentNode, levels: int, reader: DocumentReader) -> Matr
     return tuple(rows) if len(reader.faults) == before else None
 
 
+def _module_data(module: Awareness) -> dict[str, Any]:
+    data: dict[str, Any] = {"intervals": list(module.bounds)}
+    if module.margin:
+        data["margin"] = f"{module.margin!r} %" if module.relative else module.margin
+    if module.lasting:
+        data["for"] = module.lasting
+    return data
+
+
 def _awareness(node: DocumentNode, levels: int, reader: DocumentReader) -> tuple[Awareness, ...]:
     modules = []
     for name, module in reader.named(node, "awareness"):
-        fields = reader.fields(module, (), ("maximum", "intervals"), f"awareness of {name}")
-        if len(fields) != 1:
-            reader.fault("maximum or intervals", module, came=", ".join(fields) or "none")
-        elif "maximum" in fields:
+        fields = reader.fields(module, (), ("maximum", "intervals", "margin", "for"), f"awareness of {name}")
+        stated = [one for one in ("maximum", "intervals") if one in fields]
+        if len(stated) != 1:
+            reader.fault("maximum or intervals", module, came=", ".join(stated) or "none")
+            continue
+        if stated == ["maximum"]:
             maximum = reader.number(fields["maximum"], "maximum", above=0)
-            if maximum is not None:
-                modules.append(Awareness(name, equal_intervals(maximum, levels)))
+            bounds = None if maximum is None else equal_intervals(maximum, levels)
         else:
             bounds = _bounds(fields["intervals"], levels, reader)
-            modules.append(Awareness(name, bounds))
+        if bounds is not None:
+            modules.append(Awareness(name, bounds, *_held(fields, bounds, reader)))
     return tuple(modules)
+
+
+def _held(
+    fields: Mapping[str, DocumentNode], bounds: tuple[float, ...], reader: DocumentReader
+) -> tuple[float, bool, float]:
+    """By how much a reading must be beyond a bound, whether in percent of that, and for how many seconds."""
+    margin, relative = (read_share(fields["margin"], "margin", reader) if "margin" in fields else None) or (0.0, False)
+    if bounds and not relative and 0 <= bounds[0] < margin:
+        expected = f"a margin of at most {bounds[0]:g}, the lowest bound"
+        reader.fault(expected, fields["margin"], "readings are never below 0: the lowest class would never come back")
+    lasting = read_duration(fields["for"], "for", reader) if "for" in fields else None
+    return margin, relative, lasting or 0.0
 
 
 def _bounds(node: DocumentNode, levels: int, reader: DocumentReader) -> tuple[float, ...]:

@@ -1,8 +1,9 @@
 """What clients say of themselves while connected: readings, position, role, task.
 
 It takes effect here at once. Into the journal, from which the pipeline learns it, go at once: a role, a task, and
-readings that change a class; other readings and positions at most so often, the newest then. So the journal does not
-drown. Of what a client says faster than it may, the newest of each waits together until it takes effect.
+readings that change a class, or begin to; other readings and positions at most so often, the newest then. So the
+journal does not drown. Where settings hold classes, the class goes with a reading: who reads the journal has not heard
+all that led to it. Of what a client says faster than it may, the newest of each waits together until it takes effect.
 
 A measured bandwidth is a reading as well, of the source `MEASURED`. It lapses when a connection begins, and when
 something waits and nothing fills the link any more: then the reading is what was stated, or unknown, in the journal
@@ -20,9 +21,12 @@ from typing import Any
 from nearcast.delivery.priority import awareness_class
 from nearcast.delivery.rate_limit import RateLimit
 from nearcast.errors import DefinitionError, Fault, Mark
+from nearcast.language.definitions.client_documents import client_data
 from nearcast.model.changes import ClientChange
+from nearcast.model.context import Awareness
 from nearcast.model.event import Event
-from nearcast.model.subscription import Settings
+from nearcast.model.subscription import ClientProfile, Settings
+from nearcast.model.values import microseconds_of
 from nearcast.server import clock
 from nearcast.server.admin.documents import MEASURED, SAID, check_room, checked_changes, control_event
 from nearcast.server.config import ServerLimits
@@ -30,6 +34,7 @@ from nearcast.server.error_responses import fault_json
 from nearcast.server.ingest.group_commit import QueueFull
 from nearcast.server.sessions.manager import SessionManager
 from nearcast.server.sessions.session import Session
+from nearcast.state.registry import changed
 
 log = logging.getLogger(__name__)
 
@@ -158,6 +163,10 @@ class ClientUpdates:
         self._written[client] = clock.steady()
         # `readings` are empty where none were said.
         data = {name: value for name, value in kept.data.items() if value}
+        known = self.session_manager.registry.clients.get(client)
+        held = {name: one for name, one in known.classes.items() if name in kept.data["readings"]} if known else {}
+        if held:
+            data |= client_data(ClientChange(client, classes=held))
         try:
             written = self.publish([control_event("nearcast.client", {"client": client, **data}, kept.source)])
         except QueueFull:
@@ -227,12 +236,14 @@ class ClientUpdates:
                 self._measured[client.id] = now
             return
         present = measured if session.stated is None else min(measured, session.stated)
+        measured_so = {BANDWIDTH: round(present, 1)}
+        change = ClientChange(client.id, readings=measured_so, moment=microseconds_of(clock.moment(clock.now())))
         # Within a class no priority changes: the journal is spared it.
-        if awareness_class(module, present) == awareness_class(module, client.readings.get(BANDWIDTH)):
+        if _standing(module, client) == _standing(module, changed(client, change, settings)):
             return
         self._measured[client.id] = now
         log.info("bandwidth measured client=%s kbit_per_second=%.1f", client.id, present)
-        self.update(session, {"readings": {BANDWIDTH: round(present, 1)}}, MEASURED)
+        self.update(session, {"readings": measured_so}, MEASURED)
 
     def lapse(self, session: Session) -> bool:
         """Makes the client's bandwidth what it stated, or unknown, if it was measured; whether it was."""
@@ -240,6 +251,9 @@ class ClientUpdates:
         if present is None or present == session.stated:
             return False
         log.info("measured bandwidth lapsed client=%s", session.client.id)
+        if session.stated is not None and BANDWIDTH in session.client.classes:
+            # What was measured must not hold the class in which what is stated would not be.
+            self.update(session, {"readings": {BANDWIDTH: None}}, MEASURED)
         self.update(session, {"readings": {BANDWIDTH: session.stated}}, MEASURED)
         return True
 
@@ -259,9 +273,15 @@ def _urgent(session: Session, change: ClientChange, settings: Settings) -> bool:
     """Whether the pipeline should know at once."""
     client, readings = session.client, change.readings or {}
     other_role = change.role not in (None, client.role) or change.task not in (None, client.task)
-    return other_role or any(
-        awareness_class(module, readings[module.reading])
-        != awareness_class(module, client.readings.get(module.reading))
-        for module in settings.space.modules
-        if module.reading in readings
-    )
+    asked = [module for module in settings.space.modules if module.reading in readings]
+    if other_role or not asked:
+        return other_role
+    after = changed(client, change, settings)
+    return any(_standing(module, client) != _standing(module, after) for module in asked)
+
+
+def _standing(module: Awareness, client: ClientProfile) -> tuple[object, ...]:
+    """The class of a client by one module, and where it holds classes, whether and since when another is begun."""
+    reading, held = client.readings.get(module.reading), client.classes.get(module.reading)
+    found = awareness_class(module, reading, held)
+    return (found, reading is None, held.rising, held.toward) if held else (found, reading is None and module.holds)

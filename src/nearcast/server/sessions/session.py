@@ -91,7 +91,7 @@ class Session:
 
     def context(self, settings: Settings) -> int:
         """The context class of the client."""
-        return context_class(settings.space, self.client.readings, settings.levels)
+        return context_class(settings.space, self.client.readings, settings.levels, self.client.classes)
 
     def priority_inputs(self, settings: Settings) -> tuple[object, ...]:
         """All that priorities depend on besides the deliveries: while it is the same, no queue changes."""
