@@ -16,6 +16,7 @@ from nearcast.language.cql2 import write
 from nearcast.model.context import WITHHELD
 from nearcast.model.event import Event
 from nearcast.model.situation import SITUATION_TYPE
+from nearcast.model.values import moment_at
 
 if TYPE_CHECKING:
     # It has columns, which take longer to load than a history of files to read.
@@ -107,7 +108,7 @@ def _held(module: ModuleFinding) -> str:
     if module.alone == module.context_class:
         return ""
     since = module.held.toward[:1] if module.held else ()
-    beyond = f"beyond the margin since {_moment(moment_of(since[0]))} only" if since else "within the margin"
+    beyond = f"beyond the margin since {_moment(moment_at(since[0]))} only" if since else "within the margin"
     return f", held: by itself it is class {module.alone}, {beyond}"
 
 

@@ -63,6 +63,11 @@ def microseconds_of(moment: datetime) -> int:
     return (moment - BEGINNING) // timedelta(microseconds=1)
 
 
+def moment_at(microseconds: int) -> datetime:
+    """The moment so many microseconds after 1970 began."""
+    return BEGINNING + timedelta(microseconds=microseconds)
+
+
 def time_of(text: str) -> datetime | None:
     """The moment that an RFC 3339 date-time names, in UTC to the microsecond; None for any other text.
 
