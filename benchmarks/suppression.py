@@ -185,7 +185,8 @@ def _run(
                 repository.fold_events(table)
                 word = guarded_states.changes_until(relating.pairing, max(outcome.entered, 1))
             # Who begins or ends, and since when: positions differ.
-            outcome.told += [event.payload.partition(b'"data":')[2] for event in found]
+            payloads = (payload for one in found for payload in one.column("payload").to_pylist())
+            outcome.told += [payload.partition(b'"data":')[2] for payload in payloads]
             entry.learn(word)
         journal.close()
     outcome.told.sort()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pytest
 
 from nearcast.errors import Mark
 from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.changes import Change, RelationChange
-from nearcast.model.columns import to_table
+from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event, Place
 from nearcast.model.limits import Limits
 from nearcast.model.relation import Relation
@@ -88,15 +89,21 @@ def events_told(
                 changes.append((position, step))
         table = to_table(events)
         times = {position: NOON for position, _ in changes}
-        told += engine.derive(StageInput(changes, times, table, registry, repository))
+        told += as_events(engine.derive(StageInput(changes, times, table, registry, repository)))
         repository.fold_events(table)
     return told
+
+
+def as_events(derived: Iterable[Event | pa.Table]) -> Iterator[Event]:
+    """What is derived, one by one."""
+    for one in derived:
+        yield from [one] if isinstance(one, Event) else to_events(one)
 
 
 class Restarted(Scopes):
     """Relations that are stored and read between any two batches."""
 
-    def derive(self, stage_input: StageInput) -> list[Event]:
+    def derive(self, stage_input: StageInput) -> Iterator[pa.Table]:
         """Goes on as what was read."""
         registry = Registry(
             relations={id: one for each in self._scopes.values() for id, one in each._relations.items()}
@@ -104,9 +111,8 @@ class Restarted(Scopes):
         shards = len(self.pairings[None].shards)
         other = scopes_of(read_again(scopes_document(self, registry)), registry, shards)
         restore(other.pairings, stored(self.pairings), shards)
-        found = Scopes.derive(other, stage_input)
+        yield from Scopes.derive(other, stage_input)
         self.__dict__ = other.__dict__
-        return found
 
 
 def placed(event: Event, position: int) -> Event:

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.model.changes import RelationRemoval
-from nearcast.model.event import Event
 from nearcast.relations.reports import EntityTable
 from nearcast.relations.shards import shards_of
 from nearcast.relations.stage import RelationStage, Scopes
@@ -101,7 +100,7 @@ class Stored(Scopes):
 
     counts = (3, 1, 7, 2)
 
-    def derive(self, stage_input: StageInput) -> Iterator[Event]:
+    def derive(self, stage_input: StageInput) -> Iterator[pa.Table]:
         tables = stored(self.pairings)
         self.counts = (*self.counts[1:], self.counts[0])
         for pairing in self.pairings.values():

@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.delivery.priority import priority
-from nearcast.errors import EventError
+from nearcast.errors import EventError, Mark
 from nearcast.filters.evaluate import level_of
 from nearcast.filters.relevance import by_role, classes_of, role_relevance
 from nearcast.language.control_events import changes as parse
 from nearcast.language.control_events import to_event
+from nearcast.language.cql2 import parse as parse_filter
+from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.changes import (
     Change,
     ClientChange,
     ClientRemoval,
+    RelationChange,
     SettingsChange,
     SubscriptionChange,
     SubscriptionRemoval,
@@ -29,11 +33,14 @@ from nearcast.model.context import Awareness, ContextSpace, delay_matrix, restri
 from nearcast.model.event import Event, Place
 from nearcast.model.filter import Atom, Filter, Operator, atoms
 from nearcast.model.subscription import ANY_SUBSCRIPTION, Roles, Settings, Subscription
+from nearcast.stages import fold
 from nearcast.stages.decide import decide, priorities
 from nearcast.stages.fold import StateFold
 from nearcast.state.registry import Registry
 from tests.random_filters import events, filters, places
 
+HERE = Mark("here")
+ANY = {"id": "r0", "a": "type LIKE '%'", "b": "type LIKE '%'", "when": "distance(a, b) < 1000"}
 CLIENTS = ("ann", "bob")
 KEYS = (("boss", "attack"), ("boss", "defend"))
 relevances = st.sampled_from([0.0, 0.3, 0.5, 1.0])
@@ -168,6 +175,38 @@ def test_the_outcome_is_that_of_reading_one_by_one_however_batches_are_cut(
     cuts = sorted(data.draw(st.lists(st.integers(0, len(history)), max_size=4)))
     part = data.draw(st.sampled_from([1, 2, 1000]))
     assert plainly(history) == in_batches(as_table(history), cuts, part)
+
+
+near = st.builds(
+    lambda id, metres: RelationChange(
+        relation_document(
+            {"id": id, **dict.fromkeys("ab", "type LIKE '%'"), "when": f"distance(a, b) < {metres}"}, HERE
+        )
+    ),
+    st.sampled_from(["r0", "r1"]),
+    st.sampled_from([5, 100]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(events(), events(), events(), near, every_change), max_size=14), st.integers(1, 3))
+def test_the_outcome_is_the_same_however_many_derived_events_are_in_memory_together(
+    history: list[Event | Change], most: int
+) -> None:
+    """Whatever else changes in the batch that is cut for them."""
+    told = Subscription("told", ("ann",), parse_filter("type = 'nearcast.relation' OR a = 1", HERE), None)
+    story = [RelationChange(relation_document(ANY, HERE)), ClientChange("ann"), SubscriptionChange(told), *history]
+    expected = _decided(story)
+    with patch.object(fold, "DERIVED", most):
+        assert expected == _decided(story)
+
+
+def _decided(story: Sequence[Event | Change]) -> list[tuple[object, ...]]:
+    """Who gets what, and what changed nothing."""
+    known, found = StateFold(), list[tuple[object, ...]]()
+    for batch in known.fold(as_table(story), parse):
+        found += [tuple(row.values()) for row in decide(batch, batch.events).to_pylist()]
+    return [*found, *sorted((one.event.position, str(one.error)) for one in known.refusals)]
 
 
 def test_subscriptions_of_unknown_clients_reach_nobody_until_these_come() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from unittest.mock import patch
+
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +17,8 @@ from nearcast.model.event import Event
 from nearcast.model.sequence import position_of, read_sequence, sequence, write_sequence
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import StateFold
-from nearcast.state.derived import At, StageInput, derived_of, merge_derived
+from nearcast.state import derived as module
+from nearcast.state.derived import At, StageInput, derived_of, merge_derived, merge_tables, pieces
 from nearcast.state.registry import Registry
 from tests.stages.test_adapt import ANN, subscribed
 from tests.stages.test_stages import as_table
@@ -84,6 +89,48 @@ def test_parts_number_the_derived_events_of_each_cause(first: list[int], second:
     for at in range(1, 7):
         assert list(range(1 + (first + second).count(at))) == [part for position, part in keys if position == at]
     assert len(first) + len(second) == len(derived_of(events))
+
+
+derivations = st.lists(
+    st.tuples(st.integers(1, 6), st.integers(1, 4), st.booleans()).map(
+        lambda one: (one[0], [Event(f"d{one[0]}", "t", "s", position=one[0])] * one[1], one[2])
+    ),
+    max_size=8,
+).map(lambda found: sorted(found, key=lambda one: one[0]))
+"""Derived events of six causes, some of them together as a table."""
+
+
+@given(derivations, st.integers(1, 5))
+def test_so_many_derived_events_are_in_memory_together(found: list[tuple[int, list[Event], bool]], most: int) -> None:
+    """Pieces together are the whole; each ends with an event, and only those of one cause may be more."""
+    events = to_table([Event(str(at), "t", "s", position=at) for at in range(1, 7)])
+    derived = [one for _, own, together in found for one in ([to_table(own)] if together else own)]
+    with patch.object(module, "AT_ONCE", 1):
+        cut = list(pieces(events, derived, most))
+    assert merge_derived(events, derived) == pa.concat_tables(piece for piece, _ in cut)
+    ends = [until for _, until in cut[:-1]]
+    assert None is cut[-1][1]
+    for (piece, _), start, stop in zip(cut, [0, *ends], [*ends, 7], strict=True):
+        positions = piece.column("position").to_pylist()
+        assert all(start <= position < stop for position in positions)
+        assert most >= len(derived_of(piece)) or 1 == len(set(derived_of(piece).column("position").to_pylist()))
+
+
+@given(st.lists(derivations, min_size=1, max_size=3), st.sets(st.tuples(st.integers(1, 6), st.integers(0, 2))))
+def test_what_several_derive_is_in_the_order_of_causes(
+    sources: list[list[tuple[int, list[Event], bool]]], first: set[tuple[int, int]]
+) -> None:
+    """Of one cause in the order of the sources, but for those that are to be first."""
+    told = [
+        [to_table([replace(event, id=f"{number}") for event in own]) for _, own, _ in source]
+        for number, source in enumerate(sources)
+    ]
+    rows = [
+        (event.position, number) for number, source in enumerate(told) for one in source for event in to_events(one)
+    ]
+    expected = sorted(rows, key=lambda one: (one[0], one not in first, one[1]))
+    found = [event for table in merge_tables(told, first) for event in to_events(table)]
+    assert expected == [(event.position, int(event.id)) for event in found]
 
 
 @given(st.integers(1, 1 << 42), st.integers(0, (1 << 20) - 1), st.integers(1, 1 << 42), st.integers(0, (1 << 20) - 1))

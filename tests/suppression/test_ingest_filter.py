@@ -28,7 +28,7 @@ from nearcast.state.repository import Repository
 from nearcast.suppression.guarded import GuardedStates
 from nearcast.suppression.ingest_filter import IngestFilter
 from nearcast.suppression.interest_index import InterestIndex
-from tests.relations.stories import report
+from tests.relations.stories import as_events, report
 
 HERE = Mark("here")
 
@@ -69,7 +69,7 @@ class Journal:
         self._relate(defined, EVENTS.empty_table())
 
     def _relate(self, changes: Sequence[tuple[int, RelationChange]], table: pa.Table) -> list[Event]:
-        return list(self._relating.derive(StageInput(changes, {}, table, Registry(), self._repository)))
+        return list(as_events(self._relating.derive(StageInput(changes, {}, table, Registry(), self._repository))))
 
     def append(self, events: Iterable[Event]) -> list[int]:
         """Takes events, each once; their positions."""

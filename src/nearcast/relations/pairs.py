@@ -8,9 +8,10 @@ pairs. The outcome is that of the reference.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.errors import Fault
@@ -18,26 +19,24 @@ from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
-from nearcast.model.relation import Matching, Named, Pair, Relation
+from nearcast.model.relation import Detection, Matching, Named, Pair, Relation
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.relations.admission import PairAdmission
 from nearcast.relations.boxes import CORNERS, Boxes, box_table, joined, place_boxes, told_box
 from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, TooManyPairs, candidates, read
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
-from nearcast.relations.reports import FOREVER, EntityTable, GrowableTable, ReportTable, micros_of, moment_of
+from nearcast.relations.reports import FOREVER, EntityTable, GrowableTable, ReportTable, micros_of
 from nearcast.relations.shards import (
     SHARDS,
-    AtRow,
     BatchView,
     Shard,
     by_name,
-    pair_transition,
-    participants_of,
     shards_of,
     shared,
 )
-from nearcast.relations.transition_events import CAUSED, EXPIRED, Participant, Transition
-from nearcast.relations.transitions import FALLS_SILENT, REASONS, REMOVED, deadline, deadlines, tells_exit
+from nearcast.relations.told_pairs import NO_REASON, NOTHING_TOLD, ToldPairs, joined_told, reasons_of, told_pairs
+from nearcast.relations.transition_events import CAUSED, EXPIRED
+from nearcast.relations.transitions import FALLS_SILENT, REMOVED, deadline, deadlines, tells_exit
 from nearcast.state.derived import Cause
 
 Newest = Callable[[], pa.Table]
@@ -86,13 +85,13 @@ class PairRelations:
         rows = [position[pairs[side][named]] for side in ("a", "b")]
         return pairs["rule"][named].astype(np.int64), np.stack([*rows, pairs["held"][named]])
 
-    def transitions(self, reports: ReportTable, limits: Limits) -> Iterator[AtRow]:
+    def transitions(self, reports: ReportTable, limits: Limits) -> list[ToldPairs]:
         """What a stretch tells; entities are not updated yet.
 
         Raises `TooManyPairs`, with nothing changed, for a stretch of several rows that looks at too many pairs.
         """
         if not self.rules.by_id:
-            return
+            return []
         members = self._members_over(reports)
         view = BatchView(self.rules, self.known, reports, members, self._newest)
         near = self._near(reports, members)
@@ -102,9 +101,10 @@ class PairRelations:
             raise TooManyPairs
         effects = [shard.effects(view, own) for shard, own in zip(self.shards, near, strict=True)]
         admitted = self.admission.admit(effects, self.rules, self.known.names, reports, limits)
-        for shard, each, own in zip(self.shards, effects, admitted, strict=True):
-            yield from shard.transitions(view, each.which, own)
+        every = zip(self.shards, effects, admitted, strict=True)
+        told = [one for shard, each, own in every for one in shard.transitions(view, each.which, own)]
         self._remember(reports, members)
+        return told
 
     def _members_over(self, reports: ReportTable) -> Members:
         """For each filter in use which points satisfy it."""
@@ -189,7 +189,7 @@ class PairRelations:
 
     def define(
         self, relation: Relation, sequence: int, newest: Newest, now: int, cause: Cause, limits: Limits
-    ) -> list[Transition]:
+    ) -> ToldPairs:
         """Adds a relation; what it tells of the present.
 
         `newest` gives the newest event of every entity, where the relation needs to know more of it than its place.
@@ -245,7 +245,7 @@ class PairRelations:
             self._newest = dict(zip(self.known.numbered(table).tolist(), events, strict=True))
         return rule
 
-    def _present(self, rule: PairRule, now: int, cause: Cause, limits: Limits) -> list[Transition]:
+    def _present(self, rule: PairRule, now: int, cause: Cause, limits: Limits) -> ToldPairs:
         """What holds when a relation is defined; its pairs have rows then."""
         a, b = self._pairs_of(rule)
         held = self._holding(rule, a, b, now)
@@ -253,13 +253,15 @@ class PairRelations:
         if not held.any():
             if rule.is_named:
                 self._place(rule, a, b)
-            return []
+            return NOTHING_TOLD
         a, b = self.admission.admit_present(rule, a[held], b[held], self.known.names, limits)
         due = deadline(now, int(self.rules.columns["lasting"][rule.number]))
-        self._place(rule, a, b, held=True, started_at=micros_of(cause.moment), due=due)
+        started_at = micros_of(cause.moment)
+        self._place(rule, a, b, held=True, started_at=started_at, due=due)
         if "enter" not in rule.relation.detect:
-            return []
-        return [pair_transition(rule, CAUSED, "enter", both, cause.moment, None, True) for both in self._both(a, b)]
+            return NOTHING_TOLD
+        number, since = np.full(len(a), rule.number), np.full(len(a), started_at)
+        return self._told(number, a, b, "enter", since, CAUSED, present=True)
 
     def _place(self, rule: PairRule, a: Integers, b: Integers, **state: int) -> None:
         """Adds rows for new pairs of a relation, each to its shard, all in this state."""
@@ -303,12 +305,12 @@ class PairRelations:
                 found &= now <= deadlines(columns["heard"][side], np.full(len(side), time_to_live))
         return found
 
-    def forget(self, names: Collection[str]) -> list[Transition]:
+    def forget(self, names: Collection[str]) -> ToldPairs:
         """Forgets entities, also in what is known of all; the ends of what held with them."""
         known = self.known
         gone = np.zeros(len(known), np.bool_)
         gone[[known.numbers[name] for name in names if name in known.numbers]] = True
-        told = [one for shard in self.shards for one in self._fallen_silent(shard.forget(gone))]
+        told = joined_told([self._fallen_silent(shard.forget(gone)) for shard in self.shards])
         for shard in self.shards:
             shard.drop(self.rules)
         named = {
@@ -330,25 +332,21 @@ class PairRelations:
         self._boxes = None
         return told
 
-    def _fallen_silent(self, held: GrowableTable) -> Iterator[Transition]:
+    def _fallen_silent(self, held: GrowableTable) -> ToldPairs:
         detects = self.rules.columns["detects"]
         told = [
             tells_exit(int(detects[rule]), sent)
             for rule, sent in zip(held["rule"].tolist(), held["dwell_sent"].tolist(), strict=True)
         ]
         held = held.chosen(np.flatnonzero(told))
-        begun = map(moment_of, held["started_at"].tolist())
-        for number, both, when in zip(held["rule"].tolist(), self._both(held["a"], held["b"]), begun, strict=True):
-            rule = self.rules.all[number]
-            assert rule, "what holds is of a relation that there is"
-            yield pair_transition(rule, EXPIRED, "exit", both, when, REASONS[FALLS_SILENT])
+        return self._ends(held, EXPIRED, FALLS_SILENT)
 
-    def end(self, id: str) -> list[Transition]:
+    def end(self, id: str) -> ToldPairs:
         """Removes a relation; the ends of what held in it."""
         rule = self.rules.by_id.get(id)
         if rule is None:
-            return []
-        told = [one for shard in self.shards for one in self._ended(rule, shard.end(rule))]
+            return NOTHING_TOLD
+        told = joined_told([self._ended(rule, shard.end(rule)) for shard in self.shards])
         self.rules.end(rule)
         self.admission.end(id)
         if not self.rules.general:
@@ -357,26 +355,39 @@ class PairRelations:
             self._forget_filters()
         return told
 
-    def _ended(self, rule: PairRule, held: GrowableTable) -> list[Transition]:
+    def _ended(self, rule: PairRule, held: GrowableTable) -> ToldPairs:
         """What is told of pairs that held in a relation when it goes."""
         detects = int(self.rules.columns["detects"][rule.number])
         if not tells_exit(detects, True):
-            return []
+            return NOTHING_TOLD
         if not tells_exit(detects, False):
             held = held.chosen(np.flatnonzero(held["dwell_sent"]))
-        begun = map(moment_of, held["started_at"].tolist())
-        both = self._both(held["a"], held["b"])
-        return [
-            pair_transition(rule, CAUSED, "exit", one, when, REASONS[REMOVED])
-            for one, when in zip(both, begun, strict=True)
-        ]
+        return self._ends(held, CAUSED, REMOVED)
 
-    def _both(self, a: Integers, b: Integers) -> Iterator[tuple[Participant, Participant]]:
-        """Both entities of pairs, where they are now."""
-        if not len(a):
-            return iter(())
+    def _ends(self, held: GrowableTable, phase: int, effect: int) -> ToldPairs:
+        """The ends of what held, by an effect."""
+        [reason] = reasons_of(np.array([effect])).tolist()
+        return self._told(held["rule"], held["a"], held["b"], "exit", held["started_at"], phase, reason)
+
+    def _told(
+        self,
+        rule: npt.NDArray[np.integer],
+        a: Integers,
+        b: Integers,
+        detect: Detection,
+        started_at: Integers,
+        phase: int,
+        reason: int = NO_REASON,
+        present: bool = False,
+    ) -> ToldPairs:
+        """What is told of pairs whose entities are where they are now."""
+        if not len(rule):
+            return NOTHING_TOLD
         reports = ReportTable.nothing(self.known)
-        return zip(*(participants_of(self.known, reports, side, side) for side in (a, b)), strict=True)
+        both = (a, b)
+        return told_pairs(
+            self.rules, self.known, reports, rule, both, both, detect, started_at, 0, phase, reason, present
+        )
 
     def _forget_filters(self) -> None:
         """Drops filters that no relation uses any more."""

@@ -103,7 +103,7 @@ PLACE = ("kind", "x", "y", "z", "u", "v", "w")
 """What is known of a place; u, v, w are a geographic one's unit vector, z is NaN where there is no height."""
 
 _KINDS: dict[str | None, int] = {None: NOWHERE, "planar": PLANAR, "geographic": GEOGRAPHIC}
-_COORDINATES: dict[int, Coordinates] = {PLANAR: "planar", GEOGRAPHIC: "geographic"}
+COORDINATES: dict[int, Coordinates] = {PLANAR: "planar", GEOGRAPHIC: "geographic"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -297,7 +297,7 @@ class ReportTable:
         """Where some points are."""
         columns = [self.column(name, points).tolist() for name in PLACE[:4]]
         return [
-            None if kind == NOWHERE else Place(_COORDINATES[kind], x, y, None if z != z else z)
+            None if kind == NOWHERE else Place(COORDINATES[kind], x, y, None if z != z else z)
             for kind, x, y, z in zip(*columns, strict=True)
         ]
 

@@ -7,29 +7,24 @@ once, and how many there are changes nothing of the outcome.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 import numpy as np
 
-from nearcast.geo.distance import distance
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.event import Event
-from nearcast.model.relation import Detection
 from nearcast.relations.admission import ShardEffects
 from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, effects_of
 from nearcast.relations.pair_rules import PairRule, PairRules
-from nearcast.relations.reports import FOREVER, EntityTable, GrowableTable, ReportTable, moment_of
-from nearcast.relations.transition_events import EXPIRED, Participant, Reason, Transition
-from nearcast.relations.transitions import REASONS, PairEffects, PairTransitions, pair_transitions
+from nearcast.relations.reports import FOREVER, EntityTable, GrowableTable, ReportTable
+from nearcast.relations.told_pairs import NO_REASON, ToldPairs, reasons_of, told_pairs
+from nearcast.relations.transition_events import EXPIRED
+from nearcast.relations.transitions import PairEffects, PairTransitions, pair_transitions
 from nearcast.state.lateness import NEVER
 
 NOTHING = PairEffects(*(np.zeros(0, np.int64) for _ in range(4)))
 """No effects."""
-
-AtRow = tuple[int, Transition]
-"""A thing to tell, and the row of the stretch that causes it."""
 
 SHARDS = 2
 """How many shards there are unless asked otherwise. A shard's columns fit better into the processor's caches; but each
@@ -99,12 +94,13 @@ class Shard:
             effects_of(self.pairs, which, view.rules, view.reports, view.members, evaluate) if len(which) else NOTHING,
         )
 
-    def transitions(self, view: BatchView, which: Integers, effects: PairEffects) -> list[AtRow]:
+    def transitions(self, view: BatchView, which: Integers, effects: PairEffects) -> list[ToldPairs]:
         """What a stretch tells of the shard's pairs, given what it does to which of them."""
-        found: list[AtRow] = []
+        found: list[ToldPairs] = []
         if len(which):
             for outcome in pair_transitions(self.pairs, which, effects, view.rules.columns, view.reports):
-                found += _told(outcome, self.pairs, which[outcome.pair], view)
+                if len(outcome.pair):
+                    found.append(_told(outcome, self.pairs, which[outcome.pair], view))
         # Only now: while the stretch is told, outcomes name pairs by their rows.
         self.drop(view.rules)
         return found
@@ -187,42 +183,23 @@ def by_name(a: Integers, b: Integers, names: Sequence[str]) -> Pairs:
     return np.where(turned, b, a), np.where(turned, a, b)
 
 
-def _told(outcome: PairTransitions, pairs: GrowableTable, rows: Integers, view: BatchView) -> Iterator[AtRow]:
+def _told(outcome: PairTransitions, pairs: GrowableTable, rows: Integers, view: BatchView) -> ToldPairs:
     """What an outcome tells, of these rows of the pairs."""
+    a, b = pairs["a"][rows], pairs["b"][rows]
     # What lapses does so before the event that brings the time: entities are told where they were until then.
-    before = np.where(outcome.phase == EXPIRED, 1, 0)
-    points = [view.reports.as_of(pairs[side][rows], outcome.row - before) for side in ("a", "b")]
-    sides = (pairs[side][rows] for side in "ab")
-    subjects = zip(
-        *(participants_of(view.known, view.reports, *each) for each in zip(sides, points, strict=True)), strict=True
+    before = outcome.row - np.where(outcome.phase == EXPIRED, 1, 0)
+    points = view.reports.as_of(a, before), view.reports.as_of(b, before)
+    reason = reasons_of(outcome.effect) if outcome.detect == "exit" else NO_REASON
+    return told_pairs(
+        view.rules,
+        view.known,
+        view.reports,
+        pairs["rule"][rows],
+        (a, b),
+        points,
+        outcome.detect,
+        outcome.started_at,
+        outcome.row,
+        outcome.phase,
+        reason,
     )
-    columns = (pairs["rule"][rows], outcome.row, outcome.phase, outcome.started_at, outcome.effect)
-    every = zip(*(column.tolist() for column in columns), subjects, strict=True)
-    for number, row, phase, since, effect, both in every:
-        rule = view.rules.all[number]
-        assert rule, "what is told is of a relation that there is"
-        reason = REASONS[effect] if outcome.detect == "exit" else None
-        yield row, pair_transition(rule, phase, outcome.detect, both, moment_of(since), reason)
-
-
-def participants_of(
-    known: EntityTable, reports: ReportTable, entities: Integers, points: Integers
-) -> list[Participant]:
-    """Some entities, where they are at some points."""
-    names = [known.names[number] for number in entities.tolist()]
-    return [Participant(name, place) for name, place in zip(names, reports.places(points), strict=True)]
-
-
-def pair_transition(
-    rule: PairRule,
-    phase: int,
-    detect: Detection,
-    subjects: Sequence[Participant],
-    since: datetime | None,
-    reason: Reason | None,
-    present: bool = False,
-) -> Transition:
-    """Something that is told of a pair."""
-    a, b = subjects
-    metres = distance(a.place, b.place) if a.place and b.place else None
-    return Transition(phase, rule.sequence, rule.relation.id, detect, a, (b,), metres, since, reason, present)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
@@ -33,16 +33,41 @@ from nearcast.relations.plain import EventwiseRelations, LatestReport
 from nearcast.relations.reports import EntityTable, ReportTable
 from nearcast.relations.shards import SHARDS
 from nearcast.relations.sides import sees_derived, sides_of
-from nearcast.relations.transition_events import Transition, transition_events
-from nearcast.state.derived import At, Cause, StageInput, derived_of
+from nearcast.relations.told_pairs import AtRow, ToldPairs, joined_told
+from nearcast.relations.transition_events import Transition
+from nearcast.relations.transition_tables import CausingEvents, transition_tables
+from nearcast.state.derived import At, Cause, StageInput, derived_of, in_tables, merge_tables
 from nearcast.state.lateness import NEVER
-from nearcast.state.repository import Repository, without_excess
+from nearcast.state.repository import NewestEvents, Repository, without_excess
 
 Newest = Callable[[], pa.Table]
 """Gives the newest event of every entity, where it is asked for."""
 
 STRETCH = 8_192
 """Rows that are evaluated together at most: enough for columns to pay, few enough for little memory."""
+
+
+@dataclass(slots=True)
+class _Told:
+    """What is told at the rows of a stretch: of pairs in columns, other things one by one."""
+
+    pairs: list[ToldPairs] = field(default_factory=list)
+    others: list[AtRow] = field(default_factory=list)
+
+    def join(self, told: ToldPairs | Iterable[Transition], row: int = 0) -> _Told:
+        """Adds what is told at one row."""
+        if isinstance(told, ToldPairs):
+            self.pairs.append(told)
+        else:
+            self.others += ((row, one) for one in told)
+        return self
+
+    def alone(self) -> dict[int, list[Transition]]:
+        """Everything one by one, by row."""
+        found: dict[int, list[Transition]] = {}
+        for row, one in chain(self.others, *(pairs.transitions() for pairs in self.pairs)):
+            found.setdefault(row, []).append(one)
+        return found
 
 
 class RelationStage:
@@ -81,8 +106,9 @@ class RelationStage:
         """The relations between pairs."""
         return self._pairing
 
-    def derive(self, stage_input: StageInput) -> Iterator[Event]:
-        """What a stretch of the journal causes, ascending by position and part; to be taken to its end.
+    def derive(self, stage_input: StageInput, node: str | None = None) -> Iterator[pa.Table]:
+        """What a stretch of the journal causes, ascending by position and part; to be taken to its end. `node`: where
+        the relations are local.
 
         Of the changes those of relations and clients count; of the events, those that are not derived themselves. The
         repository is read when a relation is defined. The present state of a new relation is told to be of its time.
@@ -97,18 +123,19 @@ class RelationStage:
                 self._note_lists(change)
                 continue
             until = int(np.searchsorted(positions, position))
-            yield from self._stretches(events, done, until, stage_input.repository)
+            yield from self._stretches(events, done, until, node)
             done = until
             moment = stage_input.times.get(position)
             cause = Cause(position, moment, moment)
             try:
                 found = self._change(change, cause, partial(self._newest, stage_input.repository, events, done))
-                yield from self._plain.told(found, cause)
             except Fault as fault:
                 stage_input.refusals.append((position, fault))
+            else:
+                yield from self._told(found, CausingEvents.alone(cause), node)
             if not self._relations:
                 self._reset()
-        yield from self._stretches(events, done, len(events), stage_input.repository)
+        yield from self._stretches(events, done, len(events), node)
 
     @property
     def size(self) -> int:
@@ -128,21 +155,21 @@ class RelationStage:
                 return len(self._crowds.by_id) > 0
         return False
 
-    def _change(self, change: Change, cause: Cause, newest: Newest) -> list[Transition]:
+    def _change(self, change: Change, cause: Cause, newest: Newest) -> _Told:
         match change:
             case RelationChange(relation):
                 if not self._relations:
                     self._now = self._known.begin(newest())
                 begins = min(self._pairing.begins(relation, newest, self._now), self._limits.relation_pairs)
                 self._check_room(relation.id, begins)
-                return [*self._end(relation.id), *self._define(relation, cause, newest)]
+                return self._end(relation.id).join(self._define(relation, cause, newest))
             case RelationRemoval(id):
                 self._check_room(id, 0)
                 return self._end(id)
             case ClientChange() | ClientRemoval():
                 self._note_lists(change)
-                return self._crowds.relisted(change.client, self._lists, self._now, cause)
-        return []
+                return _Told().join(self._crowds.relisted(change.client, self._lists, self._now, cause))
+        return _Told()
 
     def _check_room(self, id: str, begins: int) -> None:
         """Raises `Fault` where the end of a relation, and what begins, would be more than one event may cause.
@@ -161,7 +188,7 @@ class RelationStage:
             case ClientRemoval(client):
                 self._lists.pop(client, None)
 
-    def _define(self, relation: Relation, cause: Cause, newest: Newest) -> list[Transition]:
+    def _define(self, relation: Relation, cause: Cause, newest: Newest) -> ToldPairs | list[Transition]:
         self._sequence += 1
         self._relations[relation.id] = relation
         if isinstance(relation.about, Gathering) and not sees_derived(relation):
@@ -180,10 +207,10 @@ class RelationStage:
             for event in to_events(newest)
         }
 
-    def _end(self, id: str) -> list[Transition]:
+    def _end(self, id: str) -> _Told:
         if self._relations.pop(id, None) is None:
-            return []
-        found = [*self._pairing.end(id), *self._crowds.end(id), *self._plain.end(id)]
+            return _Told()
+        found = _Told().join(self._pairing.end(id)).join([*self._crowds.end(id), *self._plain.end(id)])
         if not len(self._plain):
             self._plain.known = {}
         return found
@@ -196,20 +223,21 @@ class RelationStage:
             GatheringStates(self._known),
         )
 
-    def _newest(self, repository: Repository, events: pa.Table, done: int) -> pa.Table:
+    def _newest(self, before: NewestEvents, events: pa.Table, done: int) -> pa.Table:
         """The newest event of every entity, so many events of a batch being passed."""
+        known = before.newest()
         if done:
-            repository = Repository(repository.newest())
+            repository = Repository(known)
             repository.fold_events(events.slice(0, done))
-        known = repository.newest()
+            known = repository.newest()
         # What was derived is there too, and no entity of the world.
         return known.filter(pc.equal(known.column("part"), 0))
 
-    def _stretches(self, events: pa.Table, start: int, stop: int, repository: Repository) -> Iterator[Event]:
+    def _stretches(self, events: pa.Table, start: int, stop: int, node: str | None) -> Iterator[pa.Table]:
         """What happens from one row of a batch to another."""
         if not self._relations:
             return
-        told = self._forgotten() if self._gone and start < stop else []
+        told = self._forgotten() if self._gone and start < stop else _Told()
         while start < stop:
             step = min(self._step, stop - start)
             reports = ReportTable.of(events.slice(start, step), self._known, self._now)
@@ -218,10 +246,9 @@ class RelationStage:
             except TooManyPairs:
                 self._step = max(1, step // 4)
                 continue
-            if told:
-                found[0] = [*told, *found.get(0, ())]
-                told = []
-            yield from self._told(reports, found)
+            found = _Told([*told.pairs, *found.pairs], [*told.others, *found.others])
+            told = _Told()
+            yield from self._told(found, CausingEvents.of(reports.table), node, reports)
             self._known.update(reports)
             self._now = int(reports.now[-1])
             start += step
@@ -232,29 +259,33 @@ class RelationStage:
         if self._relations:
             self._gone.update(entities)
 
-    def _forgotten(self) -> list[Transition]:
+    def _forgotten(self) -> _Told:
         """Forgets what is to be forgotten; what that ends."""
         gone, self._gone = sorted(self._gone), set()
         # Only the first is of everything that is known; crowds and plain relations go by names.
         told = [*self._crowds.forget(gone, self._now), *self._plain.forget(gone)]
-        return [*self._pairing.forget(gone), *told]
+        return _Told().join(self._pairing.forget(gone)).join(told)
 
-    def _transitions(self, reports: ReportTable) -> dict[int, list[Transition]]:
+    def _transitions(self, reports: ReportTable) -> _Told:
         """What is told at each row."""
-        found: dict[int, list[Transition]] = {}
-        for row, one in chain(self._pairing.transitions(reports, self._limits), self._crowds.transitions(reports)):
-            found.setdefault(row, []).append(one)
-        return found
+        return _Told(self._pairing.transitions(reports, self._limits), list(self._crowds.transitions(reports)))
 
-    def _told(self, reports: ReportTable, found: dict[int, list[Transition]]) -> Iterator[Event]:
-        if len(self._plain):
-            for row, event in enumerate(to_events(reports.table)):
-                cause = Cause(event.position, event.time, event.accepted)
-                yield from self._plain.told([*found.pop(row, ()), *self._plain.report(event)], cause)
-            return
-        rows = sorted(found)
-        for row, cause in zip(rows, _causes(reports.table, rows), strict=True):
-            yield from transition_events(found.pop(row), cause, 1)
+    def _told(
+        self, found: _Told, causes: CausingEvents, node: str | None, reports: ReportTable | None = None
+    ) -> Iterator[pa.Table]:
+        """The events that tell what was found at the rows of some causes, which are reports or else a change."""
+        if not len(self._plain):
+            return transition_tables(joined_told(found.pairs), found.others, causes, node)
+        events = self._plainly(found.alone(), causes, () if reports is None else to_events(reports.table))
+        return in_tables(events if node is None else (replace(event, node=node) for event in events))
+
+    def _plainly(
+        self, found: dict[int, list[Transition]], causes: CausingEvents, reports: Sequence[Event]
+    ) -> Iterator[Event]:
+        """What is told beside relations about what relations tell, which are evaluated event by event."""
+        for row in range(len(causes)):
+            own = self._plain.report(reports[row]) if reports else ()
+            yield from self._plain.told([*found.pop(row, ()), *own], causes.at(row))
 
 
 def compile_relation(relation: Relation) -> None:
@@ -266,12 +297,6 @@ def compile_relation(relation: Relation) -> None:
     filters = [side.filter for side in sides_of(relation) if isinstance(side, Matching)]
     if filters:
         FilterMatcher((), filters)
-
-
-def _causes(table: pa.Table, rows: list[int]) -> list[Cause]:
-    """Some rows as causes."""
-    chosen = table.select(["position", "time", "accepted"]).take(pa.array(rows, pa.int64()))
-    return [Cause(*row) for row in zip(*(column.to_pylist() for column in chosen.columns), strict=True)]
 
 
 Scope = str | None
@@ -291,7 +316,7 @@ class Scopes:
         """The relations between pairs, by scope."""
         return {scope: relating.pairing for scope, relating in self._scopes.items()}
 
-    def derive(self, stage_input: StageInput) -> Iterator[Event]:
+    def derive(self, stage_input: StageInput) -> Iterator[pa.Table]:
         """What a stretch of the journal causes, ascending by position; to be taken to its end."""
         kept = without_excess(stage_input.events, stage_input.registry.settings.limits.entity_bytes)
         stage_input = replace(stage_input, events=kept)
@@ -299,19 +324,18 @@ class Scopes:
             self._heard = HeardEvents(stage_input.repository)
         left: dict[int, set[Scope]] = {}
         shared = self._shared(stage_input.changes, left)
-        if len(self._scopes) == 1:
-            # As they come: all of them together may be more than fits the memory.
-            yield from self._told(None, shared[None], stage_input)
-            self._heard.add(stage_input)
-            return
-        told = [(event, scope) for scope in self._ordered() for event in self._told(scope, shared[scope], stage_input)]
+        scopes = self._ordered()
+        told = [self._told(scope, shared[scope], stage_input) for scope in scopes]
+        if len(told) == 1:
+            yield from told[0]
+        else:
+            # A relation that goes to another scope ends in the first before it begins in the second.
+            first = {(position, scopes.index(scope)) for position, own in left.items() for scope in own}
+            yield from merge_tables(told, first)
         self._heard.add(stage_input)
         for scope in self._ordered():
             if scope is not None and not self._scopes[scope].defined:
                 del self._scopes[scope]
-        # A relation that goes to another scope ends in the first before it begins in the second.
-        told.sort(key=lambda one: (one[0].position, one[1] not in left.get(one[0].position, ())))
-        yield from (event for event, _ in told)
 
     def forget(self, entities: Collection[str]) -> None:
         """Forgets entities; what ends by that is told with the next event."""
@@ -350,7 +374,7 @@ class Scopes:
                         found[scope].append((position, change))
         return found
 
-    def _told(self, scope: Scope, changes: Sequence[At], stage_input: StageInput) -> Iterable[Event]:
+    def _told(self, scope: Scope, changes: Sequence[At], stage_input: StageInput) -> Iterator[pa.Table]:
         relating = self._scopes[scope]
         if scope is None:
             return relating.derive(replace(stage_input, changes=changes))
@@ -359,18 +383,18 @@ class Scopes:
         own = replace(
             stage_input, changes=changes, events=events, repository=self._heard.at(scope, stage_input.repository)
         )
-        return [replace(event, node=scope) for event in relating.derive(own)]
+        return relating.derive(own, scope)
 
 
 class HeardEvents:
     """The newest event of every entity at each node. While all events enter at one, that is what the repository has."""
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: NewestEvents) -> None:
         self._nodes: dict[str, Repository] = {}
         self._only: str | None = None
         self._add(repository.newest(), Repository())
 
-    def at(self, node: str, together: Repository) -> Repository:
+    def at(self, node: str, together: NewestEvents) -> NewestEvents:
         """What was heard at a node, of what was heard at all."""
         return together if node == self._only else self._nodes.get(node, Repository())
 
@@ -383,7 +407,7 @@ class HeardEvents:
         for repository in self._nodes.values():
             repository.forget(entities)
 
-    def _add(self, events: pa.Table, before: Repository) -> None:
+    def _add(self, events: pa.Table, before: NewestEvents) -> None:
         derived = pc.greater(events.column("part"), 0)
         # What was derived entered nowhere. Seldom is any here, and filtering copies.
         if pc.any(derived).as_py():

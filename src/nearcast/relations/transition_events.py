@@ -20,9 +20,12 @@ Reason = Literal["left", "silent", "removed"]
 """Why something ended though nothing says that its predicate failed: an entity is no longer of its side, was not heard
 for too long, or the relation itself was removed."""
 
+REASON_NAMES: tuple[Reason, ...] = ("left", "silent", "removed")
+
 EXPIRED, CAUSED = 0, 1
 
-_ORDER: dict[str, int] = {"dwell": 0, "exit": 1, "enter": 2}
+DETECTIONS: tuple[Detection, ...] = ("dwell", "exit", "enter")
+"""What is told, in the order of telling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +59,27 @@ class Transition:
     def order(self) -> tuple[int, int, str, str, int]:
         """Ascends in the order of telling, among what one event causes."""
         other = self.b[0].entity if self.count is None else ""
-        return self.phase, self.sequence, self.a.entity, other, _ORDER[self.detect]
+        return self.phase, self.sequence, self.a.entity, other, DETECTIONS.index(self.detect)
 
 
 def transition_events(told: Iterable[Transition], cause: Cause, first: int) -> list[Event]:
     """The events that tell it, in order; their parts count from `first`."""
     ordered = sorted(told, key=lambda one: one.order)
-    return [_event(one, cause, part) for part, one in enumerate(ordered, first)]
+    return [transition_event(one, cause, part) for part, one in enumerate(ordered, first)]
 
 
-def _event(told: Transition, cause: Cause, part: int) -> Event:
+def transition_event(told: Transition, cause: Cause, part: int) -> Event:
+    """The event that tells it."""
     names = [told.relation, told.a.entity] + [one.entity for one in told.b if told.count is None]
-    # Names may have slashes of their own: two pairs with one subject would be one entity, and conflated into one.
-    path = "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
+    path = "/".join(map(escaped_name, names))
     subject, id = f"nearcast/relations/{path}", f"{path}/{cause.position}.{part}"
     return derived_event(RELATION_EVENT, RELATIONS, id, subject, _data(told), cause, told.a.place, part)
+
+
+def escaped_name(name: str) -> str:
+    """A name as a part of a subject."""
+    # Names may have slashes of their own: two pairs with one subject would be one entity, and conflated into one.
+    return name.replace("%", "%25").replace("/", "%2F")
 
 
 def _data(told: Transition) -> dict[str, Any]:

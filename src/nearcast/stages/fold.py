@@ -6,9 +6,11 @@ goes on with the state at its start and every change inside it, so what follows 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -38,17 +40,11 @@ from nearcast.relations.stage import Scope, Scopes
 from nearcast.situations.stage import SituationStage
 from nearcast.stages.isolation import rejected
 from nearcast.stages.term_members import MembershipTracker
-from nearcast.state.derived import At, DerivingStage, StageInput, merge_derived
+from nearcast.state.derived import DERIVED, At, DerivingStage, StageInput, pieces
 from nearcast.state.previous_values import PreviousValues
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository, without_excess
 from nearcast.state.timeline import Environment, Followed, Timeline
-
-FIRST_PART = 1_000
-"""Events of the first part of a batch, while it is not known how much is derived from them."""
-
-DERIVED = 20_000
-"""Derived events that are in memory together, about: a few kilobytes each."""
 
 SETTINGS_TYPE = "nearcast.settings"
 """The type of the control events that change limits."""
@@ -121,7 +117,6 @@ class StateFold:
         # Stages that come with what they keep know the registry already; others hear of it with the first batch.
         self._unheard = [(position, change) for change in self.registry.changes()] if stages is None else []
         self.stages: Sequence[DerivingStage] = derived_stages() if stages is None else stages
-        self._room = FIRST_PART
         self.forgotten = 0
         self._times: dict[int, datetime | None] = {}
         self._control: dict[int, Event] = {}
@@ -160,15 +155,10 @@ class StateFold:
                 stage.forget(gone)
 
     def _parts(self, table: pa.Table) -> Iterator[tuple[pa.Table, bool]]:
-        """The table in parts, each with whether some entities may have to be forgotten after it.
-
-        From a part few enough events are derived to be in memory together. How many that are is not known before: parts
-        grow while little is derived from them. Wherever they are cut for that, the outcome is the same.
-        """
+        """The table in parts, each with whether some entities may have to be forgotten after it."""
         done = 0
         while not done or done < len(table):
-            related = self.registry.relations or pc.any(are_control(table)).as_py()
-            part = table.slice(done, self._room if related else None)
+            part = table.slice(done)
             # The limits are those at the beginning of a part.
             renewed = pc.index(part.column("type"), SETTINGS_TYPE).as_py()
             part = part.slice(0, renewed + 1) if renewed >= 0 else part
@@ -189,11 +179,11 @@ class StateFold:
                 rows = int(np.searchsorted(positions, position)), len(positions)
                 start = 0 if done == 0 else int(np.searchsorted(positions, changes[done - 1][0]))
                 if rows[0] > start or number > done:
-                    yield self._batch(world.slice(start, rows[0] - start), changes[done:number])
+                    yield from self._batches(world.slice(start, rows[0] - start), changes[done:number])
                 self._change_settings(position, change)
                 done = number + 1
         start = 0 if done == 0 else int(np.searchsorted(positions, changes[done - 1][0]))
-        yield self._batch(world.slice(start), changes[done:])
+        yield from self._batches(world.slice(start), changes[done:])
         if len(table):
             self.position = int(table.column("position")[-1].as_py())
 
@@ -249,7 +239,11 @@ class StateFold:
             clients.set(client, self.registry.settings, 0)
         return clients.after()
 
-    def _batch(self, events: pa.Table, changes: Sequence[At]) -> FoldedBatch:
+    def _batches(self, events: pa.Table, changes: Sequence[At]) -> Iterator[FoldedBatch]:
+        """Events and changes with what follows from them: cut where so much is derived that memory would not hold it.
+
+        All batches of it have all the changes, each of which counts from its position on.
+        """
         subscription_index = self._subscription_index = self._subscription_index or SubscriptionIndex(self.registry)
         subscription_index.begin_batch()
         clients = self._clients
@@ -262,7 +256,11 @@ class StateFold:
                 clients.set(self.registry.clients[change.client], self.registry.settings, position)
             elif isinstance(change, ClientRemoval):
                 clients.places.record_change(change.client, position, None)
-        events = self._derive(events, changes, before)
+        for piece in self._derive(events, changes, before):
+            yield self._batch(piece, clients, subscription_index)
+        self._clients = clients.after()
+
+    def _batch(self, events: pa.Table, clients: ClientStates, subscription_index: SubscriptionIndex) -> FoldedBatch:
         # These read the repository as the batch begins, so its events join it only after them.
         # What is late is decided as any other, and moves nothing.
         kept = without_excess(events, self.registry.settings.limits.entity_bytes)
@@ -270,24 +268,40 @@ class StateFold:
         members = self._members(list(subscription_index.terms), counted)
         previous = self._remembered.values_over(list(subscription_index.remembered), events, self.repository, counted)
         self.repository.fold_events(kept)
-        self._clients = clients.after()
         around = Environment(clients.places, members, previous, self.registry.settings.limits)
         index = subscription_index.incremental_index.index(events, around)
         return FoldedBatch(events, self.registry.settings, index, subscription_index.assignments(), around, clients)
 
-    def _derive(self, events: pa.Table, changes: Sequence[At], before: Mapping[str, Relation]) -> pa.Table:
-        """The events with what follows from them; each stage sees what those before it derived."""
-        heard, self._unheard, published = [*self._unheard, *changes], [], len(events)
+    def _derive(self, events: pa.Table, changes: Sequence[At], before: Mapping[str, Relation]) -> Iterator[pa.Table]:
+        """The events with what follows from them, in pieces; each stage sees what those before it derived."""
+        heard, self._unheard = [*self._unheard, *changes], []
         refusals: list[tuple[int, Fault]] = []
-        for stage in self.stages:
-            stage_input = StageInput(heard, self._times, events, self.registry, self.repository, refusals)
-            events = merge_derived(events, stage.derive(stage_input))
+        yield from self._through(self.stages, events, heard, refusals)
         for position, fault in refusals:
             self._refuse(position, fault)
         if refusals:
             self._without({position for position, _ in refusals}, before, heard)
-        self._room = _room_after(self._room, published, len(events) - published)
-        return events
+
+    def _through(
+        self,
+        stages: Sequence[DerivingStage],
+        events: pa.Table,
+        changes: Sequence[At],
+        refusals: list[tuple[int, Fault]],
+    ) -> Iterator[pa.Table]:
+        """The events with what some stages derive, piece by piece: what one gives goes through all the others before it
+        is asked for more.
+        """
+        if not stages:
+            yield events
+            return
+        known = self.repository.as_of_now()
+        stage_input = StageInput(changes, self._times, events, self.registry, known, refusals)
+        done = 0
+        for piece, until in pieces(events, stages[0].derive(stage_input), DERIVED):
+            end = len(changes) if until is None else bisect_left(changes, until, key=itemgetter(0))
+            yield from self._through(stages[1:], piece, changes[done:end], refusals)
+            done = end
 
     def _without(self, refused: Collection[int], before: Mapping[str, Relation], changes: Sequence[At]) -> None:
         """Makes the relations what they are where some of the changes did not count."""
@@ -308,15 +322,6 @@ def _world_of(table: pa.Table) -> pa.Table:
     """The events that are no control events."""
     control = are_control(table)
     return table.filter(pc.invert(control)) if pc.any(control).as_py() else table
-
-
-def _room_after(room: int, published: int, derived: int) -> int:
-    """How many events the next part of a batch may have, after one from which so many were derived."""
-    if not published:
-        return room
-    fitting = DERIVED * published // max(1, derived)
-    # Step by step: the next part may be of another kind.
-    return max(1, min(fitting, max(room, 4 * published)))
 
 
 def derived_stages(shards: int = SHARDS) -> Sequence[DerivingStage]:

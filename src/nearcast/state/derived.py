@@ -8,10 +8,9 @@ It is decided as of there, in the same batch; so the outcome rests on the journa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,7 +25,7 @@ from nearcast.model.event import Event, Place, cloud_event
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.model.values import Value
 from nearcast.state.registry import Registry
-from nearcast.state.repository import Repository
+from nearcast.state.repository import NewestEvents
 
 At = tuple[int, Change]
 """A change and the position of the event that makes it."""
@@ -37,7 +36,8 @@ class StageInput:
     """What a stage is given of a batch: changes and events, both ascending by position, and what is known around them.
 
     `times` are those of the control events that made the changes, by position. `events` is a table of EVENTS, those
-    that earlier stages derived among them. `registry` is as of the end of the batch, `repository` as of its beginning.
+    that earlier stages derived among them. Of `registry` the settings count; `repository` is as of the beginning, and
+    stays so.
     A stage adds the position of a change that it leaves out, and why, to `refusals`.
     """
 
@@ -45,15 +45,16 @@ class StageInput:
     times: Mapping[int, datetime | None]
     events: pa.Table
     registry: Registry
-    repository: Repository
+    repository: NewestEvents
     refusals: list[tuple[int, Fault]] = field(default_factory=list)
 
 
 class DerivingStage(Protocol):
     """A stage that derives events. What it keeps from batch to batch can be pickled, and is part of a snapshot."""
 
-    def derive(self, stage_input: StageInput) -> Iterable[Event]:
-        """What follows from a stretch of the journal, each event with the position of its cause, in their order.
+    def derive(self, stage_input: StageInput) -> Iterable[Event | pa.Table]:
+        """What follows from a stretch of the journal, each event with the position of its cause, ascending; some events
+        may come together, as a table of EVENTS.
 
         It is taken to its end before the stage is asked for anything else.
         """
@@ -67,18 +68,100 @@ class DerivingStage(Protocol):
 AT_ONCE = 2_000
 """Derived events that become columns together: as objects they take several times as much memory."""
 
+DERIVED = 20_000
+"""Derived events that are in memory together, about: one or two kilobytes each. Those of one event always are."""
 
-def merge_derived(events: pa.Table, derived: Iterable[Event]) -> pa.Table:
+
+def in_tables(derived: Iterable[Event | pa.Table]) -> Iterator[pa.Table]:
+    """Derived events as tables: those of one position are in one table, and about `AT_ONCE` that come one by one."""
+    waiting: list[pa.Table] = []
+    for table in _tables(derived):
+        if waiting and _last(waiting[-1]) < _first(table):
+            yield pa.concat_tables(waiting)
+            waiting = []
+        waiting.append(table)
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _tables(derived: Iterable[Event | pa.Table]) -> Iterator[pa.Table]:
+    events: list[Event] = []
+    for one in derived:
+        if isinstance(one, Event):
+            events.append(one)
+        if events and (len(events) == AT_ONCE or not isinstance(one, Event)):
+            yield to_table(events)
+            events = []
+        if not isinstance(one, Event) and len(one):
+            yield one
+    if events:
+        yield to_table(events)
+
+
+def _first(table: pa.Table) -> int:
+    return int(table.column("position")[0].as_py())
+
+
+def _last(table: pa.Table) -> int:
+    return int(table.column("position")[-1].as_py())
+
+
+def merge_tables(sources: Sequence[Iterable[pa.Table]], first: Collection[tuple[int, int]]) -> Iterator[pa.Table]:
+    """What several derive, ascending by position; of one position in the order of the sources, those in front that are
+    `first` there: (position, number of the source).
+
+    Of each source one table is in memory.
+    """
+    streams = [in_tables(source) for source in sources]
+    waiting = [next(stream, None) for stream in streams]
+    while any(table is not None for table in waiting):
+        # What all have told, as far as they are.
+        until = min(_last(table) for table in waiting if table is not None)
+        found = []
+        for number, table in enumerate(waiting):
+            if table is None:
+                continue
+            count = int(np.searchsorted(table.column("position").to_numpy(), until, "right"))
+            found.append((number, table.slice(0, count)))
+            waiting[number] = table.slice(count) if count < len(table) else next(streams[number], None)
+        position = np.concatenate([table.column("position").to_numpy() for _, table in found])
+        source = np.repeat([number for number, _ in found], [len(table) for _, table in found])
+        behind = np.array([one not in first for one in zip(position.tolist(), source.tolist(), strict=True)], np.bool_)
+        order = np.lexsort((source, behind, position))
+        yield pa.concat_tables([table for _, table in found]).take(pa.array(order))
+
+
+def pieces(events: pa.Table, derived: Iterable[Event | pa.Table], most: int) -> Iterator[tuple[pa.Table, int | None]]:
+    """The events with those derived from them, in pieces with so many derived events at most, or those of one position.
+
+    Each piece comes with the position before which it ends; the last one without. Nothing more is derived than the
+    piece after the present one begins with.
+    """
+    waiting: list[pa.Table] = []
+    count = done = 0
+    positions = events.column("position").to_numpy()
+    for table in in_tables(derived):
+        if waiting and count + len(table) > most:
+            until = _first(table)
+            end = int(np.searchsorted(positions, until))
+            yield merge_derived(events.slice(done, end - done), waiting), until
+            waiting, count, done = [], 0, end
+        waiting.append(table)
+        count += len(table)
+    yield merge_derived(events.slice(done), waiting), None
+
+
+def merge_derived(events: pa.Table, derived: Iterable[Event | pa.Table]) -> pa.Table:
     """The events with those derived from them, each behind its cause and what was derived from that before.
 
     Derived events get their parts here; of equal position they keep their order.
     """
-    waiting = iter(derived)
-    tables = [to_table(some) for some in iter(lambda: list(islice(waiting, AT_ONCE)), [])]
+    tables = list(_tables(derived))
     if not tables:
         return events
     added = pa.concat_tables(tables)
-    added = added.take(pc.sort_indices(added, [("position", "ascending")]))
+    if not np.all(np.diff(added.column("position").to_numpy()) >= 0):
+        added = added.take(pc.sort_indices(added, [("position", "ascending")]))
     taken = events.filter(pc.greater(events.column("part"), 0)).column("position").to_numpy()
     parts = _parts(added.column("position").to_numpy(), taken)
     column = added.schema.get_field_index("part")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -105,13 +107,43 @@ class Repository:
     def newest(self) -> pa.Table:
         """The newest event of every entity, ascending by position."""
         if len(self._tables) > 1:
-            together = pa.concat_tables(self._tables)
-            last = np.zeros(len(together), np.bool_)
-            last[last_of_each(entities(together))] = True
-            # Not `take`, which would make one piece of all rows first, attributes and all, to choose a few of them.
-            self._tables = [together.filter(pa.array(last)).combine_chunks()]
+            self._tables = [_newest_of(self._tables)]
             self._rows = self._newest = len(self._tables[0])
         return self._tables[0]
+
+    def as_of_now(self) -> NewestEvents:
+        """What it has now, whatever it takes in later."""
+        return _KeptEvents(list(self._tables))
+
+
+class NewestEvents(Protocol):
+    """What was known at a moment."""
+
+    def newest(self) -> pa.Table:
+        """The newest event of every entity, ascending by position."""
+        ...
+
+
+@dataclass(slots=True)
+class _KeptEvents:
+    """The events of a repository as of a moment: tables of which each supersedes those before it."""
+
+    tables: list[pa.Table]
+
+    def newest(self) -> pa.Table:
+        """The newest event of every entity, ascending by position."""
+        if len(self.tables) > 1:
+            self.tables = [_newest_of(self.tables)]
+        return self.tables[0]
+
+
+def _newest_of(tables: Sequence[pa.Table]) -> pa.Table:
+    """The last event of every entity."""
+    together = pa.concat_tables(tables)
+    last = np.zeros(len(together), np.bool_)
+    last[last_of_each(entities(together))] = True
+    # Not `take`, which would make one piece of all rows first, attributes and all, to choose a few of them.
+    return together.filter(pa.array(last)).combine_chunks()
 
 
 def entities(events: pa.Table) -> pa.ChunkedArray:

@@ -1,0 +1,325 @@
+"""The events that relations cause as tables of EVENTS, made of columns: the same, byte for byte, as `transition_events`
+makes one by one.
+
+What is told of pairs has one form, so its JSON is put together from parts that are written once for each name, place
+and moment, and its attributes are a matrix whose empty cells are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.model.arrays import Flags, Integers
+from nearcast.model.columns import ATTRIBUTE, EVENTS, TIME, entered_events, to_table
+from nearcast.model.relation import RELATION_EVENT, RELATIONS
+from nearcast.model.values import time_of, time_text
+from nearcast.relations.reports import GEOGRAPHIC, NOWHERE, PLANAR, micros_of, moment_of
+from nearcast.relations.told_pairs import NO_REASON, AtRow, ToldPairs
+from nearcast.relations.transition_events import DETECTIONS, REASON_NAMES, escaped_name, transition_event
+from nearcast.state.derived import Cause
+from nearcast.state.lateness import NEVER
+
+AT_ONCE = 4_096
+"""Events that are made together at most, but for those that one event causes, which are told in one table."""
+
+SPACES = {PLANAR: ("x", "y", "z"), GEOGRAPHIC: ("lon", "lat", "alt")}
+"""The names of coordinates, by the kind of a place."""
+
+_PLACE = tuple(name for names in SPACES.values() for name in names)
+
+NAMES = (
+    *("specversion", "relation", "detect", "a", "b"),
+    *(f"{side}_position.{name}" for side in "ab" for name in _PLACE),
+    *("distance", "since", "reason", "present", *_PLACE),
+)
+"""The attributes of an event about a pair, in their order."""
+
+_TEXTS = np.isin(NAMES, ["specversion", "relation", "detect", "a", "b", "since", "reason"])
+_PRESENT = NAMES.index("present")
+_NUMBERS = ~_TEXTS
+_NUMBERS[_PRESENT] = False
+
+
+@dataclass(frozen=True, slots=True)
+class CausingEvents:
+    """Events that something is derived as of, in the order of their rows; times in microseconds since 1970."""
+
+    position: Integers
+    time: Integers
+    accepted: Integers
+
+    @staticmethod
+    def of(table: pa.Table) -> CausingEvents:
+        """The rows of a table of EVENTS."""
+        times = (
+            pc.fill_null(table.column(name).cast(pa.int64()), NEVER).to_numpy().astype(np.int64)
+            for name in ("time", "accepted")
+        )
+        return CausingEvents(table.column("position").to_numpy(), *times)
+
+    @staticmethod
+    def alone(cause: Cause) -> CausingEvents:
+        """One event."""
+        return CausingEvents(
+            *(np.array([one]) for one in (cause.position, *map(micros_of, (cause.time, cause.accepted))))
+        )
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def at(self, row: int) -> Cause:
+        """One of them."""
+        times = (moment_of(int(column[row])) for column in (self.time, self.accepted))
+        return Cause(int(self.position[row]), *times)
+
+    @property
+    def moment(self) -> Integers:
+        """When each happened, as `Cause.moment`."""
+        both = np.where(self.time == NEVER, self.accepted, self.time)
+        return np.where(self.accepted == NEVER, both, np.minimum(both, self.accepted))
+
+
+def transition_tables(
+    pairs: ToldPairs, others: Sequence[AtRow], causes: CausingEvents, node: str | None = None
+) -> Iterator[pa.Table]:
+    """The events that tell it, in their order: those of one cause in one table, their parts counted from 1.
+
+    A table has `AT_ONCE` events at most, or those of one cause. `node`: where the relations that tell it are local.
+    """
+    others = sorted(others, key=lambda one: (one[0], one[1].order))
+    pairs = pairs.select(pairs.order())
+    keys = np.stack([pairs.row, pairs.phase, pairs.sequence])
+    if others:
+        own = [(row, one.phase, one.sequence) for row, one in others]
+        keys = np.concatenate([keys, np.array(own, np.int64).T], axis=1)
+    # Of one relation all are pairs or none is, so the order among them stays.
+    order = np.lexsort(keys[::-1]) if others else np.arange(len(pairs))
+    row = keys[0][order]
+    part = np.arange(len(row)) - np.searchsorted(row, row) + 1
+    writer = _PairWriter(pairs, causes, node)
+    for start, stop in _cuts(row):
+        which, own_parts = order[start:stop], part[start:stop]
+        of_pairs = which < len(pairs)
+        tables = [writer.table(which[of_pairs], own_parts[of_pairs])]
+        if not of_pairs.all():
+            chosen = zip((which[~of_pairs] - len(pairs)).tolist(), own_parts[~of_pairs].tolist(), strict=True)
+            told = ((*others[index], number) for index, number in chosen)
+            events = (transition_event(one, causes.at(at), number) for at, one, number in told)
+            tables.append(entered_events(events, node) if node else to_table(events))
+            behind = np.argsort(np.concatenate([np.flatnonzero(of_pairs), np.flatnonzero(~of_pairs)]))
+            yield pa.concat_tables(tables).take(pa.array(behind))
+        else:
+            yield tables[0]
+
+
+def _cuts(row: Integers) -> Iterator[tuple[int, int]]:
+    """Stretches of ascending rows, none of which ends within a row: `AT_ONCE` long at most, or of one row."""
+    start = 0
+    while start < len(row):
+        stop = min(start + AT_ONCE, len(row))
+        if stop < len(row):
+            begin = int(np.searchsorted(row, row[stop], "left"))
+            stop = begin if begin > start else int(np.searchsorted(row, row[start], "right"))
+        yield start, stop
+        start = stop
+
+
+class _PairWriter:
+    """Writes what is told of pairs; what many of them have in common is written once."""
+
+    def __init__(self, pairs: ToldPairs, causes: CausingEvents, node: str | None) -> None:
+        self._pairs, self._causes, self._node = pairs, causes, node
+        self._json = [_json(name) for name in pairs.names]
+        self._path = [escaped_name(name) for name in pairs.names]
+        self._sequences, self._relation = np.unique(pairs.sequence, return_inverse=True)
+        self._ids = [pairs.relations[number] for number in self._sequences.tolist()]
+        self._since, self._started_at = np.unique(pairs.started_at, return_inverse=True)
+        since = [_text(one) for one in self._since.tolist()]
+        self._parts = {
+            "relation": [_json(id) for id in self._ids],
+            "since": [f',"since":"{text}"' if text else "" for text in since],
+            "reason": [*(f',"reason":"{name}"' for name in REASON_NAMES), ""],
+            **self._places(),
+        }
+        # The pool of texts: what has few values first, so that its places are known.
+        pool = ["1.0", *DETECTIONS, *REASON_NAMES, *self._ids, *since, *pairs.names]
+        self._pool = pa.array(pool, pa.string())
+        self._moments = pa.array([time_of(text) for text in pool], TIME)
+        firsts = np.cumsum([0, 1, len(DETECTIONS), len(REASON_NAMES), len(self._ids), len(since)]).tolist()
+        _, self._first_detect, self._first_reason, self._first_id, self._first_since, self._first_name = firsts
+
+    def _places(self) -> dict[str, list[str]]:
+        """Of each place its coordinates as they stand in an event: for side a, for side b, and of the event itself."""
+        numbers = [_numbers(column) for column in self._pairs.places[1:]]
+        heights = ~np.isnan(self._pairs.places.z)
+        found = []
+        columns = zip(self._pairs.places.kind.tolist(), heights.tolist(), *numbers, strict=True)
+        for kind, high, *values in columns:
+            named = zip(SPACES.get(kind, ()), values if high else values[:2], strict=False)
+            found.append(",".join(f'"{name}":{value}' for name, value in named))
+        sides = {f"{side}_place": [f',"{side}_position":{{{one}}}' if one else "" for one in found] for side in "ab"}
+        return {**sides, "tail": [f",{one}" if one else "" for one in found]}
+
+    def table(self, which: Integers, part: Integers) -> pa.Table:
+        """The events about some of the pairs, which have these parts."""
+        found = [
+            self._table(which[first : first + AT_ONCE], part[first : first + AT_ONCE])
+            for first in range(0, len(which), AT_ONCE)
+        ]
+        return pa.concat_tables(found) if found else EVENTS.empty_table()
+
+    def _table(self, which: Integers, part: Integers) -> pa.Table:
+        pairs, relation = self._pairs.select(which), self._relation[which]
+        since, metres = self._started_at[which], pairs.metres()
+        position, moment = self._causes.position[pairs.row], self._causes.moment[pairs.row]
+        ids, subjects, payloads = self._texts(pairs, relation, since, metres, position, moment, part)
+        place = pairs.places.select(pairs.a_place)
+        there = place.kind != NOWHERE
+        kinds = pa.array(["planar", "geographic"]).take(pa.array(np.where(there, place.kind - PLANAR, 0), mask=~there))
+        accepted = self._causes.accepted[pairs.row]
+        every = partial(_repeated, len(pairs))
+        columns: dict[str, pa.Array] = {
+            "position": pa.array(position),
+            "id": pa.array(ids, pa.string()),
+            "type": every(RELATION_EVENT, pa.string()),
+            "source": every(RELATIONS, pa.string()),
+            "subject": pa.array(subjects, pa.string()),
+            "time": _times(moment),
+            "accepted": _times(accepted),
+            "coordinates": kinds,
+            "x": pa.array(place.x, mask=~there),
+            "y": pa.array(place.y, mask=~there),
+            "z": pa.array(place.z, mask=~there | np.isnan(place.z)),
+            "attributes": self._attributes(pairs, relation, since, metres),
+            "payload": pa.array(payloads, pa.string()).cast(pa.binary()),
+            "part": pa.array(part, pa.int32()),
+            "node": every(self._node, pa.string()),
+        }
+        arrays = [columns.get(field.name) for field in EVENTS]
+        return pa.Table.from_arrays(
+            [
+                pa.nulls(len(pairs), field.type) if array is None else array
+                for field, array in zip(EVENTS, arrays, strict=True)
+            ],
+            schema=EVENTS,
+        )
+
+    def _texts(
+        self,
+        pairs: ToldPairs,
+        relation: Integers,
+        since: Integers,
+        metres: tuple[npt.NDArray[np.float64], Flags],
+        position: Integers,
+        moment: Integers,
+        part: Integers,
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Ids, subjects and payloads."""
+        json, path, parts = self._json, self._path, self._parts
+        distances = [
+            f',"distance":{metre}' if known else ""
+            for metre, known in zip(_numbers(metres[0]), metres[1].tolist(), strict=True)
+        ]
+        times, when = np.unique(moment, return_inverse=True)
+        written = [f',"time":"{text}"' if (text := _text(one)) else "" for one in times.tolist()]
+        first = (relation, pairs.detect, pairs.a, pairs.b, pairs.a_place, pairs.b_place, since, pairs.reason)
+        columns = (*first, pairs.present, position, part, when)
+        ids, subjects, payloads = [], [], []
+        begin = [f"{escaped_name(id)}/" for id in self._ids]
+        for (rel, detect, a, b, here, there, start, reason, present, at, number, time), distance in zip(
+            zip(*(column.tolist() for column in columns), strict=True), distances, strict=True
+        ):
+            name = f"{begin[rel]}{path[a]}/{path[b]}"
+            id, subject = f"{name}/{at}.{number}", f"nearcast/relations/{name}"
+            ids.append(id)
+            subjects.append(subject)
+            payloads.append(
+                f'{{"specversion":"1.0","id":{_json(id)},"type":"{RELATION_EVENT}","source":"{RELATIONS}",'
+                f'"subject":{_json(subject)}{written[time]},"data":{{"relation":{parts["relation"][rel]},'
+                f'"detect":"{DETECTIONS[detect]}","a":{json[a]},"b":{json[b]}{parts["a_place"][here]}'
+                f"{parts['b_place'][there]}{distance}{parts['since'][start]}{parts['reason'][reason]}"
+                f"{_PRESENTS[present]}{parts['tail'][here]}}}}}"
+            )
+        return ids, subjects, payloads
+
+    def _attributes(
+        self,
+        pairs: ToldPairs,
+        relation: Integers,
+        since: Integers,
+        metres: tuple[npt.NDArray[np.float64], Flags],
+    ) -> pa.ListArray:
+        shape = len(pairs), len(NAMES)
+        there, number, text = np.zeros(shape, np.bool_), np.zeros(shape), np.zeros(shape, np.int32)
+        at = {name: index for index, name in enumerate(NAMES)}
+        texts = {
+            "specversion": (np.zeros(len(pairs), np.int64), True),
+            "relation": (self._first_id + relation, True),
+            "detect": (self._first_detect + pairs.detect, True),
+            "a": (self._first_name + pairs.a, True),
+            "b": (self._first_name + pairs.b, True),
+            "since": (self._first_since + since, pairs.started_at != NEVER),
+            "reason": (self._first_reason + pairs.reason, pairs.reason != NO_REASON),
+        }
+        for name, (place, known) in texts.items():
+            text[:, at[name]], there[:, at[name]] = place, known
+        number[:, at["distance"]], there[:, at["distance"]] = metres
+        there[:, at["present"]] = pairs.present
+        for before, which in (("a_position.", pairs.a_place), ("b_position.", pairs.b_place), ("", pairs.a_place)):
+            kind, *values = pairs.places.select(which)
+            for space, names in SPACES.items():
+                own = kind == space
+                for name, value, known in zip(names, values, (own, own, own & ~np.isnan(values[2])), strict=True):
+                    number[:, at[before + name]], there[:, at[before + name]] = value, known
+        return self._listed(there, number, text)
+
+    def _listed(self, there: Flags, number: npt.NDArray[np.float64], text: npt.NDArray[np.int32]) -> pa.ListArray:
+        """The cells of a matrix that are there, a list a row: numbers, or texts by their places in the pool."""
+        cells = np.flatnonzero(there)
+        name = cells % len(NAMES)
+        chosen = pa.array(text.ravel()[cells], mask=~_TEXTS[name])
+        arrays = [
+            pa.array(NAMES, pa.string()).take(pa.array(name)),
+            pa.nulls(len(cells), pa.int64()),
+            pa.array(number.ravel()[cells], mask=~_NUMBERS[name]),
+            self._pool.take(chosen),
+            pa.array(np.ones(len(cells), np.bool_), mask=name != _PRESENT),
+            self._moments.take(chosen),
+        ]
+        offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+        entries = pa.StructArray.from_arrays(arrays, fields=list(ATTRIBUTE))
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), entries, type=EVENTS.field("attributes").type)
+
+
+_PRESENTS = ("", ',"present":true')
+
+
+def _json(text: str) -> str:
+    return orjson.dumps(text).decode()
+
+
+def _numbers(values: npt.NDArray[np.float64]) -> list[str]:
+    """Numbers as JSON has them."""
+    return orjson.dumps(values.tolist()).decode()[1:-1].split(",") if len(values) else []
+
+
+def _text(micros: int) -> str:
+    """A moment as text, empty where none is known."""
+    moment = moment_of(micros)
+    return "" if moment is None else time_text(moment)
+
+
+def _times(micros: Integers) -> pa.Array:
+    return pa.array(micros, mask=micros == NEVER).cast(TIME)
+
+
+def _repeated(count: int, text: str | None, kind: pa.DataType) -> pa.Array:
+    return pa.nulls(count, kind) if text is None else pa.repeat(pa.scalar(text, kind), count)
