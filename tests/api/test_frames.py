@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,9 +16,11 @@ from nearcast.api.event_rows import event_of
 from nearcast.api.frames import events_of
 from nearcast.errors import EventError
 from nearcast.language.cloudevents import DeadLetter
+from nearcast.language.control_events import changes
+from nearcast.model.changes import ClientChange
 from nearcast.model.columns import EVENTS, to_events
 from nearcast.model.event import Event
-from nearcast.model.subscription import Channel
+from nearcast.model.subscription import Channel, Settings
 
 naive = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))
 COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
@@ -162,3 +165,27 @@ def test_a_control_event_may_stand_beside_decimals_and_dates() -> None:
     [event] = to_events(events_of(pa.Table.from_pylist([row]), 0))
     assert comparable(event_of(row, 0)) == comparable(event)
     assert {"client": "a", "price": 1.5, "day": "2026-01-31"} == json.loads(event.payload)["data"]
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("s")])
+def test_a_control_event_may_stand_beside_timestamps(kind: pa.DataType) -> None:
+    """Of any unit, with a zone and without; in a CloudEvent as an extension, as of a dict."""
+    own = {"id": "1", "source": "s", "type": "nearcast.client", "seen": datetime(2026, 1, 31, 12, tzinfo=UTC)}
+    table = pa.Table.from_pylist([{**own, "client": "a"}])
+    moments = pa.array([own["seen"]], pa.timestamp("us", "UTC")).cast(kind)
+    at = table.schema.get_field_index("seen")
+    [event] = to_events(events_of(table.set_column(at, "seen", moments)))
+    assert {"client": "a", "seen": "2026-01-31T12:00:00Z"} == json.loads(event.payload)["data"]
+    cloudevent = {**own, "specversion": "1.0", "data": {"client": "a"}}
+    [event] = to_events(events_of(pa.Table.from_pylist([cloudevent]).set_column(at, "seen", moments)))
+    assert comparable(event_of(cloudevent, 0)) == comparable(event)
+    assert [ClientChange("a")] == changes(event, Settings())
+
+
+def test_a_cloudevent_of_python_may_have_moments() -> None:
+    """As its time and in its data; its JSON has them as texts."""
+    moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    own = {"specversion": "1.0", "id": "1", "source": "s", "type": "t", "time": moment}
+    event = event_of({**own, "data": {"at": moment}}, 0)
+    assert (moment, ("at", moment)) == (event.time, event.attributes[-1])
+    assert b'"time":"2026-01-31T12:00:00Z","data":{"at":"2026-01-31T12:00:00Z"}' in event.payload

@@ -40,7 +40,7 @@ def event_of(item: object, row: int, channels: Sequence[Channel] = ()) -> Event:
     if not isinstance(item, Mapping):
         raise EventError(Fault("an event: a dict, or a line of JSON", f"{type(item).__name__}", where))
     if "specversion" in item:
-        return read_event(dict(item), where, channels)
+        return read_event(_document(item), where, channels)
     try:
         return _plain(item, row, channels, where)
     except Fault as fault:
@@ -62,6 +62,12 @@ def content_of(item: object) -> bytes:
         return orjson.dumps(item, default=str, option=orjson.OPT_NON_STR_KEYS)[:KEPT_BYTES]
     except (TypeError, ValueError, RecursionError):
         return repr(item).encode(errors="replace")[:KEPT_BYTES]
+
+
+def _document(item: Mapping[str, Any]) -> dict[str, Any]:
+    """A CloudEvent as a dict; its time may be a moment."""
+    time = item.get("time")
+    return {**item, "time": document_text(time)} if isinstance(time, datetime) else dict(item)
 
 
 def _plain(item: Mapping[str, Any], row: int, channels: Sequence[Channel], where: Mark) -> Event:

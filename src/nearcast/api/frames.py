@@ -108,11 +108,9 @@ class _FrameColumns:
         absent = {} if self.cloudevents else {"specversion": "1.0", "id": str(number), "type": TYPE, "source": SOURCE}
         own = {name: column[row].as_py() for name, column in self.own.items()}
         data = {name: column[row].as_py() for name, column in self.data.items()}
-        document = absent | {name: document_text(value) if name in OWN else value for name, value in own.items()}
-        data = without_nulls(data)
-        if not self.cloudevents:
-            # As of a dict: a decimal is a number, a date a text.
-            data = value_of(data)
+        # As of a dict: a decimal is a number, a date a text.
+        document = absent | {name: (document_text if name in OWN else value_of)(value) for name, value in own.items()}
+        data = value_of(without_nulls(data))
         return without_nulls({**document, "data": data} if data else document)
 
 

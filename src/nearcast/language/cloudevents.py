@@ -29,7 +29,7 @@ from nearcast.language.time_advice import time_advice
 from nearcast.model.event import CONTROL_PREFIX, Event, Place, source_and_subject
 from nearcast.model.limits import Limits
 from nearcast.model.subscription import Channel
-from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, time_of
+from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, has_zone, time_of, time_text
 
 MAX_BYTES = 1024 * 1024
 MAX_ATTRIBUTES = 1_000
@@ -112,7 +112,9 @@ def read_event(
             raise Fault("a CloudEvent, a JSON object", _kind(document), where)
         if payload is None:
             # Not orjson: it would turn NaN into null without a word.
-            payload = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+            payload = json.dumps(
+                document, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_written_moment
+            ).encode()
             if len(payload) > MAX_BYTES:
                 raise Fault(f"an event of at most {MAX_BYTES:,} bytes", f"{len(payload):,}", where)
         return _event(document, where, channels, accepted, payload, name_length)
@@ -120,6 +122,13 @@ def read_event(
         raise EventError(fault) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise EventError(unwritable(document, where, error)) from None
+
+
+def _written_moment(value: object) -> str:
+    """A moment of a dict or frame as JSON has it."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return time_text(value)
+    raise TypeError
 
 
 def _event(
