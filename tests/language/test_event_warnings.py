@@ -132,3 +132,32 @@ def test_of_a_kind_the_first_are_kept_and_all_are_counted() -> None:
     many = FaultTally(Fault(f"n{n} here", "x") for n in range(3 * SHOWN_IN_ALL))
     assert (SHOWN_IN_ALL, 3 * SHOWN_IN_ALL) == (len(many.shown), many.total)
     assert [("", 2 * SHOWN_IN_ALL)] == many.further()
+
+
+SHAPE = [[11.0, 48.0], [11.2, 48.0], [11.2, 48.1], [11.0, 48.0]]
+
+
+def shaped(corners: list[list[float]], name: str = "area") -> dict[str, Any]:
+    """A closure with an outline."""
+    return {**ROAD, "data": {"kind": "road", "lanes": 2, name: {"type": "Polygon", "coordinates": [corners]}}}
+
+
+@pytest.mark.parametrize("name", ["area", "geometry"])
+def test_outlines_with_latitude_first_are_warned_of(tmp_path: Path, name: str) -> None:
+    """Where they lie among the others if turned round, and elsewhere as they are."""
+    swapped = [[y, x] for x, y in SHAPE]
+    filter = subscribed("kind = 'road'")
+    advice = "longitude comes first: are they swapped?"
+    warned = [f"geometries where events have their places: {name} around [48.05, 11.1]; {advice}"]
+    assert warned == checked(tmp_path, filter, ROAD, shaped(swapped, name), shaped(swapped, name))
+    assert [] == checked(tmp_path, filter, ROAD, shaped(SHAPE, name))
+    assert [] == checked(tmp_path, filter, shaped(swapped, name))
+
+
+def test_a_filter_with_latitude_first_is_warned_of(tmp_path: Path) -> None:
+    """With the events at hand; without them it may be meant so."""
+    filter = "S_INTERSECTS(geom, POLYGON((48 11, 48.1 11, 48.1 11.1, 48 11)))"
+    first, *_ = checked(tmp_path, subscribed(filter), ROAD)
+    assert "geometries where events have their places: one around [48.05, 11.05]" == first.partition(";")[0]
+    right = "S_INTERSECTS(geom, POLYGON((11 48, 11 48.1, 11.1 48.1, 11 48)))"
+    assert [] == checked(tmp_path, subscribed(right), ROAD)

@@ -20,6 +20,7 @@ import pyarrow.types as pt
 from nearcast.errors import Fault, Mark
 from nearcast.language.cloudevents import MAX_NESTING
 from nearcast.language.definitions.client_documents import is_geometry
+from nearcast.language.event_degrees import EXPECTED, beyond
 from nearcast.model.columns import ATTRIBUTE, EVENTS, TIME, VALUE_FIELDS
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, time_of
 
@@ -55,6 +56,8 @@ class Unfit:
     expected: str
     came: str
     advice: str
+    geographic: bool = False
+    """Only where geometries are in degrees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,10 @@ def _of_struct(part: _Values, where: Mark) -> Iterator[AttributeColumn | Unfit]:
         shaped = pa.array([shape is not None for shape in shapes], pa.bool_())
         texts = pa.array([None if shape is None else orjson.dumps(shape).decode() for shape in shapes], pa.string())
         yield from _attribute_columns(replace(part, values=texts), where)
+        for row, name, shape in zip(part.rows.tolist(), part.names.to_pylist(), shapes, strict=True):
+            found = None if shape is None else beyond(name, shape)
+            if found is not None:
+                yield Unfit(row, EXPECTED, *found, geographic=True)
         part = part.where(pc.invert(shaped))
     every = np.arange(len(part.values))
     for field, values in zip(fields, part.values.flatten(), strict=True):

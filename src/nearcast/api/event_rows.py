@@ -21,6 +21,7 @@ from nearcast.language.cloudevents import (
     read_line,
 )
 from nearcast.language.definitions.client_documents import place_of
+from nearcast.language.event_degrees import Shapes, check_degrees
 from nearcast.model.event import CONTROL_PREFIX, OWN, Event
 from nearcast.model.subscription import Channel
 from nearcast.model.values import time_of, time_text
@@ -83,7 +84,9 @@ def _plain(item: Mapping[str, Any], row: int, channels: Sequence[Channel], where
     place = place_of(data, where)
     # Of the same form as a frame's row: what is wrong with it is told in the same words.
     channel = channel_of(own["type"], None, place, channels, where)
-    attributes = tuple(attributes_of(data, {}, where))
+    shapes: Shapes = []
+    attributes = tuple(attributes_of(data, {}, where, shapes))
+    check_degrees(shapes, channel, place, channels, where)
     if len(attributes) > MAX_ATTRIBUTES:
         raise Fault(f"at most {MAX_ATTRIBUTES:,} attributes", f"{len(attributes):,}", where)
     subject = own.get("subject")

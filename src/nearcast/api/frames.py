@@ -33,6 +33,7 @@ from nearcast.api.event_rows import SOURCE, TYPE, document_text, value_of
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.language.cloudevents import KEPT_BYTES, MAX_ATTRIBUTES, DeadLetter, about_of, channel_of, read_event
 from nearcast.language.definitions.client_documents import GEOMETRY_NAMES, place_of
+from nearcast.language.event_degrees import in_degrees
 from nearcast.model.columns import EVENTS, TIME, to_table
 from nearcast.model.event import CONTROL_PREFIX, OWN, Event, Place
 from nearcast.model.subscription import Channel
@@ -122,6 +123,8 @@ class _FrameReader:
     first: int
     channels: Sequence[Channel]
     faults: dict[int, Fault] = field(default_factory=dict)
+    beyond: dict[int, Fault] = field(default_factory=dict)
+    """What is wrong with geometries where they are in degrees."""
 
     @property
     def count(self) -> int:
@@ -148,6 +151,7 @@ class _FrameReader:
         columns["attributes"] = self._attributes(alone)
         columns["channel"] = self._channels(columns, alone)
         columns["about"] = self._about(columns)
+        self._check_degrees(columns)
         arrays = [columns[one.name] if one.name in columns else pa.nulls(self.count, one.type) for one in EVENTS]
         table = pa.Table.from_arrays([pc.cast(a, t) for a, t in zip(arrays, EVENTS.types, strict=True)], schema=EVENTS)
         return self._with(table, [event for row in _rows(alone) if (event := self._event(row))], alone)
@@ -224,8 +228,9 @@ class _FrameReader:
         for one in attribute_columns(names, column, np.arange(self.count), Mark(f"column {name}")):
             if isinstance(one, AttributeColumn):
                 yield one
-            else:
-                self._fault(one.row, Fault(one.expected, one.came, self.where(one.row), one.advice))
+                continue
+            fault = Fault(one.expected, one.came, self.where(one.row), one.advice)
+            (self.beyond if one.geographic else self.faults).setdefault(one.row, fault)
 
     def _attributes(self, alone: Mask) -> pa.Array:
         found: list[AttributeColumn] = []
@@ -303,6 +308,11 @@ class _FrameReader:
                 self._fault(row, fault)
                 found.append(None)
         return pa.array(found, pa.string())
+
+    def _check_degrees(self, columns: dict[str, Any]) -> None:
+        for row, fault in self.beyond.items():
+            if in_degrees(columns["channel"][row].as_py(), columns["coordinates"][row].as_py(), self.channels):
+                self._fault(row, fault)
 
     def _about(self, columns: dict[str, Any]) -> pa.Array:
         """The entity of each event whose channel names it by source and subject."""

@@ -23,6 +23,7 @@ import orjson
 
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.language.definitions.client_documents import GEOMETRY_NAMES, is_geometry, place_of
+from nearcast.language.event_degrees import Shapes, check_degrees
 from nearcast.language.json_text import loads
 from nearcast.language.json_values import unwritable
 from nearcast.language.time_advice import time_advice
@@ -155,7 +156,8 @@ def _event(
     if control and type_ not in CONTROL_TYPES:
         raise Fault(f"one of {', '.join(CONTROL_TYPES)}", type_, where, "types that begin with nearcast. are its own")
     # Control data may be large, and nobody can subscribe to it: it stays in the payload alone.
-    place = None if control else _take_data(document, attributes, where)
+    shapes: Shapes = []
+    place = None if control else _take_data(document, attributes, shapes, where)
     if len(attributes) > MAX_ATTRIBUTES:
         raise Fault(f"at most {MAX_ATTRIBUTES:,} attributes", f"{len(attributes):,}", where)
     for name, _ in attributes:
@@ -163,6 +165,8 @@ def _event(
         if len(name) > name_length:
             check_length(name, "the name of an attribute", name_length, where)
     channel = None if control else channel_of(type_, document.get("channel"), place, channels, where)
+    if shapes:
+        check_degrees(shapes, channel, place, channels, where)
     about = about_of(source, subject, channel, channels)
     return Event(id, type_, source, subject, time, place, tuple(attributes), payload, channel, accepted, about=about)
 
@@ -176,13 +180,15 @@ def _context(document: dict[str, Any], where: Mark) -> list[tuple[str, Value]]:
     return attributes
 
 
-def _take_data(document: dict[str, Any], attributes: list[tuple[str, Value]], where: Mark) -> Place | None:
-    """Adds the data's attributes, and gives the place that it tells."""
+def _take_data(
+    document: dict[str, Any], attributes: list[tuple[str, Value]], shapes: Shapes, where: Mark
+) -> Place | None:
+    """Adds the data's attributes, and its geometries to `shapes`, and gives the place that it tells."""
     data = _binary(document, where) if document.get("data_base64") is not None else document.get("data")
     if not isinstance(data, dict):
         _add("data", data, attributes, 1, where)
         return None
-    attributes += attributes_of(data, document, where)
+    attributes += attributes_of(data, document, where, shapes)
     return place_of(data, where)
 
 
@@ -246,8 +252,12 @@ def is_json_type(content_type: str) -> bool:
     return bool(_JSON_TYPE.fullmatch(content_type.partition(";")[0].strip()))
 
 
-def attributes_of(data: Mapping[str, Any], own: Mapping[str, Any], where: Mark) -> list[tuple[str, Value]]:
-    """The attributes that an object of data makes beside those of the event's `own`. Raises `Fault`."""
+def attributes_of(
+    data: Mapping[str, Any], own: Mapping[str, Any], where: Mark, shapes: Shapes
+) -> list[tuple[str, Value]]:
+    """The attributes that an object of data makes beside those of the event's `own`; geometries are added to `shapes`
+    too. Raises `Fault`.
+    """
     attributes: list[tuple[str, Value]] = []
     for name, value in data.items():
         # The type itself, not isinstance: a boolean is an int to Python, and this is the door's innermost loop.
@@ -257,11 +267,13 @@ def attributes_of(data: Mapping[str, Any], own: Mapping[str, Any], where: Mark) 
         if kind is str or kind is float or kind is bool:
             attributes.append((name, value))
         elif name not in GEOMETRY_NAMES or not is_geometry(value) or value["type"] != "Point":
-            _add(name, value, attributes, 2, where)
+            _add(name, value, attributes, 2, where, shapes)
     return attributes
 
 
-def _add(name: str, value: Any, attributes: list[tuple[str, Value]], depth: int, where: Mark) -> None:
+def _add(
+    name: str, value: Any, attributes: list[tuple[str, Value]], depth: int, where: Mark, shapes: Shapes | None = None
+) -> None:
     kind = type(value)
     if kind is str or kind is float or kind is bool:
         attributes.append((name, value))
@@ -273,16 +285,18 @@ def _add(name: str, value: Any, attributes: list[tuple[str, Value]], depth: int,
         raise Fault(f"data at most {MAX_NESTING} deep", "deeper data", where)
     elif kind is dict and is_geometry(value):
         attributes.append((name, orjson.dumps(value).decode()))
+        if shapes is not None:
+            shapes.append((name, value))
     elif kind is dict:
         check_length(name, "the name of an object", LONGEST_PREFIX, where)
         for key, child in value.items():
             # Here, and not at the end: each name repeats the one of its object, so a small event may make long ones.
             if len(attributes) > MAX_ATTRIBUTES:
                 raise Fault(f"at most {MAX_ATTRIBUTES:,} attributes", "more", where)
-            _add(f"{name}.{key}", child, attributes, depth + 1, where)
+            _add(f"{name}.{key}", child, attributes, depth + 1, where, shapes)
     elif kind is list:
         for child in value:
-            _add(name, child, attributes, depth + 1, where)
+            _add(name, child, attributes, depth + 1, where, shapes)
     elif kind is datetime:
         # JSON has no moments; dicts of Python have.
         attributes.append((name, value))

@@ -15,6 +15,7 @@ import orjson
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.language.cloudevents import attributes_of, channel_of
 from nearcast.language.definitions.client_documents import geometry_text, is_geometry, place_of_geometry
+from nearcast.language.event_degrees import Shapes, check_degrees
 from nearcast.model.event import Event, cloud_event
 from nearcast.model.subscription import Channel
 from nearcast.model.values import time_of
@@ -35,6 +36,10 @@ def read_feature(feature: object, where: Mark, ordinal: int, channels: Sequence[
         text = None if geometry is None else geometry_text(geometry)
         shape = () if text is None else (("geom", text),)
         time = fields.get("time")
+        shapes: Shapes = []
+        attributes = attributes_of(told, fields, where, shapes)
+        channel = channel_of(fields["type"], None, place, channels, where)
+        check_degrees(shapes, channel, place, channels, where)
         return Event(
             id=fields["id"],
             type=fields["type"],
@@ -43,9 +48,9 @@ def read_feature(feature: object, where: Mark, ordinal: int, channels: Sequence[
             time=None if time is None else time_of(time),
             # The geometry alone says where a feature is, whatever its properties are named.
             place=place,
-            attributes=(*shape, *attributes_of(told, fields, where)),
+            attributes=(*shape, *attributes),
             payload=orjson.dumps(feature),
-            channel=channel_of(fields["type"], None, place, channels, where),
+            channel=channel,
         )
     except Fault as fault:
         raise EventError(fault) from None

@@ -14,6 +14,7 @@ from nearcast.language.checks.event_vocabulary import EventVocabulary
 from nearcast.language.checks.event_warnings import unselected, warnings_of_events
 from nearcast.language.checks.fault_tally import FaultTally
 from nearcast.language.checks.sure_use import sure_use
+from nearcast.language.checks.swapped_coordinates import GeometryPlaces
 from nearcast.language.cloudevents import DeadLetter
 from nearcast.language.control_events import changes
 from nearcast.language.definitions import files
@@ -102,6 +103,7 @@ class _SeenEvents:
     def __init__(self, found: files.DefinitionSet, node: str, decided: bool) -> None:
         self._found, self._node = found, node
         self._vocabulary = EventVocabulary()
+        self._places = GeometryPlaces()
         self._waiting: list[Event] = []
         self._use: DefinitionUse | None = None
         self._decided = decided and bool(found.subscriptions or found.relations)
@@ -110,6 +112,7 @@ class _SeenEvents:
         """Takes an event in that can be taken."""
         if not event.control:
             self._vocabulary.include(event, where)
+            self._places.include(event, where)
         if self._decided:
             # Acceptance is that of now for all of them; as in replay, no time passes by it.
             self._waiting.append(replace(event, accepted=None))
@@ -123,6 +126,7 @@ class _SeenEvents:
             return
         yield from unprovided(found.situations, found.settings.ontology, set(seen.attributes))
         yield from warnings_of_events(found, seen)
+        yield from self._places.swapped(found)
         few = self._use is None and 0 < len(self._waiting) <= FEW
         sure = sure_use(found, self._waiting) if few else None
         if sure is not None:

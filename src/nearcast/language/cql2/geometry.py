@@ -202,18 +202,24 @@ def _box(bounds: tuple[float, ...]) -> Box:
     return Box(bounds)
 
 
+def bounds_of(geometry: Shape | Box) -> tuple[float, float, float, float]:
+    """West, south, east and north of a geometry; not numbers where it is empty."""
+    if isinstance(geometry, Shape):
+        import shapely
+
+        west, south, east, north = shapely.bounds(shapely.from_wkt(geometry.text)).tolist()
+        return west, south, east, north
+    middle = len(geometry.bounds) // 2
+    (west, south), (east, north) = geometry.bounds[:2], geometry.bounds[middle : middle + 2]
+    return west, south, east, north
+
+
 def within_degrees(geometry: Shape | Box, swapped: bool = False) -> bool:
     """Whether a geometry lies on the globe, up to rounding, if its coordinates are degrees.
 
     `swapped`: if latitude came first.
     """
-    if isinstance(geometry, Shape):
-        import shapely
-
-        west, south, east, north = shapely.bounds(shapely.from_wkt(geometry.text)).tolist()
-    else:
-        middle = len(geometry.bounds) // 2
-        west, south, east, north = (*geometry.bounds[:2], *geometry.bounds[middle : middle + 2])
+    west, south, east, north = bounds_of(geometry)
     x, y = max(abs(west), abs(east)), max(abs(south), abs(north))
     if swapped:
         x, y = y, x

@@ -108,15 +108,20 @@ def place_of_geometry(geometry: Mapping[str, Any], where: Mark) -> Place | None:
     A box wider than half the globe is taken to cross the antimeridian. None for a geometry without positions, which is
     as good as none (RFC 7946, 3.1).
     """
-    parts = _members(geometry)
     corners: list[tuple[float, float]] = []
     point: Place | None = None
-    for part in parts:
+    for part in _members(geometry):
         for position in _positions(part.get("coordinates")):
             if point is None and part["type"] == "Point":
                 point = geographic(*_position(position, where), where)
             corners.append(_corner(position, where))
     return point or (_centre(corners) if corners else None)
+
+
+def positions_of(geometry: Mapping[str, Any]) -> Iterator[list[Any]]:
+    """The positions of a GeoJSON geometry, of a collection those of its members; of any kind of values."""
+    for part in _members(geometry):
+        yield from _positions(part.get("coordinates"))
 
 
 def _members(geometry: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -20,7 +20,7 @@ SHOWN = 80
 
 def beyond_degrees(filter: Filter, channels: Iterable[Channel] = ()) -> Iterator[Fault]:
     """A fault for each geometry with longitudes beyond 180 or latitudes beyond 90."""
-    for atom, geometry in _geometries(filter, channels):
+    for atom, geometry in geometries_of(filter, channels):
         if not within_degrees(geometry):
             expected = "a geometry in degrees: longitudes to 180, latitudes to 90"
             yield Fault(expected, expression(geometry)[:SHOWN], atom.where, _advice(geometry))
@@ -33,7 +33,7 @@ def _advice(geometry: Shape | Box) -> str:
 
 def long_ways_round(filter: Filter, channels: Iterable[Channel] = ()) -> Iterator[Fault]:
     """A warning for each geometry with an edge of more than half the globe: on a map it is meant the other way."""
-    for atom, geometry in _geometries(filter, channels):
+    for atom, geometry in geometries_of(filter, channels):
         degrees = longest_way(geometry) if isinstance(geometry, Shape) else 0.0
         if 180 < degrees < 360:
             came = f"an edge {degrees:g} degrees wide in {expression(geometry)}"[:SHOWN]
@@ -43,7 +43,7 @@ def long_ways_round(filter: Filter, channels: Iterable[Channel] = ()) -> Iterato
             yield Fault("a geometry without edges beyond half the globe", came, atom.where, advice)
 
 
-def _geometries(filter: Filter, channels: Iterable[Channel]) -> Iterator[tuple[Atom, Shape | Box]]:
+def geometries_of(filter: Filter, channels: Iterable[Channel]) -> Iterator[tuple[Atom, Shape | Box]]:
     """The geometries that are written into a filter, each with its atom; none where they may be in metres."""
     if any(channel.coordinates == "planar" for channel in channels):
         return
@@ -56,4 +56,4 @@ def _geometries(filter: Filter, channels: Iterable[Channel]) -> Iterator[tuple[A
             sides = (atom.name.a, atom.name.b) if isinstance(atom.name, Distance) else (atom.name.of, atom.name.around)
             for side in sides:
                 if isinstance(side, Entities) and side.conditions is not None:
-                    yield from _geometries(side.conditions, ())
+                    yield from geometries_of(side.conditions, ())
