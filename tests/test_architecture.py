@@ -223,6 +223,7 @@ WALL_CLOCK = {
     "nearcast.pipeline.spark_session",
     "nearcast.cli.check",
     "nearcast.cli.node",
+    "nearcast.cli.publish",
     "nearcast.cli.system",
 }
 """Where the machine's time of day is read: to stamp what comes or is written, and to look how old a file is."""

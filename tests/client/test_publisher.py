@@ -161,3 +161,35 @@ def test_another_server_is_told_from_an_access_server(response: httpx.Response) 
     """What it answers is shown, instead of an error about its form."""
     with pytest.raises(SessionError, match="expected an access server at http://test, got status 404"):
         asyncio.run(publisher(lambda request: response).publish([event(1)]))
+
+
+def test_what_a_lost_answer_took_is_not_known_from_before() -> None:
+    """Where the connection is lost behind the server's taking, the same again is known there: by this publisher.
+
+    What the journal had before, and what comes twice within a post, is known in any case. As long as nothing that the
+    publisher sent was new, nobody can tell.
+    """
+    journal: dict[str, int] = {str(number): number for number in range(1, 4)}
+    lost = [False]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        end, positions, known = len(journal), [], []
+        for index, one in enumerate(orjson.loads(request.content)):
+            if one["id"] in journal:
+                known.append(index)
+            positions.append(journal.setdefault(one["id"], len(journal) + 1))
+        assert end <= len(journal)
+        if lost[0]:
+            lost[0] = False
+            raise httpx.ReadError("lost")
+        return httpx.Response(202, json={"positions": positions, "faults": [], "known": known})
+
+    async def test() -> list[tuple[list[int | None], set[int]]]:
+        made, found = publisher(answer), []
+        for numbers in ([1, 2], [3, 4], [4, 5, 6, 6], [7, 7]):
+            lost[0] = numbers[0] != 3
+            told = await made.publish([event(number) for number in numbers])
+            found.append((told.positions, set(told.known)))
+        return found
+
+    assert [([1, 2], {0, 1}), ([3, 4], {0}), ([4, 5, 6, 6], {0, 3}), ([7, 7], {1})] == asyncio.run(test())

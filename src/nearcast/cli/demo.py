@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,15 +19,19 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from nearcast.cli.options import INPUT_FILE, journal_path
-from nearcast.cli.output import DeadLetterLog, print_json, warn
+from nearcast.cli.options import INPUT_FILE, Positive, journal_path
+from nearcast.cli.output import DeadLetterLog, pluralize, print_json, warn
 from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.system import define, fetch, free_port, running, wait_until_ready
 from nearcast.demo.bushfire import Scenario, StoryStep
 from nearcast.demo.performance import DemoReceiver, Performance, steps_of
+from nearcast.errors import EventError
 from nearcast.journal.sqlite import SqliteJournal
+from nearcast.language.cloudevents import read_event
 from nearcast.language.definitions import files
+from nearcast.language.definitions.files import client_data
 from nearcast.language.event_files import read_documents
+from nearcast.language.input_files import name_of
 
 MOST_ROWS = 30
 PRIORITIES = (0, 1, 2)
@@ -143,19 +148,25 @@ class Story:
 @click.option("--seconds", default=60.0, show_default=True, help="How long the afternoon's four hours take.")
 @click.option("--seed", default=1, show_default=True, help="Another seed, another afternoon.")
 @click.option("--rate", default=15.0, show_default=True, help="About so many events a second.")
-@click.option("--speed", default=1.0, show_default=True, help="So many times as fast as the story says.")
+@click.option(
+    "--speed",
+    type=Positive(),
+    default=1.0,
+    show_default=True,
+    help="So many times as fast as the story, or times, say.",
+)
 @click.option(
     "--events",
     "events_file",
     type=INPUT_FILE,
-    help="Perform these events, of a file as publish takes it, instead; needs --definitions.",
+    help="Perform these events, of a file as publish takes it, instead, by their times.",
 )
 @click.option(
     "--definitions",
     "definition_files",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Who listens to --events.",
+    help="Who listens to --events; without it one receiver to all of them.",
 )
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Keep journal and state here.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
@@ -172,21 +183,22 @@ def command(
     """See it decide: a bushfire afternoon, simulated from a seed; or a file of events.
 
     Starts an access server and a pipeline on this machine, publishes the events in time, and lets every receiver listen
-    over a link of its own, some of which go bad. Ends by itself with a summary.
+    over a link of its own, some of which go bad. Ends by itself with a summary, or with Ctrl-C before.
     """
-    if events_file and not definition_files:
-        raise click.UsageError("--events needs --definitions: who listens?")
+    if definition_files and not events_file:
+        raise click.UsageError("--definitions says who listens to --events: give these too")
     with tempfile.TemporaryDirectory(prefix="nearcast-demo-") as folder:
         where = data or Path(folder)
         where.mkdir(parents=True, exist_ok=True)
         story = (
-            _told(events_file, list(definition_files))
+            _told(events_file, list(definition_files) or [_one_listener(Path(folder))])
             if events_file
             else _bushfire(Scenario(seed, seconds, rate), Path(folder))
         )
-        result = _perform(story, where, speed, as_json)
+        result, ended = _perform(story, where, speed, as_json)
     if as_json:
         print_json(result)
+    sys.exit(1 if ended else 0)
 
 
 def _bushfire(scenario: Scenario, folder: Path) -> Story:
@@ -197,19 +209,35 @@ def _bushfire(scenario: Scenario, folder: Path) -> Story:
     return Story([path], document["clients"], scenario.steps(), title)
 
 
-def _told(events: Path, files: list[Path]) -> Story:
-    clients = [client for path in files for client in yaml.safe_load(path.read_text()).get("clients", [])]
-    return Story(files, clients, steps_of(_documents(events)), f"{events.name}, {len(clients)} receivers")
+def _told(events: Path, definitions: list[Path]) -> Story:
+    clients = [client_data(client) for client in files.load(definitions).clients]
+    told = f"{name_of(events)}, {pluralize(len(clients), 'receiver')}"
+    return Story(definitions, clients, steps_of(_documents(events)), told)
+
+
+def _one_listener(folder: Path) -> Path:
+    """Definitions of one receiver, which gets everything."""
+    everything = {"id": "everything", "client": "everything", "filter": "type IS NOT NULL"}
+    path = folder / "everything.yaml"
+    path.write_text(yaml.safe_dump({"clients": [{"id": "everything"}], "subscriptions": [everything]}))
+    return path
 
 
 def _documents(events: Path) -> Iterator[dict[str, Any]]:
+    """The events of a file that are any; of the others it complains."""
     letters = DeadLetterLog()
-    yield from (document for _, document in read_documents([events], letters))
+    for where, document in read_documents([events], letters):
+        try:
+            read_event(document, where)
+        except EventError as error:
+            letters.refuse(error.fault)
+        else:
+            yield document
     letters.summary()
 
 
-def _perform(story: Story, data: Path, speed: float, as_json: bool) -> dict[str, Any]:
-    """Runs the system, performs the story, shows it; the summary."""
+def _perform(story: Story, data: Path, speed: float, as_json: bool) -> tuple[dict[str, Any], bool]:
+    """Runs the system, performs the story, shows it; the summary, and whether it was ended by Ctrl-C."""
     # With --json standard output belongs to the one object.
     console = Console(stderr=as_json)
     journal = SqliteJournal(journal_path(data))
@@ -221,16 +249,20 @@ def _perform(story: Story, data: Path, speed: float, as_json: bool) -> dict[str,
     os.environ.pop("NEARCAST_TOKENS", None)
     with running(data, ServingOptions(port=port)) as supervisor:
         wait_until_ready(supervisor, url, data)
-        warn("note", f"performing {story.title}")
-        performance = Performance(url)
-        asyncio.run(_shown(performance, story, speed, console))
+        warn("note", f"performing {story.title}; end with Ctrl-C")
+        performance, ended = Performance(url), False
+        try:
+            asyncio.run(_shown(performance, story, speed, console))
+        except KeyboardInterrupt:
+            warn("note", f"ended {performance.clock:.1f} s after the beginning of the story")
+            ended = True
         supervisor.look()
         status = fetch(url, "/status", None, "balance")
         restarts = {part.name: part.restarts for part in supervisor.parts}
     result = summary(performance, status, restarts)
     console.print(told(result))
     journal.close()
-    return result
+    return result, ended
 
 
 async def _shown(performance: Performance, story: Story, speed: float, console: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +20,23 @@ SERVER = "NEARCAST_URL"
 
 INPUT_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 """A file of events, or - for standard input; what is in it is found out by `language.event_files`."""
+
+
+class Positive(click.ParamType[float]):
+    """A number above 0, for a speed or a rate."""
+
+    name = "number"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; a usage error for anything else, infinity and NaN among it."""
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = math.nan
+        if not 1e-6 <= number <= 1e9:
+            self.fail(f"expected a number above 0, got {value!r}", param, ctx)
+        return number
+
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -36,7 +36,7 @@ class Published:
     `suppressed` are the indices of those that were taken and did not enter the journal, for they change nothing;
     `quenched` of those that were not sent, for nobody wants them; `held` of those that were not sent, for they
     change nothing: the newest of each subject is kept by the publisher until it is called for. `known` are those that
-    the journal had before, by source and id.
+    the journal had before, by source and id, and not by an attempt of the same call whose answer was lost.
     """
 
     positions: list[int | None] = field(default_factory=list)
@@ -80,6 +80,7 @@ class Publisher:
 
             self._suppression = LeaseSuppression(url, headers, self._send_kept)
         self._owed: list[Event] = []
+        self._newest = 0
         self.requests = 0
 
     async def publish(self, events: Sequence[Event]) -> Published:
@@ -176,7 +177,7 @@ class Publisher:
             leases = ()
             faults.update((len(positions) + found["index"], _fault(found)) for found in answer["faults"])
             suppressed.update(len(positions) + index for index in answer.get("suppressed", ()))
-            known.update(len(positions) + index for index in answer.get("known", ()))
+            known.update(len(positions) + index for index in self._known_before(answer))
             positions += answer["positions"]
         first = len(before)
         return Published(
@@ -185,6 +186,19 @@ class Publisher:
             frozenset(index - first for index in suppressed if index >= first),
             known=frozenset(index - first for index in known if index >= first),
         )
+
+    def _known_before(self, answer: Mapping[str, Any]) -> set[int]:
+        """Those of a post that the journal had before; not those that it has by an attempt whose answer was lost.
+
+        Those are behind the newest event that is this publisher's. Before it had one nobody can tell.
+        """
+        known, positions = set[int](answer.get("known", ())), answer["positions"]
+        if answer.get("again") and self._newest:
+            first = {positions[index]: index for index in sorted(known, reverse=True)}
+            known -= {index for position, index in first.items() if position is not None and position > self._newest}
+        taken = (one for index, one in enumerate(positions) if one is not None and index not in known)
+        self._newest = max([self._newest, *taken])
+        return known
 
     async def _publish_wanted(self, events: Sequence[Event], kept: Kept | None = None) -> Published:
         """Publishes what somebody may want, all of it without `quench`; of the others it says which they are."""
@@ -215,12 +229,13 @@ class Publisher:
         until = loop.time() + self.patience
         # By chance, so that many publishers do not come back at the same moment.
         pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE, JITTER)
+        again: dict[str, Any] = {}
         while True:
             try:
                 response = await self._http.post("/events", content=batch, headers=headers)
                 # These say that it may work in a moment: of the server, or of a proxy before it.
                 if response.status_code not in (500, 502, 503, 504):
-                    return _answer(response)
+                    return _answer(response) | again
                 reason = f"status {response.status_code}"
             except httpx.TransportError as error:
                 reason = repr(error)
@@ -231,6 +246,7 @@ class Publisher:
                 )
             log.info("publishing again reason=%s pause=%.2f", reason, pause)
             await asyncio.sleep(pause)
+            again = {"again": True}
 
     async def close(self) -> None:
         """Sends what is kept, and closes the connections."""

@@ -7,17 +7,18 @@ slow as the story says. What arrived, when, and at which priority is kept, to be
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 from nearcast.client import Client, Delivery, Publisher
+from nearcast.client.event_schedule import EventSchedule, time_in
 from nearcast.demo.bushfire import StoryStep
 from nearcast.demo.link import Link
 from nearcast.importers.event_documents import CLIENT_CHANGE, Document
@@ -149,19 +150,21 @@ def steps_of(documents: Iterable[Document]) -> Iterator[StoryStep]:
 
     An event without a time happens together with the one before it, and none happens before one that stands earlier.
     """
-    first: datetime | None = None
-    at = 0.0
+    schedule = EventSchedule(speed=1.0)
     for document in documents:
-        if "time" in document:
-            moment = datetime.fromisoformat(document["time"])
-            first = first or moment
-            at = max(at, (moment - first).total_seconds())
-        if document["type"] != CLIENT_CHANGE:
+        at, data = schedule.due(time_in(document)), document.get("data")
+        client = data.get("client") if isinstance(data, dict) else None
+        if document["type"] != CLIENT_CHANGE or not isinstance(client, str):
             yield StoryStep(at, "event", document=document)
             continue
-        data = document["data"]
-        bandwidth = data.get("readings", {}).get("bandwidth")
+        bandwidth = _bandwidth(data)
         if bandwidth is not None:
-            yield StoryStep(at, "link", data["client"], bandwidth=bandwidth)
-        kind: Literal["client"] = "client"
-        yield StoryStep(at, kind, data["client"], document)
+            yield StoryStep(at, "link", client, bandwidth=bandwidth)
+        yield StoryStep(at, "client", client, document)
+
+
+def _bandwidth(data: Any) -> float | None:
+    """What a client says of its link; the server is told in any case, and refuses what is none."""
+    readings = data.get("readings") if isinstance(data, dict) else None
+    found = readings.get("bandwidth") if isinstance(readings, dict) else None
+    return float(found) if isinstance(found, (int, float)) and math.isfinite(found) else None

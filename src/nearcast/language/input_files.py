@@ -23,7 +23,7 @@ _OTHERS = (
     (b"\xfd7zXZ", "a file packed with xz", "unpack it, or pack it with gzip"),
     (b"BZh", "a file packed with bzip2", "unpack it, or pack it with gzip"),
     (b"PAR1", "a Parquet file", "read it in Python: nearcast.match and nearcast.replay take its table"),
-    (b"SQLite", "a SQLite file", "explain reads a journal, with --journal"),
+    (b"SQLite", "a SQLite file", "explain and replay read a journal, with --journal"),
     (b"\xff\xfe", "UTF-16", "save it as UTF-8"),
     (b"\xfe\xff", "UTF-16", "save it as UTF-8"),
 )
