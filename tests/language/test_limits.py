@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +14,8 @@ from hypothesis import strategies as st
 from nearcast.errors import DefinitionError
 from nearcast.language.definitions.files import load
 from nearcast.language.definitions.limit_documents import limits_data
+from nearcast.language.event_files import read_file
+from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 
 NAMED = st.fixed_dictionaries(
@@ -42,3 +47,45 @@ def test_a_limit_that_is_none_is_told(given: dict[str, object], told: str) -> No
     with pytest.raises(DefinitionError) as caught:
         load([{"limits": given}])
     assert told in str(caught.value)
+
+
+LONG = "n" * 1_500
+
+
+def named(longest: int) -> dict[str, Any]:
+    """Definitions that are full of a long name."""
+    return {
+        "limits": {"name_length": longest},
+        "channels": {LONG: {"coordinates": "planar"}},
+        "awareness": {LONG: {"maximum": 10}},
+        "roles": {LONG: {LONG: {LONG: [1]}}},
+        "ontology": {"classes": {LONG: {}}},
+        "clients": [{"id": LONG, "readings": {LONG: 1}, "lists": {LONG: ["a"]}}],
+        "subscriptions": [{"id": LONG, "client": LONG, "filter": f"{LONG} = 1"}],
+    }
+
+
+def test_names_are_bounded_by_the_limits_of_their_own_file() -> None:
+    """Of channels, readings, roles and classes too, whatever stands first."""
+    assert LONG == load([named(1_500)]).clients[0].id
+    assert LONG == load([{"clients": [{"id": LONG}]}, {"limits": {"name_length": 1_500}}]).clients[0].id
+    with pytest.raises(DefinitionError) as caught:
+        load([named(1_499)])
+    faults = [fault for fault in caught.value.faults if "at most 1,499 characters" in fault.expected]
+    assert len(faults) >= 6
+
+
+@pytest.mark.parametrize("longest", [5, 1_500])
+def test_events_of_files_have_names_under_the_limits_of_the_definitions(tmp_path: Path, longest: int) -> None:
+    """CloudEvents and features alike, as they have where they are published."""
+    for length in (longest, longest + 1):
+        name = "n" * length
+        event = {"specversion": "1.0", "id": "1", "source": "s", "type": "t", "data": {name: 1}}
+        feature = {"type": "Feature", "id": name, "properties": {"type": "t", "source": "s"}, "geometry": None}
+        other = {"type": "Feature", "id": "1", "properties": {"type": "t", "source": "s", name: 1}, "geometry": None}
+        lines = [json.dumps(one) for one in (event, feature, other)]
+        if longest < len("specversion"):
+            lines = lines[1:]
+        (tmp_path / "e.jsonl").write_text("\n".join(lines))
+        found = [one for _, one in read_file(tmp_path / "e.jsonl", (), None, longest)]
+        assert {length == longest} == {isinstance(one, Event) for one in found}

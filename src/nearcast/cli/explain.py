@@ -121,10 +121,10 @@ def _single_pass(
     registry, letters = Registry(), DeadLetterLog()
     for change in files.load(definition_files).changes():
         registry.apply(change)
-    channels = registry.settings.channels
+    settings = registry.settings
     found = SinglePass(id, source, registry, changes)
     with progress("reading") as advance:
-        for event in read_events(event_files, channels, letters):
+        for event in read_events(event_files, settings.channels, letters, None, settings.limits.name_length):
             found.follow(event)
             advance(1)
     letters.summary()

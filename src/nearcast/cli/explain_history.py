@@ -89,7 +89,8 @@ def _from_files(
     for change in files.load(definition_files).changes():
         registry.apply(change)
     with progress("reading") as advance:
-        events = read_events(event_files, registry.settings.channels, _unheard if heard else letters)
+        settings, on_dead = registry.settings, _unheard if heard else letters
+        events = read_events(event_files, settings.channels, on_dead, None, settings.limits.name_length)
         for table in as_tables(events if about is None else (_bare(event, about) for event in events)):
             journal.append("events", table)
             advance(len(table))

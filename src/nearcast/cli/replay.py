@@ -228,9 +228,9 @@ def _history_of_files(files: tuple[Path, ...], found: DefinitionSet, node: str, 
     known, letters, marks = _known(found, node), DeadLetterLog(), Marks()
     # Spark reads the journal in its workers, from a file; and `auto` knows only later whether it is Spark.
     journal: Journal = MemoryJournal() if engine == "local" else SqliteJournal(folder / "journal")
-    repeated = 0
+    settings, repeated = known.registry.settings, 0
     with progress("reading") as advance:
-        for table in read_tables(files, known.registry.settings.channels, letters, marks):
+        for table in read_tables(files, settings.channels, letters, marks, settings.limits.name_length):
             end = journal.end("events")
             journal.append("events", entering(table, node))
             repeated += end + len(table) - journal.end("events")

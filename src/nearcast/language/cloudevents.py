@@ -158,12 +158,7 @@ def _event(
     # Control data may be large, and nobody can subscribe to it: it stays in the payload alone.
     shapes: Shapes = []
     place = None if control else _take_data(document, attributes, shapes, where)
-    if len(attributes) > MAX_ATTRIBUTES:
-        raise Fault(f"at most {MAX_ATTRIBUTES:,} attributes", f"{len(attributes):,}", where)
-    for name, _ in attributes:
-        # Looked at here, and not by a call: this is done for every attribute of every event.
-        if len(name) > name_length:
-            check_length(name, "the name of an attribute", name_length, where)
+    check_names(attributes, name_length, where)
     channel = None if control else channel_of(type_, document.get("channel"), place, channels, where)
     if shapes:
         check_degrees(shapes, channel, place, channels, where)
@@ -196,6 +191,16 @@ def check_length(name: str | None, what: str, longest: int, where: Mark | None) 
     """Refuses a name that is too long, and tells its beginning only. Raises `Fault`."""
     if name is not None and len(name) > longest:
         raise Fault(f"{what} of at most {longest:,} characters", f"{len(name):,}, {name[:40]!r}…", where)
+
+
+def check_names(attributes: Sequence[tuple[str, Value]], longest: int, where: Mark) -> None:
+    """Refuses too many attributes, and one whose name is too long. Raises `Fault`."""
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise Fault(f"at most {MAX_ATTRIBUTES:,} attributes", f"{len(attributes):,}", where)
+    for name, _ in attributes:
+        # Looked at here, and not by a call: this is done for every attribute of every event.
+        if len(name) > longest:
+            check_length(name, "the name of an attribute", longest, where)
 
 
 def _required(document: dict[str, Any], name: str, where: Mark) -> str:

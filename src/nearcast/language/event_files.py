@@ -17,7 +17,15 @@ from typing import IO, TYPE_CHECKING, Any
 import orjson
 
 from nearcast.errors import EventError, Fault, Mark
-from nearcast.language.cloudevents import BYTE_ORDER_MARK, KEPT_BYTES, MAX_BYTES, DeadLetter, read_event, whole_lines
+from nearcast.language.cloudevents import (
+    BYTE_ORDER_MARK,
+    KEPT_BYTES,
+    MAX_BYTES,
+    NAME_LENGTH,
+    DeadLetter,
+    read_event,
+    whole_lines,
+)
 from nearcast.language.features import feature_document, is_feature, read_feature
 from nearcast.language.input_files import name_of, opened, rejoined
 from nearcast.language.json_items import JsonItem, json_items
@@ -171,29 +179,37 @@ def _moved(fault: Fault, item: JsonItem) -> Fault:
 
 
 def read_file(
-    path: Path, channels: Sequence[Channel] = (), accepted: datetime | None = None
+    path: Path, channels: Sequence[Channel] = (), accepted: datetime | None = None, name_length: int = NAME_LENGTH
 ) -> Iterator[tuple[Mark, Event | DeadLetter]]:
-    """The events of a file, each with its place; what cannot be taken comes as a dead letter. See `read_values`."""
+    """The events of a file, each with its place; what cannot be taken comes as a dead letter. See `read_values`, and
+    `read_event` for the rest.
+    """
     features = suffix_of(path) in FEATURES
     for value in read_values(path):
         if isinstance(value, DeadLetter):
             yield value.fault.where or Mark(name_of(path)), value
             continue
         try:
-            yield value.where, event_of(value, channels, accepted, features)
+            yield value.where, event_of(value, channels, accepted, features, name_length)
         except EventError as error:
             yield value.where, DeadLetter(error.fault, value.content[:KEPT_BYTES])
 
 
-def event_of(value: FileValue, channels: Sequence[Channel], accepted: datetime | None, feature: bool) -> Event:
+def event_of(
+    value: FileValue,
+    channels: Sequence[Channel],
+    accepted: datetime | None,
+    feature: bool,
+    name_length: int = NAME_LENGTH,
+) -> Event:
     """The event of a value of a file; `feature`: it can be nothing else. Raises `EventError`."""
     if feature or is_feature(value.document):
-        return read_feature(value.document, value.where, value.ordinal, channels)
+        return read_feature(value.document, value.where, value.ordinal, channels, name_length)
     if len(value.content) > MAX_BYTES:
         raise EventError(_too_long(MAX_BYTES, value.where))
     # Written on several lines, it is one where events are written one a line.
     content = orjson.dumps(value.document) if b"\n" in value.content else value.content
-    return read_event(value.document, value.where, channels, accepted, content)
+    return read_event(value.document, value.where, channels, accepted, content, name_length)
 
 
 if TYPE_CHECKING:
@@ -210,12 +226,16 @@ Marks = dict[tuple[str, str], Mark]
 
 
 def read_tables(
-    paths: Sequence[Path], channels: Sequence[Channel], on_dead: OnDeadLetter, marks: Marks | None = None
+    paths: Sequence[Path],
+    channels: Sequence[Channel],
+    on_dead: OnDeadLetter,
+    marks: Marks | None = None,
+    name_length: int = NAME_LENGTH,
 ) -> Iterator[pa.Table]:
     """Tables of EVENTS of all files, not yet numbered; what cannot be taken goes to `on_dead`, and into `marks` where
     control events stand.
     """
-    return as_tables(read_events(paths, channels, on_dead, marks))
+    return as_tables(read_events(paths, channels, on_dead, marks, name_length))
 
 
 def as_tables(events: Iterable[Event]) -> Iterator[pa.Table]:
@@ -229,12 +249,16 @@ def as_tables(events: Iterable[Event]) -> Iterator[pa.Table]:
 
 
 def read_events(
-    paths: Iterable[Path], channels: Sequence[Channel], on_dead: OnDeadLetter, marks: Marks | None = None
+    paths: Iterable[Path],
+    channels: Sequence[Channel],
+    on_dead: OnDeadLetter,
+    marks: Marks | None = None,
+    name_length: int = NAME_LENGTH,
 ) -> Iterator[Event]:
     """The events of all files, one by one; see `read_tables`."""
     marks = {} if marks is None else marks
     for path in paths:
-        for where, event in read_file(path, channels):
+        for where, event in read_file(path, channels, None, name_length):
             if isinstance(event, DeadLetter):
                 on_dead(event)
                 continue

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from nearcast.errors import EventError, Fault, Mark
-from nearcast.language.cloudevents import attributes_of, channel_of
+from nearcast.language.cloudevents import NAME_LENGTH, attributes_of, channel_of, check_length, check_names
 from nearcast.language.definitions.client_documents import geometry_text, is_geometry, place_of_geometry
 from nearcast.language.event_degrees import Shapes, check_degrees
 from nearcast.model.event import Event, cloud_event
@@ -28,8 +28,14 @@ def is_feature(document: object) -> bool:
     return isinstance(document, dict) and document.get("type") == "Feature" and "specversion" not in document
 
 
-def read_feature(feature: object, where: Mark, ordinal: int, channels: Sequence[Channel] = ()) -> Event:
-    """The event of one feature. Raises `EventError`."""
+def read_feature(
+    feature: object,
+    where: Mark,
+    ordinal: int,
+    channels: Sequence[Channel] = (),
+    name_length: int = NAME_LENGTH,
+) -> Event:
+    """The event of one feature, under the same limits as a CloudEvent. Raises `EventError`."""
     try:
         fields, told, geometry = _parts(feature, where, ordinal)
         place = None if geometry is None else place_of_geometry(geometry, where)
@@ -38,6 +44,9 @@ def read_feature(feature: object, where: Mark, ordinal: int, channels: Sequence[
         time = fields.get("time")
         shapes: Shapes = []
         attributes = attributes_of(told, fields, where, shapes)
+        for name in ("id", "type", "source", "subject"):
+            check_length(fields.get(name), name, name_length, where)
+        check_names(attributes, name_length, where)
         channel = channel_of(fields["type"], None, place, channels, where)
         check_degrees(shapes, channel, place, channels, where)
         return Event(

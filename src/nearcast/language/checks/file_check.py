@@ -173,7 +173,7 @@ def _event_faults(
     that can be taken go to `include`.
     """
     try:
-        for where, event in read_file(path, settings.channels, now):
+        for where, event in read_file(path, settings.channels, now, settings.limits.name_length):
             if isinstance(event, DeadLetter):
                 yield event.fault
                 continue

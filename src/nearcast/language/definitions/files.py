@@ -103,7 +103,6 @@ def load(sources: Sequence[Path | Mapping[str, Any]]) -> DefinitionSet:
     reader = DocumentReader()
     roots = [root for source in sources if (root := _root(source, reader)) is not None]
     settings = _settings(roots, reader)
-    reader.limits = settings.limits
     clients = _clients(roots, settings, reader)
     subscriptions = _subscriptions(roots, settings, _declared(roots), reader)
     relations = _relations(roots, clients, _declared(roots), reader)

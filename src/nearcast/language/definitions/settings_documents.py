@@ -40,7 +40,11 @@ def read_settings(
     roles_file: RolesFile | None = None,
     ontology_file: OntologyFile | None = None,
 ) -> Settings:
-    """The settings of a document's fields; what is not there has its default. Faults go to the reader."""
+    """The settings of a document's fields; what is not there has its default. Faults go to the reader, which reads
+    names under the document's own limits from here on.
+    """
+    limits = read_limits(fields["limits"], reader) if "limits" in fields else Limits()
+    reader.limits = limits
     levels = reader.integer(fields["levels"], "levels", 1, MAX_LEVELS) if "levels" in fields else 3
     # After a fault the default serves to check the rest.
     levels = levels or 3
@@ -50,7 +54,6 @@ def read_settings(
     roles = _roles(fields, levels, reader, roles_file)
     channels = _channels(fields["channels"], reader) if "channels" in fields else ()
     ontology = _ontology(fields["ontology"], reader, ontology_file) if "ontology" in fields else Ontology()
-    limits = read_limits(fields["limits"], reader) if "limits" in fields else Limits()
     space = ContextSpace(modules, table)
     return Settings(levels, space, matrix or delay_matrix(levels), roles, channels, ontology, limits)
 
