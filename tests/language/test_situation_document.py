@@ -75,6 +75,9 @@ RULES = (
     Situation("a", "Fire", parse("Temperature > 80 AND NOT Humidity < 10", HERE), within=5.5),
     Situation("b", "Alarm", parse("Fire AND NOT Drill", HERE), area="building-7", valid=0.5, lateness=3.0),
     Situation("c", "Fire", parse("Temperature BETWEEN 1 AND 2", HERE), sufficient=False),
+    Situation("d", "Fire", parse("Temperature > 1", HERE), begin=30.0),
+    Situation("e", "Fire", parse("Temperature > 1", HERE), end=0.25),
+    Situation("f", "Fire", parse("Temperature > 1", HERE), begin=30.0, end=120.0),
 )
 ACTIONS = (
     Action("a", parse("Fire", HERE), (Publish("alert", '{"n": 1}'), Webhook("https://example.org/x", "SECRET"))),
@@ -126,6 +129,7 @@ VALUES, MISSING = "a condition over values", "a missing reading makes a conditio
 UNKNOWN = "what is unknown counts neither as true nor as false"
 IN_DEGREES, MORE = "a number to compare with Temperature, in degC", "for example: Temperature > 10"
 TOLD, UNTIL = "for example: Smoke = TRUE", "leave it out: a reading then counts until the next"
+ENDING = "end, in seconds or as in 10 s: a finite number, 0 or more"
 DURATION = "valid: a number and one of ms, s, min, h, d, as in 10 s"
 
 
@@ -152,6 +156,10 @@ DURATION = "valid: a number and one of ms, s, min, h, d, as in 10 s"
         ("class: Fire, when: 'Drill OR Smoke', within: 1", "a comparison, or a situation", TOLD),
         ("class: Fire, when: {all: [Drill, {not: Smoke}]}, within: 1", "a comparison, or a situation", TOLD),
         ("class: Fire, when: 'Temperature >', within: 1", OPERAND, BEHIND),
+        ("class: Fire, when: 'Temperature > 8', within: 1, for: soon", DURATION.replace("valid", "for"), ""),
+        ("class: Fire, when: 'Temperature > 8', within: 1, for: {start: 1}", "a field of for", "known are begin, end"),
+        ("class: Fire, when: 'Temperature > 8', within: 1, for: {}", "begin or end in for", ""),
+        ("class: Fire, when: 'Temperature > 8', within: 1, for: {end: -1}", ENDING, ""),
         ("class: Fire, when: 'Temperature > 8', with-in: 1", "a field of a situation rule", "did you mean within?"),
     ],
 )  # fmt: skip
@@ -238,6 +246,8 @@ def test_what_nothing_concludes_is_a_warning(tmp_path: Path) -> None:
     expected = ["a rule that concludes Fire", "a sufficient rule for Fire"]
     assert expected == [one.expected for one in defined(text, tmp_path).warnings]
     assert check([tmp_path / "d.yaml"]).good
+    text = PROMISED.replace("valid: 10 s", "sufficient: false, for: 5 s")
+    assert [*expected, "for in a rule that is sufficient"] == [one.expected for one in defined(text, tmp_path).warnings]
 
 
 UNITS = """\

@@ -78,10 +78,11 @@ readings = st.builds(
 )
 traces = st.lists(readings, max_size=25).map(lambda found: sorted(found, key=lambda one: one.time))
 rules = st.builds(
-    lambda lower, upper, necessary, wide, valid, area, lateness: [
-        rule("fire", "Fire", lower, within=wide, valid=valid, lateness=lateness),
+    lambda lower, upper, necessary, wide, valid, area, lateness, lasting: [
+        rule("fire", "Fire", lower, within=wide, valid=valid, lateness=lateness, begin=lasting[0], end=lasting[1]),
         rule(
-            "alarm", "Alarm", upper, within=None if area else wide, valid=2 * valid, area="building-7" if area else None
+            "alarm", "Alarm", upper, within=None if area else wide, valid=2 * valid,
+            area="building-7" if area else None, begin=lasting[2],
         ),
         rule("drill", "Drill", "Button = TRUE", within=wide),
         *([rule("needed", "Fire", "Smoke = TRUE", within=50, sufficient=False)] if necessary else []),
@@ -93,7 +94,8 @@ rules = st.builds(
     st.sampled_from([3, 10]),
     st.booleans(),
     st.sampled_from([0, 2]),
-)
+    st.sampled_from([(0, 0, 0), (0, 0, 0), (2, 0, 1), (0, 3, 0), (2, 3, 1)]),
+)  # fmt: skip
 
 
 def outcome(events: list[Event]) -> list[tuple[int, object]]:

@@ -19,6 +19,10 @@ def rule_lines(found: RuleFinding) -> Iterator[str]:
     reach = f"in {found.rule.area}" if found.rule.area else f"within {found.rule.widest:g} m of {found.centre.entity}"
     there = f"; there is {found.situation}" if found.situation else "; there is no situation of it"
     yield f"rule {found.rule.id}, {reach}: {TRUTHS[found.truth]}{there}"
+    if found.begins is not None:
+        yield f"  one begins {_at(found.begins)}, if the rule holds on until then"
+    if found.ends is not None:
+        yield f"  it ends {_at(found.ends)}, unless the rule holds again until then"
     if found.refuted:
         yield f"  refuted by the necessary rule {found.refuted}"
     for one in found.unusable:
@@ -27,6 +31,10 @@ def rule_lines(found: RuleFinding) -> Iterator[str]:
     for id, conditions in found.necessary:
         yield f"  necessary, by rule {id}:"
         yield from _condition_lines(conditions)
+
+
+def _at(moment: int) -> str:
+    return time_text(moment_of(moment))
 
 
 def _condition_lines(conditions: Iterable[ConditionFinding]) -> Iterator[str]:
@@ -60,6 +68,8 @@ def rule_data(found: RuleFinding) -> dict[str, Any]:
         "truth": found.truth,
         "refuted": found.refuted or None,
         "situation": found.situation,
+        "begins": None if found.begins is None else _at(found.begins),
+        "ends": None if found.ends is None else _at(found.ends),
         "unusable": [
             {"class": one.name, "value": one.value, "unit": one.unit, "reason": one.why} for one in found.unusable
         ],

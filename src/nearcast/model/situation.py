@@ -30,7 +30,8 @@ class Situation:
     or `area`: everything in that place is around; neither: each class' own `within` in the ontology. `valid`: seconds
     for which a reading counts (None: until the next). `lateness`: seconds for which readings are awaited, so that they
     count in the order of their own times; 0: in the order of the journal. Not `sufficient`: the conditions are only
-    necessary; where they are false there is no such situation, whatever other rules say.
+    necessary; where they are false there is no such situation, whatever other rules say. A situation begins once its
+    conditions have held for `begin` seconds, and ends once they have not for `end` seconds.
     """
 
     id: str
@@ -41,6 +42,8 @@ class Situation:
     valid: float | None = None
     lateness: float = 0.0
     sufficient: bool = True
+    begin: float = 0.0
+    end: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,8 @@ class ConditionFinding:
 class RuleFinding:
     """A rule around a centre: its truth, the necessary rule that refutes it, the situation of it that is there.
 
-    `unusable`: what the event itself has for readings that are none.
+    `unusable`: what the event itself has for readings that are none. `begins`: when a situation begins, if the rule
+    holds on; `ends`: when the one that is there ends, unless it holds again; both in microseconds since 1970.
     """
 
     rule: PlannedRule
@@ -58,6 +59,8 @@ class RuleFinding:
     conditions: tuple[ConditionFinding, ...]
     necessary: tuple[tuple[str, tuple[ConditionFinding, ...]], ...] = ()
     unusable: tuple[UnusableReading, ...] = ()
+    begins: int | None = None
+    ends: int | None = None
 
 
 def find(
@@ -76,10 +79,12 @@ def find(
         centre,
         truth,
         refuted,
-        there[0].id if there else None,
+        next((one.id for one in there if one.begun), None),
         tuple(_conditions(scene, rule, view, centre, now)),
         tuple((one.id, tuple(_conditions(scene, one, view, centre, now))) for one in rule.necessary),
         tuple(unusable),
+        next((one.begins for one in there if not one.begun), None),
+        next((one.ends for one in there if one.begun), None),
     )
 
 
@@ -95,7 +100,8 @@ def _conditions(
         situations: tuple[str, ...] = ()
         if leaf.situation is not None:
             below = scene.plan.concluding[leaf.situation]
-            situations = tuple(one.id for one in scene.around(below, centre, rule, rule.reach[leaf.names[0]]))
+            around = scene.around(below, centre, rule, rule.reach[leaf.names[0]])
+            situations = tuple(one.id for one in around if one.begun)
         missing = _missing(scene, leaf, rule, view, centre, now) if truth is None else ""
         yield ConditionFinding(leaf.atom, leaf.negated, truth, found, situations, missing)
 

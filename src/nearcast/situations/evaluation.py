@@ -44,6 +44,10 @@ class RunningSituation(Protocol):
     def concludes(self) -> str:
         """Its class."""
 
+    @property
+    def begun(self) -> bool:
+        """Whether it is; else its rule has not held for long enough."""
+
 
 class SituationWorld(Protocol):
     """What there is: rules, readings, situations."""
@@ -167,10 +171,16 @@ class RuleEvaluation:
         if verdict is False or any(self.truth(one.tree, one) is False for one in plan.demanding[name]):
             return False
         rules = plan.concluding[name]
-        return False if rules and all(self.truth(one.tree, one) is False for one in rules) else None
+        return False if rules and all(self._denied(one) for one in rules) else None
+
+    def _denied(self, rule: PlannedRule) -> bool:
+        """Whether there is no situation of a rule here, as none is running: it is false, or has yet to hold on."""
+        found = self.truth(rule.tree, rule)
+        return found is False or (found is True and rule.begin > 0)
 
     def _running(self, name: str, rule: PlannedRule) -> Sequence[RunningSituation]:
-        found = self._world.around(self._world.plan.concluding[name], self._centre, rule, rule.reach[name])
+        there = self._world.around(self._world.plan.concluding[name], self._centre, rule, rule.reach[name])
+        found = [one for one in there if one.begun]
         self.seen.update((one.id, one.concludes) for one in found)
         return found
 

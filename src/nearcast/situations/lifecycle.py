@@ -6,6 +6,10 @@ its seat where it began. It is updated when what it rests on changes. When the r
 moves to the reading that just came, if the rule holds there, and that is within its validity or of an entity that it
 rests on; else it ends. So it does at the very moment at which a reading gets too old. The readings of one event are
 taken in together.
+
+Where a rule says for how long, a situation is there from the first moment, but has not begun; when its rule fails
+before it has, it goes without a word. One whose rule fails after that is ending, and goes on until it has failed for so
+long; meanwhile it may hold again, or move. Both fall due as readings grow old: when time passes.
 """
 
 from __future__ import annotations
@@ -26,7 +30,11 @@ REMOVED = "removed"
 
 @dataclass(slots=True, eq=False)
 class SituationInstance:
-    """A situation that is: one rule at one seat, since a moment. `order` ascends with beginning."""
+    """A situation that is: one rule at one seat, which holds since a moment. `order` ascends with beginning.
+
+    `begins`: when it begins, if it has not; `ends`: when it ends unless its rule holds again, and the `reason`.
+    `lapses`: when it is to be looked at, though nothing comes.
+    """
 
     id: str
     rule: str
@@ -38,6 +46,14 @@ class SituationInstance:
     lapses: int
     seen: frozenset[tuple[str, str]]
     running: bool = True
+    begins: int | None = None
+    ends: int | None = None
+    reason: str = ""
+
+    @property
+    def begun(self) -> bool:
+        """Whether it is; else its rule has not held for long enough."""
+        return self.begins is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +86,13 @@ class SituationScene(SituationWorld, Protocol):
 
     def forget(self, entities: Collection[str]) -> None:
         """Drops the readings of some entities, but for those that a situation looked at."""
+
+    def around(
+        self, rules: Iterable[PlannedRule], centre: SituationCentre, rule: PlannedRule, metres: float
+    ) -> Sequence[SituationInstance]:
+        """The situations of these rules within the validity of another rule around a centre, oldest first, also such
+        as have not begun.
+        """
 
     def running(self, rule: PlannedRule) -> Iterable[SituationInstance]:
         """The situations of a rule."""
@@ -168,7 +191,7 @@ class SituationEngine:
         for rule in self.plan.rules:
             if after.get(rule.id) != rule.after:
                 for instance in sorted(self.scene.running(rule), key=lambda one: one.order):
-                    yield self._end(instance, rule, REMOVED)
+                    yield from self._end(instance, rule, REMOVED)
         self.scene.plan = plan
         pending: Pending = {}
         for rule in plan.rules:
@@ -218,7 +241,7 @@ class SituationEngine:
         # Looked up only now: one that began or moved just before is around, and goes on instead.
         for centre, view in complete:
             if not self.scene.around((rule,), centre, rule, rule.widest):
-                yield self._new(rule, centre, view, pending)
+                yield from self._new(rule, centre, view, pending)
 
     def _again(
         self,
@@ -228,12 +251,14 @@ class SituationEngine:
         pending: Pending,
         lapsed: bool,
     ) -> Iterator[SituationChanged]:
-        """Looks at a running situation again."""
+        """Looks at a situation again."""
         view = RuleEvaluation(self.scene, instance.centre, self.now)
         truth, refuted = view.verdict(rule)
         if truth:
-            if self._rest(instance, rule, view):
+            other = self._rest(instance, rule, view)
+            if other and instance.begun:
                 yield self._happening("update", instance, rule)
+            yield from self._beginning(instance, rule, pending)
             return
         seat = self._next_seat(instance, rule, [centre for centre, _ in complete])
         if seat is not None:
@@ -241,12 +266,29 @@ class SituationEngine:
             centre, found = complete.pop(seat)
             before, instance.centre = instance.centre, centre
             self._rest(instance, rule, found)
-            yield self._happening("update", instance, rule)
-            self._spread("update", instance, rule, pending, [before, instance.centre])
+            if instance.begun:
+                yield self._happening("update", instance, rule)
+                self._spread("update", instance, rule, pending, [before, instance.centre])
+            yield from self._beginning(instance, rule, pending)
             return
         reason = "false" if truth is False else "stale" if lapsed else "unknown"
-        yield self._end(instance, rule, f"refuted by {refuted}" if refuted else reason)
-        self._spread("end", instance, rule, pending, [instance.centre])
+        reason = f"refuted by {refuted}" if refuted else reason
+        if instance.begun and self._is_held_on(instance, rule, view, reason):
+            return
+        yield from self._end(instance, rule, instance.reason or reason)
+        if instance.begun:
+            self._spread("end", instance, rule, pending, [instance.centre])
+
+    def _is_held_on(self, instance: SituationInstance, rule: PlannedRule, view: RuleEvaluation, reason: str) -> bool:
+        """Whether a situation whose rule does not hold goes on for now."""
+        if instance.ends is None:
+            instance.ends, instance.reason = self.now + rule.end, reason
+        if instance.ends <= self.now:
+            return False
+        instance.lapses, instance.seen = min(view.lapses, instance.ends), frozenset(view.seen)
+        self.scene.add_situation(instance, rule)
+        self._await(instance)
+        return True
 
     def _next_seat(
         self, instance: SituationInstance, rule: PlannedRule, complete: Iterable[SituationCentre]
@@ -271,27 +313,40 @@ class SituationEngine:
             instance.seen = frozenset(reading.key for reading in read)
             if rule.valid is not None:
                 instance.lapses = min(reading.moment for reading in read) + rule.valid + 1
+        instance.ends, instance.reason = None, ""
+        if instance.begins is not None and instance.begins > self.now:
+            instance.lapses = min(instance.lapses, instance.begins)
         self.scene.add_situation(instance, rule)
         self._await(instance)
         return _told(before) != _told(instance.grounds)
 
     def _new(
         self, rule: PlannedRule, centre: SituationCentre, view: RuleEvaluation, pending: Pending
-    ) -> SituationChanged:
+    ) -> Iterator[SituationChanged]:
         self._order += 1
         number = self._begun[rule.id] = self._begun.get(rule.id, 0) + 1
         id = f"{rule.id}@{self._cause}" + (f".{number}" if number > 1 else "")
         instance = SituationInstance(
             id, rule.id, rule.concludes, centre, self.now, self._order, (), view.lapses, frozenset(view.seen)
         )
+        instance.begins = self.now + rule.begin
         self._rest(instance, rule, view)
-        self._spread("begin", instance, rule, pending, [centre])
-        return self._happening("begin", instance, rule)
+        yield from self._beginning(instance, rule, pending)
 
-    def _end(self, instance: SituationInstance, rule: PlannedRule, reason: str) -> SituationChanged:
+    def _beginning(
+        self, instance: SituationInstance, rule: PlannedRule, pending: Pending
+    ) -> Iterator[SituationChanged]:
+        """Lets a situation begin that has not, if its rule has held for long enough."""
+        if instance.begins is not None and instance.begins <= self.now:
+            instance.begins = None
+            self._spread("begin", instance, rule, pending, [instance.centre])
+            yield self._happening("begin", instance, rule)
+
+    def _end(self, instance: SituationInstance, rule: PlannedRule, reason: str) -> Iterator[SituationChanged]:
         instance.running = False
         self.scene.drop_situation(instance)
-        return self._happening("end", instance, rule, reason)
+        if instance.begun:
+            yield self._happening("end", instance, rule, reason)
 
     def _spread(
         self,

@@ -144,8 +144,9 @@ class PlannedRule:
     `reach` has the metres around a centre for each name, `widest` the greatest of them; `horizon` is how far away a
     reading may be that matters at all, by rules below too, `touched` the classes of such, and `contributing` the
     conditions by which one may complete the rule. `necessary` are the rules that must not be false where this one
-    holds. `steady`: while what it rests on stays, it holds, whatever else is read. `valid` is in microseconds.
-    `hidden`: it is an action's, and concludes nothing.
+    holds. `steady`: while what it rests on stays, it holds, whatever else is read. `hidden`: it is an action's, and
+    concludes nothing. In microseconds are `valid`, and for how long it must hold, or not, before a situation begins
+    or ends: `begin` and `end`.
     """
 
     id: str
@@ -159,6 +160,8 @@ class PlannedRule:
     area: str | None
     valid: int | None
     hidden: bool = False
+    begin: int = 0
+    end: int = 0
     necessary: tuple[PlannedRule, ...] = ()
     horizon: float = 0.0
     touched: frozenset[str] = frozenset()
@@ -235,8 +238,9 @@ def _rule(one: DefinedRule, ontology: Ontology, situations: set[str]) -> Planned
     widest = rule.within if rule.within is not None else max(reaches, default=0.0)
     metres = {name: widest if rule.within is not None or far is None else far for name, far in own.items()}
     valid = None if rule.valid is None else round(rule.valid * SECOND)
+    begin, end = round(rule.begin * SECOND), round(rule.end * SECOND)
     return PlannedRule(
-        rule.id, rule.concludes, 0, one.after, tree, against, metres, widest, rule.area, valid, one.hidden
+        rule.id, rule.concludes, 0, one.after, tree, against, metres, widest, rule.area, valid, one.hidden, begin, end
     )
 
 

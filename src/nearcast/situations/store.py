@@ -251,8 +251,8 @@ class SituationStore:
 
     def _watch_keys(self, instance: SituationInstance, rule: PlannedRule) -> Iterator[Key]:
         """By what a situation is found that a reading somewhere may change."""
-        # Then nothing can change it but what it rests on.
-        if rule.steady:
+        # Then nothing can change it but what it rests on. Where it is ending, anything may let it hold again.
+        if rule.steady and instance.ends is None:
             return
         centre = instance.centre
         yield ("entity", centre.entity)

@@ -172,6 +172,9 @@ def _situation(one: SituationInstance, readings: list[ContextReading], rows: dic
         "since": one.since,
         "order": one.order,
         "lapses": one.lapses,
+        "begins": one.begins,
+        "ends": one.ends,
+        "reason": one.reason,
         "seen": sorted(one.seen),
         "grounds": grounds,
     }
@@ -272,4 +275,7 @@ def _instance(values: Mapping[str, Any], readings: Sequence[ContextReading]) -> 
         grounds=tuple(grounds),
         lapses=values["lapses"],
         seen=frozenset((entity, name) for entity, name in values["seen"]),
+        begins=values["begins"],
+        ends=values["ends"],
+        reason=values["reason"],
     )

@@ -70,6 +70,8 @@ def situation_data(rule: Situation) -> dict[str, Any]:
     data = {"id": rule.id, "class": rule.concludes, "when": filter_data(rule.when)}
     given = {"within": rule.within, "in": rule.area, "valid": rule.valid, "lateness": rule.lateness or None}
     data |= {name: value for name, value in given.items() if value is not None}
+    if rule.begin or rule.end:
+        data["for"] = rule.begin if not rule.end else {"begin": rule.begin, "end": rule.end}
     return data if rule.sufficient else data | {"sufficient": False}
 
 
@@ -99,7 +101,7 @@ def action_data(action: Action) -> dict[str, Any]:
 def read_situation(node: DocumentNode, settings: Settings, reader: DocumentReader) -> Situation | None:
     """The rule of a node; None after a fault."""
     before = len(reader.faults)
-    optional = ("within", "in", "valid", "lateness", "sufficient")
+    optional = ("within", "in", "valid", "lateness", "sufficient", "for")
     fields = reader.fields(node, ("id", "class", "when"), optional, "a situation rule")
     id = reader.name(fields["id"], "a rule's id") if "id" in fields else None
     ontology = settings.ontology
@@ -110,11 +112,23 @@ def read_situation(node: DocumentNode, settings: Settings, reader: DocumentReade
     valid = _validity(fields["valid"], reader) if "valid" in fields else None
     lateness = read_duration(fields["lateness"], "lateness", reader) if "lateness" in fields else 0.0
     sufficient = reader.flag(fields["sufficient"], "sufficient") if "sufficient" in fields else True
+    begin, end = _lasting(fields["for"], reader) if "for" in fields else (0.0, 0.0)
     if when is not None:
         _check_reach(node, fields, when, ontology, reader)
     if len(reader.faults) > before or id is None or concludes is None or when is None:
         return None
-    return Situation(id, concludes, when, within, area, valid, lateness or 0.0, sufficient)
+    return Situation(id, concludes, when, within, area, valid, lateness or 0.0, sufficient, begin, end)
+
+
+def _lasting(node: DocumentNode, reader: DocumentReader) -> tuple[float, float]:
+    """Seconds for which a rule must hold before a situation begins, and must not before it ends."""
+    if not isinstance(node.value, dict):
+        return read_duration(node, "for", reader) or 0.0, 0.0
+    fields = reader.fields(node, (), ("begin", "end"), "for")
+    if not fields:
+        reader.fault("begin or end in for", node, came="none")
+    begin, end = (read_duration(fields[one], one, reader) if one in fields else None for one in ("begin", "end"))
+    return begin or 0.0, end or 0.0
 
 
 def _validity(node: DocumentNode, reader: DocumentReader) -> float | None:
@@ -376,6 +390,9 @@ def warnings_of_rules(rules: Sequence[Situation], actions: Sequence[Action], set
         if not rule.sufficient and not _others(rule, rules, settings.ontology):
             what = f"a sufficient rule for {rule.concludes}"
             yield Fault(what, "none", next(atoms(rule.when)).where, f"{rule.id} alone begins nothing")
+        if not rule.sufficient and (rule.begin or rule.end):
+            what, advice = "for in a rule that is sufficient", "a rule that is only necessary begins and ends nothing"
+            yield Fault(what, f"for in {rule.id}", next(atoms(rule.when)).where, advice)
 
 
 def _excluding(when: Filter) -> Iterator[Fault]:
