@@ -11,16 +11,30 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from nearcast.errors import Fault, SetupError
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes
-from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange
+from nearcast.model.arrays import Integers
+from nearcast.model.changes import (
+    ActionChange,
+    ActionRemoval,
+    Change,
+    RelationChange,
+    RelationRemoval,
+    SettingsChange,
+    SituationChange,
+    SituationRemoval,
+    SubscriptionChange,
+    SubscriptionRemoval,
+)
 from nearcast.model.event import Event
 from nearcast.model.subscription import Channel, Settings
 from nearcast.pipeline.snapshots import read_snapshot
 from nearcast.stages.fold import Parse, StateFold
-from nearcast.state.lateness import stamps_of
 
 STRETCH = 10_000
 """Positions that are read at once."""
@@ -84,13 +98,19 @@ def _positions_at(
     begin, until = (_micros(one) if isinstance(one, datetime) else None for one in (first, last))
     before, through = end, 0
     for table in journal.row_ranges("events", journal.trimmed("events"), end, STRETCH):
-        positions, stamps = table.column("position").to_numpy(), stamps_of(table)
+        positions, stamps = table.column("position").to_numpy(), _acceptances(table)
         if begin is not None and before == end and (stamps >= begin).any():
             before = int(positions[stamps >= begin][0]) - 1
         if until is not None and (stamps <= until).any():
             through = int(positions[stamps <= until][-1])
         advance(len(table))
     return before, through
+
+
+def _acceptances(events: pa.Table) -> Integers:
+    """When each event was accepted, in microseconds since 1970; its own time where nobody accepted it."""
+    accepted = pc.coalesce(events.column("accepted"), events.column("time"))
+    return pc.fill_null(pc.cast(accepted, pa.int64()), 0).to_numpy()
 
 
 def _micros(moment: datetime) -> int:
@@ -133,8 +153,23 @@ def _trimmed(after: int, gone: int, newest: StateFold | None) -> Fault:
     return Fault(f"all events before position {after + 1:,}", f"a journal without those up to {gone:,}", advice=advice)
 
 
+Definition = (
+    SettingsChange
+    | SubscriptionChange
+    | SubscriptionRemoval
+    | RelationChange
+    | RelationRemoval
+    | SituationChange
+    | SituationRemoval
+    | ActionChange
+    | ActionRemoval
+)
+"""What other definitions take the place of."""
+
+
 class RecordedClients:
-    """Reads the control events of a journal for a history under other definitions: clients' only, as they were taken.
+    """Reads the control events of a journal for a history under other definitions, as they were taken: without the
+    journal's own.
 
     Roles, tasks, readings, places and lists stay as they were, also such as the other definitions know nothing of.
     `channels` are those of the journal's own settings so far: events keep what they were called there.
@@ -151,4 +186,4 @@ class RecordedClients:
             if isinstance(change, SettingsChange):
                 self._settings = change.settings
                 self.channels.add(change.settings.channels)
-        return [change for change in found if isinstance(change, ClientChange | ClientRemoval)]
+        return [change for change in found if not isinstance(change, Definition)]
