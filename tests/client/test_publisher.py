@@ -12,6 +12,7 @@ import pytest
 
 from nearcast.client import Publisher
 from nearcast.client.kept import Kept
+from nearcast.client.post_connections import ProxiedPosts
 from nearcast.client.publisher import _batches
 from nearcast.client.receiver import pauses
 from nearcast.errors import AccessError, Fault, RightError, SessionError
@@ -21,7 +22,9 @@ Answer = Callable[[httpx.Request], httpx.Response]
 
 def publisher(answer: Answer, patience: float = 5.0) -> Publisher:
     made = Publisher("http://test", patience=patience)
-    made._http = httpx.AsyncClient(base_url="http://test", transport=httpx.MockTransport(answer))
+    made._posts = ProxiedPosts(
+        httpx.AsyncClient(base_url="http://test", transport=httpx.MockTransport(answer)), "/events"
+    )
     return made
 
 
@@ -97,13 +100,16 @@ def test_what_has_no_sense_to_try_again_is_raised(status: int, error: type[Excep
 
 def test_batches_keep_within_their_bounds() -> None:
     """In number and in bytes; one that is too large goes alone, for the server to refuse."""
-    sizes = [len(orjson.loads(batch)) for batch, _ in _batches([event(number) for number in range(1_100)])]
+    sizes = [
+        len(orjson.loads(batch)) for batch, _ in _batches([orjson.dumps(event(number)) for number in range(1_100)])
+    ]
     assert [1_000, 100] == sizes
     assert [4, 1] == [
-        len(orjson.loads(batch)) for batch, _ in _batches([event(number, 1_000_000) for number in range(5)])
+        len(orjson.loads(batch))
+        for batch, _ in _batches([orjson.dumps(event(number, 1_000_000)) for number in range(5)])
     ]
     assert [] == list(_batches([]))
-    assert [(b"[1,2]", 2)] == list(_batches([1, 2]))  # type: ignore[list-item]
+    assert [(b"[1,2]", 2)] == list(_batches([b"1", b"2"]))
 
 
 UNWRITABLE: list[tuple[str, str, object]] = [

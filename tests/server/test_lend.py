@@ -130,7 +130,7 @@ def test_a_publisher_that_dies_is_waited_for_and_no_longer() -> None:
             assert published.positions[0]
             assert "4" not in ids(server)
             assert "nearcast_leases_lost_total 1.0" in (await server.http.get("/metrics")).text
-            await a._http.aclose()
+            await a._posts.close()
 
     run(test)
 

@@ -62,7 +62,7 @@ def test_no_event_that_anybody_may_want_is_held_back(
             table.update_demands(heard)
             heard.clear()
     texts = EVERYTHING if interest_index.all else table.texts()
-    index = WantedFilters(httpx.AsyncClient())._read(texts)
+    index = WantedFilters("http://test", {})._read(texts)
     for event in events:
         with suppress(EventError):
             document = write_event(event)

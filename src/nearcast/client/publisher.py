@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import orjson
 
 from nearcast.client.kept import Event, Kept
+from nearcast.client.post_connections import PostAnswer, posts_to
 from nearcast.errors import AccessError, EventError, Fault, Mark, RightError, SessionError
 from nearcast.language.json_values import json_bytes
 from nearcast.runtime.backoff import backoff
@@ -67,14 +67,15 @@ class Publisher:
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.patience = patience
-        self._http = httpx.AsyncClient(base_url=url, headers=headers, timeout=30.0)
+        self._url = url
+        self._posts = posts_to(url, "/events", headers)
         self._wanted: WantedFilters | None = None
         self._suppression: LeaseSuppression | None = None
         # Filters take much to read, and a publisher that sends everything needs none of it.
         if quench:
             from nearcast.client.wanted_events import WantedFilters
 
-            self._wanted = WantedFilters(self._http)
+            self._wanted = WantedFilters(url, headers)
         if suppress:
             from nearcast.client.lease_suppression import LeaseSuppression
 
@@ -90,9 +91,13 @@ class Publisher:
         RightError; SessionError when patience ends, and then a part may have been published: publish the same events
         again.
         """
-        faults = _unwritable(events)
-        good = [index for index in range(len(events)) if index not in faults]
-        told = await self._publish_good([events[index] for index in good])
+        written, faults = _written(events)
+        good = [index for index in range(len(events)) if index not in faults] if faults else range(len(events))
+        sent = [events[index] for index in good] if faults else events
+        if self._suppression is None and self._wanted is None:
+            told = await self._publish(sent, written=written)
+        else:
+            told = await self._publish_good(sent)
         if not faults:
             return told
         placed = _placed(told, good, len(events))
@@ -154,18 +159,23 @@ class Publisher:
             self._owed += kept.events
             log.warning("kept events not sent events=%d error=%r", len(kept.events), error)
 
-    async def _publish(self, events: Sequence[Event], kept: Kept | None = None) -> Published:
+    async def _publish(
+        self, events: Sequence[Event], kept: Kept | None = None, written: Sequence[bytes] | None = None
+    ) -> Published:
+        """Publishes events behind what is kept, and behind what did not arrive; `written` they are as JSON."""
         kept = kept or Kept([], [])
         owed, self._owed = self._owed, []
         try:
-            return await self._publish_behind([*owed, *kept.events], events, kept.leases)
+            before = [*owed, *kept.events]
+            written = [*map(orjson.dumps, events)] if written is None else written
+            return await self._publish_behind([*map(orjson.dumps, before)], written, kept.leases)
         except BaseException:
             # Also those that arrived: a server takes an event once.
             self._owed = [*owed, *self._owed]
             raise
 
     async def _publish_behind(
-        self, before: Sequence[Event], events: Sequence[Event], leases: Sequence[int]
+        self, before: Sequence[bytes], events: Sequence[bytes], leases: Sequence[int]
     ) -> Published:
         """Publishes events behind others, of which nobody wants to hear; with the first batch leases end."""
         positions: list[int | None] = []
@@ -232,12 +242,12 @@ class Publisher:
         again: dict[str, Any] = {}
         while True:
             try:
-                response = await self._http.post("/events", content=batch, headers=headers)
+                answer = await self._posts.post(batch, headers)
                 # These say that it may work in a moment: of the server, or of a proxy before it.
-                if response.status_code not in (500, 502, 503, 504):
-                    return _answer(response) | again
-                reason = f"status {response.status_code}"
-            except httpx.TransportError as error:
+                if answer.status not in (500, 502, 503, 504):
+                    return _answer(answer, self._url) | ({"again": True} if answer.again else again)
+                reason = f"status {answer.status}"
+            except OSError as error:
                 reason = repr(error)
             pause = next(pauses)
             if loop.time() + pause > until:
@@ -254,7 +264,9 @@ class Publisher:
             await self._suppression.close()
         if self._owed:
             await self._send_kept(Kept([], []))
-        await self._http.aclose()
+        if self._wanted is not None:
+            await self._wanted.close()
+        await self._posts.close()
 
     async def __aenter__(self) -> Publisher:
         return self
@@ -288,28 +300,28 @@ def _joined(one: Published, other: Published) -> Published:
     )
 
 
-def _answer(response: httpx.Response) -> dict[str, Any]:
+def _answer(answer: PostAnswer, url: str) -> dict[str, Any]:
     """What the server answered for each event. Raises AccessError, RightError, or the Fault of the whole request.
 
     Raises SessionError where what answers is no access server.
     """
     try:
-        answer: Any = response.json()
+        found: Any = orjson.loads(answer.body)
     except ValueError:
-        answer = None
-    if not isinstance(answer, dict) or not ("positions" in answer or "expected" in answer):
+        found = None
+    if not isinstance(found, dict) or not ("positions" in found or "expected" in found):
+        came = answer.body[:100].decode(errors="replace")
         raise SessionError(
-            f"expected an access server at {response.request.url.copy_with(path='')}, got status"
-            f" {response.status_code}: {response.text[:100]!r}; is the address right?"
+            f"expected an access server at {url}, got status {answer.status}: {came!r}; is the address right?"
         )
-    if response.status_code in (401, 403):
-        raise (AccessError if response.status_code == 401 else RightError)(answer["came"])
-    if "positions" not in answer:
-        fault = _fault(answer)
-        if response.status_code == 413:
+    if answer.status in (401, 403):
+        raise (AccessError if answer.status == 401 else RightError)(found["came"])
+    if "positions" not in found:
+        fault = _fault(found)
+        if answer.status == 413:
             raise _TooLarge(fault.expected, fault.came, fault.where, fault.advice)
         raise fault
-    return answer
+    return found
 
 
 class _TooLarge(Fault):
@@ -320,23 +332,26 @@ def _fault(found: Mapping[str, Any]) -> Fault:
     return Fault(found["expected"], found["came"], Mark(found["where"] or "request"), found["advice"] or "")
 
 
-def _unwritable(events: Sequence[Event]) -> dict[int, Fault]:
-    """The faults of events that JSON cannot say, by index."""
-    faults = {}
+def _written(events: Sequence[Event]) -> tuple[list[bytes], dict[int, Fault]]:
+    """Events as JSON, and by index the faults of those that JSON cannot say."""
+    written: list[bytes] = []
+    faults: dict[int, Fault] = {}
     for index, event in enumerate(events):
         try:
-            json_bytes(event, Mark(f"event {index}"))
+            written.append(json_bytes(event, _SOMEWHERE))
         except EventError as error:
-            faults[index] = error.fault
-    return faults
+            faults[index] = replace(error.fault, where=Mark(f"event {index}"))
+    return written, faults
 
 
-def _batches(events: Sequence[Event]) -> Iterator[tuple[bytes, int]]:
-    """JSON arrays of the events, each within the bounds of a batch, and how many are in it."""
+_SOMEWHERE = Mark("event")
+
+
+def _batches(events: Sequence[bytes]) -> Iterator[tuple[bytes, int]]:
+    """JSON arrays of events, each within the bounds of a batch, and how many are in it."""
     batch: list[bytes] = []
     size = 0
-    for event in events:
-        written = orjson.dumps(event)
+    for written in events:
         if batch and (len(batch) == BATCH_EVENTS or size + len(written) > BATCH_BYTES):
             yield b"[" + b",".join(batch) + b"]", len(batch)
             batch, size = [], 0

@@ -38,8 +38,8 @@ Event = Mapping[str, Any]
 class WantedFilters:
     """The filters that a server forwards; while it does not say, or says what cannot be read, everything is wanted."""
 
-    def __init__(self, http: httpx.AsyncClient) -> None:
-        self._http = http
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        self._http = httpx.AsyncClient(base_url=url, headers=headers)
         self._filters: dict[str, Filter] = {}
         self._index: FilterIndex | None = None
         self._tag = ""
@@ -55,6 +55,10 @@ class WantedFilters:
                 self._until = now + HOLDS_SECONDS
         index = self._index
         return [index is None or selects(index, event) for event in events]
+
+    async def close(self) -> None:
+        """Closes the connection."""
+        await self._http.aclose()
 
     async def _ask(self) -> None:
         try:

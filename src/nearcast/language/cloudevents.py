@@ -63,7 +63,8 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _FIELDS = frozenset({"id", "type", "source", "subject", "time"})
 _DATA = frozenset({"data", "data_base64"})
-_KNOWN = _FIELDS | _DATA | {"specversion", "datacontenttype", "dataschema"}
+_NO_CONTEXT = _FIELDS | _DATA
+_KNOWN = _NO_CONTEXT | {"specversion", "datacontenttype", "dataschema"}
 _JSON_TYPE = re.compile(r"[^\s/]+/(?:[^\s/]+\+)?json", re.IGNORECASE)
 _EXTENSION = re.compile(r"[a-z0-9]+")
 
@@ -102,27 +103,71 @@ def read_event(
     payload: bytes | None = None,
     name_length: int = NAME_LENGTH,
 ) -> Event:
-    """The event that a CloudEvent's JSON object means.
+    """The event that a CloudEvent's JSON object means; see `EventReader`. Raises `EventError` with the first fault."""
+    return EventReader(channels, accepted, name_length).read(document, where, payload)
 
-    `payload` is the object as it came, if it came as bytes; `name_length` bounds ids, types, sources, subjects and the
-    names of attributes. Without `channels` an event of any type may have any kind of place. Raises `EventError` with
-    the first fault.
+
+class EventReader:
+    """Reads CloudEvents that are accepted at one moment, under the same channels and limits.
+
+    `name_length` bounds ids, types, sources, subjects and the names of attributes. Without `channels` an event of any
+    type may have any kind of place.
     """
-    try:
-        if not isinstance(document, dict):
-            raise Fault("a CloudEvent, a JSON object", _kind(document), where)
-        if payload is None:
-            # Not orjson: it would turn NaN into null without a word.
-            payload = json.dumps(
-                document, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_written_moment
-            ).encode()
-            if len(payload) > MAX_BYTES:
-                raise Fault(f"an event of at most {MAX_BYTES:,} bytes", f"{len(payload):,}", where)
-        return _event(document, where, channels, accepted, payload, name_length)
-    except Fault as fault:
-        raise EventError(fault) from None
-    except (TypeError, ValueError, RecursionError) as error:
-        raise EventError(unwritable(document, where, error)) from None
+
+    def __init__(
+        self, channels: Sequence[Channel] = (), accepted: datetime | None = None, name_length: int = NAME_LENGTH
+    ) -> None:
+        self._channels, self._accepted, self._name_length = tuple(channels), accepted, name_length
+        # Looked up once, and not with each event: a table of channels is found by all that they are.
+        self._tables, self._composing = _tables(self._channels), _composing(self._channels)
+
+    def read(self, document: Mapping[str, Any], where: Mark, payload: bytes | None = None) -> Event:
+        """The event that an object means; `payload` is the object as it came, if it came as bytes.
+
+        Raises `EventError` with the first fault; `where` is its place.
+        """
+        try:
+            if not isinstance(document, dict):
+                raise Fault("a CloudEvent, a JSON object", _kind(document), where)
+            if payload is None:
+                # Not orjson: it would turn NaN into null without a word.
+                payload = json.dumps(
+                    document, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_written_moment
+                ).encode()
+                if len(payload) > MAX_BYTES:
+                    raise Fault(f"an event of at most {MAX_BYTES:,} bytes", f"{len(payload):,}", where)
+            return self._event(document, where, payload)
+        except Fault as fault:
+            raise EventError(fault) from None
+        except (TypeError, ValueError, RecursionError) as error:
+            raise EventError(unwritable(document, where, error)) from None
+
+    def _event(self, document: dict[str, Any], where: Mark, payload: bytes) -> Event:
+        id, type_, source, subject = _names(document, where, self._name_length)
+        time = _time(document.get("time"), where, self._accepted)
+        attributes = _context(document, where)
+        control = type_.startswith(CONTROL_PREFIX)
+        if control and type_ not in CONTROL_TYPES:
+            raise Fault(
+                f"one of {', '.join(CONTROL_TYPES)}", type_, where, "types that begin with nearcast. are its own"
+            )
+        # Control data may be large, and nobody can subscribe to it: it stays in the payload alone.
+        shapes: Shapes = []
+        place = None if control else _take_data(document, attributes, shapes, where)
+        # No name is longer than the event that has it, but one that is told apart from a field by `data.` before it.
+        if len(attributes) > MAX_ATTRIBUTES or not 0 < len(payload) < self._name_length - len("data."):
+            check_names(attributes, self._name_length, where)
+        channel = about = None
+        if self._channels:
+            if not control:
+                channel = _channel_of(type_, document.get("channel"), place, self._tables, self._channels, where)
+            about = source_and_subject(source, subject) if channel in self._composing else None
+        if shapes:
+            check_degrees(shapes, channel, place, self._channels, where)
+        accepted = self._accepted
+        return Event(
+            id, type_, source, subject, time, place, tuple(attributes), payload, channel, accepted, about=about
+        )
 
 
 def _written_moment(value: object) -> str:
@@ -132,14 +177,8 @@ def _written_moment(value: object) -> str:
     raise TypeError
 
 
-def _event(
-    document: dict[str, Any],
-    where: Mark,
-    channels: Sequence[Channel],
-    accepted: datetime | None,
-    payload: bytes,
-    name_length: int,
-) -> Event:
+def _names(document: dict[str, Any], where: Mark, longest: int) -> tuple[str, str, str, str | None]:
+    """The id, type, source and subject of a CloudEvent. Raises `Fault`."""
     if document.get("specversion") != "1.0":
         raise Fault('specversion "1.0"', _kind(document.get("specversion")), where, "events are CloudEvents 1.0")
     id, type_ = _required(document, "id", where), _required(document, "type", where)
@@ -147,31 +186,21 @@ def _event(
     subject = document.get("subject")
     if subject is not None and (not isinstance(subject, str) or not subject):
         raise Fault("subject, a text that is not empty", _kind(subject), where)
-    if max(len(id), len(type_), len(source), len(subject or "")) > name_length:
+    if max(len(id), len(type_), len(source), len(subject or "")) > longest:
         for name in ("id", "type", "source", "subject"):
-            check_length(document.get(name), name, name_length, where)
-    time = _time(document.get("time"), where, accepted)
-    attributes = _context(document, where)
-    control = type_.startswith(CONTROL_PREFIX)
-    if control and type_ not in CONTROL_TYPES:
-        raise Fault(f"one of {', '.join(CONTROL_TYPES)}", type_, where, "types that begin with nearcast. are its own")
-    # Control data may be large, and nobody can subscribe to it: it stays in the payload alone.
-    shapes: Shapes = []
-    place = None if control else _take_data(document, attributes, shapes, where)
-    check_names(attributes, name_length, where)
-    channel = None if control else channel_of(type_, document.get("channel"), place, channels, where)
-    if shapes:
-        check_degrees(shapes, channel, place, channels, where)
-    about = about_of(source, subject, channel, channels)
-    return Event(id, type_, source, subject, time, place, tuple(attributes), payload, channel, accepted, about=about)
+            check_length(document.get(name), name, longest, where)
+    return id, type_, source, subject
 
 
 def _context(document: dict[str, Any], where: Mark) -> list[tuple[str, Value]]:
     """The CloudEvent's own attributes that are no fields of `Event`."""
     attributes: list[tuple[str, Value]] = []
-    for name in document:
-        if name not in _FIELDS and name not in _DATA:
-            _add_context(name, document[name], attributes, where)
+    for name, value in document.items():
+        if name not in _NO_CONTEXT:
+            if type(value) is str and name in _KNOWN:
+                attributes.append((name, value))
+            else:
+                _add_context(name, value, attributes, where)
     return attributes
 
 
@@ -267,7 +296,7 @@ def attributes_of(
     for name, value in data.items():
         # The type itself, not isinstance: a boolean is an int to Python, and this is the door's innermost loop.
         kind = type(value)
-        if name not in _DATA and own.get(name) is not None:
+        if name in own and name not in _DATA and own[name] is not None:
             name = f"data.{name}"
         if kind is str or kind is float or kind is bool:
             attributes.append((name, value))
@@ -311,9 +340,13 @@ def _add(
 
 def channel_of(type_: str, named: object, place: Place | None, channels: Sequence[Channel], where: Mark) -> str | None:
     """The channel of an event of this type and place that names one, or not; None without channels. Raises `Fault`."""
-    if not channels:
-        return None
-    by_name, by_type, other = _tables(tuple(channels))
+    return _channel_of(type_, named, place, _tables(tuple(channels)), channels, where) if channels else None
+
+
+def _channel_of(
+    type_: str, named: object, place: Place | None, tables: _Tables, channels: Sequence[Channel], where: Mark
+) -> str:
+    by_name, by_type, other = tables
     channel = by_name.get(named) if isinstance(named, str) else by_type.get(type_, other)
     if channel is None or (channel.types and type_ not in channel.types):
         known = ", ".join(f"{one.name} ({' '.join(one.types) or 'every other type'})" for one in channels)
@@ -344,8 +377,11 @@ def _composing(channels: tuple[Channel, ...]) -> frozenset[str]:
     return frozenset(one.name for one in channels if one.entity == "source and subject")
 
 
+_Tables = tuple[dict[str, Channel], dict[str, Channel], Channel | None]
+
+
 @lru_cache(maxsize=64)
-def _tables(channels: tuple[Channel, ...]) -> tuple[dict[str, Channel], dict[str, Channel], Channel | None]:
+def _tables(channels: tuple[Channel, ...]) -> _Tables:
     """Channels by name, by type, and the one that takes every other type; the first of several wins."""
     by_type: dict[str, Channel] = {}
     for channel in channels:

@@ -6,8 +6,9 @@ any publisher may send any attributes without a schema.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.model.event import CONTROL_PREFIX, MAIN, Event, Place
-from nearcast.model.values import Value, time_of
+from nearcast.model.values import Value, may_be_time, time_of
 
 TIME = pa.timestamp("us", tz="UTC")
 
@@ -72,6 +73,12 @@ VALUE_FIELDS = ("integer", "double", "text", "boolean", "time")
 
 _KINDS = (bool, int, float, str, datetime)
 """The types of values, booleans before integers, which in Python they are."""
+_KNOWN_KINDS = frozenset(_KINDS)
+_TYPE = {field.name: field.type for field in ATTRIBUTE}
+_PLAIN_TIME = pa.timestamp("us")
+
+ALIKE = 8
+"""From so many rows on it is looked whether all of them are alike: a column of few is made sooner."""
 
 ROLE_LEVEL = pa.struct([("role", pa.string()), ("task", pa.string()), ("level", pa.int8())])
 
@@ -162,16 +169,29 @@ def _table(events: list[Event], node: str | None) -> pa.Table:
     """Events as a table of `EVENTS`; with a node, all of them entering there."""
     if not events:
         return EVENTS.empty_table()
-    columns = dict(zip(FIELDS, zip(*map(_FIELDS_OF, events), strict=True), strict=True))
+    columns: dict[str, Sequence[Any]] = dict(zip(FIELDS, zip(*map(_FIELDS_OF, events), strict=True), strict=True))
     if node is not None:
         columns["node"] = (node,) * len(events)
-    places = (_NOWHERE if event.place is None else _PLACE_OF(event.place) for event in events)
+    places = [_NOWHERE if event.place is None else _PLACE_OF(event.place) for event in events]
     columns.update(zip(_PLACE, zip(*places, strict=True), strict=True))
     arrays = [
-        _attributes(events) if name == "attributes" else pa.array(columns[name], kind)
+        _attributes(events) if name == "attributes" else _column(columns[name], kind)
         for name, kind in zip(EVENTS.names, EVENTS.types, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=EVENTS)
+
+
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if len(values) >= ALIKE and values.count(values[0]) == len(values):
+        # Most columns of a batch: no channel, one source, one moment of acceptance.
+        return pa.nulls(len(values), kind) if values[0] is None else pa.repeat(pa.scalar(values[0], kind), len(values))
+    return _times(values) if kind is TIME else pa.array(values, kind)
+
+
+def _times(moments: Sequence[datetime | None]) -> pa.Array:
+    # Arrow asks the zone of each moment for its offset, which takes several times as long as all the rest.
+    plain = [one and (one if one.tzinfo is UTC else one.astimezone(UTC)).replace(tzinfo=None) for one in moments]
+    return pa.array(plain, _PLAIN_TIME).cast(TIME)
 
 
 def without_payloads(events: pa.Table) -> pa.Table:
@@ -195,30 +215,41 @@ def _attributes(events: list[Event]) -> pa.ListArray:
     """All attributes as one list column."""
     # Every column has a row of each attribute, None where it is of another kind: Arrow reads such lists faster than it
     # puts values where they belong, of one event by five times.
-    names: list[str] = []
-    integers: list[int | None] = []
-    doubles: list[float | None] = []
-    texts: list[str | None] = []
-    booleans: list[bool | None] = []
-    times: list[datetime | None] = []
-    offsets = [0]
-    for event in events:
-        for name, value in event.attributes:
-            # The type itself, not isinstance: this is the door's other innermost loop.
-            kind = type(value)
-            if kind not in _KINDS:
-                kind = next(one for one in _KINDS if isinstance(value, one))
-            names.append(name)
-            integers.append(value if kind is int else None)  # type: ignore[arg-type]
-            doubles.append(value if kind is float else None)  # type: ignore[arg-type]
-            texts.append(value if kind is str else None)  # type: ignore[arg-type]
-            booleans.append(value if kind is bool else None)  # type: ignore[arg-type]
-            times.append(time_of(value) if kind is str else value if kind is datetime else None)  # type: ignore[arg-type]
-        offsets.append(len(names))
-    columns = [names, integers, doubles, texts, booleans, times]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, ATTRIBUTE, strict=True)]
-    entries = pa.StructArray.from_arrays(arrays, fields=list(ATTRIBUTE))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), entries, type=EVENTS.field("attributes").type)
+    lengths = [len(event.attributes) for event in events]
+    pairs = [pair for event in events for pair in event.attributes]
+    values = [value for _, value in pairs]
+    # The types themselves, not isinstance: this is the door's other innermost loop.
+    kinds = [*map(type, values)]
+    there = set(kinds)
+    if not there <= _KNOWN_KINDS:
+        kinds = [one if one in _KNOWN_KINDS else _kind_within(one) for one in kinds]
+        there = set(kinds)
+    columns: list[pa.Array] = [pa.array([name for name, _ in pairs], pa.string())]
+    for field, kind in zip(VALUE_FIELDS[:-1], (int, float, str, bool), strict=True):
+        array = (
+            pa.array([value if one is kind else None for value, one in zip(values, kinds, strict=True)], _TYPE[field])
+            if kind in there
+            else pa.nulls(len(values), _TYPE[field])
+        )
+        columns.append(array)
+    columns.append(_moments(values, kinds) if there & {str, datetime} else pa.nulls(len(values), TIME))
+    entries = pa.StructArray.from_arrays(columns, fields=list(ATTRIBUTE))
+    offsets = pa.array([0, *accumulate(lengths)], pa.int32())
+    return pa.ListArray.from_arrays(offsets, entries, type=EVENTS.field("attributes").type)
+
+
+def _moments(values: Sequence[Any], kinds: Sequence[type]) -> pa.Array:
+    """The moments that values are or, as texts, name."""
+    found = [
+        (time_of(value) if may_be_time(value) else None) if kind is str else value if kind is datetime else None
+        for value, kind in zip(values, kinds, strict=True)
+    ]
+    return pa.nulls(len(found), TIME) if found.count(None) == len(found) else _times(found)
+
+
+def _kind_within(kind: type) -> type:
+    """The kind of value that a class of a publisher's own is of."""
+    return next(one for one in _KINDS if issubclass(kind, one))
 
 
 def to_events(table: pa.Table) -> list[Event]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from nearcast.model.sequence import sequence
+from nearcast.model.value_class import value_class
 from nearcast.model.values import Value, time_text
 
 Coordinates = Literal["planar", "geographic"]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Place:
     """A point. Planar: x, y, z in metres. Geographic: x = longitude, y = latitude in degrees WGS84, z = metres."""
 
@@ -43,7 +43,7 @@ OWN = ("id", "type", "source", "subject", "time")
 """The fields of an event that are attributes by their names."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Event:
     """One event. `attributes` are (name, value) pairs in document order; a list is the same name several times.
 

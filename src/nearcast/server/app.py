@@ -30,6 +30,7 @@ from nearcast.server.config import ServerConfig
 from nearcast.server.connection_limits import OpenConnections
 from nearcast.server.http_protocol import TokenFilter, protocols_for
 from nearcast.server.ingest import lease_socket, publishing
+from nearcast.server.ingest.publishing import PublishDirectly
 from nearcast.server.path_names import PathNames
 from nearcast.server.service import AccessServer
 from nearcast.server.sessions import stream
@@ -72,6 +73,8 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
         redoc_url=None,
         responses=error_responses.REFUSED,
     )
+    # The innermost: around it are those of paths and of origins.
+    app.add_middleware(PublishDirectly)
     app.add_middleware(PathNames)
     if config.origins:
         app.add_middleware(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from nearcast.errors import SetupError
@@ -108,6 +109,7 @@ class ServerConfig:
             )
 
 
+@lru_cache(maxsize=64)
 def loopback(host: str) -> bool:
     """Whether a host name or address, without a port, is this machine's own loopback."""
     if host == "localhost":

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from nearcast.server.content_coding import is_packed, unpacked
 from nearcast.server.error_responses import BodyStalled, BodyTooLarge
@@ -56,15 +57,18 @@ class RequestBodies:
 
 async def _parts(request: Request, seconds: float, together: float) -> AsyncIterator[bytes]:
     """The parts of a body, each within so many seconds of the one before, and all together. Raises BodyStalled."""
-    stream = request.stream()
-    latest = asyncio.get_running_loop().time() + together
-    while True:
-        left = latest - asyncio.get_running_loop().time()
+    loop = asyncio.get_running_loop()
+    latest = loop.time() + together
+    more = True
+    # The messages themselves: by way of the request's stream each part costs two more turns, and two more timers.
+    while more:
+        left = latest - loop.time()
         try:
             async with asyncio.timeout(min(seconds, left)):
-                part = await anext(stream, None)
+                message = await request.receive()
         except TimeoutError:
             raise BodyStalled(seconds, together if left < seconds else None) from None
-        if part is None:
-            return
-        yield part
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        more = message.get("more_body", False)
+        yield message.get("body", b"")

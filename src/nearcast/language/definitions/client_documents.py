@@ -40,15 +40,17 @@ def place_of(data: Mapping[str, Any], where: Mark) -> Place | None:
     for one of lon and lat alone, which is no place and means one. An x alone may mean anything.
     """
     places: list[Place] = []
-    if data.get("x") is not None and data.get("y") is not None:
+    # Whether a name is there is asked first, for this is done with every event, and most have none of a kind.
+    if "x" in data and "y" in data and data["x"] is not None and data["y"] is not None:
         places.append(planar(data["x"], data["y"], data.get("z"), where))
-    longitude, latitude = data.get("lon"), data.get("lat")
-    if longitude is not None and latitude is not None:
-        places.append(geographic(longitude, latitude, data.get("alt"), where))
-    elif longitude is not None or latitude is not None:
-        raise _half(data, where)
+    if "lon" in data or "lat" in data:
+        longitude, latitude = data.get("lon"), data.get("lat")
+        if longitude is not None and latitude is not None:
+            places.append(geographic(longitude, latitude, data.get("alt"), where))
+        elif longitude is not None or latitude is not None:
+            raise _half(data, where)
     for name in GEOMETRY_NAMES:
-        if is_geometry(data.get(name)) and (centre := place_of_geometry(data[name], where)):
+        if name in data and is_geometry(data[name]) and (centre := place_of_geometry(data[name], where)):
             places.append(centre)
     if len(places) > 1:
         raise Fault("one place: x and y, or lon and lat, or one geometry", "several", where)
@@ -85,6 +87,9 @@ def _rounded(degrees: float, limit: float) -> float:
 
 def number(value: object, name: str, where: Mark) -> float:
     """A finite number. Raises `Fault`."""
+    # The type itself, not isinstance: in Python a boolean is an integer.
+    if type(value) is float and math.isfinite(value):
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise Fault(f"a finite number as {name}", f"{value!r}"[:60], where)
     return float(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import BytesIO
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -20,6 +20,7 @@ from nearcast.errors import DefinitionError, EventError, Fault, Mark
 from nearcast.language.cloudevents import BYTE_ORDER_MARK, is_json_type
 from nearcast.language.json_items import JsonItem, json_items
 from nearcast.language.json_text import loads
+from nearcast.model.value_class import value_class
 
 STRUCTURED = "application/cloudevents+json"
 BATCHED = "application/cloudevents-batch+json"
@@ -46,18 +47,22 @@ class UnknownContent(Exception):
         super().__init__(str(fault))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ReceivedEvent:
     """One event of a request: its JSON as an object and as bytes, or the fault that it has already.
 
-    `index` is its place in a batch.
+    `index` is its place in a batch; None of one that came alone.
     """
 
     document: Any
     content: bytes
-    where: Mark
-    index: int = 0
+    index: int | None = None
     fault: Fault | None = None
+
+    @property
+    def where(self) -> Mark:
+        """Its place in the request."""
+        return _REQUEST if self.index is None else Mark(f"event {self.index}")
 
 
 def check_json(content_type: str | None) -> None:
@@ -133,9 +138,9 @@ def _shown(value: str) -> str:
 def _read_structured(body: bytes) -> ReceivedEvent:
     body = body.removeprefix(BYTE_ORDER_MARK)
     try:
-        return ReceivedEvent(loads(body, _REQUEST), body, _REQUEST)
+        return ReceivedEvent(loads(body, _REQUEST), body)
     except EventError as error:
-        return ReceivedEvent(None, body, _REQUEST, fault=error.fault)
+        return ReceivedEvent(None, body, fault=error.fault)
 
 
 def _read_batch(body: bytes, event_bytes: int, batch_events: int) -> list[ReceivedEvent]:
@@ -175,11 +180,11 @@ def _one_by_one(body: bytes, error: EventError, event_bytes: int, batch_events: 
 def _of_item(index: int, item: JsonItem, event_bytes: int) -> ReceivedEvent:
     where = Mark(f"event {index}")
     if item.too_long:
-        return ReceivedEvent(None, item.content, where, index, _too_large(event_bytes, "more", where))
+        return ReceivedEvent(None, item.content, index, _too_large(event_bytes, "more", where))
     try:
-        return ReceivedEvent(loads(item.content, where), item.content, where, index)
+        return ReceivedEvent(loads(item.content, where), item.content, index)
     except EventError as error:
-        return ReceivedEvent(None, item.content, where, index, error.fault)
+        return ReceivedEvent(None, item.content, index, error.fault)
 
 
 def _too_large(event_bytes: int, came: str, where: Mark) -> Fault:
@@ -187,10 +192,11 @@ def _too_large(event_bytes: int, came: str, where: Mark) -> Fault:
 
 
 def _of_batch(index: int, item: Any, event_bytes: int) -> ReceivedEvent:
-    where = Mark(f"event {index}")
     content = orjson.dumps(item)
-    fault = _too_large(event_bytes, f"{len(content):,}", where) if len(content) > event_bytes else None
-    return ReceivedEvent(item, content, where, index, fault)
+    if len(content) <= event_bytes:
+        return ReceivedEvent(item, content, index)
+    fault = _too_large(event_bytes, f"{len(content):,}", Mark(f"event {index}"))
+    return ReceivedEvent(item, content, index, fault)
 
 
 def _read_binary(headers: dict[str, str], media_type: str, body: bytes) -> ReceivedEvent:
@@ -212,7 +218,7 @@ def _read_binary(headers: dict[str, str], media_type: str, body: bytes) -> Recei
             fault = fault or replace(error.fault, expected=f"data: {error.fault.expected}")
     elif body:
         event.update(_other_data(media_type, headers["content-type"], body))
-    return ReceivedEvent(event, orjson.dumps(event), _REQUEST, fault=fault)
+    return ReceivedEvent(event, orjson.dumps(event), fault=fault)
 
 
 def _other_data(media_type: str, content_type: str, body: bytes) -> dict[str, object]:

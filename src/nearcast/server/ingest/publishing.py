@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Depends, Query, Request, Response
-from fastapi.routing import APIRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nearcast.errors import DefinitionError, EventError, Fault
-from nearcast.language.cloudevents import CONTROL_TYPES, read_event
+from nearcast.errors import DefinitionError, EventError, Fault, Mark
+from nearcast.language.cloudevents import CONTROL_TYPES, EventReader
 from nearcast.language.definitions.degree_limits import beyond_degrees
 from nearcast.model.changes import SubscriptionChange
 from nearcast.model.event import Event
@@ -33,6 +34,11 @@ log = logging.getLogger(__name__)
 
 router = APIRouter(tags=["publish"])
 
+PATH = "/events"
+
+SOMEWHERE = Mark("request")
+"""The place of any event, until it is known that something is wrong with it."""
+
 ACCEPTED: dict[int | str, dict[str, Any]] = {
     202: {
         "description": "Durable. `positions` has one per event, null for one that was refused; `faults` says why."
@@ -51,18 +57,32 @@ CONTENT = {
 }
 
 
-class PublishRoute(APIRoute):
-    """Calls `publish` itself. What FastAPI does to call it, a thread for each dependency, takes longer than reading and
-    checking an event; it still reads from the function what the API's description says.
+class PublishDirectly:
+    """Answers POST /events before the application looks for a route: what a framework does until it calls a function,
+    and around that, takes longer than reading and checking an event. Its route is there for the description of the API.
     """
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """See APIRoute."""
-        return _admit_and_publish
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
 
-
-async def _admit_and_publish(request: Request) -> Response:
-    return await publish(request, admit(request, "publish"), service_of(request))
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        direct = scope["type"] == "http" and scope["path"] == PATH and scope["method"] == "POST"
+        if not direct or scope.get("root_path"):
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            response = await publish(request, admit(request, "publish"), service_of(request))
+        except Exception as error:
+            handlers = request.app.exception_handlers
+            kinds = (one for one in type(error).__mro__ if one is not Exception)
+            respond = next((handlers[one] for one in kinds if one in handlers), None)
+            # What nobody expects is told where every error of the server is.
+            if respond is None:
+                raise
+            response = await respond(request, error)
+        await response(scope, receive, send)
 
 
 async def publish(
@@ -88,8 +108,11 @@ async def publish(
     repeated: list[tuple[int, Event, int]] = []
     if taken:
         written = await service.event_entry.submit([event for _, event in taken], *returned_of(request))
-        for (index, _), position in zip(taken, written, strict=True):
-            positions[index] = position
+        if len(taken) == len(came):
+            positions = written
+        else:
+            for (index, _), position in zip(taken, written, strict=True):
+                positions[index] = position
         if repeated := _repeated(taken, positions, before):
             others = await asyncio.to_thread(other_events, service.journal, repeated)
             faults += others
@@ -114,13 +137,12 @@ async def publish(
 
 
 router.add_api_route(
-    "/events",
+    PATH,
     publish,
     methods=["POST"],
     status_code=202,
     responses=ACCEPTED,
     openapi_extra=CONTENT,
-    route_class_override=PublishRoute,
 )
 
 
@@ -157,6 +179,10 @@ async def wanted_filters(
 
 def _repeated(taken: list[tuple[int, Event]], positions: list[int | None], before: int) -> list[tuple[int, Event, int]]:
     """The events that the journal had before, up to a position, or that come twice; with indices and positions."""
+    there = [position for position in positions if position is not None]
+    # Nearly always there is none.
+    if len(set(there)) == len(there) and min(there, default=before + 1) > before:
+        return []
     seen: set[int] = set()
     found = []
     for index, event in taken:
@@ -183,22 +209,23 @@ def _read(
     taken: list[tuple[int, Event]] = []
     faults: list[tuple[int, Fault]] = []
     settings = service.session_manager.registry.settings
-    accepted = clock.moment(clock.now())
-    for one in came:
+    reader = EventReader(settings.channels, clock.moment(clock.now()), settings.limits.name_length)
+    for index, one in enumerate(came):
         try:
             if one.fault:
                 raise EventError(one.fault)
-            longest = settings.limits.name_length
-            event = read_event(one.document, one.where, settings.channels, accepted, one.content, longest)
+            event = reader.read(one.document, SOMEWHERE, one.content)
             if token:
                 token.check_event(event.source, event.type, one.where)
             if event.control:
                 _check_control(event, settings, token, service)
-            taken.append((one.index, event))
+            taken.append((index, event))
         except EventError as error:
-            faults.append((one.index, error.fault))
+            faults.append(
+                (index, replace(error.fault, where=one.where) if error.fault.where is SOMEWHERE else error.fault)
+            )
         except DefinitionError as error:
-            faults += [(one.index, fault) for fault in error.faults]
+            faults += [(index, fault) for fault in error.faults]
     return came, taken, faults
 
 
@@ -226,9 +253,7 @@ def _write_refused(came: list[ReceivedEvent], faults: list[tuple[int, Fault]], s
     if not reasons:
         return
     service.metrics.rejected.labels("event").inc(len(reasons))
-    letters = [
-        refused_input("POST /events", str(reasons[one.index]), one.content) for one in came if one.index in reasons
-    ]
+    letters = [refused_input("POST /events", str(reasons[index]), came[index].content) for index in sorted(reasons)]
     _write_dead_letters(letters, service)
 
 
