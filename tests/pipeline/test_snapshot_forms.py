@@ -16,8 +16,10 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes, to_event
 from nearcast.model.changes import ActionChange, Change, SettingsChange, SituationChange
 from nearcast.model.columns import to_table
+from nearcast.model.filter import Atom, Operator
 from nearcast.model.situation import Action, Publish
 from nearcast.model.subscription import Settings
+from nearcast.model.zone import ZoneLayer, ZoneRule
 from nearcast.pipeline.snapshots import MANIFEST, load, save
 from nearcast.relations.gatherings import GatheringStates
 from nearcast.relations.pair_rules import PairRules
@@ -31,6 +33,9 @@ from nearcast.situations.stage import SituationStage
 from nearcast.situations.store import SituationStore
 from nearcast.stages.fold import StateFold
 from nearcast.state.repository import Repository
+from nearcast.zones.presence import LayerPresence
+from nearcast.zones.stage import ZoneStage
+from nearcast.zones.zone_index import ZoneIndex
 from tests.pipeline import test_deriving as related
 from tests.pipeline.histories import written
 from tests.pipeline.test_known import derived_after
@@ -51,6 +56,14 @@ KEPT: dict[str, tuple[object, str, str]] = {
     "GatheringStates": (GatheringStates(EntityTable()), "by_id _listed _known", "_indices _flags"),
     "EventwiseRelations": (EventwiseRelations(), "now known _states", "lists limits"),
     "EntityTable": (EntityTable(), "names columns", "numbers"),
+    "ZoneStage": (ZoneStage(), "_now _sequence _gone _known _layers", "_limits _step _filters"),
+    # Zones and rules are the registry's, shapes and trees are made of them.
+    "LayerPresence": (
+        LayerPresence(ZoneLayer(ZoneRule("z", Atom("type", Operator.EQ, "t"))), 1, EntityTable()),
+        "layer sequence crowded pairs _known",
+        "index _lifecycle _kind _rules",
+    ),
+    "ZoneIndex": (ZoneIndex("planar"), "", "coordinates zones numbers _shapes _array _tree"),
     "SituationStage": (
         SituationStage(),
         "refused provided version _ontology _rules _actions _hidden_after _lanes _time _number _stale",

@@ -48,7 +48,7 @@ def define(journal: Journal, definitions: DefinitionSet, node: str = MAIN) -> in
         _apply(registry, event)
         if event.source == SOURCE:
             _apply(stated, event)
-    asked = (_restated(registry, stated, change) for change in definitions.changes(node))
+    asked = (_restated(registry, stated, change) for change in definitions.changes(node, registry.zones))
     needed = [change for change in asked if not _there(registry, change)]
     now = datetime.now(UTC)
     events = [to_event(change, uuid.uuid4().hex, SOURCE, now) for change in needed]

@@ -57,6 +57,9 @@ CONTROL_TYPES = (
     "nearcast.situation.removed",
     "nearcast.action.defined",
     "nearcast.action.removed",
+    "nearcast.zones.defined",
+    "nearcast.zones.changed",
+    "nearcast.zones.removed",
 )
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What some editors write before the first line."""

@@ -1,4 +1,4 @@
-"""Control events: what changes clients, subscriptions, relations and settings travels in the journal like any event."""
+"""Control events: what changes clients, subscriptions, relations and settings is in the journal like any event."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ from nearcast.language.definitions.relation_documents import read_relation, rela
 from nearcast.language.definitions.settings_documents import FIELDS, read_settings, settings_data
 from nearcast.language.definitions.situation_documents import action_data, read_action, read_situation, situation_data
 from nearcast.language.definitions.subscription_documents import read_subscription, subscription_data
+from nearcast.language.definitions.zone_documents import (
+    read_zone_rule,
+    read_zone_shapes,
+    zone_rule_data,
+    zone_shapes_data,
+)
 from nearcast.language.nodes import DocumentNode, DocumentReader, from_data
 from nearcast.model.changes import (
     ActionChange,
@@ -30,13 +36,17 @@ from nearcast.model.changes import (
     SituationRemoval,
     SubscriptionChange,
     SubscriptionRemoval,
+    ZoneRemoval,
+    ZoneRuleChange,
+    ZoneShapesChange,
 )
 from nearcast.model.event import MAIN, Event, cloud_event
 from nearcast.model.subscription import Settings
 from nearcast.model.values import microseconds_of
 
 CLIENT, CLIENT_REMOVED, SUBSCRIPTION, SUBSCRIPTION_REMOVED, SETTINGS, *_DERIVING = CONTROL_TYPES
-RELATION, RELATION_REMOVED, SITUATION, SITUATION_REMOVED, ACTION, ACTION_REMOVED = _DERIVING
+RELATION, RELATION_REMOVED, SITUATION, SITUATION_REMOVED, ACTION, ACTION_REMOVED, *_OF_ZONES = _DERIVING
+ZONES_DEFINED, ZONES_CHANGED, ZONES_REMOVED = _OF_ZONES
 
 T = TypeVar("T")
 Read = Callable[[DocumentNode, Settings, DocumentReader], Change | None]
@@ -54,6 +64,8 @@ def changes(event: Event, settings: Settings, where: Mark | None = None) -> list
         return []
     where = where or Mark(f"event {event.id}")
     read = _READERS.get(event.type)
+    if event.type == ZONES_CHANGED:
+        return [_zone_shapes(event, settings, where)]
     if read is None:
         raise EventError(Fault(f"one of {', '.join(CONTROL_TYPES)}", event.type, where))
     reader = DocumentReader(settings.limits)
@@ -70,6 +82,16 @@ def changes(event: Event, settings: Settings, where: Mark | None = None) -> list
     if isinstance(change, ClientChange) and change.readings and event.moment is not None:
         change = replace(change, moment=microseconds_of(event.moment))
     return [] if change is None else [change]
+
+
+def _zone_shapes(event: Event, settings: Settings, where: Mark) -> Change:
+    """Read as it is: as nodes, hundreds of thousands of coordinates would take seconds."""
+    try:
+        return read_zone_shapes(_data(event, where), settings.limits, where)
+    except Fault as fault:
+        raise EventError(fault) from None
+    except DefinitionError as error:
+        raise EventError(error.faults[0]) from None
 
 
 def to_event(change: Change, id: str, source: str, time: datetime | None = None) -> Event:
@@ -125,6 +147,12 @@ def _document(change: Change) -> tuple[str, str | None, dict[str, Any]]:
             return ACTION, f"nearcast/actions/{action.id}", action_data(action)
         case ActionRemoval(id):
             return ACTION_REMOVED, f"nearcast/actions/{id}", {"action": id}
+        case ZoneRuleChange(layer):
+            return ZONES_DEFINED, f"nearcast/zones/{layer.id}", zone_rule_data(layer)
+        case ZoneShapesChange(id):
+            return ZONES_CHANGED, f"nearcast/zones/{id}", zone_shapes_data(change)
+        case ZoneRemoval(id):
+            return ZONES_REMOVED, f"nearcast/zones/{id}", {"layer": id}
 
 
 def _settings(node: DocumentNode, settings: Settings, reader: DocumentReader) -> Change | None:
@@ -168,4 +196,6 @@ _READERS: dict[str, Read] = {
     SITUATION_REMOVED: _removed("situation", SituationRemoval),
     ACTION: _defined(read_action, ActionChange),
     ACTION_REMOVED: _removed("action", ActionRemoval),
+    ZONES_DEFINED: _defined(lambda node, settings, reader: read_zone_rule(node, None, reader), ZoneRuleChange),
+    ZONES_REMOVED: _removed("layer", ZoneRemoval),
 }

@@ -10,6 +10,7 @@ from nearcast.model.event import Place
 from nearcast.model.relation import Relation
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import Settings, Subscription
+from nearcast.model.zone import Zone, ZoneRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,32 @@ class ActionRemoval:
     action: str
 
 
+@dataclass(frozen=True, slots=True)
+class ZoneRuleChange:
+    """Type `nearcast.zones.defined`: adds a layer without zones, or replaces the rule of one, whose zones stay."""
+
+    rule: ZoneRule
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneShapesChange:
+    """Type `nearcast.zones.changed`: adds zones to a layer, replaces those of the same names, takes others away.
+
+    It changes nothing where there is no such layer, or where its zones would be beyond the limits.
+    """
+
+    layer: str
+    zones: tuple[Zone, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneRemoval:
+    """Type `nearcast.zones.removed`: ends a layer; who was in its zones is told to have left."""
+
+    layer: str
+
+
 Change = (
     ClientChange
     | ClientRemoval
@@ -114,4 +141,7 @@ Change = (
     | SituationRemoval
     | ActionChange
     | ActionRemoval
+    | ZoneRuleChange
+    | ZoneShapesChange
+    | ZoneRemoval
 )

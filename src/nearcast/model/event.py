@@ -33,7 +33,7 @@ def place_data(place: Place) -> dict[str, float]:
 CONTROL_PREFIX = "nearcast."
 """Events whose type begins so change the system itself; nobody can subscribe to them."""
 
-DERIVED = ("nearcast.relation", "nearcast.situation", "nearcast.action")
+DERIVED = ("nearcast.relation", "nearcast.situation", "nearcast.action", "nearcast.zone")
 """The types of events that nearcast derives from others: about the world like any other, but nobody publishes them."""
 
 MAIN = "main"

@@ -28,6 +28,14 @@ class Limits:
     """
     relation_pairs: int = 1_000_000
     """Pairs of one relation that hold at once."""
+    zones: int = 100_000
+    """Zones of one layer."""
+    zone_bytes: int = 524_288
+    """Characters of a zone as GeoJSON: its corners, some 15,000 of them, and its properties."""
+    zones_bytes: int = 268_435_456
+    """Characters of all zones of one layer together."""
+    zones_at_once: int = 1_000
+    """Zones of one layer that an entity is in at once: of more, those that were defined first."""
     entity_bytes: int = 65_536
     """Bytes that an event takes as the newest of its entity, about; of a larger one the attributes are not kept."""
     entities: int = 1_000_000

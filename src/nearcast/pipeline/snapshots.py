@@ -29,8 +29,15 @@ import pyarrow as pa
 import pyarrow.feather as feather
 
 from nearcast.language.control_events import changes, to_event
-from nearcast.model.changes import ActionChange, RelationChange, SettingsChange, SituationChange
+from nearcast.model.changes import (
+    ActionChange,
+    RelationChange,
+    SettingsChange,
+    SituationChange,
+    ZoneShapesChange,
+)
 from nearcast.model.columns import EVENTS, to_events, to_table
+from nearcast.model.zone import Zone
 from nearcast.relations.shards import SHARDS
 from nearcast.relations.stage import Scopes
 from nearcast.relations.stored_pairs import restore, stored
@@ -42,6 +49,8 @@ from nearcast.stages.fold import StateFold, derived_stages
 from nearcast.state.derived import DerivingStage
 from nearcast.state.registry import Held, Registry, change_of
 from nearcast.state.stage_documents import StageDocument
+from nearcast.zones.stage import ZoneStage
+from nearcast.zones.stored_zones import zones_document, zones_of
 
 ID = "definition"
 """The id of all rows: what was published had its own, and is not asked for any more."""
@@ -77,10 +86,15 @@ def rows(registry: Registry, before: WrittenRegistry | None = None) -> pa.Table:
 
 def registry_of(rows: pa.Table) -> Registry:
     """The registry that rows fold to. Raises EventError for one that is no control event of this version."""
-    registry = Registry()
+    registry, zones = Registry(), list[Zone]()
     for event in to_events(rows):
         for change in changes(event, registry.settings):
-            registry.apply(change)
+            # One by one, each would copy those before it.
+            if isinstance(change, ZoneShapesChange):
+                zones += change.zones
+            else:
+                registry.apply(change)
+    registry.restore_zones(zones)
     return registry
 
 
@@ -210,14 +224,17 @@ def _document(stage: DerivingStage, registry: Registry) -> tuple[str, StageDocum
             return "scopes", scopes_document(stage, registry)
         case SituationStage():
             return "situations", situations_document(stage, registry)
+        case ZoneStage():
+            return "zones", zones_document(stage, registry)
     raise TypeError(f"expected a stage whose state has a form on disk, got {type(stage).__name__}")
 
 
 def stages_of(snapshot: Path, registry: Registry, shards: int = SHARDS) -> list[DerivingStage]:
     """The stages that a snapshot has, without pairs, what is defined being a registry's."""
     values = orjson.loads((snapshot / STAGES).read_bytes())
-    scopes, situations = (_document_in(snapshot, name, values[name], registry) for name in ("scopes", "situations"))
-    return [scopes_of(scopes, registry, shards), situations_of(situations, registry)]
+    names = ("scopes", "zones", "situations")
+    scopes, zones, situations = (_document_in(snapshot, name, values[name], registry) for name in names)
+    return [scopes_of(scopes, registry, shards), zones_of(zones, registry), situations_of(situations, registry)]
 
 
 def _document_in(snapshot: Path, name: str, found: dict[str, Any], registry: Registry) -> StageDocument:

@@ -189,6 +189,7 @@ def _registry(given: Any) -> Registry:
 def _needing_order(registry: Registry) -> list[str]:
     """What of definitions depends on the events that came before."""
     waiting = [f"the relation {id}" for id in registry.relations]
+    waiting += [f"the layer of zones {id}" for id in registry.zones]
     waiting += [f"the situation {id}" for id in registry.situations]
     for one in registry.subscriptions.values():
         if location_conditions(one.filter):

@@ -32,7 +32,6 @@ from nearcast.model.changes import (
 from nearcast.model.columns import are_control, to_events
 from nearcast.model.event import Event, Place
 from nearcast.model.filter import Entities
-from nearcast.model.relation import Relation
 from nearcast.model.subscription import ClientProfile, Settings
 from nearcast.relations.pairs import PairRelations
 from nearcast.relations.shards import SHARDS
@@ -45,9 +44,13 @@ from nearcast.state.previous_values import PreviousValues
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository, without_excess
 from nearcast.state.timeline import Environment, Followed, Timeline
+from nearcast.zones.stage import ZONE_CHANGES, ZoneStage
 
 SETTINGS_TYPE = "nearcast.settings"
 """The type of the control events that change limits."""
+
+OF_STAGES = (RelationChange, RelationRemoval, *ZONE_CHANGES)
+"""What changes only what stages do, who may refuse it."""
 
 Parse = Callable[[Event, Settings], list[Change]]
 """Reads a control event; raises EventError where it cannot be taken."""
@@ -247,8 +250,8 @@ class StateFold:
         subscription_index = self._subscription_index = self._subscription_index or SubscriptionIndex(self.registry)
         subscription_index.begin_batch()
         clients = self._clients
-        relating = any(isinstance(change, RelationChange | RelationRemoval) for _, change in changes)
-        before = dict(self.registry.relations) if relating else {}
+        relating = any(isinstance(change, OF_STAGES) for _, change in changes)
+        before = self.registry.copy() if relating else None
         for position, change in changes:
             self.registry.apply(change)
             subscription_index.apply(position, change)
@@ -272,14 +275,14 @@ class StateFold:
         index = subscription_index.incremental_index.index(events, around)
         return FoldedBatch(events, self.registry.settings, index, subscription_index.assignments(), around, clients)
 
-    def _derive(self, events: pa.Table, changes: Sequence[At], before: Mapping[str, Relation]) -> Iterator[pa.Table]:
+    def _derive(self, events: pa.Table, changes: Sequence[At], before: Registry | None) -> Iterator[pa.Table]:
         """The events with what follows from them, in pieces; each stage sees what those before it derived."""
         heard, self._unheard = [*self._unheard, *changes], []
         refusals: list[tuple[int, Fault]] = []
         yield from self._through(self.stages, events, heard, refusals)
         for position, fault in refusals:
             self._refuse(position, fault)
-        if refusals:
+        if refusals and before is not None:
             self._without({position for position, _ in refusals}, before, heard)
 
     def _through(
@@ -303,11 +306,11 @@ class StateFold:
             yield from self._through(stages[1:], piece, changes[done:end], refusals)
             done = end
 
-    def _without(self, refused: Collection[int], before: Mapping[str, Relation], changes: Sequence[At]) -> None:
-        """Makes the relations what they are where some of the changes did not count."""
-        self.registry.relations = dict(before)
+    def _without(self, refused: Collection[int], before: Registry, changes: Sequence[At]) -> None:
+        """Makes relations and zones what they are where some of the changes did not count."""
+        self.registry.relations, self.registry.zones = before.relations, before.zones
         for position, change in changes:
-            if isinstance(change, RelationChange | RelationRemoval) and position not in refused:
+            if isinstance(change, OF_STAGES) and position not in refused:
                 self.registry.apply(change)
 
     def _members(self, terms: list[Entities], events: pa.Table) -> Followed:
@@ -328,4 +331,4 @@ def derived_stages(shards: int = SHARDS) -> Sequence[DerivingStage]:
     """The stages that derive events, in their order, as a journal begins with them; pairs that are related are kept in
     so many shards.
     """
-    return (Scopes(shards), SituationStage())
+    return (Scopes(shards), ZoneStage(), SituationStage())

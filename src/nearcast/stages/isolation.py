@@ -21,11 +21,13 @@ from nearcast.model.changes import (
     SettingsChange,
     SituationChange,
     SubscriptionChange,
+    ZoneRuleChange,
 )
 from nearcast.model.subscription import Settings, Subscription
 from nearcast.relations.stage import compile_relation
 from nearcast.situations.stage import compile_rules
 from nearcast.state.derived import At
+from nearcast.zones.stage import compile_zone_rule
 
 
 def rejected(changes: Sequence[At], settings: Settings) -> dict[int, Fault]:
@@ -55,6 +57,8 @@ def _compile(change: Change, settings: Settings, atom_table: AtomTable) -> None:
             _compile_subscription(subscription, settings, atom_table)
         case RelationChange(relation):
             compile_relation(relation)
+        case ZoneRuleChange(rule):
+            compile_zone_rule(rule)
         case SituationChange() | ActionChange() | SettingsChange():
             compile_rules(change, settings.ontology)
 
@@ -70,7 +74,7 @@ def _compile_subscription(subscription: Subscription, settings: Settings, atom_t
 def _fault(change: Change, error: Exception) -> Fault:
     if isinstance(error, Fault):
         return error
-    own = {SubscriptionChange: "match", RelationChange: "relate"}
+    own = {SubscriptionChange: "match", RelationChange: "relate", ZoneRuleChange: "zones"}
     came = f"one on which it fails: {type(error).__name__}: {str(error)[:200]}"
     expected = f"a definition that the stage {own.get(type(change), 'infer')} can take"
     return Fault(expected, came, None, "it changes nothing; define it otherwise")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from nearcast.model.changes import (
@@ -18,14 +18,18 @@ from nearcast.model.changes import (
     SituationRemoval,
     SubscriptionChange,
     SubscriptionRemoval,
+    ZoneRemoval,
+    ZoneRuleChange,
+    ZoneShapesChange,
 )
 from nearcast.model.context import ContextSpace, HeldClass, held_after
 from nearcast.model.limits import Limits
 from nearcast.model.relation import Relation
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import ClientProfile, Settings, Subscription
+from nearcast.model.zone import Zone, ZoneLayer, ZoneRule
 
-Held = Settings | ClientProfile | Subscription | Relation | Situation | Action
+Held = Settings | ClientProfile | Subscription | Relation | Situation | Action | ZoneRule | Zone
 
 
 @dataclass(slots=True)
@@ -38,6 +42,7 @@ class Registry:
     relations: dict[str, Relation] = field(default_factory=dict)
     situations: dict[str, Situation] = field(default_factory=dict)
     actions: dict[str, Action] = field(default_factory=dict)
+    zones: dict[str, ZoneLayer] = field(default_factory=dict)
     version: int = field(default=0, compare=False)
     """How many changes were folded into it: who rests on it knows whether it is as it was."""
 
@@ -72,6 +77,21 @@ class Registry:
                 self.actions[action.id] = action
             case ActionRemoval(id):
                 self.actions.pop(id, None)
+            case ZoneRuleChange() | ZoneShapesChange() | ZoneRemoval():
+                self._apply_zones(change)
+
+    def _apply_zones(self, change: ZoneRuleChange | ZoneShapesChange | ZoneRemoval) -> None:
+        match change:
+            case ZoneRuleChange(rule):
+                before = self.zones.pop(rule.id, None)
+                self.zones[rule.id] = ZoneLayer(rule, before.zones if before else {})
+            case ZoneShapesChange(id, zones, removed):
+                layer = self.zones.get(id)
+                after = layer and layer.with_zones(zones, removed, self.settings.limits)
+                if after:
+                    self.zones[id] = after
+            case ZoneRemoval(id):
+                self.zones.pop(id, None)
 
     def _drop_classes(self, space: ContextSpace) -> None:
         """Under another space classes begin anew from the readings, but those of modules that are the same there."""
@@ -91,6 +111,7 @@ class Registry:
             dict(self.relations),
             dict(self.situations),
             dict(self.actions),
+            dict(self.zones),
         )
 
     def at(self, node: str, alone: bool = True) -> Registry:
@@ -108,10 +129,25 @@ class Registry:
         yield self.settings
         for each in (self.clients, self.subscriptions, self.relations, self.situations, self.actions):
             yield from each.values()
+        for layer in self.zones.values():
+            yield layer.rule
+            yield from layer.zones.values()
 
     def changes(self) -> list[Change]:
         """The shortest list of changes that folds to this registry."""
-        return [change_of(one) for one in self.held()]
+        rest = (one for one in self.held() if not isinstance(one, (ZoneRule, Zone)))
+        layers = self.zones.values()
+        own = (one for layer in layers for one in (layer.rule, ZoneShapesChange(layer.id, tuple(layer.zones.values()))))
+        return [*map(change_of, rest), *(ZoneRuleChange(one) if isinstance(one, ZoneRule) else one for one in own)]
+
+    def restore_zones(self, zones: Iterable[Zone]) -> None:
+        """Adds zones that were there before to their layers, whatever the limits are by now."""
+        found: dict[str, dict[str, Zone]] = {}
+        for zone in zones:
+            found.setdefault(zone.layer, {})[zone.name] = zone
+        for id, own in found.items():
+            layer = self.zones[id]
+            self.zones[id] = ZoneLayer(layer.rule, {**layer.zones, **own})
 
 
 def change_of(held: Held) -> Change:
@@ -129,6 +165,10 @@ def change_of(held: Held) -> Change:
             return ActionChange(held)
         case Settings():
             return SettingsChange(held)
+        case ZoneRule():
+            return ZoneRuleChange(held)
+        case Zone():
+            return ZoneShapesChange(held.layer, (held,))
 
 
 def changed(client: ClientProfile | None, change: ClientChange, settings: Settings | None = None) -> ClientProfile:

@@ -92,8 +92,9 @@ class InterestIndex:
         self._forget(self._subscriptions, registry.subscriptions)
         self._forget(self._relations, relations)
         self.all = bool(
-            # Situations read whatever there is.
+            # Situations read whatever there is; to zones also what is not watched any more is news.
             registry.situations
+            or registry.zones
             or registry.actions
             or self._greedy["always"]
             or (self._greedy["by role"] and _roles_lack_atoms(registry.settings.roles))

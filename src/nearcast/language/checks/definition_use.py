@@ -12,6 +12,7 @@ from nearcast.language.definitions.files import DefinitionSet
 from nearcast.model.columns import entered_events
 from nearcast.model.event import Event
 from nearcast.model.relation import RELATION_EVENT
+from nearcast.model.zone import ZONE_EVENT
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import FoldedBatch, StateFold
 from nearcast.state.previous_values import values_of
@@ -24,6 +25,7 @@ class DefinitionUse:
     def __init__(self, definitions: DefinitionSet, node: str) -> None:
         self.subscriptions: set[str] = set()
         self.relations: set[str] = set()
+        self.layers: set[str] = set()
         registry = Registry()
         for change in definitions.changes(node):
             registry.apply(change)
@@ -45,4 +47,6 @@ class DefinitionUse:
         others = deliveries.column("others").combine_chunks().flatten()
         self.subscriptions.update(pc.struct_field(others, "subscription").unique().to_pylist())
         told = batch.events.filter(pc.equal(batch.events.column("type"), RELATION_EVENT))
+        zones = batch.events.filter(pc.equal(batch.events.column("type"), ZONE_EVENT))
+        self.layers.update(str(one) for values in values_of(zones, ["layer"])["layer"] for one in values)
         self.relations.update(str(one) for values in values_of(told, ["relation"])["relation"] for one in values)

@@ -22,7 +22,7 @@ from nearcast.model.values import Kind, kind_of
 
 NAMES_IN_DERIVED = frozenset({"relation", "detect", "a", "b", "distance", "since", "reason", "present", "count"}) | {
     *("situation", "class", "phase", "position", "place", "moment", "readings", "evidence", "action", "effect"),
-    *("a_position", "b_position"),
+    *("a_position", "b_position", "layer", "zone", "entity", "properties"),
 }
 """First parts of the names of what derived events tell, whether or not these events lead to any."""
 
@@ -49,9 +49,15 @@ def warnings_of_events(found: DefinitionSet, seen: EventVocabulary) -> Iterator[
 
 
 def unselected(
-    found: DefinitionSet, subscriptions: Collection[str], relations: Collection[str], events: int
+    found: DefinitionSet,
+    subscriptions: Collection[str],
+    relations: Collection[str],
+    events: int,
+    layers: Collection[str] = (),
 ) -> Iterator[Fault]:
-    """A warning for each subscription that selects, and each relation that tells, nothing of some events."""
+    """A warning for each subscription that selects, and each relation and layer of zones that tells, nothing of some
+    events.
+    """
     for subscription in found.subscriptions:
         if subscription.clients and subscription.id not in subscriptions:
             where = next(atoms(subscription.filter)).where
@@ -60,6 +66,11 @@ def unselected(
         if relation.id not in relations:
             came = f"none in {events:,} events"
             yield Fault(f"entities between which relation {relation.id} begins", came, _where(relation))
+
+    for layer in found.zones:
+        if layer.id not in layers:
+            where = next(atoms(layer.rule.of)).where
+            yield Fault(f"an entity of which the zones {layer.id} tell", f"none in {events:,} events", where)
 
 
 class _EventNames:
@@ -143,8 +154,9 @@ def _terms(atom: Atom) -> Iterator[Entities]:
 
 
 def _filters(found: DefinitionSet) -> Iterator[Filter]:
-    """The filters of subscriptions and of relations' sides."""
+    """The filters of subscriptions, of layers of zones, and of relations' sides."""
     yield from (one.filter for one in found.subscriptions)
+    yield from (layer.rule.of for layer in found.zones)
     for relation in found.relations:
         about = relation.about
         sides = (about.a, about.b) if isinstance(about, Pair) else (about.among,)
@@ -177,7 +189,7 @@ def _misplaced(seen: EventVocabulary) -> Iterator[Fault]:
 
 
 def _unplaced(found: DefinitionSet, seen: EventVocabulary) -> Iterator[Fault]:
-    """A warning of the first condition on distances, where no event has a place."""
+    """A warning of the first condition on places, where no event has one."""
     where = None if seen.placed else next(_measuring(found), None)
     if where is not None:
         advice = "a place is lon and lat in degrees, or x and y in metres, as numbers in data"
@@ -191,6 +203,9 @@ def _measuring(found: DefinitionSet) -> Iterator[Mark]:
             located = (measured.a, measured.b) if isinstance(measured, Distance) else ()
             if atom.where and any(isinstance(one, (This, Entities)) for one in located):
                 yield atom.where
+    for layer in found.zones:
+        if where := next(atoms(layer.rule.of)).where:
+            yield where
     for relation in found.relations:
         near = isinstance(relation.about, Gathering) or any(
             isinstance(part, Call) and part.function == "DISTANCE"
@@ -205,6 +220,7 @@ def _measuring(found: DefinitionSet) -> Iterator[Mark]:
 def _users_of_entities(found: DefinitionSet) -> list[str]:
     """What of the definitions asks for the newest event of an entity."""
     names = [f"relation {one.id}" for one in found.relations]
+    names += [f"zones {layer.id}" for layer in found.zones]
     names += [f"conflate of {one.id}" for one in found.subscriptions if one.conflate]
     names += [f"subscription {one.id}" for one in found.subscriptions if not one.conflate and _remembers(one)]
     return names

@@ -106,7 +106,7 @@ class _SeenEvents:
         self._places = GeometryPlaces()
         self._waiting: list[Event] = []
         self._use: DefinitionUse | None = None
-        self._decided = decided and bool(found.subscriptions or found.relations)
+        self._decided = decided and bool(found.subscriptions or found.relations or found.zones)
 
     def include(self, event: Event, where: Mark) -> None:
         """Takes an event in that can be taken."""
@@ -134,7 +134,7 @@ class _SeenEvents:
             return
         self._decide()
         if self._use is not None:
-            yield from unselected(found, self._use.subscriptions, self._use.relations, seen.events)
+            yield from unselected(found, self._use.subscriptions, self._use.relations, seen.events, self._use.layers)
 
     def _decide(self) -> None:
         if not self._waiting:

@@ -22,7 +22,7 @@ def sure_use(found: DefinitionSet, events: Sequence[Event]) -> tuple[set[str], s
     """The subscriptions that select some of these events, and the relations that begin; None if that is not sure."""
     if found.settings.roles.vectors or any(event.control for event in events):
         return None
-    if any(_may_begin(relation, events) for relation in found.relations):
+    if found.zones or any(_may_begin(relation, events) for relation in found.relations):
         return None
     derived = [Event("", type, "") for type in _derived_types(found)]
     selecting = set()

@@ -32,6 +32,8 @@ from nearcast.language.definitions.subscription_documents import (
     subscription_data,
     subscription_document,
 )
+from nearcast.language.definitions.zone_documents import read_zone_rule, warnings_of_zones, zone_changes
+from nearcast.language.definitions.zone_files import OF_ZONES, zones_of_layer
 from nearcast.language.nodes import DocumentNode, DocumentReader, at, closest, from_data, from_yaml
 from nearcast.model.changes import (
     ActionChange,
@@ -41,6 +43,7 @@ from nearcast.model.changes import (
     SettingsChange,
     SituationChange,
     SubscriptionChange,
+    ZoneRuleChange,
 )
 from nearcast.model.event import MAIN
 from nearcast.model.filter import Filter, atoms
@@ -48,6 +51,7 @@ from nearcast.model.ontology import Ontology
 from nearcast.model.relation import Gathering, ListMembers, Relation
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import ANY_SUBSCRIPTION, ClientProfile, Roles, Settings, Subscription
+from nearcast.model.zone import ZoneLayer
 from nearcast.state.registry import changed
 
 __all__ = [
@@ -78,12 +82,14 @@ class DefinitionSet:
     relations: tuple[Relation, ...] = ()
     situations: tuple[Situation, ...] = ()
     actions: tuple[Action, ...] = ()
+    zones: tuple[ZoneLayer, ...] = ()
     warnings: tuple[Fault, ...] = ()
 
-    def changes(self, node: str = MAIN) -> list[Change]:
+    def changes(self, node: str = MAIN, there: Mapping[str, ZoneLayer] | None = None) -> list[Change]:
         """The changes that bring these definitions about: settings, clients, subscriptions, what derives events.
 
-        `node` is the entry node at which they are defined: what is local there is local to it.
+        `node` is the entry node at which they are defined: what is local there is local to it. `there` are the layers
+        of zones that there are: only those of their zones are in the changes that are others now.
         """
         changes: list[Change] = [SettingsChange(self.settings)]
         for one in self.clients:
@@ -93,6 +99,9 @@ class DefinitionSet:
         changes.extend(RelationChange(one.at(node)) for one in self.relations)
         changes.extend(SituationChange(one) for one in self.situations)
         changes.extend(ActionChange(one) for one in self.actions)
+        for layer in self.zones:
+            changes.append(ZoneRuleChange(layer.rule))
+            changes.extend(zone_changes(layer, (there or {}).get(layer.id)))
         return changes
 
 
@@ -106,6 +115,7 @@ def load(sources: Sequence[Path | Mapping[str, Any]]) -> DefinitionSet:
     clients = _clients(roots, settings, reader)
     subscriptions = _subscriptions(roots, settings, _declared(roots), reader)
     relations = _relations(roots, clients, _declared(roots), reader)
+    zones = _zones(roots, settings, reader)
     rules, tasks = (_entries(roots, name, reader) for name in ("situations", "actions"))
     situations, actions = read_rules(rules, tasks, settings, reader)
     _check_triggers(tasks, actions, subscriptions, relations, reader)
@@ -116,9 +126,10 @@ def load(sources: Sequence[Path | Mapping[str, Any]]) -> DefinitionSet:
         *(warning for node in _entries(roots, "subscriptions", reader) for warning in _quoted(node)),
         *warnings_of(subscriptions, clients, settings),
         *warnings_of_relations(relations, settings),
+        *warnings_of_zones(zones, settings),
         *warnings_of_rules(situations, actions, settings),
     )
-    return DefinitionSet(settings, clients, subscriptions, relations, situations, actions, warnings)
+    return DefinitionSet(settings, clients, subscriptions, relations, situations, actions, zones, warnings)
 
 
 def _check_triggers(
@@ -164,7 +175,7 @@ def _root(source: Path | Mapping[str, Any], reader: DocumentReader) -> DocumentN
     except (Fault, DefinitionError) as error:
         reader.note_raised(error)
         return None
-    reader.fields(root, (), (*FIELDS, *LISTS), "definitions")
+    reader.fields(root, (), (*FIELDS, *LISTS, "zones"), "definitions")
     return root if isinstance(root.value, dict) else None
 
 
@@ -276,6 +287,25 @@ def _relations(
     return tuple(found)
 
 
+def _zones(roots: list[DocumentNode], settings: Settings, reader: DocumentReader) -> tuple[ZoneLayer, ...]:
+    """The layers of zones of all files, which add up."""
+    found: list[ZoneLayer] = []
+    marks: dict[str, Mark] = {}
+    for root in roots:
+        for id, node in reader.named(_fields(root)["zones"], "zones") if "zones" in _fields(root) else ():
+            mark = _fields(root)["zones"].key(id)
+            if id in marks:
+                advice = f"it is already at {marks[id]}"
+                reader.faults.append(Fault("each layer of zones once", f"{id} again", mark, advice))
+                continue
+            marks[id] = mark
+            rule = read_zone_rule(node, id, reader, OF_ZONES)
+            zones = zones_of_layer(node, id, rule, reader, _file_beside) if isinstance(node.value, dict) else {}
+            if rule is not None:
+                found.append(ZoneLayer(rule, zones))
+    return tuple(found)
+
+
 def _check_list(
     node: DocumentNode,
     client: str,
@@ -327,6 +357,12 @@ def _check_length(subscription: Subscription, node: DocumentNode, settings: Sett
 def _beside(node: DocumentNode) -> Path:
     """The file that a node names, relative to the file in which the node stands."""
     return Path(node.where.file).parent / str(node.value).strip()
+
+
+def _file_beside(node: DocumentNode) -> tuple[Path, str]:
+    """The file that a node names, and its text. Raises `Fault`."""
+    path = _beside(node)
+    return path, read_text(path, node.where)
 
 
 def _filter_file(node: DocumentNode, settings: Settings, reader: DocumentReader) -> Filter | None:

@@ -1,0 +1,416 @@
+"""Who is in the zones of one layer, held against a stretch of reports in columns.
+
+A stretch is evaluated in three steps: which zones each watched position is in, what that does to each pair of an entity
+and a zone, report by report, and what is told of it. The outcome is that of the plain reference (`reference`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearcast.model.arrays import Flags, Floats, Integers, distinct
+from nearcast.model.event import Place
+from nearcast.model.limits import Limits
+from nearcast.model.relation import DETECTIONS, Detection
+from nearcast.model.zone import ZoneDetection, ZoneLayer, ZoneRule
+from nearcast.relations.evaluations import TooManyPairs
+from nearcast.relations.reports import (
+    FOREVER,
+    GEOGRAPHIC,
+    NOWHERE,
+    PLANAR,
+    EntityTable,
+    GrowableTable,
+    ReportTable,
+    micros_of,
+    moment_of,
+)
+from nearcast.relations.transition_events import CAUSED, EXPIRED
+from nearcast.relations.transitions import (
+    BEGINS,
+    DETECTS,
+    FAILS,
+    FALLS_SILENT,
+    LEAVES,
+    REMOVED,
+    UNCHANGED,
+    Lifecycle,
+    PairEffects,
+    PairTransitions,
+    deadline,
+    deadlines,
+    micros,
+    pair_transitions,
+    tells_exit,
+)
+from nearcast.state.derived import Cause
+from nearcast.state.lateness import NEVER
+from nearcast.zones.zone_events import ZoneReason, ZoneTransition
+from nearcast.zones.zone_index import ZoneIndex
+
+ZONE_REASONS: dict[int, ZoneReason | None] = {
+    FAILS: None,
+    LEAVES: "left",
+    FALLS_SILENT: "silent",
+    REMOVED: "removed",
+}
+
+MOST_EVALUATIONS = 250_000
+"""Pairs of an entity and a zone that a stretch of several reports looks at, each as often as the entity reports."""
+
+AtRow = tuple[int, ZoneTransition]
+"""A thing to tell, and the row of the stretch that causes it."""
+
+
+def lifecycle_of(rule: ZoneRule) -> Lifecycle:
+    """How long one must be in a zone, and may be silent, and what is told of that."""
+    spans = (FOREVER if one is None else micros(one) for one in (rule.lasting, rule.time_to_live))
+    return Lifecycle(sum(DETECTS[one] for one in DETECTIONS if one in rule.detect), *spans)
+
+
+def presence_rows() -> GrowableTable:
+    """A table for pairs of an entity and a zone, by number: whether it is in it, since when, and if it was told that
+    this lasts, which is due at a time of the stream.
+    """
+    return GrowableTable(
+        {"rule": np.int8(0), "a": np.int64(0), "zone": np.int64(0), "held": np.False_, "dwell_sent": np.False_}
+        | {"started_at": np.int64(NEVER), "due": np.int64(FOREVER)}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedNow:
+    """What is known of watched entities when something is defined: numbers and places, and the stream's time."""
+
+    entity: Integers
+    x: Floats
+    y: Floats
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class StretchEffects:
+    """What a stretch does to pairs, which are rows of a layer's table; which reports that count are watched; and how
+    many zones did not count for an entity that was in too many.
+    """
+
+    which: Integers
+    effects: PairEffects
+    watched: Flags
+    crowded: int
+
+
+class LayerPresence:
+    """A layer's rule, its zones, and who is in them: a row for each pair that holds."""
+
+    def __init__(self, layer: ZoneLayer, sequence: int, known: EntityTable) -> None:
+        self.layer = layer
+        self.sequence = sequence
+        self.crowded = 0
+        self.pairs = presence_rows()
+        self.index = ZoneIndex(layer.rule.coordinates)
+        self.index.set(layer.zones)
+        self._known = known
+        self._lifecycle = lifecycle_of(layer.rule)
+        self._kind = GEOGRAPHIC if layer.rule.coordinates == "geographic" else PLANAR
+        self._rules = GrowableTable({"detects": np.int8(0), "lasting": np.int64(FOREVER)})
+        self._rules.append(detects=self._lifecycle.detects, lasting=self._lifecycle.lasting)
+
+    @property
+    def rule(self) -> ZoneRule:
+        """Whose positions are watched, and what is told."""
+        return self.layer.rule
+
+    def evaluate(self, reports: ReportTable, selected: Flags, limits: Limits) -> StretchEffects:
+        """What a stretch does; entities are not updated yet. `selected`: which reports that count the filter selects.
+
+        Raises `TooManyPairs` for a stretch of several rows that looks at too many pairs; it may be given again, then
+        or when another layer raises it.
+        """
+        self._drop()
+        placed = reports.columns["kind"] != NOWHERE
+        watched = selected & (reports.columns["kind"] == self._kind)
+        probes = np.flatnonzero(watched)
+        x, y = (reports.columns[name][probes] for name in ("x", "y"))
+        point, zone, crowded = self.index.hits(x, y, limits.zones_at_once)
+        report = probes[point]
+        which = self._concerned(reports, reports.entity[report], zone)
+        pair, own = reports.of_entities(self.pairs["a"][which])
+        if len(own) > MOST_EVALUATIONS and reports.length > 1:
+            raise TooManyPairs
+        size = max(1, len(self.index))
+        inside = _among(own * size + self.pairs["zone"][which][pair], report * size + zone)
+        effect = np.where(placed[own] & ~selected[own], LEAVES, UNCHANGED)
+        effect[watched[own] & inside] = BEGINS
+        self._fail(effect, np.flatnonzero(watched[own] & ~inside), which[pair], own, reports, limits)
+        effects = PairEffects(pair, reports.row[own], effect, np.full(len(own), FOREVER))
+        return StretchEffects(which, self._with_silence(which, effects, reports), watched, crowded)
+
+    def transitions(self, found: StretchEffects, reports: ReportTable) -> list[AtRow]:
+        """What a stretch tells that does this."""
+        which, effects = found.which, found.effects
+        self.crowded += found.crowded
+        told = list(self._states(which, effects, found.watched, reports))
+        some = effects.select(np.flatnonzero(effects.effect != UNCHANGED))
+        for outcome in pair_transitions(self.pairs, which, some, self._rules, reports):
+            told += self._told(outcome, which[outcome.pair], reports)
+        self._drop()
+        return told
+
+    def _concerned(self, reports: ReportTable, entity: Integers, zone: Integers) -> Integers:
+        """The rows of pairs that a stretch may change, by entity, then zone; those that it may begin have rows then."""
+        pairs, size = self.pairs, max(1, len(self.index))
+        new = distinct(entity * size + zone)
+        new = new[~_among(new, pairs["a"] * size + pairs["zone"])]
+        pairs.append(len(new), a=new // size, zone=new % size)
+        now = int(reports.now[-1]) if reports.length else NEVER
+        concerned = (reports.counts > 0)[pairs["a"]] | (pairs["held"] & (pairs["due"] <= now))
+        if self._lifecycle.time_to_live != FOREVER:
+            concerned |= pairs["held"] & (self._silent_after(reports.base["heard"][pairs["a"]]) < now)
+        which = np.flatnonzero(concerned)
+        return which[np.argsort(pairs["a"][which] * size + pairs["zone"][which], kind="stable")]
+
+    def _silent_after(self, heard: Integers) -> Integers:
+        """The time through which who was heard then counts."""
+        return deadlines(heard, np.full(len(heard), self._lifecycle.time_to_live))
+
+    def _fail(
+        self, effect: Integers, outside: Integers, row: Integers, own: Integers, reports: ReportTable, limits: Limits
+    ) -> None:
+        """Notes where watched reports are out of their zones; within the margin they change nothing."""
+        if self.rule.margin:
+            # Who was in no zone before needs none: only what may hold is measured.
+            outside = outside[self._may_hold(effect, row)[outside]]
+        zone, x, y = self.pairs["zone"][row[outside]], *(reports.columns[name][own[outside]] for name in ("x", "y"))
+        beyond = self.index.beyond(zone, x, y, self.rule.margin, limits)
+        effect[outside[beyond]] = FAILS
+
+    def _may_hold(self, effect: Integers, row: Integers) -> Flags:
+        """Of each evaluation whether its pair held when the stretch began, or one of it has begun it by then."""
+        begins = effect == BEGINS
+        begun, number = np.cumsum(begins), np.arange(len(row))
+        first = np.append(True, row[1:] != row[:-1])[: len(row)]
+        start = np.maximum.accumulate(np.where(first, number, 0)) if len(row) else number
+        found: Flags = self.pairs["held"][row] | (begun > (begun - begins)[start])
+        return found
+
+    def _with_silence(self, which: Integers, reported: PairEffects, reports: ReportTable) -> PairEffects:
+        """The effects with those of silence, by pair, then row, what lapsed before what the row itself did."""
+        if self._lifecycle.time_to_live == FOREVER or not len(which):
+            return reported
+        silent = self._silence(self.pairs["a"][which], reports)
+        both = ((getattr(reported, name), getattr(silent, name)) for name in PairEffects.__slots__)
+        effects = PairEffects(*(np.concatenate(parts) for parts in both))
+        lapsed = effects.effect == FALLS_SILENT
+        return effects.select(np.lexsort((effects.deadline, ~lapsed, effects.row, effects.pair)))
+
+    def _silence(self, entity: Integers, reports: ReportTable) -> PairEffects:
+        """Where entities fall silent: at the first row beyond their deadlines, unless a report comes before."""
+        pair, report = reports.of_entities(entity)
+        row = np.concatenate([np.full(len(entity), -1), reports.row[report]])
+        pair = np.concatenate([np.arange(len(entity)), pair])
+        heard = np.concatenate([reports.base["heard"][entity], reports.now[reports.row[report]]])
+        order = np.lexsort((row, pair))
+        pair, row, until = pair[order], row[order], self._silent_after(heard[order])
+        # At the row of a report the silence before it lapses first, so that row counts.
+        last = np.append(pair[1:] != pair[:-1], True)[: len(pair)]
+        end = np.where(last, reports.length, np.append(row[1:], 0)[: len(row)])
+        falls = np.searchsorted(reports.now, until, "right")
+        some = np.flatnonzero((falls <= end) & (falls < reports.length))
+        return PairEffects(pair[some], falls[some], np.full(len(some), FALLS_SILENT), until[some])
+
+    def _states(self, which: Integers, effects: PairEffects, watched: Flags, reports: ReportTable) -> Iterator[AtRow]:
+        """What is told at each watched report: in which zones its entity is, or that it is in none."""
+        wanted = [one for one in ("inside", "outside") if one in self.rule.detect]
+        if not wanted:
+            return
+        held, since = self._course(which, effects, reports)
+        report_of = np.full(reports.length, -1)
+        report_of[reports.row[watched]] = np.flatnonzero(watched)
+        report = report_of[effects.row]
+        now_in = held & (effects.effect != FALLS_SILENT) & (report >= 0)
+        if "inside" in wanted:
+            at = np.flatnonzero(now_in)
+            rows, points = which[effects.pair[at]], reports.known + report[at]
+            yield from self._tell("inside", rows, effects.row[at], points, since[at], reports)
+        if "outside" in wanted:
+            out = watched.copy()
+            out[report[now_in]] = False
+            some = np.flatnonzero(out)
+            names = (self._known.names[number] for number in reports.entity[some].tolist())
+            places = reports.places(reports.known + some)
+            for row, name, place in zip(reports.row[some].tolist(), names, places, strict=True):
+                yield (
+                    row,
+                    ZoneTransition(CAUSED, self.sequence, self.rule.id, "outside", name, None, place, None),
+                )
+
+    def _course(self, which: Integers, effects: PairEffects, reports: ReportTable) -> tuple[Flags, Integers]:
+        """Whether each pair holds after each effect, and since when, by the time of the event."""
+        number = np.arange(len(effects.pair))
+        first = np.append(True, effects.pair[1:] != effects.pair[:-1])[: len(number)]
+        start = np.maximum.accumulate(np.where(first, number, 0)) if len(number) else number
+        begins = effects.effect == BEGINS
+        last = np.maximum.accumulate(np.where(effects.effect != UNCHANGED, number, -1)) if len(number) else number
+        rows = which[effects.pair]
+        held = np.where(last >= start, begins[np.maximum(last, 0)], self.pairs["held"][rows])
+        before = np.where(first, self.pairs["held"][rows], np.append(False, held)[: len(held)])
+        begun = np.maximum.accumulate(np.where(held & ~before, number, -1)) if len(number) else number
+        moment = reports.moment[effects.row]
+        since = np.where(begun >= start, moment[np.maximum(begun, 0)], self.pairs["started_at"][rows])
+        return held, since
+
+    def _told(self, outcome: PairTransitions, rows: Integers, reports: ReportTable) -> Iterator[AtRow]:
+        """What an outcome tells, of these rows of the pairs."""
+        # What lapses does so before the event that brings the time: entities are told where they were until then.
+        before = np.where(outcome.phase == EXPIRED, 1, 0)
+        points = reports.as_of(self.pairs["a"][rows], outcome.row - before)
+        effects = outcome.effect if outcome.detect == "exit" else None
+        yield from self._tell(
+            outcome.detect, rows, outcome.row, points, outcome.started_at, reports, outcome.phase, effects
+        )
+
+    def _tell(
+        self,
+        detect: ZoneDetection,
+        rows: Integers,
+        at: Integers,
+        points: Integers,
+        since: Integers,
+        reports: ReportTable,
+        phase: Integers | None = None,
+        effects: Integers | None = None,
+    ) -> Iterator[AtRow]:
+        count = len(rows)
+        phases = [CAUSED] * count if phase is None else phase.tolist()
+        reasons = [None] * count if effects is None else [ZONE_REASONS[one] for one in effects.tolist()]
+        entities, zones = (self.pairs[name][rows].tolist() for name in ("a", "zone"))
+        columns = (at.tolist(), phases, entities, zones, reports.places(points), since.tolist(), reasons)
+        for row, phase_, entity, zone, place, began, reason in zip(*columns, strict=True):
+            name, area = self._known.names[entity], self.index.zones[zone]
+            head = (phase_, self.sequence, self.rule.id, detect, name, area, place, moment_of(began), reason)
+            yield row, ZoneTransition(*head)
+
+    def _drop(self) -> None:
+        """Forgets pairs that do not hold."""
+        held = self.pairs["held"]
+        if not held.all():
+            self.pairs.keep(held)
+
+    def set_zones(self, layer: ZoneLayer, watched: WatchedNow, cause: Cause, limits: Limits) -> list[ZoneTransition]:
+        """Takes a layer of the same rule with other zones; what that tells of who is in them."""
+        before = self.index.zones
+        same = {zone.name for zone in before if zone.geometry == _geometry(layer, zone.name)}
+        gone = np.array([zone.name not in layer.zones for zone in before], np.bool_)
+        ended = self._ended(np.flatnonzero(gone[self.pairs["zone"]]), REMOVED)
+        self.layer = layer
+        self.index.set(layer.zones)
+        numbers = np.array([self.index.numbers.get(zone.name, -1) for zone in before], np.int64)
+        self.pairs["zone"][:] = numbers[self.pairs["zone"]] if len(before) else 0
+        fresh = np.array([zone.name not in same for zone in self.index.zones], np.bool_)
+        hits = self._hits(watched, limits)
+        return [*ended, *self._unheld(hits, fresh, watched, limits), *self.begin(hits, fresh, watched, cause)]
+
+    def _hits(self, watched: WatchedNow, limits: Limits) -> tuple[Integers, Integers]:
+        point, zone, _ = self.index.hits(watched.x, watched.y, limits.zones_at_once, bounded=False)
+        return point, zone
+
+    def _unheld(
+        self, hits: tuple[Integers, Integers], fresh: Flags, watched: WatchedNow, limits: Limits
+    ) -> list[ZoneTransition]:
+        """The ends of what does not hold in zones that are others now, as far as it is known where its entity is."""
+        if not fresh.any() or not self.pairs.length:
+            return []
+        at = np.full(len(self._known), -1)
+        at[watched.entity] = np.arange(len(watched.entity))
+        size = max(1, len(self.index))
+        point, zone = at[self.pairs["a"]], self.pairs["zone"]
+        out = fresh[zone] & (point >= 0) & ~_among(point * size + zone, hits[0] * size + hits[1])
+        rows = np.flatnonzero(out)
+        x, y = (column[point[rows]] for column in (watched.x, watched.y))
+        return self._ended(rows[self.index.beyond(zone[rows], x, y, self.rule.margin, limits)], None)
+
+    def begin_present(self, watched: WatchedNow, cause: Cause, limits: Limits) -> list[ZoneTransition]:
+        """What holds when the layer is defined."""
+        return self.begin(self._hits(watched, limits), np.ones(len(self.index), np.bool_), watched, cause)
+
+    def begin(
+        self, hits: tuple[Integers, Integers], fresh: Flags, watched: WatchedNow, cause: Cause
+    ) -> list[ZoneTransition]:
+        """Begins what is so now in some zones, and holds not yet."""
+        point, zone = (column[fresh[hits[1]]] for column in hits)
+        entity, size = watched.entity[point], max(1, len(self.index))
+        new = ~_among(entity * size + zone, self.pairs["a"] * size + self.pairs["zone"])
+        entity, zone = entity[new], zone[new]
+        started, due = micros_of(cause.moment), deadline(watched.now, self._lifecycle.lasting)
+        first = self.pairs.append(len(entity), a=entity, zone=zone, held=True, started_at=started, due=due)
+        if "enter" not in self.rule.detect:
+            return []
+        rows = np.arange(first, self.pairs.length)
+        return [
+            self._one("enter", row, place, None, present=True)
+            for row, place in zip(rows.tolist(), self._places(entity), strict=True)
+        ]
+
+    def end(self) -> list[ZoneTransition]:
+        """The ends of everything that holds."""
+        return self._ended(np.arange(self.pairs.length), REMOVED)
+
+    def forget(self, gone: Flags) -> list[ZoneTransition]:
+        """Ends what holds with some entities, by number, as if they had fallen silent."""
+        return self._ended(np.flatnonzero(gone[self.pairs["a"]]), FALLS_SILENT)
+
+    def renumber(self, numbers: Integers) -> None:
+        """Gives every entity its new number."""
+        self.pairs["a"][:] = numbers[self.pairs["a"]]
+
+    def _ended(self, rows: Integers, effect: int | None) -> list[ZoneTransition]:
+        """Ends what holds in some rows; `effect` None: as its zone is another now."""
+        reason: ZoneReason | None = "changed" if effect is None else ZONE_REASONS[effect]
+        detects, sent = self._lifecycle.detects, self.pairs["dwell_sent"][rows].tolist()
+        told = [
+            self._one("exit", row, place, reason, EXPIRED if effect == FALLS_SILENT else CAUSED)
+            for row, place, dwelt in zip(rows.tolist(), self._places(self.pairs["a"][rows]), sent, strict=True)
+            if tells_exit(detects, dwelt)
+        ]
+        self.pairs["held"][rows] = False
+        self._drop()
+        return told
+
+    def _places(self, entity: Integers) -> Sequence[Place | None]:
+        return ReportTable.nothing(self._known).places(entity) if len(entity) else []
+
+    def _one(
+        self,
+        detect: Detection,
+        row: int,
+        place: Place | None,
+        reason: ZoneReason | None,
+        phase: int = CAUSED,
+        present: bool = False,
+    ) -> ZoneTransition:
+        name, zone = self._known.names[int(self.pairs["a"][row])], self.index.zones[int(self.pairs["zone"][row])]
+        since = moment_of(int(self.pairs["started_at"][row]))
+        return ZoneTransition(phase, self.sequence, self.rule.id, detect, name, zone, place, since, reason, present)
+
+    def holding(self) -> Collection[tuple[str, str]]:
+        """Who is in which zone, by names."""
+        rows = zip(self.pairs["a"].tolist(), self.pairs["zone"].tolist(), strict=True)
+        return {(self._known.names[entity], self.index.zones[zone].name) for entity, zone in rows}
+
+
+def _geometry(layer: ZoneLayer, name: str) -> str | None:
+    return layer.zones[name].geometry if name in layer.zones else None
+
+
+def _among(keys: Integers, known: Integers) -> Flags:
+    """Which keys are among those known."""
+    if not len(known) or not len(keys):
+        return np.zeros(len(keys), np.bool_)
+    known = np.sort(known)
+    at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    found: Flags = known[at] == keys
+    return found

@@ -1,0 +1,237 @@
+"""Zones one event at a time: the plain reference (semantics §7), and what explains one entity.
+
+Every watched position is held against every zone. Of each entity its newest report counts; one of an earlier moment
+came late and changes nothing, nor does one without a place, nor one in other coordinates than the zones'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nearcast.filters.evaluate import NO_CONTEXT, truth
+from nearcast.model.event import Event
+from nearcast.model.limits import Limits
+from nearcast.model.zone import Zone, ZoneDetection, ZoneLayer
+from nearcast.relations.plain import LatestReport
+from nearcast.relations.reports import micros_of, moment_of
+from nearcast.relations.transition_events import CAUSED, EXPIRED
+from nearcast.relations.transitions import (
+    BEGINS,
+    FAILS,
+    FALLS_SILENT,
+    LEAVES,
+    REMOVED,
+    UNCHANGED,
+    HoldState,
+    Lifecycle,
+    deadline,
+)
+from nearcast.state.derived import Cause
+from nearcast.state.lateness import NEVER
+from nearcast.zones.presence import ZONE_REASONS, lifecycle_of
+from nearcast.zones.zone_events import ZoneReason, ZoneTransition
+from nearcast.zones.zone_index import ZoneIndex
+
+
+@dataclass(slots=True)
+class PlainLayer:
+    """A layer, and since when who is in which of its zones: by entity and name of the zone."""
+
+    layer: ZoneLayer
+    sequence: int
+    held: dict[tuple[str, str], HoldState] = field(default_factory=dict)
+    lifecycle: Lifecycle = field(init=False)
+    shapes: ZoneIndex = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lifecycle = lifecycle_of(self.layer.rule)
+        self.shapes = ZoneIndex(self.layer.rule.coordinates)
+        self.shapes.set(self.layer.zones)
+
+    def watches(self, event: Event) -> bool:
+        """Whether a report is of somebody who is watched."""
+        return truth(self.layer.rule.of, event, NO_CONTEXT) is True
+
+    def measured(self, event: Event) -> bool:
+        """Whether a report says where it is in the coordinates of the zones."""
+        return event.place is not None and event.place.coordinates == self.layer.rule.coordinates
+
+    def inside(self, event: Event, limits: Limits) -> list[str]:
+        """The zones that a report's place is in, the first so many of them."""
+        assert event.place is not None
+        x, y = np.array([event.place.x]), np.array([event.place.y])
+        _, zone, _ = self.shapes.hits(x, y, limits.zones_at_once, bounded=False)
+        return [self.shapes.zones[number].name for number in zone.tolist()]
+
+    def beyond(self, zone: str, event: Event, limits: Limits) -> bool:
+        """Whether a report's place, which is out of a zone, is so by more than the margin."""
+        assert event.place is not None
+        number = np.array([self.shapes.numbers[zone]])
+        x, y = np.array([event.place.x]), np.array([event.place.y])
+        return bool(self.shapes.beyond(number, x, y, self.layer.rule.margin, limits)[0])
+
+
+class PlainZones:
+    """Layers of zones over events, one by one; `known` are the newest reports, by entity."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.now = NEVER
+        self.known: dict[str, LatestReport] = {}
+        self.layers: dict[str, PlainLayer] = {}
+        self.limits = limits or Limits()
+        self._sequence = 0
+
+    def begin(self, events: Iterable[Event]) -> None:
+        """Takes what is known of all entities when the first layer is defined: the newest event of each."""
+        self.known = {event.entity: LatestReport(event, micros_of(event.accepted or event.time)) for event in events}
+        self.now = max((one.heard for one in self.known.values()), default=NEVER)
+
+    def report(self, event: Event) -> list[ZoneTransition]:
+        """What a report changes, and the time that it brings."""
+        self.pass_time(micros_of(event.accepted or event.time))
+        found = [one for layer in self.layers.values() for one in self._expired(layer)]
+        known = self.known.get(event.entity)
+        if known is not None and _is_older(event, known.event):
+            return found
+        self.known[event.entity] = LatestReport(event, self.now)
+        moment = micros_of(Cause(event.position, event.time, event.accepted).moment)
+        for layer in self.layers.values():
+            found += self._reported(layer, event, moment)
+        return found
+
+    def pass_time(self, now: int) -> None:
+        """Takes note that the stream's time came to `now`; what that ends is told with the next report."""
+        self.now = max(self.now, now)
+
+    def _silent_after(self, layer: PlainLayer, entity: str) -> int:
+        return deadline(self.known[entity].heard, layer.lifecycle.time_to_live)
+
+    def _expired(self, layer: PlainLayer) -> Iterator[ZoneTransition]:
+        for (entity, zone), held in list(layer.held.items()):
+            after, told = layer.lifecycle.passed(held, self._silent_after(layer, entity), self.now)
+            for detect in told:
+                yield self._tell(layer, detect, entity, zone, held, FALLS_SILENT)
+            _hold(layer, entity, zone, after)
+
+    def _reported(self, layer: PlainLayer, event: Event, moment: int) -> Iterator[ZoneTransition]:
+        if event.place is None:
+            return
+        watched = layer.watches(event)
+        measured = watched and layer.measured(event)
+        inside = layer.inside(event, self.limits) if measured else []
+        for zone in [*inside, *(zone for one, zone in layer.held if one == event.entity and zone not in inside)]:
+            if zone in inside:
+                effect = BEGINS
+            elif not watched:
+                effect = LEAVES
+            else:
+                effect = FAILS if measured and layer.beyond(zone, event, self.limits) else UNCHANGED
+            yield from self._evaluated(layer, event.entity, zone, effect, moment)
+        if measured:
+            yield from self._states(layer, event)
+
+    def _states(self, layer: PlainLayer, event: Event) -> Iterator[ZoneTransition]:
+        own = [(zone, state) for (entity, zone), state in layer.held.items() if entity == event.entity]
+        if "inside" in layer.layer.rule.detect:
+            for zone, state in own:
+                yield self._tell(layer, "inside", event.entity, zone, state, UNCHANGED)
+        if "outside" in layer.layer.rule.detect and not own:
+            id, place = layer.layer.id, event.place
+            yield ZoneTransition(CAUSED, layer.sequence, id, "outside", event.entity, None, place, None)
+
+    def _evaluated(
+        self, layer: PlainLayer, entity: str, zone: str, effect: int, moment: int, present: bool = False
+    ) -> Iterator[ZoneTransition]:
+        before = layer.held.get((entity, zone))
+        after, detect = layer.lifecycle.evaluated(before, effect, self.now, moment)
+        state = before or after
+        if detect and state:
+            yield self._tell(layer, detect, entity, zone, state, effect, present)
+        _hold(layer, entity, zone, after)
+
+    def _tell(
+        self,
+        layer: PlainLayer,
+        detect: ZoneDetection,
+        entity: str,
+        zone: str,
+        state: HoldState,
+        effect: int,
+        present: bool = False,
+        reason: ZoneReason | None = None,
+    ) -> ZoneTransition:
+        why = (reason or ZONE_REASONS[effect]) if detect == "exit" else None
+        area, place = layer.layer.zones[zone], self.known[entity].event.place
+        phase = EXPIRED if effect == FALLS_SILENT else CAUSED
+        head = (phase, layer.sequence, layer.layer.id, detect, entity, area, place, moment_of(state.started_at))
+        return ZoneTransition(*head, why, present)
+
+    def define(self, layer: ZoneLayer, moment: int) -> list[ZoneTransition]:
+        """Adds a layer, or replaces one of the same id; what that tells of the present."""
+        before = self.layers.get(layer.id)
+        if before is not None and before.layer.rule == layer.rule:
+            return self._rezoned(before, layer, moment)
+        ended = self.end(layer.id)
+        self._sequence += 1
+        self.layers[layer.id] = own = PlainLayer(layer, self._sequence)
+        return [*ended, *self._present(own, layer.zones, moment)]
+
+    def end(self, id: str) -> list[ZoneTransition]:
+        """Removes a layer; the ends of what held in it."""
+        layer = self.layers.pop(id, None)
+        if layer is None:
+            return []
+        return [one for pair in list(layer.held) for one in self._evaluated(layer, *pair, REMOVED, NEVER)]
+
+    def _rezoned(self, own: PlainLayer, layer: ZoneLayer, moment: int) -> list[ZoneTransition]:
+        told: list[ZoneTransition] = []
+        for entity, zone in list(own.held):
+            if zone not in layer.zones:
+                told += self._evaluated(own, entity, zone, REMOVED, NEVER)
+        before, own.layer = own.layer.zones, layer
+        own.shapes.set(layer.zones)
+        fresh = {
+            name: zone
+            for name, zone in layer.zones.items()
+            if name not in before or before[name].geometry != zone.geometry
+        }
+        for entity, zone in list(own.held):
+            event = self.known[entity].event
+            known = zone in fresh and self._is_watched(own, entity) and zone not in own.inside(event, self.limits)
+            if known and own.beyond(zone, event, self.limits):
+                state = own.held.pop((entity, zone))
+                if own.lifecycle.evaluated(state, REMOVED, NEVER, NEVER)[1]:
+                    told.append(self._tell(own, "exit", entity, zone, state, FAILS, reason="changed"))
+        return [*told, *self._present(own, fresh, moment)]
+
+    def _is_watched(self, layer: PlainLayer, entity: str) -> bool:
+        event = self.known[entity].event
+        alive = self._silent_after(layer, entity) >= self.now
+        return alive and layer.measured(event) and layer.watches(event)
+
+    def _present(self, layer: PlainLayer, zones: Mapping[str, Zone], moment: int) -> Iterator[ZoneTransition]:
+        for entity, known in self.known.items():
+            inside = layer.inside(known.event, self.limits) if self._is_watched(layer, entity) else []
+            for zone in inside:
+                if zone in zones and (entity, zone) not in layer.held:
+                    yield from self._evaluated(layer, entity, zone, BEGINS, moment, present=True)
+
+
+def _hold(layer: PlainLayer, entity: str, zone: str, state: HoldState | None) -> None:
+    if state is None:
+        layer.held.pop((entity, zone), None)
+    else:
+        layer.held[entity, zone] = state
+
+
+def _is_older(event: Event, other: Event) -> bool:
+    own, known = event.moment, other.moment
+    return own is not None and known is not None and own < known
+
+
+def told_in_order(told: Iterable[ZoneTransition]) -> list[ZoneTransition]:
+    """What one cause tells, in the order of telling."""
+    return sorted(told, key=lambda one: one.order)

@@ -1,0 +1,243 @@
+"""The stage between relate and infer: who enters, stays in and leaves zones, as events of its own (semantics §7)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.errors import Fault
+from nearcast.matching.matcher import FilterMatcher
+from nearcast.model.arrays import Flags
+from nearcast.model.changes import Change, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
+from nearcast.model.event import Event
+from nearcast.model.limits import Limits
+from nearcast.model.sequence import MOST_PARTS
+from nearcast.model.zone import ZoneLayer, ZoneRule
+from nearcast.relations.evaluations import TooManyPairs
+from nearcast.relations.reports import FOREVER, GEOGRAPHIC, PLANAR, EntityTable, ReportTable
+from nearcast.state.derived import Cause, StageInput, derived_of
+from nearcast.state.lateness import NEVER
+from nearcast.state.repository import NewestEvents, Repository, without_excess
+from nearcast.zones.presence import LayerPresence, WatchedNow, lifecycle_of
+from nearcast.zones.zone_events import ZoneTransition, zone_events
+
+STRETCH = 8_192
+"""Rows that are evaluated together at most: enough for columns to pay, few enough for little memory."""
+
+
+class ZoneStage:
+    """Zones over the batches of a journal; a `DerivingStage`. Its state is as of the last batch's end.
+
+    It is given every batch, in order, also while there are no zones: it then looks at the changes only. How the journal
+    is cut does not change what is told.
+    """
+
+    def __init__(self) -> None:
+        self._now = NEVER
+        self._sequence = 0
+        self._limits = Limits()
+        self._step = STRETCH
+        self._gone: set[str] = set()
+        self._known = EntityTable()
+        self._layers: dict[str, LayerPresence] = {}
+        self._filters: FilterMatcher | None = None
+
+    @property
+    def defined(self) -> bool:
+        """Whether there are layers of zones."""
+        return bool(self._layers)
+
+    @property
+    def layers(self) -> Sequence[LayerPresence]:
+        """The layers, in the order of their definitions."""
+        return list(self._layers.values())
+
+    def derive(self, stage_input: StageInput) -> Iterator[Event]:
+        """What a stretch of the journal causes, ascending by position and part; to be taken to its end.
+
+        Of the changes those of zones count; of the events, those that are not derived. The present state of a new layer
+        or zone is told to be of its time.
+        """
+        self._limits = stage_input.registry.settings.limits
+        concerning = [one for one in stage_input.changes if isinstance(one[1], ZONE_CHANGES)]
+        if not self._layers and not concerning:
+            return
+        events = without_excess(stage_input.events, self._limits.entity_bytes)
+        if len(derived_of(events)):
+            events = events.filter(pc.equal(events.column("part"), 0))
+        newest = NewestReportsThen(stage_input.repository, events)
+        done, positions = 0, events.column("position").to_numpy()
+        for position, change in concerning:
+            until = int(np.searchsorted(positions, position))
+            yield from self._stretches(events, done, until)
+            done = until
+            moment = stage_input.times.get(position)
+            cause = Cause(position, moment, moment)
+            try:
+                yield from zone_events(self._change(change, cause, newest, done), cause)
+            except Fault as fault:
+                stage_input.refusals.append((position, fault))
+            if not self._layers:
+                self._now, self._known, self._gone = NEVER, EntityTable(), set()
+        yield from self._stretches(events, done, len(events))
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Forgets entities; what ends by that is told with the next event."""
+        if self._layers:
+            self._gone.update(entities)
+
+    def crowded(self) -> dict[str, int]:
+        """How often an entity was in more zones of a layer at once than count, by layer."""
+        return {id: layer.crowded for id, layer in self._layers.items() if layer.crowded}
+
+    def _change(self, change: Change, cause: Cause, newest: NewestReportsThen, done: int) -> list[ZoneTransition]:
+        """What a change tells. Raises `Fault`, with nothing changed."""
+        match change:
+            case ZoneRuleChange(rule):
+                return self._define(rule, cause, newest, done)
+            case ZoneShapesChange(id):
+                layer, after = self._changed(id, change)
+                watched = self._watched(layer.rule, newest.at(done))
+                return layer.set_zones(after, watched, cause, self._limits)
+            case ZoneRemoval(id):
+                return self._end(id)
+        return []
+
+    def _define(self, rule: ZoneRule, cause: Cause, newest: NewestReportsThen, done: int) -> list[ZoneTransition]:
+        """Adds a layer, or gives one another rule: what held by the one before ends, and begins anew."""
+        before = self._layers.get(rule.id)
+        if before is not None and before.rule == rule:
+            return []
+        if not self._layers:
+            self._now = self._known.begin(newest.at(done))
+        ended = self._end(rule.id)
+        self._sequence += 1
+        zones = before.layer.zones if before else {}
+        layer = self._layers[rule.id] = LayerPresence(ZoneLayer(rule, zones), self._sequence, self._known)
+        self._filters = None
+        if not zones:
+            return ended
+        return [*ended, *layer.begin_present(self._watched(rule, newest.at(done)), cause, self._limits)]
+
+    def _changed(self, id: str, change: ZoneShapesChange) -> tuple[LayerPresence, ZoneLayer]:
+        """A layer, and how it is with other zones. Raises `Fault` where that cannot be."""
+        layer = self._layers.get(id)
+        if layer is None:
+            raise Fault("a layer of zones that is defined", id[:80], None, "define its rule before its zones")
+        after = layer.layer.with_zones(change.zones, change.removed, self._limits)
+        if after is None:
+            limits = self._limits
+            expected = f"at most {limits.zones:,} zones of {limits.zones_bytes:,} characters in a layer"
+            raise Fault(expected, "more", None, "these change nothing; make several layers")
+        return layer, after
+
+    def _end(self, id: str) -> list[ZoneTransition]:
+        layer = self._layers.pop(id, None)
+        if layer is None:
+            return []
+        if layer.pairs.length > MOST_PARTS:
+            self._layers[id] = layer
+            expected = f"a layer that at most {MOST_PARTS:,} entities are in when it ends"
+            raise Fault(expected, f"{layer.pairs.length:,}", None, "take its zones away one by one")
+        self._filters = None
+        return layer.end()
+
+    def _watched(self, rule: ZoneRule, newest: pa.Table) -> WatchedNow:
+        """Who is watched now, by the newest event of each, and not silent."""
+        kind = PLANAR if rule.coordinates == "planar" else GEOGRAPHIC
+        live = lifecycle_of(rule).time_to_live
+        selected = FilterMatcher((), [rule.of]).selected(newest)[0] if len(newest) else np.zeros(0, np.bool_)
+        columns, number = self._known.columns, self._known.numbered(newest)[selected]
+        there = columns["seen"][number] & (columns["kind"][number] == kind)
+        if live != FOREVER:
+            heard = columns["heard"][number]
+            there &= (heard == NEVER) | (self._now <= np.where(heard == NEVER, 0, heard) + live)
+        number = number[there]
+        return WatchedNow(number, columns["x"][number], columns["y"][number], self._now)
+
+    def _stretches(self, events: pa.Table, start: int, stop: int) -> Iterator[Event]:
+        """What happens from one row of a batch to another."""
+        if not self._layers:
+            return
+        told = self._forgotten() if self._gone and start < stop else []
+        while start < stop:
+            step = min(self._step, stop - start)
+            reports = ReportTable.of(events.slice(start, step), self._known, self._now)
+            try:
+                found = self._transitions(reports)
+            except TooManyPairs:
+                self._step = max(1, step // 4)
+                continue
+            found[0] = [*told, *found.get(0, ())]
+            told = []
+            rows = sorted(row for row, some in found.items() if some)
+            for row, cause in zip(rows, _causes(reports.table, rows), strict=True):
+                yield from zone_events(found.pop(row), cause)
+            self._known.update(reports)
+            self._now = int(reports.now[-1])
+            start += step
+            self._step = min(STRETCH, 2 * self._step)
+
+    def _transitions(self, reports: ReportTable) -> dict[int, list[ZoneTransition]]:
+        """What is told at each row. Raises `TooManyPairs`, with nothing changed."""
+        if self._filters is None:
+            self._filters = FilterMatcher((), [layer.rule.of for layer in self._layers.values()])
+        selected: list[Flags] = [flags[reports.row] for flags in self._filters.selected(reports.table)]
+        prepared = [
+            layer.evaluate(reports, own, self._limits)
+            for layer, own in zip(self._layers.values(), selected, strict=True)
+        ]
+        found: dict[int, list[ZoneTransition]] = {}
+        for layer, evaluated in zip(self._layers.values(), prepared, strict=True):
+            for row, one in layer.transitions(evaluated, reports):
+                found.setdefault(row, []).append(one)
+        return found
+
+    def _forgotten(self) -> list[ZoneTransition]:
+        """Forgets what is to be forgotten; what that ends."""
+        known, names = self._known, self._gone
+        self._gone = set()
+        gone = np.zeros(len(known), np.bool_)
+        gone[[known.numbers[name] for name in names if name in known.numbers]] = True
+        told = [one for layer in self._layers.values() for one in layer.forget(gone)]
+        numbers = known.forget(np.flatnonzero(gone), ~gone)
+        for layer in self._layers.values():
+            layer.renumber(numbers)
+        return told
+
+
+ZONE_CHANGES = (ZoneRuleChange, ZoneShapesChange, ZoneRemoval)
+
+
+class NewestReportsThen:
+    """The newest event of every entity, so many events of a batch being passed; what was derived is no entity."""
+
+    def __init__(self, before: NewestEvents, events: pa.Table) -> None:
+        self._before, self._events = before, events
+        self._last: tuple[int, pa.Table] | None = None
+
+    def at(self, done: int) -> pa.Table:
+        """As of the row of that number."""
+        # Zones come with many changes at one place.
+        if self._last is None or self._last[0] != done:
+            known = self._before.newest()
+            if done:
+                repository = Repository(known)
+                repository.fold_events(self._events.slice(0, done))
+                known = repository.newest()
+            self._last = done, known.filter(pc.equal(known.column("part"), 0))
+        return self._last[1]
+
+
+def compile_zone_rule(rule: ZoneRule) -> None:
+    """Makes of a rule alone what the stage makes of it, and forgets it; raises what that raises."""
+    FilterMatcher((), [rule.of])
+
+
+def _causes(table: pa.Table, rows: list[int]) -> list[Cause]:
+    """Some rows as causes."""
+    chosen = table.select(["position", "time", "accepted"]).take(pa.array(rows, pa.int64()))
+    return [Cause(*row) for row in zip(*(column.to_pylist() for column in chosen.columns), strict=True)]

@@ -1,0 +1,287 @@
+"""The stage of zones tells what the plain reference tells, however the journal is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearcast.model.changes import ZoneRemoval, ZoneRuleChange
+from nearcast.model.event import Event
+from nearcast.model.limits import Limits
+from nearcast.zones import stage as stages
+from nearcast.zones.stage import ZoneStage
+from tests.relations.stories import Step, report
+from tests.zones.stories import Restarted, box, events_told, plainly_told, rule, summaries, zone, zones
+
+LEFT, RIGHT, WIDE = box(0, 0, 10, 10), box(10, 0, 20, 10), box(-5, -5, 30, 12)
+HOLED = {
+    "type": "Polygon",
+    "coordinates": [
+        [[0, 0], [20, 0], [20, 10], [0, 10], [0, 0]],
+        [[4, 2], [16, 2], [16, 8], [4, 8], [4, 2]],
+    ],
+}
+PARTS = {"type": "MultiPolygon", "coordinates": [box(0, 0, 3, 3)["coordinates"], box(12, 0, 20, 9)["coordinates"]]}
+
+ALL = ["enter", "dwell", "exit", "inside", "outside"]
+FORMS: tuple[dict[str, Any], ...] = (
+    {},
+    {"margin": 3},
+    {"lasting": 4},
+    {"time_to_live": 5},
+    {"detect": ALL, "lasting": 3, "time_to_live": 6, "margin": 2},
+    {"detect": ["inside", "outside"]},
+    {"detect": ["dwell", "exit"], "lasting": 4, "time_to_live": 6},
+    {"of": "type = 'car' AND size < 2", "detect": ALL, "lasting": 2},
+)
+GEOGRAPHIC: tuple[dict[str, Any], ...] = (
+    {"coordinates": "geographic"},
+    {"coordinates": "geographic", "margin": 20, "detect": ALL, "lasting": 3},
+)
+SHAPES = (LEFT, RIGHT, WIDE, HOLED, PARTS)
+AROUND = (
+    box(179.9999, -1, 180.0001, 1),
+    box(179, -1, 180, 1),
+    box(-180, -1, -179.9998, 1),
+    box(-180.0001, -0.5, -179.9999, 0.5),
+)
+
+seconds = st.one_of(st.none(), st.integers(0, 12))
+planar = st.builds(
+    report,
+    st.sampled_from("abc"),
+    st.one_of(st.none(), st.sampled_from([0, 3, 5, 9.5, 10, 10.5, 13, 20, 21, 1000])),
+    st.sampled_from([0, 5, 10, 12]),
+    seconds,
+    seconds,
+    type=st.sampled_from(["car", "car", "car", "bus"]),
+    size=st.sampled_from([0, 1, 2]),
+)
+geographic = st.builds(
+    report,
+    st.sampled_from("abc"),
+    st.sampled_from([179.99995, -179.99995, 180.0, -180.0, 179.9999, 179.9998, -179.9997, 0.0]),
+    st.sampled_from([0.0, 1.0, 1.0001]),
+    seconds,
+    seconds,
+    geographic=st.just(True),
+    type=st.sampled_from(["car", "car", "car", "bus"]),
+)
+
+
+def steps(
+    reports: st.SearchStrategy[Event], forms: Sequence[dict[str, Any]], shapes: Sequence[dict[str, Any]]
+) -> st.SearchStrategy[list[Step]]:
+    """Stories that begin with a layer or two, whose zones are added, replaced and taken away."""
+    coordinates = forms[0].get("coordinates", "planar")
+    layers = st.sampled_from(["depots", "yards"])
+    ruled = st.builds(lambda id, form: ZoneRuleChange(rule(id, **form)), layers, st.sampled_from(list(forms)))
+    names = st.sampled_from(["north", "south", "a/b"])
+    shaped = st.builds(
+        lambda layer, name, shape, gone: zones(
+            zone(name, shape, layer, coordinates, kind="k"), removed=gone, layer=layer
+        ),
+        layers,
+        names,
+        st.sampled_from(list(shapes)),
+        st.lists(names, max_size=1),
+    )
+    changes = st.one_of(ruled, shaped, shaped, shaped, layers.map(ZoneRemoval))
+    rest = st.lists(st.one_of(*[reports] * 6, changes), max_size=20)
+    return st.tuples(ruled, st.lists(shaped, max_size=3), rest).map(lambda parts: [parts[0], *parts[1], *parts[2]])
+
+
+stories = st.one_of(steps(planar, FORMS, SHAPES), steps(geographic, GEOGRAPHIC, AROUND))
+
+
+@settings(max_examples=100, deadline=None)
+@given(stories, st.data())
+def test_the_stage_tells_what_the_reference_tells(story: Sequence[Step], data: st.DataObject) -> None:
+    """Every event, in the same order, whatever the batches and stretches, with restarts between batches or without."""
+    cuts = data.draw(st.lists(st.integers(0, len(story)), max_size=6))
+    stretch = data.draw(st.sampled_from([1, 3, stages.STRETCH]))
+    stage = data.draw(st.sampled_from([ZoneStage, Restarted]))()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stages, "STRETCH", stretch)
+        stage._step = stretch
+        assert plainly_told(story) == events_told(stage, story, cuts)
+
+
+def test_who_enters_and_leaves_is_told_with_the_zone_and_its_properties() -> None:
+    """Entity, zone, properties, since when, where; the boundary is inside."""
+    story: list[Step] = [
+        ZoneRuleChange(rule()),
+        zones(zone("north", LEFT, gate=7)),
+        report("van", 11, 0, second=0),
+        report("van", 10, 10, second=1),
+        report("van", 5, 5, second=2),
+        report("van", 10.5, 5, second=3),
+    ]
+    enter, left = events_told(ZoneStage(), story)
+    data = orjson.loads(enter.payload)["data"]
+    expected = {
+        "layer": "depots",
+        "zone": "north",
+        "entity": "van",
+        "detect": "enter",
+        "since": "2026-01-01T12:00:01Z",
+        "properties": {"gate": 7},
+        "x": 10.0,
+        "y": 10.0,
+    }
+    assert expected == data
+    assert ("nearcast.zone", "nearcast:zones", "nearcast/zones/depots/van/north") == (
+        enter.type,
+        enter.source,
+        enter.subject,
+    )
+    assert [7] == list(enter.values("properties.gate"))
+    assert (6, "exit") == (left.position, orjson.loads(left.payload)["data"]["detect"])
+
+
+def test_a_hole_is_outside_and_its_edge_inside() -> None:
+    """Of a polygon with a hole, and of several parts."""
+    story: list[Step] = [
+        ZoneRuleChange(rule(detect=["inside", "outside"])),
+        zones(zone("holed", HOLED)),
+        *(report("van", x, 5, second=x) for x in (2, 4, 5, 16)),
+    ]
+    assert ["inside", "inside", "outside", "inside"] == [one[1] for one in summaries(ZoneStage(), story)]
+
+
+@pytest.mark.parametrize("shape", [box(179, -1, 181, 1), box(-181, -1, -179, 1)])
+def test_a_zone_across_the_antimeridian(shape: dict[str, Any]) -> None:
+    """Counted on beyond 180 either way; 180 and −180 are one meridian."""
+    story: list[Step] = [
+        ZoneRuleChange(rule(coordinates="geographic", detect=["inside", "outside"])),
+        zones(zone("line", shape, coordinates="geographic")),
+        *(report("van", x, 0, second=n, geographic=True) for n, x in enumerate([179.5, 180, -180, -179.5, 178, 0])),
+    ]
+    assert ["inside"] * 4 + ["outside"] * 2 == [one[1] for one in summaries(ZoneStage(), story)]
+
+
+def test_parts_that_meet_at_the_antimeridian_have_both_its_names() -> None:
+    """A zone that ends at 180 has the point at −180 too, in parts or alone."""
+    east = box(170, 0, 180, 1)
+    story: list[Step] = [
+        ZoneRuleChange(rule(coordinates="geographic")),
+        zones(zone("east", east, coordinates="geographic")),
+        report("van", -180, 0.5, second=0, geographic=True),
+    ]
+    assert [(3, "enter", "van", "east")] == summaries(ZoneStage(), story)
+
+
+def test_dwell_silence_and_late_reports() -> None:
+    """As of relations: lasting by the stream's time, silence lapses first, what is late moves nothing."""
+    story: list[Step] = [
+        ZoneRuleChange(rule(lasting=10, time_to_live=60)),
+        zones(zone("north", LEFT)),
+        report("van", 5, 5, second=0),
+        report("van", 1000, 0, second=-5, accepted=5),
+        report("bus", 1000, 0, second=10, type="bus"),
+        report("bus", 1000, 0, second=61, type="bus"),
+        report("van", 5, 5, second=62),
+    ]
+    expected = [
+        (3, "enter", "van", "north"),
+        (5, "dwell", "van", "north"),
+        (6, "exit", "van", "north", "silent"),
+        (7, "enter", "van", "north"),
+    ]
+    assert expected == summaries(ZoneStage(), story)
+
+
+def test_who_is_not_watched_any_more_has_left() -> None:
+    """A report with a place that the filter does not select ends it; one without a place changes nothing."""
+    story: list[Step] = [
+        ZoneRuleChange(rule(of="duty = TRUE")),
+        zones(zone("north", LEFT)),
+        report("van", 5, 5, second=0, duty=True),
+        report("van", None, second=1),
+        report("van", 5, 5, second=2, duty=False),
+    ]
+    expected = [(3, "enter", "van", "north"), (5, "exit", "van", "north", "left")]
+    assert expected == summaries(ZoneStage(), story)
+
+
+def test_zones_that_change_tell_who_is_in_them_now() -> None:
+    """Added, moved, taken away, and a property that changes nothing."""
+    story: list[Step] = [
+        ZoneRuleChange(rule()),
+        report("van", 5, 5, second=0),
+        zones(zone("north", LEFT)),
+        zones(zone("north", LEFT, gate=8)),
+        zones(zone("north", RIGHT)),
+        zones(zone("south", WIDE), removed=["north"]),
+        zones(removed=["south"]),
+    ]
+    expected = [
+        (3, "enter", "van", "north", "present"),
+        (5, "exit", "van", "north", "changed"),
+        (6, "enter", "van", "south", "present"),
+        (7, "exit", "van", "south", "removed"),
+    ]
+    assert expected == summaries(ZoneStage(), story)
+
+
+def test_an_entity_in_very_many_zones_is_in_the_first_of_them() -> None:
+    """Beyond the limit zones are counted, not told."""
+    many = [zone(f"z{number}", WIDE) for number in range(8)]
+    story: list[Step] = [ZoneRuleChange(rule()), zones(*many), report("van", 5, 5, second=0), report("van", 6, 5, 1)]
+    stage = ZoneStage()
+    told = events_told(stage, story, limits=Limits(zones_at_once=5))
+    assert [f"z{number}" for number in range(5)] == [next(event.values("zone")) for event in told]
+    assert {"depots": 6} == stage.crowded()
+    assert plainly_told(story, Limits(zones_at_once=5)) == told
+
+
+def test_more_zones_than_a_layer_may_have_change_nothing() -> None:
+    """The change is refused with its limit; what was there stays."""
+    from nearcast.model.columns import to_table
+    from nearcast.model.subscription import Settings
+    from nearcast.state.derived import StageInput
+    from nearcast.state.registry import Registry
+    from nearcast.state.repository import Repository
+
+    limits = Limits(zones=2)
+    registry, stage = Registry(Settings(limits=limits)), ZoneStage()
+    changes = [
+        (1, ZoneRuleChange(rule())),
+        (2, zones(zone("a", LEFT), zone("b", RIGHT))),
+        (3, zones(zone("c", WIDE))),
+        (4, zones(zone("b", WIDE))),
+    ]
+    for _, change in changes:
+        registry.apply(change)
+    stage_input = StageInput(changes, {}, to_table([]), registry, Repository())
+    assert [] == list(stage.derive(stage_input))
+    [(position, fault)] = stage_input.refusals
+    assert 3 == position and "at most 2 zones" in str(fault)
+    assert ["a", "b"] == list(registry.zones["depots"].zones) == [one.name for one in stage.layers[0].index.zones]
+
+
+def test_many_reports_in_many_zones_are_looked_at_in_shorter_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a stretch looks at is bounded; the outcome is the same."""
+    from nearcast.zones import presence, zone_index
+
+    many = [zone(f"z{number}", WIDE) for number in range(10)]
+    reports = [report("van", (7 * number) % 40, 5, second=number) for number in range(60)]
+    story: list[Step] = [ZoneRuleChange(rule()), zones(*many), *reports]
+    expected = plainly_told(story)
+    looked: list[int] = []
+    of = presence.ReportTable.of
+
+    def watched(table: Any, known: Any, now: int) -> Any:
+        """Notes how long stretches are."""
+        looked.append(len(table))
+        return of(table, known, now)
+
+    monkeypatch.setattr(zone_index, "MOST_HITS", 50)
+    monkeypatch.setattr(stages.ReportTable, "of", staticmethod(watched))
+    assert expected == events_told(ZoneStage(), story)
+    assert 1 <= min(looked) <= 5
