@@ -26,6 +26,7 @@ from benchmarks import hostile_kinds, hostile_senders
 from benchmarks.load import Load, Traffic
 from benchmarks.machine import machine
 from benchmarks.memory import processes, resident
+from benchmarks.options import add_load, load_of
 from nearcast.cli.options import journal_path
 from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.system import define, free_port, running, wait_until_ready
@@ -164,15 +165,13 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.hostile", description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--every", type=float, default=2.0, help="Seconds from one time to the next.")
-    parser.add_argument("--rate", type=float, default=500.0)
-    parser.add_argument("--subscriptions", type=int, default=200)
-    parser.add_argument("--clients", type=int, default=20)
+    add_load(parser, rate=500.0, subscriptions=200, clients=20)
     parser.add_argument("--only", action="append", help="Part of a kind's name; default: all of them.")
     given = parser.parse_args(arguments)
     print(machine())
     everything = [*hostile_kinds.KINDS, *hostile_senders.KINDS]
     kinds = [one for one in everything if not given.only or any(part in one[0] for part in given.only)]
-    run(Load(given.rate, given.subscriptions, given.clients), given.seconds, given.every, kinds)
+    run(load_of(given), given.seconds, given.every, kinds)
     print()
     print(machine())
 

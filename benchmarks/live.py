@@ -29,6 +29,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.load import Load, Traffic
 from benchmarks.machine import machine
+from benchmarks.options import add_load, load_of
 from nearcast.cli.options import journal_path
 from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.supervisor import Supervisor, SystemPart
@@ -231,13 +232,11 @@ def main(arguments: Sequence[str], say: Callable[[str], None] = print) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.live", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--warm", type=float, default=15.0, help="Seconds of load before anything is measured.")
-    parser.add_argument("--rate", type=float, default=500.0)
-    parser.add_argument("--subscriptions", type=int, default=1_000)
-    parser.add_argument("--clients", type=int, default=50)
+    add_load(parser, rate=500.0, subscriptions=1_000, clients=50)
     parser.add_argument("--alone", action="store_true", help="Leave out the comparison.")
     given = parser.parse_args(arguments)
     say(machine())
-    load = Load(given.rate, given.subscriptions, given.clients)
+    load = load_of(given)
     outcome = run(load, given.seconds, given.warm)
     report("nearcast", outcome)
     if not given.alone:

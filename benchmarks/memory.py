@@ -26,6 +26,7 @@ import yaml
 
 from benchmarks.load import Load, Traffic
 from benchmarks.machine import machine
+from benchmarks.options import add_load, load_of
 from nearcast.cli.options import journal_path
 from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.supervisor import Supervisor
@@ -162,11 +163,9 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.memory", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--every", type=float, default=5.0, help="Seconds between two samples.")
-    parser.add_argument("--rate", type=float, default=200.0)
-    parser.add_argument("--subscriptions", type=int, default=1_000)
-    parser.add_argument("--clients", type=int, default=50)
+    add_load(parser, rate=200.0, subscriptions=1_000, clients=50)
     given = parser.parse_args(arguments)
-    load = Load(given.rate, given.subscriptions, given.clients)
+    load = load_of(given)
     print(machine(), flush=True)
     with tempfile.TemporaryDirectory(prefix="nearcast-memory-") as folder:
         data, port = Path(folder), free_port()
