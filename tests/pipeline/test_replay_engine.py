@@ -72,7 +72,7 @@ def test_the_start_of_spark_is_counted() -> None:
 
 
 def test_batches_tell_what_others_cost_but_the_first_one() -> None:
-    """It makes the index too. The clock goes on with every look: a batch is folded in two seconds, decided in one."""
+    """It makes the index too. The clock goes on with every look: a batch is folded in two seconds, decided in four."""
     seconds: Iterator[float] = map(float, range(1_000))
     costs, known = BatchCosts(2.0, lambda: next(seconds)), StateFold()
     found = []
@@ -80,7 +80,7 @@ def test_batches_tell_what_others_cost_but_the_first_one() -> None:
         events = [Event(str(number), "t", "s", position=number + 1) for number in range(start, start + 100)]
         assert [100] == [len(batch.events) for batch, _ in costs.decided(known, to_table(events), changes)]
         found.append(costs.estimate(1_000))
-    assert [None, 30.0, 30.0] == [one and one.here for one in found]
+    assert [None, 60.0, 60.0] == [one and one.here for one in found]
     assert 300 == known.position
 
 

@@ -11,11 +11,14 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 
-from nearcast.stages.decide import decide
+from nearcast.stages.decide import decided
 from nearcast.stages.fold import FoldedBatch, Parse, StateFold
+
+T = TypeVar("T")
 
 START_SECONDS = 12.0
 """What Spark takes until it decides as fast as it does later: to start, and to compile its own Java code."""
@@ -60,6 +63,20 @@ def estimate(events: int, folding: float, deciding: float, cores: float) -> Engi
     return EngineEstimate(events, events * (folding + deciding), START_SECONDS + events * each, cores)
 
 
+class _Timed(Iterator[T]):
+    """What an iterator gives, and the seconds that it has spent on it."""
+
+    def __init__(self, each: Iterator[T], seconds: Callable[[], float]) -> None:
+        self.spent, self._each, self._seconds = 0.0, each, seconds
+
+    def __next__(self) -> T:
+        began = self._seconds()
+        try:
+            return next(self._each)
+        finally:
+            self.spent += self._seconds() - began
+
+
 class BatchCosts:
     """What batches took of the processor in this process. The first one makes the index too, so it does not count."""
 
@@ -69,24 +86,15 @@ class BatchCosts:
 
     def decided(self, known: StateFold, table: pa.Table, parse: Parse) -> Iterator[tuple[FoldedBatch, pa.Table]]:
         """The batches of a table of EVENTS with their DELIVERIES, as `stages.decide.replay` gives them, measured."""
-        folding, deciding, events = 0.0, 0.0, 0
-        batches = known.fold(table, parse)
-        while True:
-            began = self._seconds()
-            batch = next(batches, None)
-            folded = self._seconds()
-            folding += folded - began
-            if batch is None:
-                break
-            deliveries = decide(batch, batch.events, alternatives=False)
-            deciding, events = deciding + self._seconds() - folded, events + len(batch.events)
+        folding, events = _Timed(known.fold(table, parse), self._seconds), 0
+        measured = _Timed(decided(folding), self._seconds)
+        for batch, deliveries in measured:
+            events += len(batch.events)
             yield batch, deliveries
         if self._batches:
-            self._folding, self._deciding, self._events = (
-                self._folding + folding,
-                self._deciding + deciding,
-                self._events + events,
-            )
+            self._folding += folding.spent
+            self._deciding += measured.spent - folding.spent
+            self._events += events
         self._batches += 1
 
     def estimate(self, events: int) -> EngineEstimate | None:

@@ -51,5 +51,10 @@ def _changed_rows(track: Timeline[str, tuple[int, ...]]) -> set[tuple[int, ...]]
 def replay(known: StateFold, row_ranges: Iterator[pa.Table], parse: Parse) -> Iterator[tuple[FoldedBatch, pa.Table]]:
     """Each batch of these tables of EVENTS, ascending by position, with its DELIVERIES."""
     for table in row_ranges:
-        for batch in known.fold(table, parse):
-            yield batch, decide(batch, batch.events, alternatives=False)
+        yield from decided(known.fold(table, parse))
+
+
+def decided(batches: Iterator[FoldedBatch]) -> Iterator[tuple[FoldedBatch, pa.Table]]:
+    """Each batch with its DELIVERIES at their own levels."""
+    for batch in batches:
+        yield batch, decide(batch, batch.events, alternatives=False)
