@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.delivery.rate_limit import RateLimit
+from nearcast.model.rate_limit import RateLimit
 
 
 @given(st.lists(st.tuples(st.floats(0, 3), st.integers(1, 4)), max_size=60))
@@ -28,3 +28,11 @@ def test_a_clock_that_is_set_back_gives_nothing() -> None:
     """And takes nothing away."""
     bucket = RateLimit(1.0, 1.0)
     assert [True, False, True] == [bucket.spend(1, now) for now in (10.0, 5.0, 6.0)]
+
+
+def test_what_is_affordable_is_not_spent_yet() -> None:
+    """Of two limits neither gives anything where the other refuses."""
+    bucket = RateLimit(1.0, 2.0)
+    assert [True, True, True, False] == [
+        bucket.affords(2, 0.0), bucket.affords(2, 0.0), bucket.spend(2, 0.0), bucket.affords(2, 1.0),
+    ]  # fmt: skip

@@ -21,7 +21,6 @@ from pyproj import Geod
 
 from nearcast.delivery.pacing import Pacing
 from nearcast.delivery.queue import DeliveryQueue, QueuedDelivery
-from nearcast.delivery.rate_limit import RateLimit
 from nearcast.errors import Mark
 from nearcast.importers import nsw_fires
 from nearcast.importers.mobile_links import LinkTrace, traces
@@ -30,6 +29,7 @@ from nearcast.language.control_events import changes
 from nearcast.language.definitions import files
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
+from nearcast.model.rate_limit import RateLimit
 from nearcast.model.subscription import ClientProfile, Settings
 from nearcast.server.sessions.session import Session
 from nearcast.stages.decide import replay

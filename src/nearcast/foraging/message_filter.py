@@ -19,6 +19,7 @@ from nearcast.foraging.neighbour_shares import NeighbourShares
 from nearcast.geo.distance import distance
 from nearcast.model.event import Place
 from nearcast.model.foraging import Message, MessageId
+from nearcast.model.rate_limit import RateLimit
 
 MOST = 20_000
 """Buckets of origins that are kept; full ones say nothing and go first."""
@@ -41,27 +42,11 @@ class MessageRates:
 
 
 @dataclass(slots=True)
-class TokenBucket:
-    """Tokens that come at a rate up to a most; a message takes one."""
-
-    rate: float
-    most: float
-    tokens: float
-    filled: float
-
-    def level(self, now: float) -> float:
-        """The tokens there are at a time; a clock that goes back adds none."""
-        self.tokens = min(self.most, self.tokens + self.rate * max(0.0, now - self.filled))
-        self.filled = max(now, self.filled)
-        return self.tokens
-
-
-@dataclass(slots=True)
 class NeighbourBuckets:
     """A neighbour's bucket, and those of the origins behind it; these are looked through when there are `sweep`."""
 
-    own: TokenBucket
-    origins: dict[str, TokenBucket] = field(default_factory=dict)
+    own: RateLimit
+    origins: dict[str, RateLimit] = field(default_factory=dict)
     sweep: int = FEWEST_SWEPT
 
 
@@ -77,13 +62,13 @@ class AdmissionControl:
         """Whether one more message may come; takes a token of both if so, of none if not."""
         found = self._buckets(neighbour, now)
         # Both must have one before either gives one: what is refused costs nothing, and leaves nothing behind.
-        if found is None or found.own.level(now) < 1.0:
+        if found is None or not found.own.affords(1, now):
             return False
         bucket = found.origins.get(origin) or self._origin(neighbour, found, origin, now)
-        if bucket is None or bucket.level(now) < 1.0:
+        if bucket is None or not bucket.affords(1, now):
             return False
         for each in (found.own, bucket):
-            each.tokens -= 1.0
+            each.spend(1, now)
         return True
 
     def _buckets(self, neighbour: str, now: float) -> NeighbourBuckets | None:
@@ -94,23 +79,21 @@ class AdmissionControl:
                 self._forget_quiet(now)
             if len(self._neighbours) >= MOST_NEIGHBOURS:
                 return None
-            burst = self._rates.neighbour_burst
-            own = TokenBucket(self._rates.neighbour, burst, burst, now)
+            own = RateLimit(self._rates.neighbour, self._rates.neighbour_burst)
             found = self._neighbours[neighbour] = NeighbourBuckets(own)
         return found
 
-    def _origin(self, neighbour: str, found: NeighbourBuckets, origin: str, now: float) -> TokenBucket | None:
+    def _origin(self, neighbour: str, found: NeighbourBuckets, origin: str, now: float) -> RateLimit | None:
         """A new bucket of an origin; None where its neighbour's share is full of such as are not."""
         if len(found.origins) >= found.sweep or not self.shares.admits(neighbour):
             self._sweep(neighbour, found, now)
         if not self.shares.hold(neighbour):
             return None
-        burst = self._rates.origin_burst
-        return found.origins.setdefault(origin, TokenBucket(self._rates.origin, burst, burst, now))
+        return found.origins.setdefault(origin, RateLimit(self._rates.origin, self._rates.origin_burst))
 
     def _sweep(self, neighbour: str, found: NeighbourBuckets, now: float) -> None:
         """Forgets an origin's full buckets, which say nothing; an empty one holds somebody back."""
-        for origin in [origin for origin, bucket in found.origins.items() if bucket.level(now) >= bucket.most]:
+        for origin in [origin for origin, bucket in found.origins.items() if bucket.full(now)]:
             del found.origins[origin]
             self.shares.release(neighbour)
         found.sweep = max(FEWEST_SWEPT, 2 * len(found.origins))
@@ -119,7 +102,7 @@ class AdmissionControl:
         """Forgets neighbours all of whose buckets are full."""
         for neighbour, found in list(self._neighbours.items()):
             self._sweep(neighbour, found, now)
-            if not found.origins and found.own.level(now) >= found.own.most:
+            if not found.origins and found.own.full(now):
                 del self._neighbours[neighbour]
 
 

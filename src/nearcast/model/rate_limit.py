@@ -19,20 +19,22 @@ class RateLimit:
 
     def spend(self, cost: float, now: float) -> bool:
         """Whether there are the tokens that something costs; they are gone then."""
-        self._fill(now)
-        assert self._tokens is not None, "it was filled"
-        if self._tokens < min(cost, self.burst):
+        if not self.affords(cost, now):
             return False
-        self._tokens -= cost
+        self._tokens = self._fill(now) - cost
         return True
+
+    def affords(self, cost: float, now: float) -> bool:
+        """Whether there are the tokens that something costs."""
+        return self._fill(now) >= min(cost, self.burst)
 
     def full(self, now: float) -> bool:
         """Whether nothing was spent for so long that the whole burst is there."""
-        self._fill(now)
-        return self._tokens == self.burst
+        return self._fill(now) == self.burst
 
-    def _fill(self, now: float) -> None:
+    def _fill(self, now: float) -> float:
         before = self.burst if self._tokens is None else self._tokens
         # A clock that was set back gives nothing, and takes nothing away.
         self._tokens = min(before + max(now - self._filled, 0.0) * self.rate, self.burst)
         self._filled = now
+        return self._tokens

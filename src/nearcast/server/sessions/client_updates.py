@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nearcast.delivery.priority import awareness_class
-from nearcast.delivery.rate_limit import RateLimit
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.definitions.client_documents import client_data
 from nearcast.model.changes import ClientChange
 from nearcast.model.context import Awareness
 from nearcast.model.event import Event
+from nearcast.model.rate_limit import RateLimit
 from nearcast.model.subscription import ClientProfile, Settings
 from nearcast.model.values import microseconds_of
 from nearcast.server import clock

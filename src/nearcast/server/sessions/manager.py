@@ -12,7 +12,6 @@ from functools import partial
 
 from nearcast.delivery.pacing import Pacing
 from nearcast.delivery.queue import DeliveryQueue, PriorityOf, QueuedDelivery, SettledDelivery
-from nearcast.delivery.rate_limit import RateLimit
 from nearcast.model.changes import (
     Change,
     ClientChange,
@@ -21,6 +20,7 @@ from nearcast.model.changes import (
     SubscriptionChange,
     SubscriptionRemoval,
 )
+from nearcast.model.rate_limit import RateLimit
 from nearcast.model.sequence import position_of
 from nearcast.model.subscription import ClientProfile, Subscription
 from nearcast.server import clock

@@ -18,8 +18,8 @@ import orjson
 from nearcast.delivery.pacing import Pacing
 from nearcast.delivery.priority import context_class, priority_row
 from nearcast.delivery.queue import DeliveryQueue, QueuedDelivery, SettledDelivery, present_level
-from nearcast.delivery.rate_limit import RateLimit
 from nearcast.model.context import WITHHELD
+from nearcast.model.rate_limit import RateLimit
 from nearcast.model.sequence import write_sequence
 from nearcast.model.subscription import ClientProfile, Settings
 from nearcast.server import clock
