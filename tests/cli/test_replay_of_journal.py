@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
@@ -22,7 +22,9 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.cloudevents import read_event
 from nearcast.language.control_events import changes
 from nearcast.language.definitions import files
+from nearcast.model.changes import Change
 from nearcast.model.columns import entered_events
+from nearcast.pipeline.past_journal import Definition
 from nearcast.pipeline.snapshots import save
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import StateFold
@@ -169,6 +171,12 @@ def _only(folder: Path, subscription: str) -> Path:
     kept = [one for one in found["subscriptions"] if one["id"] == subscription]
     (folder / "only.yaml").write_text(yaml.safe_dump({**found, "subscriptions": kept}))
     return folder / "only.yaml"
+
+
+def test_every_change_is_either_of_definitions_or_kept() -> None:
+    """A new one has to be one or the other: others take the place of what people define, and of that only."""
+    kept = {one.__name__ for one in get_args(Change)} - {one.__name__ for one in get_args(Definition)}
+    assert {"ClientChange", "ClientRemoval"} <= kept <= {"ClientChange", "ClientRemoval", "ClockTick"}
 
 
 def test_roles_that_other_definitions_do_not_know_are_no_fault(tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ from nearcast.model.changes import (
     SituationRemoval,
     SubscriptionChange,
     SubscriptionRemoval,
+    ZoneRemoval,
+    ZoneRuleChange,
+    ZoneShapesChange,
 )
 from nearcast.model.event import Event
 from nearcast.model.subscription import Channel, Settings
@@ -163,6 +166,9 @@ Definition = (
     | SituationRemoval
     | ActionChange
     | ActionRemoval
+    | ZoneRuleChange
+    | ZoneShapesChange
+    | ZoneRemoval
 )
 """What other definitions take the place of."""
 
