@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 # Which tests stay together, and which begin first, is for tests/conftest.py to say.
-TESTS = $(VENV)/bin/python -m pytest -n 2 --no-loadscope-reorder --durations=25
+# Three, since tests of whole systems wait for much of their time: on two cores that keeps both at work.
+TESTS = $(VENV)/bin/python -m pytest -n 3 --no-loadscope-reorder --durations=25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check experiment-fulcrum experiment-foraging experiment-merging lock clean
+.PHONY: help demo test test-all check ruff mypy experiment-fulcrum experiment-foraging experiment-merging lock clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-19s %s\n", $$1, $$2}'
@@ -14,15 +15,22 @@ help: ## Show what there is to make
 demo: $(READY) ## Set up, then run the main job on a simulated bushfire afternoon
 	@$(VENV)/bin/nearcast demo
 
-test: check ## Set up, then run every check and the tests, in two processes; of the longest a smaller instance
-	@$(TESTS) -m 'not long'
+test: SELECTED = -m 'not long'
+test: ## Set up, then run every check and the tests, in three processes; of the longest a smaller instance
+test-all: ## As test, with the longest tests whole
+# Mypy works while tests wait, and says what it found behind what they say.
+test test-all: ruff
+	@said=$$(mktemp); $(VENV)/bin/mypy >$$said 2>&1 & mypy=$$!; \
+	    $(TESTS) $(SELECTED); tests=$$?; \
+	    wait $$mypy; mypy=$$?; cat $$said; rm $$said; exit $$((tests + mypy))
 
-test-all: check ## As test, with the longest tests whole
-	@$(TESTS)
+check: ruff mypy ## Set up, then look at the code without running it: ruff and mypy
 
-check: $(READY) ## Set up, then look at the code without running it: ruff and mypy
+ruff: $(READY)
 	@$(VENV)/bin/ruff check src tests benchmarks experiments
 	@$(VENV)/bin/ruff format --check --quiet src tests benchmarks experiments
+
+mypy: $(READY)
 	@$(VENV)/bin/mypy
 
 experiment-fulcrum: $(READY) ## What strategies for relations send; tables, and a picture in experiment-results
@@ -43,6 +51,6 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "nearcast needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; set PYTHON=python3.x")'
 	@echo "Setting up in $(VENV), once: about 1.5 GB on the disk and two minutes (Spark is a third of it)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@

@@ -15,6 +15,7 @@ from nearcast.errors import Mark
 from nearcast.language.cql2 import parse
 from nearcast.language.definitions.files import DefinitionSet, load
 from nearcast.model.filter import And, Filter, Not, Or
+from tests.class_archive import SHORT_LIVED, archive_in, making, reading
 from tests.shared import shared
 
 if TYPE_CHECKING:
@@ -26,10 +27,7 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("repeatable")
 
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a Java that ends before thorough compilation, and threads that collect garbage side by side, pay."""
-
-for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+for _name in ("SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(_name, SHORT_LIVED)
 
 FIRST = (
@@ -54,6 +52,17 @@ TOGETHER = {
     "tests/experiments/test_sweep.py": "spark",
 }
 """Folders and modules whose tests stay in one worker: they share compiled kernels, or the one Spark session."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Every Java of a Spark maps its classes from a file, which a run in several processes makes if it is not there."""
+    if not hasattr(config, "cache"):
+        os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
+    elif "SPARK_SUBMIT_OPTS" not in os.environ:
+        archive = archive_in(config.cache.mkdir("java"))
+        os.environ["SPARK_SUBMIT_OPTS"] = reading(archive)
+        if getattr(config.option, "numprocesses", None) and not archive.exists():
+            config.add_cleanup(making(archive).wait)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

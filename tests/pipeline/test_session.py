@@ -40,7 +40,7 @@ def run(master: str, **environment: str) -> subprocess.CompletedProcess[str]:
     source = str(Path(spark_session.__file__).parents[2])
     surroundings = {**os.environ, "PYTHONPATH": source, **environment}
     command = [sys.executable, "-W", "error", "-c", JOB, master]
-    return subprocess.run(command, capture_output=True, text=True, env=surroundings, timeout=180)
+    return subprocess.run(command, capture_output=True, text=True, env=surroundings, timeout=600)
 
 
 FAILING = """
@@ -65,7 +65,7 @@ def test_what_spark_complains_of_goes_to_its_file(tmp_path: Path) -> None:
         spark_session.LOG_FILE: str(file),
     }
     done = subprocess.run(
-        [sys.executable, "-c", FAILING], capture_output=True, text=True, env=surroundings, timeout=180
+        [sys.executable, "-c", FAILING], capture_output=True, text=True, env=surroundings, timeout=600
     )
     assert ("failed\n", "") == (done.stdout, done.stderr)
     assert " spark ERROR " in file.read_text()
@@ -119,7 +119,7 @@ def test_on_one_machine_spark_listens_to_it_alone_and_asks_for_a_secret() -> Non
     """All of its ports are of the loopback; nothing that a command line shows tells the secret."""
     surroundings = {**os.environ, "PYTHONPATH": str(Path(spark_session.__file__).parents[2])}
     done = subprocess.run(
-        [sys.executable, "-c", LISTENING], capture_output=True, text=True, env=surroundings, timeout=180
+        [sys.executable, "-c", LISTENING], capture_output=True, text=True, env=surroundings, timeout=600
     )
     assert (["2", "true None", "['0100007F']", "False"], "") == (done.stdout.splitlines(), done.stderr)
 
