@@ -4,7 +4,8 @@ VENV := .venv
 READY := $(VENV)/.ready
 # Which tests stay together, and which begin first, is for tests/conftest.py to say.
 # Three, since tests of whole systems wait for much of their time: on two cores that keeps both at work.
-TESTS = $(VENV)/bin/python -m pytest -n 3 --no-loadscope-reorder --durations=25
+# Bytecode is kept whatever the environment says: tests start some two hundred processes, which compile the package else.
+TESTS = PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest -n 3 --no-loadscope-reorder --durations=25
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check ruff mypy experiment-fulcrum experiment-foraging experiment-merging lock clean
@@ -51,6 +52,6 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "nearcast needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; set PYTHON=python3.x")'
 	@echo "Setting up in $(VENV), once: about 1.5 GB on the disk and two minutes (Spark is a third of it)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
