@@ -76,6 +76,10 @@ RULES = (
     Situation("b", "Alarm", parse("Fire AND NOT Drill", HERE), area="building-7", valid=0.5, lateness=3.0),
     Situation("c", "Fire", parse("Temperature BETWEEN 1 AND 2", HERE), sufficient=False),
     Situation("d", "Fire", parse("Temperature > 1", HERE), begin=30.0),
+    Situation("g", "Fire", parse("AVG(Temperature, 5 min, 3) - MIN(Temperature, 90 s) > 2", HERE, over_time=True)),
+    Situation(
+        "h", "Fire", parse("NOT COUNT(Smoke, 1 h) >= 20 OR RATE(Humidity, 0.5 d) < 1", HERE, over_time=True), 9.0
+    ),
     Situation("e", "Fire", parse("Temperature > 1", HERE), end=0.25),
     Situation("f", "Fire", parse("Temperature > 1", HERE), begin=30.0, end=120.0),
 )
@@ -129,6 +133,9 @@ VALUES, MISSING = "a condition over values", "a missing reading makes a conditio
 UNKNOWN = "what is unknown counts neither as true nor as false"
 IN_DEGREES, MORE = "a number to compare with Temperature, in degC", "for example: Temperature > 10"
 TOLD, UNTIL = "for example: Smoke = TRUE", "leave it out: a reading then counts until the next"
+GIVES = "a condition is a comparison: say how it compares, as in size * 2 > 10"
+A_TIME = "a time above 0: a number and one of ms, s, min, h, d"
+OVER_TIME = "for example: AVG(class, 5 min), or with how many readings there must be, AVG(class, 5 min, 3)"
 ENDING = "end, in seconds or as in 10 s: a finite number, 0 or more"
 DURATION = "valid: a number and one of ms, s, min, h, d, as in 10 s"
 
@@ -156,6 +163,12 @@ DURATION = "valid: a number and one of ms, s, min, h, d, as in 10 s"
         ("class: Fire, when: 'Drill OR Smoke', within: 1", "a comparison, or a situation", TOLD),
         ("class: Fire, when: {all: [Drill, {not: Smoke}]}, within: 1", "a comparison, or a situation", TOLD),
         ("class: Fire, when: 'Temperature >', within: 1", OPERAND, BEHIND),
+        ("class: Fire, when: 'AVG(Temprature, 5 min) > 8', within: 1", KNOWN, "did you mean Temperature?"),
+        ("class: Fire, when: 'AVG(Temperature, 5 min)', within: 1", "a condition", GIVES),
+        ("class: Fire, when: 'AVG(Temperature, soon) > 8', within: 1", A_TIME, OVER_TIME),
+        ("class: Fire, when: 'AVG(Temperature, 0 s) > 8', within: 1", A_TIME, OVER_TIME),
+        ("class: Fire, when: 'RATE(Temperature, 5 s, 1) > 8', within: 1", "a whole number of readings, 2 or more", ""),
+        ("class: Fire, when: 'COUNT(Fire, 5 s) > 8', within: 1", "Fire or NOT Fire", "a situation is or is not"),
         ("class: Fire, when: 'Temperature > 8', within: 1, for: soon", DURATION.replace("valid", "for"), ""),
         ("class: Fire, when: 'Temperature > 8', within: 1, for: {start: 1}", "a field of for", "known are begin, end"),
         ("class: Fire, when: 'Temperature > 8', within: 1, for: {}", "begin or end in for", ""),
@@ -364,6 +377,21 @@ def test_a_file_is_named_in_definition_files_only() -> None:
     event = read_event({**data, "data": {"ontology": "weather.yaml"}}, HERE)
     with pytest.raises(Exception, match="a file can be named in a definition file only"):
         changes(event, Settings())
+
+
+@pytest.mark.parametrize(
+    ("expected", "when"),
+    [
+        ("a time of at most 600 s, for which a silent entity is kept", "AVG(Temperature, 11 min) > 8"),
+        ("at most 100 readings, which are kept of an entity", "NOT COUNT(Temperature, 10 min, 101) > 200"),
+    ],
+)
+def test_a_time_over_which_too_little_is_kept_is_a_warning(expected: str, when: str, tmp_path: Path) -> None:
+    """Longer than a silent entity is, or of more readings than are."""
+    limits = "limits: {entity_age: 10 min, window_readings: 100}\n"
+    text = PROMISED.replace("Temperature > 80 AND Humidity < 10", when)
+    assert [expected] == [one.expected for one in defined(limits + text, tmp_path).warnings]
+    assert () == defined(text, tmp_path).warnings
 
 
 @pytest.mark.parametrize(

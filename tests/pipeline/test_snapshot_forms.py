@@ -68,7 +68,7 @@ KEPT: dict[str, tuple[object, str, str]] = {
         SituationStage(),
         "refused provided version _ontology _rules _actions _hidden_after _lanes _time _number _stale",
         # Of one batch, or made of ontology and rules.
-        "_scene _leaving _change_times _extraction _areas _units _called_by",
+        "_limits _scene _leaving _change_times _extraction _areas _units _called_by",
     ),
     "SituationEngine": (
         SituationEngine(SituationStore(plan(ONTOLOGY, ()))),
@@ -77,7 +77,7 @@ KEPT: dict[str, tuple[object, str, str]] = {
     ),
     "SituationStore": (
         SituationStore(plan(ONTOLOGY, ())),
-        "readings _by_rule",
+        "readings windows _by_rule",
         "_seats _watched _holders _keys _plan _levels _horizons",
     ),
 }

@@ -48,7 +48,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 def rule(id: str, concludes: str, when: str, **fields: Any) -> Situation:
     """A rule whose conditions are CQL2."""
-    return Situation(id, concludes, parse(when, Mark("here")), **{"within": 100, "valid": 10, **fields})
+    return Situation(id, concludes, parse(when, Mark("here"), over_time=True), **{"within": 100, "valid": 10, **fields})
 
 
 FIRE = rule("fire", "Fire", "Temperature > 80 AND Humidity < 10")

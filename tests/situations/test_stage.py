@@ -46,6 +46,10 @@ CONDITIONS = (
     "NOT (Smoke = TRUE AND Humidity < 50)",
     "Air = TRUE AND NOT Temperature < 50",
     "Temperature > 80 AND Temperature < 95",
+    "AVG(Temperature, 8 s) > 60 AND Humidity < 50",
+    "COUNT(Weather, 5 s, 2) >= 2 OR NOT MAX(Temperature, 12 s) > 20",
+    "RATE(Temperature, 20 s) > 3 AND MIN(Temperature, 4 s) > 15",
+    "MAX(Temperature, 10 s) - MIN(Temperature, 10 s) > 15 AND NOT SUM(Humidity, 6 s) > 20",
 )
 UPPER = (
     "Fire",

@@ -11,7 +11,8 @@ from nearcast.model.event import place_data
 from nearcast.model.filter import Not
 from nearcast.model.values import time_text
 from nearcast.situations.diagnosis import ConditionFinding, ReadingFinding, RuleFinding
-from nearcast.situations.events import moment_of
+from nearcast.situations.events import aggregate_data, moment_of
+from nearcast.situations.windows import AggregateFinding
 
 
 def rule_lines(found: RuleFinding) -> Iterator[str]:
@@ -49,8 +50,17 @@ def _written(found: ConditionFinding) -> str:
 def _observed(found: ConditionFinding) -> str:
     if found.missing:
         return found.missing
-    parts = [f"the situation {id}" for id in found.situations] + [_reading(one) for one in found.readings]
+    parts = [f"the situation {id}" for id in found.situations]
+    parts += [_aggregate(entity, one) for entity, one in found.aggregates]
+    parts += [_reading(one) for one in found.readings]
     return "; ".join(parts) or "so say the rules for it"
+
+
+def _aggregate(entity: str, found: AggregateFinding) -> str:
+    if found.value is None:
+        return f"{found.text} of {entity}: {found.why}"
+    readings = f"{found.readings:,} reading{'' if found.readings == 1 else 's'}"
+    return f"{found.text} is {found.value:g}, of {readings} of {entity} from {_at(found.first)} to {_at(found.last)}"
 
 
 def _reading(found: ReadingFinding) -> str:
@@ -94,6 +104,9 @@ def _condition_data(found: ConditionFinding) -> dict[str, Any]:
                 "event": one.reading.position,
             }
             for one in found.readings
+        ],
+        "aggregates": [
+            {**aggregate_data(one), "entity": entity, "why": one.why or None} for entity, one in found.aggregates
         ],
         "situations": list(found.situations),
         "missing": found.missing or None,

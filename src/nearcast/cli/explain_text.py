@@ -44,6 +44,9 @@ def situation_lines(data: dict[str, Any]) -> Iterator[str]:
             yield f"  {one['condition']}: the situation {one['situation']}"
             continue
         unit = unit_text(one.get("unit"))
+        if "aggregate" in one:
+            over = one["aggregate"]
+            yield f"  {over['of']} is {over['value']:g}, of {over['readings']:,} from {over['from']} to {over['to']}"
         what = one["condition"] if one["condition"] == one["class"] else f"{one['condition']}, {one['class']}"
         yield f"  {what} {one['value']}{unit}, of {one['entity']}, {one['age']:g} s old, event {one['event']:,}"
 

@@ -22,6 +22,11 @@ GEOMETRY = frozenset({*TOLD_GEOMETRY, "this"})
 PREVIOUS = frozenset({"PREVIOUS", "CHANGED"})
 """Functions of an attribute of the entity's previous event."""
 
+AGGREGATES = ("AVG", "MAX", "MIN", "SUM", "COUNT", "RATE")
+"""Functions of the readings of a class over a time, in rules of situations: the class, the time as in `5 min`, and how
+many readings there must be at least.
+"""
+
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*", "/", "%", "^", "DIV")
 SPATIAL = (

@@ -36,6 +36,10 @@ class Limits:
     """Characters of all zones of one layer together."""
     zones_at_once: int = 1_000
     """Zones of one layer that an entity is in at once: of more, those that were defined first."""
+    window_readings: int = 10_000
+    """Readings of one class by one entity that are kept for aggregates over a time: those of 2 h 46, a second apart."""
+    windows_readings: int = 5_000_000
+    """Readings of all entities that are kept for that, in the rules of one lateness."""
     entity_bytes: int = 65_536
     """Bytes that an event takes as the newest of its entity, about; of a larger one the attributes are not kept."""
     entities: int = 1_000_000

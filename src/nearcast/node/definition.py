@@ -24,6 +24,8 @@ from nearcast.language.definitions.subscription_documents import read_filter
 from nearcast.language.nodes import DocumentNode, DocumentReader, at, closest, from_yaml
 from nearcast.language.quantities import read_duration
 from nearcast.model.event import OWN, Place
+from nearcast.model.expression import Call
+from nearcast.model.filter import atoms
 from nearcast.model.ontology import ContextClass, Ontology, SituationClass, upwards
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
@@ -33,6 +35,7 @@ from nearcast.node.sensors import FileSensor, Sensor, SimulatedSensor
 from nearcast.node.transport import ChannelFaults
 from nearcast.node.wire import MOST_CONDITIONS
 from nearcast.situations.rule_plan import in_order, names_of, range_of, reach, standing_on
+from nearcast.situations.windows import aggregates_in
 
 LEVELS = 3
 """Of priorities: a filter is read with some, and a node has none."""
@@ -136,6 +139,8 @@ def _rule(
     if rule.area is not None or not rule.sufficient or rule.lateness or rule.begin or rule.end:
         expected, advice = "id, class, when, within, valid, threshold in a node's rule", "nodes know no other fields"
         reader.fault(expected, node, advice, " and ".join(others))
+    if any(aggregates_in(one.name) for one in atoms(rule.when) if isinstance(one.name, Call)):
+        reader.fault("conditions on the newest readings in a node's rule", node, "nodes keep no others", "an aggregate")
     within = rule.within
     if within is None:
         within = max((metres for name in names_of(rule.when) if (metres := reach(ontology, name))), default=0.0)

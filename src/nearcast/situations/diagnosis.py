@@ -13,6 +13,7 @@ from nearcast.situations.extract import UnusableReading
 from nearcast.situations.lifecycle import SituationScene
 from nearcast.situations.readings import ContextReading, SituationCentre, separation
 from nearcast.situations.rule_plan import SECOND, ConditionLeaf, PlannedRule, RulePlan, leaves, unit_of
+from nearcast.situations.windows import AggregateFinding
 
 SHOWN = 3
 """Of many readings those that decide, and the newest, are kept."""
@@ -33,7 +34,10 @@ class ReadingFinding:
 
 @dataclass(frozen=True, slots=True)
 class ConditionFinding:
-    """A condition: its truth, the readings or situations that made it so, and why it is unknown, if it is."""
+    """A condition: its truth, the readings or situations that made it so, and why it is unknown, if it is.
+
+    `aggregates` are those over a time, by the entities around whose readings they are of.
+    """
 
     atom: Atom
     negated: bool
@@ -41,6 +45,7 @@ class ConditionFinding:
     readings: tuple[ReadingFinding, ...] = ()
     situations: tuple[str, ...] = ()
     missing: str = ""
+    aggregates: tuple[tuple[str, AggregateFinding], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,15 @@ def _conditions(
             around = scene.around(below, centre, rule, rule.reach[leaf.names[0]])
             situations = tuple(one.id for one in around if one.begun)
         missing = _missing(scene, leaf, rule, view, centre, now) if truth is None else ""
-        yield ConditionFinding(leaf.atom, leaf.negated, truth, found, situations, missing)
+        aggregates = tuple(_over_time(leaf, rule, view))
+        yield ConditionFinding(leaf.atom, leaf.negated, truth, found, situations, missing, aggregates)
+
+
+def _over_time(leaf: ConditionLeaf, rule: PlannedRule, view: RuleEvaluation) -> Iterator[tuple[str, AggregateFinding]]:
+    """The aggregates of a condition, of those entities around that reported last."""
+    for aggregate in leaf.aggregates:
+        for one in sorted(view.readings(aggregate.name, rule), key=_age)[:SHOWN]:
+            yield one.entity, view.over_time(one, aggregate, rule)
 
 
 def _makes_hold(leaf: ConditionLeaf, reading: ContextReading) -> bool:
@@ -136,6 +149,10 @@ def _missing(
             f"the rules for {leaf.situation} are unknown themselves: {_unknown_rules(leaf.situation, scene.plan, view)}"
         )
     lacking = [name for name in leaf.names if not view.readings(name, rule)]
+    if not lacking and leaf.aggregates:
+        found = ((entity, one) for entity, one in _over_time(leaf, rule, view) if one.why)
+        why = "; ".join(f"{one.text} of {entity}: {one.why}" for entity, one in found)
+        return why or "the values are of kinds that do not compare"
     if not lacking:
         values = sorted((one for name in leaf.names for one in view.readings(name, rule)), key=_age)[:SHOWN]
         told = ", ".join(f"{one.name} {one.value!r} of {one.entity}" for one in values)

@@ -9,7 +9,7 @@ condition of it is, or a reading denies it; else unknown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from nearcast.filters.evaluate import satisfies
@@ -21,6 +21,7 @@ from nearcast.model.geometry_budget import GeometryWork
 from nearcast.model.values import Value
 from nearcast.situations.readings import ContextReading, ReadingStore, SituationCentre
 from nearcast.situations.rule_plan import ConditionBranch, ConditionLeaf, ConditionNode, PlannedRule, RulePlan
+from nearcast.situations.windows import Aggregate, AggregateFinding, ReadingWindows
 
 NEVER = 1 << 62
 """A moment that does not come."""
@@ -58,6 +59,10 @@ class SituationWorld(Protocol):
     def readings(self) -> ReadingStore:
         """The newest of every class by every entity."""
 
+    @property
+    def windows(self) -> ReadingWindows:
+        """Those of some time, for aggregates."""
+
     def around(
         self, rules: Iterable[PlannedRule], centre: SituationCentre, rule: PlannedRule, metres: float
     ) -> Sequence[RunningSituation]:
@@ -66,12 +71,15 @@ class SituationWorld(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a condition rests on: a reading, or a situation that is, by its id; `name` is the class asked for."""
+    """What a condition rests on: a reading, or a situation that is, by its id; `name` is the class asked for. `over`:
+    the aggregate of which the reading is the newest.
+    """
 
     name: str
     condition: Condition
     reading: ContextReading | None
     situation: str | None = None
+    over: AggregateFinding | None = None
 
 
 class RuleEvaluation:
@@ -122,8 +130,11 @@ class RuleEvaluation:
     def _leaf(self, leaf: ConditionLeaf, rule: PlannedRule) -> Truth:
         if leaf.situation is not None:
             return self._situation(leaf, leaf.situation, rule)
-        if isinstance(leaf.atom.name, Call):
-            return truth_of(leaf.atom.name, _Facts({name: self._values(name, rule) for name in leaf.names}))
+        if leaf.computed is not None:
+            facts = {name: self._values(name, rule) for name in leaf.names}
+            for aggregate in leaf.aggregates:
+                facts[aggregate.text] = tuple(value for _, value in self._aggregated(aggregate, rule))
+            return truth_of(leaf.computed, _Facts(facts))
         readings = self.readings(leaf.names[0], rule)
         if leaf.compares is None:
             return some(satisfies(leaf.atom, reading.value) for reading in readings)
@@ -139,6 +150,21 @@ class RuleEvaluation:
     def _values(self, name: str, rule: PlannedRule) -> tuple[Value, ...]:
         # Of very many choices among values only the first count, so they have an order that no index decides.
         return tuple(reading.value for reading in sorted(self.readings(name, rule), key=_age))
+
+    def _aggregated(self, aggregate: Aggregate, rule: PlannedRule) -> list[tuple[ContextReading, float]]:
+        """The entities around that have an aggregate, by their newest readings, and its values."""
+        found = (
+            (one, self.over_time(one, aggregate, rule)) for one in sorted(self.readings(aggregate.name, rule), key=_age)
+        )
+        return [(reading, one.value) for reading, one in found if one.value is not None]
+
+    def over_time(self, reading: ContextReading, aggregate: Aggregate, rule: PlannedRule) -> AggregateFinding:
+        """An aggregate of the entity and class of a reading."""
+        found = self._world.windows.find(reading.key, aggregate, self._now, rule.after)
+        if found.readings:
+            # As time passes readings leave the window, the first one first.
+            self.lapses = min(self.lapses, found.first + aggregate.span + 1)
+        return found
 
     def readings(self, name: str, rule: PlannedRule) -> list[ContextReading]:
         """The fresh readings of a class that count for a rule here."""
@@ -199,6 +225,8 @@ class RuleEvaluation:
                 yield from self._grounds(part, rule, earlier)
         elif node.situation is not None:
             yield from self._situation_grounds(node, node.situation, rule, earlier)
+        elif node.aggregates:
+            yield from self._aggregate_grounds(node, rule, earlier)
         elif isinstance(node.atom.name, Call):
             for name in node.names:
                 yield from _one((rule.id, node.number, name), self.readings(name, rule), earlier)
@@ -206,6 +234,22 @@ class RuleEvaluation:
             name = node.names[0]
             found = [one for one in self.readings(name, rule) if satisfied(node, one.value)]
             yield from _one((rule.id, node.number, name), found, earlier)
+
+    def _aggregate_grounds(
+        self, leaf: ConditionLeaf, rule: PlannedRule, earlier: EarlierEvidence
+    ) -> Iterator[Evidence]:
+        over = {one.name for one in leaf.aggregates}
+        for name in leaf.names:
+            if name not in over:
+                yield from _one((rule.id, leaf.number, name), self.readings(name, rule), earlier)
+        for aggregate in leaf.aggregates:
+            there = self._aggregated(aggregate, rule)
+            if len(leaf.aggregates) == 1 and leaf.computed is not None and over == set(leaf.names):
+                there = [one for one in there if _alone(leaf, aggregate.text, one[1])]
+            condition = (rule.id, leaf.number, aggregate.text)
+            for one in _one(condition, [reading for reading, _ in there], earlier):
+                assert one.reading is not None, "it is of a reading"
+                yield replace(one, name=aggregate.name, over=self.over_time(one.reading, aggregate, rule))
 
     def _situation_grounds(
         self, leaf: ConditionLeaf, name: str, rule: PlannedRule, earlier: EarlierEvidence
@@ -230,7 +274,18 @@ class RuleEvaluation:
 def distinct(grounds: Iterable[Evidence]) -> tuple[Evidence, ...]:
     """What a situation rests on, each once, whichever conditions do."""
     # By what tells readings apart, for hashing whole ones takes long.
-    return tuple({(one.name, one.situation or (one.reading and one.reading.key)): one for one in grounds}.values())
+    told = {
+        (one.name, one.situation or (one.reading and one.reading.key), one.over and one.over.text): one
+        for one in grounds
+    }
+    return tuple(told.values())
+
+
+def _alone(leaf: ConditionLeaf, name: str, value: float) -> bool:
+    """Whether the value of an aggregate makes a condition hold that is about nothing else."""
+    assert leaf.computed is not None, "it has an aggregate"
+    found = truth_of(leaf.computed, _Facts({name: (value,)}))
+    return (negated(found) if leaf.negated else found) is True
 
 
 def said(reading: ContextReading, name: str) -> Truth:

@@ -20,6 +20,7 @@ from nearcast.situations.evaluation import Evidence
 from nearcast.situations.lifecycle import SituationChanged
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.rule_plan import SECOND
+from nearcast.situations.windows import AggregateFinding
 from nearcast.state.derived import Cause, derived_event
 
 SITUATION_SOURCE = "nearcast:situations"
@@ -62,11 +63,21 @@ def _evidence(ground: Evidence, moment: int, units: Mapping[str, str]) -> dict[s
     data: dict[str, Any] = {"condition": ground.name, "class": reading.name, "value": _plain(reading.value)}
     if reading.name in units:
         data["unit"] = units[reading.name]
+    if ground.over is not None:
+        data["aggregate"] = aggregate_data(ground.over)
     data |= {"entity": reading.entity, "time": time_text(moment_of(reading.moment))}
     data["age"] = max(0, moment - reading.moment) / SECOND
     if reading.place is not None:
         data["position"] = place_data(reading.place)
     return data | {"event": reading.position}
+
+
+def aggregate_data(found: AggregateFinding) -> dict[str, Any]:
+    """An aggregate over a time: of how many readings, from when to when, and its value."""
+    data: dict[str, Any] = {"of": found.text, "value": found.value, "readings": found.readings}
+    if found.readings:
+        data |= {"from": time_text(moment_of(found.first)), "to": time_text(moment_of(found.last))}
+    return data
 
 
 def _plain(value: Value) -> Value:

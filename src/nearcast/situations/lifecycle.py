@@ -165,6 +165,8 @@ class SituationEngine:
 
     def fold_readings(self, readings: Sequence[ContextReading], cause: int) -> Iterable[SituationChanged]:
         """Takes in the readings of one event, at the moment that it is; `expire_until` comes before it."""
+        for reading in readings:
+            self.scene.windows.put_reading(reading, self.now)
         # All of them are there before any is looked at.
         telling = [reading for reading in readings if self.scene.put_reading(reading)]
         if not telling:
@@ -399,6 +401,6 @@ def _told(grounds: Iterable[Evidence]) -> list[tuple[object, ...]]:
     return [
         (one.name, one.situation)
         if one.reading is None
-        else (one.name, one.reading.name, one.reading.value, one.reading.entity)
+        else (one.name, one.reading.name, one.reading.value, one.reading.entity, one.over and one.over.text)
         for one in distinct(grounds)
     ]

@@ -11,6 +11,8 @@ from nearcast.model.expression import Call, Property, parts
 from nearcast.model.filter import And, Atom, Filter, Not, Or, atoms
 from nearcast.model.ontology import ContextClass, Ontology, below, cycle, upwards
 from nearcast.model.situation import Situation
+from nearcast.situations.windows import SECOND as SECOND
+from nearcast.situations.windows import Aggregate, aggregates_in, by_name
 
 
 def names_of(filter: Filter) -> tuple[str, ...]:
@@ -107,14 +109,12 @@ def in_order(dependencies: Mapping[str, tuple[str, ...]]) -> list[str]:
     return list(done)
 
 
-SECOND = 1_000_000
-"""Moments and durations are whole microseconds: sums of them are exact."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ConditionLeaf:
     """One condition, or its negation. `situation`: the class of situations that it asks for, if it does. `compares`:
     what compares a number with `limit`, where the condition is nothing else. `number`: which of its rule's it is.
+    `aggregates` are those over a time that it computes with; in `computed`, which is what it computes, they are
+    attributes.
     """
 
     atom: Atom
@@ -124,6 +124,8 @@ class ConditionLeaf:
     compares: Callable[[float, float], bool] | None = None
     limit: float = 0.0
     number: int = 0
+    aggregates: tuple[Aggregate, ...] = ()
+    computed: Call | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -254,7 +256,8 @@ def _tree(filter: Filter, negated: bool, situations: set[str], numbers: Iterator
         compares, limit = None, 0.0
         if isinstance(filter.name, str) and filter.operator in COMPARE and type(filter.value) in (int, float):
             compares, limit = COMPARE[filter.operator], filter.value  # type: ignore[assignment]
-        return ConditionLeaf(filter, names, negated != flipped, asked, compares, limit, next(numbers))
+        leaf = ConditionLeaf(filter, names, negated != flipped, asked, compares, limit, next(numbers))
+        return _computed(leaf, filter.name) if isinstance(filter.name, Call) else leaf
     if isinstance(filter, Not):
         return _tree(filter.child, not negated, situations, numbers)
     assert isinstance(filter, (And, Or)), "rules hold no plain negation"
@@ -262,6 +265,22 @@ def _tree(filter: Filter, negated: bool, situations: set[str], numbers: Iterator
         isinstance(filter, And) != negated,
         tuple(_tree(child, negated, situations, numbers) for child in filter.children),
     )
+
+
+def _computed(leaf: ConditionLeaf, call: Call) -> ConditionLeaf:
+    aggregates, computed = aggregates_in(call), by_name(call)
+    assert isinstance(computed, Call), "a condition is a comparison"
+    return replace(leaf, aggregates=aggregates, computed=computed)
+
+
+def spans_of(rules: Iterable[PlannedRule], served: Mapping[str, frozenset[str]]) -> dict[str, int]:
+    """For how many microseconds readings of each class are asked for by aggregates of some rules."""
+    spans: dict[str, int] = {}
+    for rule in rules:
+        for aggregate in (one for leaf in leaves(rule.tree) for one in leaf.aggregates):
+            for name in served.get(aggregate.name, (aggregate.name,)):
+                spans[name] = max(spans.get(name, 0), aggregate.span)
+    return spans
 
 
 def leaves(node: ConditionNode) -> Iterator[ConditionLeaf]:

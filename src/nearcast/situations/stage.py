@@ -26,6 +26,7 @@ from nearcast.model.changes import (
     SituationRemoval,
 )
 from nearcast.model.event import Event
+from nearcast.model.limits import Limits
 from nearcast.model.ontology import Ontology, below, upwards
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import Settings
@@ -50,6 +51,9 @@ from nearcast.state.derived import Cause, StageInput
 
 log = logging.getLogger(__name__)
 
+BEYOND = "more than are kept for aggregates over a time"
+"""Why readings are left out of windows."""
+
 
 class SituationStage:
     """Situations as of a position of the journal: rules, readings, what is running. Its state can be pickled.
@@ -70,6 +74,7 @@ class SituationStage:
         self._leaving: dict[str, DefinedRule] = {}
         self._lanes: dict[int, ReorderBuffer] = {}
         self._time = 0
+        self._limits = Limits()
         self._change_times: Mapping[int, datetime | None] = {}
         self._number = (0, 0)
         self._stale: int | None = None
@@ -83,6 +88,7 @@ class SituationStage:
         """
         found: list[Event] = []
         events, self._change_times = stage_input.events, stage_input.times
+        self._limits = stage_input.registry.settings.limits
         positions = events.column("position").to_numpy()
         done = 0
         for position, change in stage_input.changes:
@@ -136,11 +142,22 @@ class SituationStage:
         self.provided.update(name for one in reported for name in one.read)
         rows = ObservedTable(table, reported, times, self._areas)
         lanes = list(self._lanes.values())
+        for lane in lanes:
+            lane.engine.scene.windows.limits = self._limits
         # In the order of rows, and of lanes in each.
         for row, number, situation_change in merge(
             *(_numbered(number, lane.fold(rows)) for number, lane in enumerate(lanes)), key=_place
         ):
             yield from self._tell(situation_change, lanes[number], rows.cause(row))
+        for lane in lanes:
+            self._count_beyond(lane)
+
+    def _count_beyond(self, lane: ReorderBuffer) -> None:
+        """Counts the readings that were left out of windows, which had too many."""
+        windows = lane.engine.scene.windows
+        for name, count in windows.beyond.items():
+            self.refused[name, BEYOND] += count
+        windows.beyond.clear()
 
     def _stream_times(self, table: pa.Table) -> npt.NDArray[np.int64]:
         """The stream's time at every event: the greatest moment of acceptance so far."""

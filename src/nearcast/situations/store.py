@@ -12,8 +12,9 @@ from nearcast.model.event import Place
 from nearcast.model.ontology import Ontology
 from nearcast.situations.lifecycle import SituationInstance
 from nearcast.situations.readings import ContextReading, SituationCentre, is_near, separation
-from nearcast.situations.rule_plan import PlannedRule, RulePlan
+from nearcast.situations.rule_plan import PlannedRule, RulePlan, spans_of
 from nearcast.situations.trigger_index import TriggerCondition, TriggerIndex
+from nearcast.situations.windows import IndexedReadingWindows
 
 WIDER = 2
 """How many sizes of cells one may stand for: putting readings into cells is more frequent than looking there."""
@@ -176,7 +177,7 @@ class SituationStore:
     """
 
     def __init__(self, plan: RulePlan) -> None:
-        self.readings = IndexedReadingStore()
+        self.readings, self.windows = IndexedReadingStore(), IndexedReadingWindows()
         self._by_rule: dict[str, dict[SituationInstance, None]] = defaultdict(dict)
         self._seats: dict[Key, dict[SituationInstance, None]] = defaultdict(dict)
         self._watched: dict[Key, dict[SituationInstance, None]] = defaultdict(dict)
@@ -199,6 +200,7 @@ class SituationStore:
                 levels[sub].add(level_of(rule.reach[name]))
         areas = frozenset(rule.area for rule, _ in asked if rule.area is not None)
         self.readings.prepare(levels, areas, TriggerIndex(plan))
+        self.windows.prepare(spans_of(all_rules(plan), plan.served))
         self._levels = sorted({level_of(metres) for rule, name in asked for metres in (rule.widest, rule.reach[name])})
         self._horizons = sorted({level_of(rule.horizon) for rule in plan.rules})
         # Under other sizes of cells situations are found by other keys.
@@ -213,6 +215,8 @@ class SituationStore:
     def forget(self, entities: Collection[str]) -> None:
         """Drops the readings of some entities, but for those that a situation looked at."""
         self.readings.forget(entities, self._holders)
+        keys = ((one, name) for one in entities for name in self.windows.spans)
+        self.windows.forget([], [key for key in keys if key not in self._holders])
 
     def add_situation(self, instance: SituationInstance, rule: PlannedRule) -> None:
         """Takes in a situation; also one that moved, or rests on other things."""
@@ -339,9 +343,14 @@ def is_around(
 
 def asked_for(plan: RulePlan) -> Iterator[tuple[PlannedRule, str]]:
     """Every rule with every name that it asks for, necessary rules among them."""
-    necessary = {id(one): one for found in plan.demanding.values() for one in found}
-    for rule in (*plan.rules, *necessary.values()):
+    for rule in all_rules(plan):
         yield from ((rule, name) for name in rule.reach)
+
+
+def all_rules(plan: RulePlan) -> Iterator[PlannedRule]:
+    """The rules of a plan, and the necessary ones."""
+    necessary = {id(one): one for found in plan.demanding.values() for one in found}
+    yield from (*plan.rules, *necessary.values())
 
 
 def _remove(index: dict[K, dict[SituationInstance, None]], keys: Iterable[K], instance: SituationInstance) -> None:

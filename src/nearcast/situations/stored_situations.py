@@ -24,6 +24,7 @@ from nearcast.situations.readings import ContextReading, SituationCentre
 from nearcast.situations.reorder_buffer import ReorderBuffer
 from nearcast.situations.rule_plan import DefinedRule, RulePlan, plan
 from nearcast.situations.stage import SituationStage, lane_plans
+from nearcast.situations.windows import AggregateFinding, IndexedReadingWindows, KeptReading, ReadingKey
 from nearcast.state.registry import Registry
 from nearcast.state.stage_documents import PLACE_FIELDS, VALUE, StageDocument, place_columns, value_column, values_in
 
@@ -41,6 +42,17 @@ READINGS = pa.schema(
     ]
 )
 """A reading; its moment in microseconds since 1970."""
+
+WINDOWS = pa.schema(
+    [
+        ("entity", pa.string()),
+        ("name", pa.string()),
+        ("moment", pa.int64()),
+        ("position", pa.int64()),
+        ("value", VALUE),
+    ]
+)
+"""The readings of windows, those of each class and entity by moment."""
 
 PLACES = pa.schema([("entity", pa.string()), *PLACE_FIELDS, ("moment", pa.int64())])
 """Where an entity last was, and when."""
@@ -131,6 +143,9 @@ def _lane(document: StageDocument, name: str, lane: ReorderBuffer) -> dict[str, 
     document.add_table(f"{name}-readings", _readings_table(readings))
     document.add_table(f"{name}-places", _places_table(lane))
     document.add_table(f"{name}-waiting", _waiting_table([one for *_, one in lane.held]))
+    windows = engine.scene.windows
+    kept_windows = list(windows.everything()) if isinstance(windows, IndexedReadingWindows) else []
+    document.add_table(f"{name}-windows", _windows_table(kept_windows))
     # Of what ended nothing is awaited any more; its entries would only be passed over.
     running = [(moment, order) for moment, order, instance in engine._lapses if instance.running]
     orders = {order for _, order in running}
@@ -144,6 +159,7 @@ def _lane(document: StageDocument, name: str, lane: ReorderBuffer) -> dict[str, 
         "awaited": [(order, moment) for order, moment in engine._awaited.items() if order in orders],
         "readings": kept,
         "situations": situations,
+        "missed": [(*key, missed) for key, _, missed in kept_windows if missed is not None],
     }
 
 
@@ -160,7 +176,7 @@ def _situation(one: SituationInstance, readings: list[ContextReading], rows: dic
             row = rows.setdefault(id(ground.reading), len(readings))
             if row == len(readings):
                 readings.append(ground.reading)
-        grounds.append((ground.name, ground.condition, row, ground.situation))
+        grounds.append((ground.name, ground.condition, row, ground.situation, ground.over and list(ground.over)))
     place = one.centre.place
     return {
         "id": one.id,
@@ -192,6 +208,29 @@ def _readings_table(readings: Sequence[ContextReading]) -> pa.Table:
         "areas": pa.array([sorted(one) for one in areas], AREAS),
     }
     return pa.table(columns, READINGS)
+
+
+def _windows_table(windows: Sequence[tuple[ReadingKey, Sequence[KeptReading], int | None]]) -> pa.Table:
+    rows = [(*key, *one) for key, kept, _ in windows for one in kept]
+    entities, names, moments, positions, values = zip(*rows, strict=True) if rows else ((),) * 5
+    columns = {
+        "entity": pa.array(entities, pa.string()),
+        "name": pa.array(names, pa.string()),
+        "moment": pa.array(moments, pa.int64()),
+        "position": pa.array(positions, pa.int64()),
+        "value": value_column(values),
+    }
+    return pa.table(columns, WINDOWS)
+
+
+def _fill_windows(table: pa.Table, missed: Sequence[tuple[str, str, int]], windows: IndexedReadingWindows) -> None:
+    left_out = {(entity, name): moment for entity, name, moment in missed}
+    found: dict[ReadingKey, list[KeptReading]] = {key: [] for key in left_out}
+    columns = (table.column(name).to_pylist() for name in ("entity", "name", "moment", "position"))
+    for entity, name, moment, position, value in zip(*columns, values_in(table.column("value")), strict=True):
+        found.setdefault((entity, name), []).append(KeptReading(moment, position, value))
+    for key, kept in found.items():
+        windows.restore(key, kept, left_out.get(key))
 
 
 def _readings_in(table: pa.Table) -> list[ContextReading]:
@@ -245,6 +284,8 @@ def _fill_lane(document: StageDocument, name: str, values: Mapping[str, Any], la
     for entity, moment, place in zip(*columns, places_of(places), strict=True):
         if place is not None:
             lane.places[entity] = (moment, place)
+    if isinstance(engine.scene.windows, IndexedReadingWindows):
+        _fill_windows(document.table(f"{name}-windows", WINDOWS), values["missed"], engine.scene.windows)
     waiting = _observations(document.table(f"{name}-waiting", WAITING))
     lane.held = [(one.moment, one.entity, one.position, one) for one in waiting]
     heapify(lane.held)
@@ -262,8 +303,14 @@ def _fill_lane(document: StageDocument, name: str, values: Mapping[str, Any], la
 def _instance(values: Mapping[str, Any], readings: Sequence[ContextReading]) -> SituationInstance:
     place = None if values["place"] is None else Place(*values["place"])
     grounds = (
-        Evidence(name, (condition[0], condition[1], condition[2]), None if row is None else readings[row], situation)
-        for name, condition, row, situation in values["grounds"]
+        Evidence(
+            name,
+            (condition[0], condition[1], condition[2]),
+            None if row is None else readings[row],
+            situation,
+            None if over is None else AggregateFinding(*over),
+        )
+        for name, condition, row, situation, over in values["grounds"]
     )
     return SituationInstance(
         id=values["id"],

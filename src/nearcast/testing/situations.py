@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from nearcast.model.limits import Limits
 from nearcast.situations.evaluation import satisfied
 from nearcast.situations.lifecycle import SituationInstance
 from nearcast.situations.readings import ContextReading, SituationCentre, is_near
 from nearcast.situations.rule_plan import PlannedRule, RulePlan
 from nearcast.situations.store import is_around
+from nearcast.situations.windows import Aggregate, AggregateFinding, KeptReading, aggregated
 
 
 @dataclass(slots=True)
@@ -40,11 +43,31 @@ class PlainReadings:
 
 
 @dataclass(slots=True)
+class PlainReadingWindows:
+    """Keeps every reading, whatever the limits: the reference for what keeps those of some time."""
+
+    all: dict[tuple[str, str], list[KeptReading]] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    beyond: Counter[str] = field(default_factory=Counter)
+
+    def put_reading(self, reading: ContextReading, now: int) -> None:
+        """Takes a reading in."""
+        kept = KeptReading(reading.moment, reading.position, reading.value)
+        self.all.setdefault(reading.key, []).append(kept)
+
+    def find(self, key: tuple[str, str], aggregate: Aggregate, now: int, after: int) -> AggregateFinding:
+        """An aggregate of an entity's readings at a moment, of those behind a position of the journal."""
+        inside = [one for one in self.all.get(key, ()) if one.moment >= now - aggregate.span and one.position > after]
+        return aggregated(aggregate, sorted(inside, key=lambda one: one[:2]))
+
+
+@dataclass(slots=True)
 class PlainScene:
     """A scene without any index."""
 
     plan: RulePlan
     readings: PlainReadings = field(default_factory=PlainReadings)
+    windows: PlainReadingWindows = field(default_factory=PlainReadingWindows)
     situations: dict[str, SituationInstance] = field(default_factory=dict)
 
     def put_reading(self, reading: ContextReading) -> bool:
@@ -58,6 +81,7 @@ class PlainScene:
         gone = [key for key in self.readings.all if key[0] in entities and key not in held]
         for key in gone:
             del self.readings.all[key]
+            self.windows.all.pop(key, None)
 
     def add_situation(self, instance: SituationInstance, rule: PlannedRule) -> None:
         """Takes in a situation."""

@@ -23,32 +23,33 @@ from nearcast.model.filter import Filter
 __all__ = ["names_alone", "parse", "parse_node", "quoted_values", "write", "write_json"]
 
 
-def parse(text: str, where: Mark, locate: Locate | None = None) -> Filter:
+def parse(text: str, where: Mark, locate: Locate | None = None, over_time: bool = False) -> Filter:
     """The filter that a CQL2 text means, or CQL2 JSON, which begins with a brace; atoms know where they were written.
 
     `where` is the place of the text's first character; `locate`, if given, finds the place of every other one, for a
-    text that stands in its file with escapes or folded. Raises `DefinitionError` with one fault.
+    text that stands in its file with escapes or folded. `over_time`: there are aggregates, as in rules. Raises
+    `DefinitionError` with one fault.
     """
     locate = locate or starting_at(text, where)
     if _is_json(text):
-        return _meant(lambda at_once: read_json(text, where, locate, at_once))
-    return _meant(lambda at_once: read_text(text, locate, at_once))
+        return _meant(lambda at_once: read_json(text, where, locate, at_once), over_time)
+    return _meant(lambda at_once: read_text(text, locate, at_once), over_time)
 
 
-def parse_node(node: DocumentNode) -> Filter:
+def parse_node(node: DocumentNode, over_time: bool = False) -> Filter:
     """The filter that CQL2 JSON within a document means. Raises `DefinitionError` with one fault."""
-    return _meant(lambda at_once: read_node(node, at_once=at_once))
+    return _meant(lambda at_once: read_node(node, at_once=at_once), over_time)
 
 
-def _meant(read: Callable[[bool], Syntax]) -> Filter:
+def _meant(read: Callable[[bool], Syntax], over_time: bool) -> Filter:
     """The filter that is meant by what `read` reads, literals at once or one by one."""
     try:
-        return Conditions().condition(read(True))
+        return Conditions(over_time=over_time).condition(read(True))
     except Fault:
         pass
     # Only one by one every literal has a place, and a fault that names it.
     try:
-        return Conditions().condition(read(False))
+        return Conditions(over_time=over_time).condition(read(False))
     except Fault as fault:
         raise DefinitionError(fault) from None
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from nearcast.errors import Fault, Mark
 from nearcast.language.cql2.syntax import PREDICATES, Syntax
-from nearcast.language.cql2.typed_expressions import Expressions, fault
+from nearcast.language.cql2.typed_expressions import Expressions, fault, is_aggregate
 from nearcast.language.cql2.types import EXAMPLES, SCALARS, Type, type_of
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.event import Place
@@ -47,10 +47,12 @@ GIVEN: dict[Type, str] = {
 
 
 class Conditions:
-    """Gives conditions their meaning; `inner`: they are those of a location term, about other events."""
+    """Gives conditions their meaning; `inner`: they are those of a location term, about other events; `over_time`: they
+    are those of a rule, which has aggregates.
+    """
 
-    def __init__(self, inner: bool = False) -> None:
-        self._expressions = Expressions(inner, self._expression)
+    def __init__(self, inner: bool = False, over_time: bool = False) -> None:
+        self._expressions = Expressions(inner, self._expression, over_time)
 
     def condition(self, syntax: Syntax) -> Filter:
         """The filter that is meant where a condition is expected. Raises `Fault`."""
@@ -149,6 +151,8 @@ class Conditions:
         """The atom of a comparison with a distance or a count; None if it is about neither."""
         subject, *values = syntax.spread()
         operator = str(syntax.value)
+        if any(is_aggregate(part) for part in syntax.parts):
+            return None
         if operator in COMPARISONS and values[0].calls("DISTANCE", "COUNT"):
             subject, values, operator = values[0], [subject], FLIPPED.get(operator, operator)
         if not subject.calls("DISTANCE", "COUNT"):

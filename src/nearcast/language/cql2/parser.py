@@ -15,7 +15,8 @@ from nearcast.language.cql2.literals import PlainLiteral, literals_of, number_of
 from nearcast.language.cql2.syntax import CONDITIONS, Syntax, SyntaxKind, call_of
 from nearcast.language.cql2.tokens import KEYWORDS, tokenize
 from nearcast.language.marks import Locate
-from nearcast.model.expression import COMPARISONS
+from nearcast.language.quantities import UNITS
+from nearcast.model.expression import AGGREGATES, COMPARISONS
 from nearcast.model.filter import Atom, Literals, Operator
 
 CONTINUED = "a comparison, AND, OR or the end of the condition"
@@ -333,6 +334,18 @@ class _Parser:
         height = 1 + max([part.height for part in parts], default=0)
         return Syntax("list", None, self._starts[index], self._locate, "", parts, height)
 
+    def _unit(self) -> bool:
+        """The unit of a time, behind a number in an aggregate: both are one text."""
+        binding, index, before = self._waiting[-1]
+        number, unit = self._operands[-1], self._texts[self._at]
+        over = binding == _OPEN and self._kinds[index] == "name" and self._texts[index].upper() in AGGREGATES
+        if not (over and number.kind == "number" and len(self._operands) == before + 2 and unit in UNITS):
+            return self._no_operator()
+        written = f"{number.written} {unit}"
+        self._operands[-1] = Syntax("text", written, number.start, self._locate, written)
+        self._at += 1
+        return True
+
     def _no_operator(self) -> bool:
         self._close_up()
         raise self._fault(CONTINUED)
@@ -425,6 +438,7 @@ _OPERATORS: dict[str, _Step] = {
     "BETWEEN": _Parser._between,
     "IN": _Parser._in,
     "values": _Parser._values,
+    "name": _Parser._unit,
     "IS": _Parser._is,
     "NOT": _Parser._negated,
     "sign": _Parser._arithmetic,

@@ -10,7 +10,7 @@ from nearcast.language.cql2.geometry import GEOMETRIES
 from nearcast.language.cql2.literals import pattern_literal, text_literal
 from nearcast.language.cql2.tokens import KEYWORDS, NAME
 from nearcast.model.event import Place
-from nearcast.model.expression import COMPARISONS, Array, Box, Call, Constant, Expression, Property, Shape
+from nearcast.model.expression import AGGREGATES, COMPARISONS, Array, Box, Call, Constant, Expression, Property, Shape
 from nearcast.model.filter import (
     ME,
     RECEIVER,
@@ -159,11 +159,19 @@ def _call(call: Call, binding: int) -> str:
 def _function(call: Call) -> str:
     if call.function in ("TRUE", "FALSE"):
         return call.function
+    if call.function in AGGREGATES:
+        subject, *rest = call.arguments
+        return f"{call.function}({', '.join([expression(subject), *(_plain(one) for one in rest)])})"
     if call.function == "INTERVAL":
         return f"INTERVAL({', '.join(_end(argument) for argument in call.arguments)})"
     # The location terms are ours, and written small.
     written = call.function.lower() if call.function in ("USER", "DISTANCE") else call.function
     return f"{written}({', '.join(expression(argument) for argument in call.arguments)})"
+
+
+def _plain(node: Expression) -> str:
+    """A time over which readings are taken, or a number."""
+    return str(node.value) if isinstance(node, Constant) else expression(node)
 
 
 def _pattern(node: Expression) -> str:

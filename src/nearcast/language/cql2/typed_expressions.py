@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from nearcast.errors import Fault
@@ -10,8 +11,10 @@ from nearcast.language.cql2 import geometry
 from nearcast.language.cql2.advice import on_function
 from nearcast.language.cql2.syntax import CONDITIONS, Syntax
 from nearcast.language.cql2.types import EXAMPLES, FUNCTIONS, OTHERS, Type, type_of
+from nearcast.language.quantities import LONGEST, UNITS
 from nearcast.language.time_advice import day_advice, time_advice
 from nearcast.model.expression import (
+    AGGREGATES,
     ARITHMETIC,
     PREVIOUS,
     Array,
@@ -30,6 +33,31 @@ _DATE = "DATE('2020-01-31')"
 _TIMESTAMP = "TIMESTAMP('2020-01-31T12:00:00Z')"
 
 
+LEAST = {"RATE": 2}
+"""Readings that an aggregate must have at least, where that is not one."""
+
+MOST_READINGS = 1_000_000
+
+
+def is_aggregate(syntax: Syntax) -> bool:
+    """Whether a call is one of an aggregate; `count` is also a location term."""
+    if not syntax.calls(*AGGREGATES):
+        return False
+    return syntax.value != "COUNT" or (len(syntax.parts) > 1 and _window(syntax.parts[1]) is not None)
+
+
+def _window(syntax: Syntax) -> str | None:
+    """The time over which readings are taken, as a number and its unit; a number alone is one of seconds."""
+    written = f"{syntax.value} s" if syntax.kind == "number" else str(syntax.value) if syntax.kind == "text" else ""
+    found = _WINDOW.fullmatch(written)
+    if not found or not 0 < float(found[1]) * UNITS[found[2]] <= LONGEST:
+        return None
+    return f"{narrowed(float(found[1]))!r} {found[2]}"
+
+
+_WINDOW = re.compile(rf"\s*([0-9]+(?:\.[0-9]+)?)\s*({'|'.join(UNITS)})\s*")
+
+
 def fault(expected: str, syntax: Syntax, advice: str = "") -> Fault:
     """The fault that a node is not what is expected."""
     return Fault(expected, syntax.came, syntax.where, advice)
@@ -38,11 +66,11 @@ def fault(expected: str, syntax: Syntax, advice: str = "") -> Fault:
 class Expressions:
     """Gives expressions their meaning; `inner`: they are about other events than the one being matched.
 
-    `condition` gives a condition within an expression its meaning.
+    `condition` gives a condition within an expression its meaning; `over_time`: there are aggregates.
     """
 
-    def __init__(self, inner: bool, condition: Callable[[Syntax], Expression]) -> None:
-        self._inner = inner
+    def __init__(self, inner: bool, condition: Callable[[Syntax], Expression], over_time: bool = False) -> None:
+        self._inner, self._over_time = inner, over_time
         self._condition = condition
 
     def expression(self, syntax: Syntax) -> Expression:
@@ -77,7 +105,26 @@ class Expressions:
             return Call("USER", (Constant(self.user(syntax)),))
         if function in FUNCTIONS:
             return self._function(syntax)
+        if is_aggregate(syntax):
+            return self._aggregate(syntax)
         raise _unknown(syntax)
+
+    def _aggregate(self, syntax: Syntax) -> Call:
+        function = str(syntax.value)
+        form = f"{function}(class, 5 min), or with how many readings there must be, {function}(class, 5 min, 3)"
+        if not self._over_time:
+            raise fault("a condition on one event alone", syntax, "over a time there are the rules of situations")
+        subject, window, *more = self.arguments(syntax, (2, 3), form)
+        if subject.kind != "property":
+            raise fault("a class of readings", subject, f"for example: {form}")
+        written = _window(window)
+        if written is None:
+            raise fault(f"a time above 0: a number and one of {', '.join(UNITS)}", window, f"for example: {form}")
+        least = self.number(more[0]) if more else LEAST.get(function, 1)
+        if not isinstance(least, int) or not LEAST.get(function, 1) <= least <= MOST_READINGS:
+            raise fault(f"a whole number of readings, {LEAST.get(function, 1)} or more", more[0])
+        found = Property(str(subject.value)), Constant(written)
+        return Call(function, found if least == LEAST.get(function, 1) else (*found, Constant(least)))
 
     def arguments(self, syntax: Syntax, sizes: tuple[int, ...], form: str) -> tuple[Syntax, ...]:
         """The arguments of a call that must have so many."""

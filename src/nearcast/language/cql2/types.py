@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-from nearcast.model.expression import ARITHMETIC, Array, Box, Call, Constant, Expression, Property, Shape
+from nearcast.model.expression import AGGREGATES, ARITHMETIC, Array, Box, Call, Constant, Expression, Property, Shape
 
 Type = Literal["any", "number", "text", "boolean", "instant", "interval", "geometry", "array", "property"]
 """`any`: what only an event can tell. `property`: the name of an attribute itself is asked for."""
@@ -88,7 +88,7 @@ def _type_of_constant(value: object) -> Type:
 
 def _type_of_call(function: str) -> Type:
     # As a value, a distance is there between the sides of a relation only.
-    if function in ARITHMETIC or function == "DISTANCE":
+    if function in ARITHMETIC or function in AGGREGATES or function == "DISTANCE":
         return "number"
     if function in ("INTERVAL", "USER"):
         return "interval" if function == "INTERVAL" else "geometry"

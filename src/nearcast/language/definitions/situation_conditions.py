@@ -19,11 +19,13 @@ from nearcast.language.definitions.subscription_documents import BRANCHES, read_
 from nearcast.language.nodes import DocumentNode, DocumentReader, closest
 from nearcast.model.expression import COMPARISONS, PREVIOUS, Array, Call, Expression, Property, parts
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, PlainNot, atoms
+from nearcast.model.limits import Limits
 from nearcast.model.ontology import Ontology, below
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
 from nearcast.situations import units
 from nearcast.situations.rule_plan import names_in, names_of, range_of, unit_of
+from nearcast.situations.windows import SECOND, aggregates_in
 
 Stated = Literal["open"] | str | None
 """A unit, None where the ontology states none; "open": a literal, or what is not followed up."""
@@ -97,6 +99,8 @@ def _kind(expression: Expression, ontology: Ontology) -> _Kind:
     if isinstance(expression, Call) and expression.function in ("+", "-", "*", "/", "DIV", "%"):
         left, right = (_kind(one, ontology) for one in expression.arguments)
         return _Kind("number", _combined(expression.function, left.unit, right.unit), told)
+    if isinstance(expression, Call) and expression.function in ("AVG", "MAX", "MIN", "SUM"):
+        return _Kind("number", _kind(expression.arguments[0], ontology).unit, told)
     return _Kind(type_of(expression), "open", told)
 
 
@@ -118,7 +122,7 @@ def read_conditions(
     """Conditions over classes and situations, or over situations `alone`; None after a fault, each at the condition
     that is wrong.
     """
-    weighted = read_filter(node, settings.levels, reader)
+    weighted = read_filter(node, settings.levels, reader, over_time=True)
     if weighted is None:
         return None
     before = len(reader.faults)
@@ -218,6 +222,18 @@ def hardly_meant(filter: Filter, ontology: Ontology, negated: bool = False) -> I
             yield from hardly_meant(child, ontology, negated)
     elif isinstance(filter, Atom) and isinstance(filter.name, str):
         yield from _of_atom(filter, filter.name, ontology, negated)
+
+
+def never_kept(when: Filter, limits: Limits) -> Iterator[Fault]:
+    """A warning for each aggregate over more than is kept: readings of so long ago, or so many."""
+    for atom in atoms(when):
+        for one in aggregates_in(atom.name) if isinstance(atom.name, Call) else ():
+            if one.span > limits.entity_age * SECOND:
+                what = f"a time of at most {limits.entity_age:g} s, for which a silent entity is kept"
+                yield Fault(what, one.text, atom.where, "make entity_age in limits longer")
+            if one.least > limits.window_readings:
+                what = f"at most {limits.window_readings:,} readings, which are kept of an entity"
+                yield Fault(what, one.text, atom.where, "raise window_readings in limits")
 
 
 def unprovided(rules: Iterable[Situation], ontology: Ontology, attributes: Collection[str]) -> Iterator[Fault]:

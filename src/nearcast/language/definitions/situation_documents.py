@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from nearcast.errors import Fault, Mark
 from nearcast.language.definitions.filter_warnings import REPEATED, never_holding
-from nearcast.language.definitions.situation_conditions import hardly_meant, read_conditions
+from nearcast.language.definitions.situation_conditions import hardly_meant, never_kept, read_conditions
 from nearcast.language.definitions.subscription_documents import filter_data
 from nearcast.language.nodes import DocumentNode, DocumentReader, closest, from_data
 from nearcast.language.quantities import read_duration, read_metres
@@ -387,6 +387,7 @@ def warnings_of_rules(rules: Sequence[Situation], actions: Sequence[Action], set
                 yield Fault(what, "none", next(atoms(when)).where, advice)
     for rule in rules:
         yield from hardly_meant(rule.when, settings.ontology)
+        yield from never_kept(rule.when, settings.limits)
         if not rule.sufficient and not _others(rule, rules, settings.ontology):
             what = f"a sufficient rule for {rule.concludes}"
             yield Fault(what, "none", next(atoms(rule.when)).where, f"{rule.id} alone begins nothing")

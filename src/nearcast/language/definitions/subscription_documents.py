@@ -32,9 +32,9 @@ class Weighted:
     relevance: tuple[float | None, ...]
 
 
-def read_filter(node: DocumentNode, levels: int, reader: DocumentReader) -> Weighted | None:
-    """The filter of a text or tree; None after a fault."""
-    weighted = _weighted(node, levels, reader, 1)
+def read_filter(node: DocumentNode, levels: int, reader: DocumentReader, over_time: bool = False) -> Weighted | None:
+    """The filter of a text or tree; None after a fault. `over_time`: there are aggregates, as in rules."""
+    weighted = _weighted(node, levels, reader, 1, over_time)
     if isinstance(node.value, str) and len(node.value) <= LONG:
         return weighted
     beyond = too_large(weighted.filter) if weighted else None
@@ -82,20 +82,20 @@ def filter_data(filter: Filter) -> Any:
     return {"all" if isinstance(filter, And) else "any": [filter_data(child) for child in filter.children]}
 
 
-def _weighted(node: DocumentNode, levels: int, reader: DocumentReader, depth: int) -> Weighted | None:
+def _weighted(node: DocumentNode, levels: int, reader: DocumentReader, depth: int, over_time: bool) -> Weighted | None:
     if depth > MAX_DEPTH:
         reader.fault(f"a tree at most {MAX_DEPTH} deep", node, came="a deeper one")
         return None
     if isinstance(node.value, str):
-        return _leaf(node, None, levels, reader)
+        return _leaf(node, None, levels, reader, over_time)
     if not isinstance(node.value, dict):
         reader.fault("a filter: CQL2 text, or a mapping with op, any, all, not, unless or when", node)
         return None
     if "op" in node.value:
-        return _leaf(node, None, levels, reader)
+        return _leaf(node, None, levels, reader, over_time)
     if "when" in node.value:
         fields = reader.fields(node, ("when",), ("relevance",), "a leaf")
-        return _leaf(fields["when"], fields.get("relevance"), levels, reader) if "when" in fields else None
+        return _leaf(fields["when"], fields.get("relevance"), levels, reader, over_time) if "when" in fields else None
     fields = reader.fields(node, (), (*BRANCHES, "when", "relevance"), "a filter")
     branch = [name for name in fields if name in BRANCHES]
     # A relevance belongs to atoms, so to leaves: on a branch it would be a second meaning of it.
@@ -103,12 +103,14 @@ def _weighted(node: DocumentNode, levels: int, reader: DocumentReader, depth: in
         came = ", ".join(node.value) or "none"
         reader.fault("one of any, all, not, unless, or when and relevance", node, came=came)
         return None
-    return _branch(branch[0], fields[branch[0]], levels, reader, depth)
+    return _branch(branch[0], fields[branch[0]], levels, reader, depth, over_time)
 
 
-def _branch(word: str, node: DocumentNode, levels: int, reader: DocumentReader, depth: int) -> Weighted | None:
+def _branch(
+    word: str, node: DocumentNode, levels: int, reader: DocumentReader, depth: int, over_time: bool
+) -> Weighted | None:
     if word in ("not", "unless"):
-        child = _weighted(node, levels, reader, depth + 1)
+        child = _weighted(node, levels, reader, depth + 1, over_time)
         kind = Not if word == "not" else PlainNot
         return Weighted(kind(child.filter), child.relevance) if child else None
     nodes = reader.items(node, word)
@@ -116,7 +118,7 @@ def _branch(word: str, node: DocumentNode, levels: int, reader: DocumentReader, 
         if node.value == []:
             reader.fault(f"{word}: at least one filter", node, came="none")
         return None
-    children = [_weighted(item, levels, reader, depth + 1) for item in nodes]
+    children = [_weighted(item, levels, reader, depth + 1, over_time) for item in nodes]
     whole = [child for child in children if child]
     if len(whole) < len(children):
         return None
@@ -125,15 +127,17 @@ def _branch(word: str, node: DocumentNode, levels: int, reader: DocumentReader, 
     return Weighted(join([child.filter for child in whole]), relevance)
 
 
-def _leaf(node: DocumentNode, relevance: DocumentNode | None, levels: int, reader: DocumentReader) -> Weighted | None:
+def _leaf(
+    node: DocumentNode, relevance: DocumentNode | None, levels: int, reader: DocumentReader, over_time: bool
+) -> Weighted | None:
     text = None if isinstance(node.value, dict) else reader.text(node, "a filter")
     if text is None and not isinstance(node.value, dict):
         return None
     try:
         filter = (
-            cql2.parse_node(node)
+            cql2.parse_node(node, over_time)
             if text is None
-            else cql2.parse(text, _beginning(node), node.locate or (lambda offset: node.where))
+            else cql2.parse(text, _beginning(node), node.locate or (lambda offset: node.where), over_time)
         )
     except DefinitionError as error:
         reader.note_raised(error)

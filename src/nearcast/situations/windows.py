@@ -1,0 +1,240 @@
+"""Readings over a time: what aggregates in rules are about, kept for each class and entity as long as a rule asks for.
+
+An aggregate is of one entity's readings of one class, those of the last so many seconds, through the moment at which it
+is looked at. It has no value where there are fewer than it needs, or where some are left out for there were too many.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from nearcast.model.expression import AGGREGATES, Array, Call, Constant, Expression, Property, parts
+from nearcast.model.limits import Limits
+from nearcast.model.values import Value
+from nearcast.situations.readings import ContextReading
+
+SECOND = 1_000_000
+"""Moments and durations are whole microseconds: sums of them are exact."""
+
+UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
+"""Microseconds of the units in which windows are written."""
+
+ReadingKey = tuple[str, str]
+"""Entity and class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate as a rule has it: over `span` microseconds; a rate is per `unit` microseconds.
+
+    `text` is how it is written.
+    """
+
+    function: str
+    name: str
+    span: int
+    unit: int
+    least: int
+    text: str
+
+
+class AggregateFinding(NamedTuple):
+    """An aggregate of an entity's readings: how many there are, the moments of the first and the last, and its value;
+    None for the reason `why`.
+    """
+
+    text: str
+    readings: int
+    first: int
+    last: int
+    value: float | None
+    why: str = ""
+
+
+def aggregate_of(call: Call) -> Aggregate:
+    """What a call of an aggregate means."""
+    subject, window, *more = call.arguments
+    assert isinstance(subject, Property) and isinstance(window, Constant), "definitions are checked"
+    number, unit = str(window.value).split()
+    least = more[0].value if more and isinstance(more[0], Constant) else 2 if call.function == "RATE" else 1
+    assert isinstance(least, int), "definitions are checked"
+    text = f"{call.function}({', '.join([subject.name, str(window.value), *(str(least) for _ in more)])})"
+    span = max(1, round(float(number) * UNITS[unit]))
+    return Aggregate(call.function, subject.name, span, UNITS[unit], least, text)
+
+
+def aggregates_in(expression: Expression) -> tuple[Aggregate, ...]:
+    """The aggregates of an expression, each once."""
+    calls = (part for part in parts(expression) if isinstance(part, Call) and part.function in AGGREGATES)
+    return tuple(dict.fromkeys(map(aggregate_of, calls)))
+
+
+def by_name(expression: Expression) -> Expression:
+    """An expression in which the aggregates are attributes, by how they are written."""
+    match expression:
+        case Call(function, _) if function in AGGREGATES:
+            return Property(aggregate_of(expression).text)
+        case Call(function, arguments):
+            return Call(function, tuple(map(by_name, arguments)))
+        case Array(items):
+            return Array(tuple(map(by_name, items)))
+    return expression
+
+
+class KeptReading(NamedTuple):
+    """A reading of a window: its moment, its position in the journal, its value."""
+
+    moment: int
+    position: int
+    value: Value
+
+
+class ReadingWindows(Protocol):
+    """The readings of some time of each class by each entity; `beyond`: how many of a class `limits` left out."""
+
+    limits: Limits
+    beyond: Counter[str]
+
+    def put_reading(self, reading: ContextReading, now: int) -> None:
+        """Takes a reading in, at a moment."""
+
+    def find(self, key: ReadingKey, aggregate: Aggregate, now: int, after: int) -> AggregateFinding:
+        """An aggregate of an entity's readings at a moment, of those behind a position of the journal."""
+
+
+@dataclass(slots=True)
+class _Window:
+    """The readings of one class by one entity, by moment. Of those up to `missed` some are left out."""
+
+    kept: list[KeptReading] = field(default_factory=list)
+    missed: int | None = None
+    found: dict[tuple[Aggregate, int, int], AggregateFinding] = field(default_factory=dict)
+
+
+class IndexedReadingWindows:
+    """The readings of the classes that `spans` names, for so many microseconds."""
+
+    def __init__(self) -> None:
+        self.spans: Mapping[str, int] = {}
+        self.limits = Limits()
+        self.beyond: Counter[str] = Counter()
+        self.total = 0
+        self._windows: dict[ReadingKey, _Window] = {}
+        self._swept = 0
+
+    def prepare(self, spans: Mapping[str, int]) -> None:
+        """Keeps from now on the readings of these classes, for so long; those of others are forgotten."""
+        self.spans = spans
+        self.forget([], [key for key in self._windows if key[1] not in spans])
+
+    def put_reading(self, reading: ContextReading, now: int) -> None:
+        """Takes a reading in, at a moment."""
+        span = self.spans.get(reading.name)
+        if span is None or reading.moment < now - span:
+            return
+        window = self._windows.setdefault(reading.key, _Window())
+        window.found.clear()
+        self._drop(window, bisect_left(window.kept, (now - span,)))
+        insort(window.kept, KeptReading(reading.moment, reading.position, reading.value), key=lambda one: one[:2])
+        self.total += 1
+        if self.total > self.limits.windows_readings and now > self._swept:
+            self._sweep(now)
+        if len(window.kept) > self.limits.window_readings or self.total > self.limits.windows_readings:
+            self.beyond[reading.name] += 1
+            window.missed = window.kept[0].moment
+            self._drop(window, 1)
+
+    def _drop(self, window: _Window, count: int) -> None:
+        if count:
+            del window.kept[:count]
+            self.total -= count
+
+    def _sweep(self, now: int) -> None:
+        """Forgets readings that are too old, of entities that are silent too."""
+        self._swept = now
+        for key, window in list(self._windows.items()):
+            first = now - self.spans[key[1]]
+            self._drop(window, bisect_left(window.kept, (first,)))
+            if not window.kept and (window.missed is None or window.missed < first):
+                del self._windows[key]
+
+    def find(self, key: ReadingKey, aggregate: Aggregate, now: int, after: int) -> AggregateFinding:
+        """An aggregate of an entity's readings at a moment, of those behind a position of the journal."""
+        window = self._windows.get(key)
+        if window is None:
+            return aggregated(aggregate, ())
+        if window.missed is not None and window.missed >= now - aggregate.span:
+            return too_many(aggregate, self.limits)
+        first = bisect_left(window.kept, (now - aggregate.span,))
+        known = aggregate, first, after
+        if known not in window.found:
+            readings = [one for one in window.kept[first:] if one.position > after]
+            window.found[known] = aggregated(aggregate, readings)
+        return window.found[known]
+
+    def forget(self, entities: Collection[str], keys: Iterable[ReadingKey] = ()) -> None:
+        """Drops the readings of some entities, or by their keys."""
+        for key in [*((entity, name) for entity in entities for name in self.spans), *keys]:
+            window = self._windows.pop(key, None)
+            if window is not None:
+                self.total -= len(window.kept)
+
+    def everything(self) -> Iterator[tuple[ReadingKey, Sequence[KeptReading], int | None]]:
+        """All readings that are kept, by key, and through which moment some are left out."""
+        return ((key, window.kept, window.missed) for key, window in self._windows.items())
+
+    def restore(self, key: ReadingKey, kept: Sequence[KeptReading], missed: int | None) -> None:
+        """Puts back what `everything` gave."""
+        self._windows[key] = _Window(list(kept), missed)
+        self.total += len(kept)
+
+
+def too_many(aggregate: Aggregate, limits: Limits) -> AggregateFinding:
+    """What is found where readings are left out."""
+    most = f"at most {limits.window_readings:,} readings of one entity and {limits.windows_readings:,} of all"
+    return AggregateFinding(aggregate.text, 0, 0, 0, None, f"{most} are kept, and there were more")
+
+
+def aggregated(aggregate: Aggregate, readings: Sequence[KeptReading]) -> AggregateFinding:
+    """An aggregate of readings, by moment; only a count is of others than numbers."""
+    if aggregate.function != "COUNT":
+        readings = [one for one in readings if type(one.value) is float or type(one.value) is int]
+    if not readings:
+        return AggregateFinding(aggregate.text, 0, 0, 0, None, f"no reading came in that time, of {aggregate.least}")
+    count, first, last = len(readings), readings[0].moment, readings[-1].moment
+    if count < aggregate.least:
+        why = f"{count} came in that time, of {aggregate.least} that it needs"
+        return AggregateFinding(aggregate.text, count, first, last, None, why)
+    value = _value(aggregate, readings)
+    why = "all of them are of one moment" if value is None else ""
+    return AggregateFinding(aggregate.text, count, first, last, value, why)
+
+
+def _value(aggregate: Aggregate, readings: Sequence[KeptReading]) -> float | None:
+    if aggregate.function == "COUNT":
+        return len(readings)
+    values: list[float] = [one.value for one in readings]  # type: ignore[misc]
+    match aggregate.function:
+        case "MAX":
+            return max(values)
+        case "MIN":
+            return min(values)
+        case "RATE":
+            lasted = readings[-1].moment - readings[0].moment
+            return (values[-1] - values[0]) / lasted * aggregate.unit if lasted else None
+    # Added exactly, so that no order of adding makes another sum.
+    total = _sum(values)
+    return total / len(values) if aggregate.function == "AVG" else total
+
+
+def _sum(values: Sequence[float]) -> float:
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):
+        # Beyond all numbers, or infinities that are none together.
+        return sum(values)
