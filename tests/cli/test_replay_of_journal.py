@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -140,6 +141,16 @@ def test_a_snapshot_saves_what_came_before(system: Path, monkeypatch: pytest.Mon
     assert SNAPSHOT == min(read)
     nearcast(system, "replay", "--data", str(system), "--from", str(SNAPSHOT + 5), "--definitions", "own.yaml")
     assert 0 == min(read)
+
+
+def test_a_snapshot_that_cannot_be_read_costs_reading_and_stays(system: Path, tmp_path: Path) -> None:
+    """It is the pipeline's to remove: who only reads goes on with the journal."""
+    shutil.copytree(system, tmp_path / "copy")
+    [snapshot] = (state_path(tmp_path / "copy") / "known").iterdir()
+    (snapshot / "repository.arrow").write_bytes(b"")
+    done = nearcast(tmp_path, "replay", "--data", "copy", "--from", str(SNAPSHOT + 5))
+    assert delivered(system, SNAPSHOT + 4) == decided(done.stdout), done.stderr
+    assert (snapshot / "manifest.json").exists()
 
 
 def test_the_same_definitions_beside_it_decide_the_same(system: Path) -> None:

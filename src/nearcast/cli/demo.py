@@ -123,7 +123,7 @@ def told(result: Mapping[str, Any]) -> RenderableType:
     withheld = result["waiting"].get("-1", 0)
     dropped = ", ".join(f"{name} {count:,}" for name, count in result["dropped"].items()) or "none"
     lines = [
-        f"{result['events']:,} events for {result['receivers']} receivers; "
+        f"{pluralize(result['events'], 'event')} for {pluralize(result['receivers'], 'receiver')}; "
         f"{result['saved_of_broadcast']:.0%} fewer messages than a broadcast to everybody",
         f"waiting {waiting:,} (withheld {withheld:,}), in flight {result['in_flight']:,}; dropped: {dropped}",
         f"balance {result['balance']}: what was queued, less what was acknowledged or dropped, waits or is in flight",
