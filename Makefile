@@ -4,7 +4,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 # Which tests stay together, and which begin first, is for tests/conftest.py to say.
 # Three, since tests of whole systems wait for much of their time: on two cores that keeps both at work.
-# Bytecode is kept whatever the environment says: tests start some two hundred processes, which compile the package else.
+# Bytecode is kept whatever the environment says: many processes that tests start would compile the package anew.
 TESTS = PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest -n 3 --no-loadscope-reorder --durations=25
 
 .DEFAULT_GOAL := help

@@ -53,6 +53,9 @@ TOGETHER = {
 }
 """Folders and modules whose tests stay in one worker: they share compiled kernels, or the one Spark session."""
 
+APART = "tests/benchmarks/"
+"""A folder whose tests share nothing: each goes to whoever is free."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Every Java of a Spark maps its classes from a file, which a run in several processes makes if it is not there."""
@@ -66,14 +69,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Workers (`pytest -n 2`) begin with the longest tests."""
+    """Workers (`pytest -n 3`) begin with the longest tests."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: next((FIRST.index(one) for one in item.path.parts if one in FIRST), len(FIRST)))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Workers get whole modules, whose tests share fixtures, or whole folders.
+    """Workers get whole modules, whose tests share fixtures, or whole folders, or single tests.
 
     Nothing keeps two modules from running at the same time: files, journals and data folders are below `tmp_path`,
     servers choose free ports, and multicast ports are a worker's own (`tests/node/conftest.py`).
@@ -82,7 +85,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            module = nodeid.partition("::")[0]
+            module = nodeid if nodeid.startswith(APART) else nodeid.partition("::")[0]
             return next((group for begin, group in TOGETHER.items() if module.startswith(begin)), module)
 
     return Together(config, log)

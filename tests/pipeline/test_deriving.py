@@ -67,32 +67,38 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteJournal]
         yield found
 
 
-def derived(journal: SqliteJournal, stretch: int) -> pa.Table:
-    """What is derived, in batches of so many events."""
-    batches = decide.replay(StateFold(), iter(row_ranges(journal, stretch)), changes)
-    return pa.concat_tables(derived_of(batch.events) for batch, _ in batches)
+Outcome = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
 
-def test_every_kind_is_derived(journal: SqliteJournal) -> None:
+def outcome(journal: SqliteJournal, stretch: int) -> Outcome:
+    """What is derived, and what is delivered, in batches of so many events."""
+    batches = list(decide.replay(StateFold(), iter(row_ranges(journal, stretch)), changes))
+    return pa.concat_tables(derived_of(batch.events) for batch, _ in batches).to_pylist(), rows(batches)
+
+
+@pytest.fixture(scope="module")
+def whole(journal: SqliteJournal) -> Outcome:
+    """The outcome in one batch, which the others are held against."""
+    return outcome(journal, 1_000)
+
+
+def test_every_kind_is_derived(whole: Outcome) -> None:
     """Else the other tests would show little."""
-    found = [orjson.loads(payload) for payload in derived(journal, 1_000).column("payload").to_pylist()]
+    found = [orjson.loads(event["payload"]) for event in whole[0]]
     told = {one["data"].get("relation") or one["data"].get("situation") or one["type"] for one in found}
     assert {"close", "crowd", "north", "main", "again", "fire", "alert"} <= told
 
 
 @pytest.mark.parametrize("stretch", [1, 7])
-def test_what_is_derived_does_not_depend_on_batches(journal: SqliteJournal, stretch: int) -> None:
+def test_what_is_derived_does_not_depend_on_batches(journal: SqliteJournal, whole: Outcome, stretch: int) -> None:
     """Batches of one, of seven, of all: equal payloads, positions and parts, equal deliveries."""
-    assert derived(journal, 1_000).to_pylist() == derived(journal, stretch).to_pylist()
-    whole, cut = (rows(decide.replay(StateFold(), iter(row_ranges(journal, one)), changes)) for one in (1_000, stretch))
-    assert whole == cut
+    assert whole == outcome(journal, stretch)
 
 
 @pytest.mark.parametrize("stretch, partitions", [(50, 2), (1_000, 1), (1_000, 5)])
 def test_executors_deliver_what_is_derived_alike(
-    journal: SqliteJournal, spark: SparkSession, tmp_path: Path, stretch: int, partitions: int
+    journal: SqliteJournal, whole: Outcome, spark: SparkSession, tmp_path: Path, stretch: int, partitions: int
 ) -> None:
     """Whatever the number of partitions."""
-    here = rows(decide.replay(StateFold(), iter(row_ranges(journal, 1_000)), changes))
-    there = rows(replay(spark, journal, StateFold(), tmp_path, range_size=stretch, spread=1, partitions=partitions))
-    assert here == there
+    there = replay(spark, journal, StateFold(), tmp_path, range_size=stretch, spread=1, partitions=partitions)
+    assert whole[1] == rows(there)

@@ -28,18 +28,19 @@ def numbered(batches):
 
 spark = session(sys.argv[1])
 print(spark.range(2).repartition(1).mapInArrow(numbered, "position long").toArrow()["position"].to_pylist())
-spark.stop()
 """
+
+STOP = "spark.stop()"
 
 TOOLS = ("bash", "basename", "cat", "dirname", "env", "mkdir", "nice", "ps", "rm", "sed", "sh", "uname")
 """What Spark's scripts call."""
 
 
-def run(master: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(master: str, job: str = JOB + STOP, **environment: str) -> subprocess.CompletedProcess[str]:
     """A Spark job in a process of its own, from the source tree."""
     source = str(Path(spark_session.__file__).parents[2])
     surroundings = {**os.environ, "PYTHONPATH": source, **environment}
-    command = [sys.executable, "-W", "error", "-c", JOB, master]
+    command = [sys.executable, "-W", "error", "-c", job, master]
     return subprocess.run(command, capture_output=True, text=True, env=surroundings, timeout=600)
 
 
@@ -72,20 +73,16 @@ def test_what_spark_complains_of_goes_to_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("master", ["local[*]", "local-cluster[1,1,1024]"])
-def test_executors_find_the_package_and_nothing_is_said(master: str) -> None:
-    """On one machine and on a cluster a job runs, and Spark says nothing."""
-    done = run(master)
+def test_executors_of_a_cluster_find_the_package_and_nothing_is_said() -> None:
+    """A job runs, and Spark says nothing."""
+    done = run("local-cluster[1,1,1024]")
     assert ("[41, 42]\n", "") == (done.stdout, done.stderr)
 
 
 LISTENING = """
 import os
 from pathlib import Path
-from nearcast.pipeline.spark_session import session
 
-spark = session("local[1]")
-print(spark.range(2).mapInArrow(lambda parts: parts, "id long").count())
 print(spark.conf.get("spark.authenticate"), spark.sparkContext.uiWebUrl)
 
 def descends(pid):
@@ -109,19 +106,28 @@ print(sorted({line[1].split(":")[0][-8:] for line in lines if line[3] == "0A" an
 others = (Path(f"/proc/{pid}/cmdline") for pid in own if pid != os.getpid())
 said = [file.read_text() for file in others if file.exists()]
 print(any("authenticate.secret" in one for one in said))
-spark.stop()
 """
+
+
+@pytest.fixture(scope="module")
+def on_one_machine() -> subprocess.CompletedProcess[str]:
+    """A job, and behind it who listens, while Spark still runs."""
+    return run("local[*]", JOB + LISTENING + STOP)
+
+
+@pytest.mark.spark
+def test_executors_find_the_package_and_nothing_is_said(on_one_machine: subprocess.CompletedProcess[str]) -> None:
+    """On one machine too."""
+    assert ("[41, 42]", "") == (on_one_machine.stdout.splitlines()[0], on_one_machine.stderr)
 
 
 @pytest.mark.spark
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="this system does not tell who listens where")
-def test_on_one_machine_spark_listens_to_it_alone_and_asks_for_a_secret() -> None:
+def test_on_one_machine_spark_listens_to_it_alone_and_asks_for_a_secret(
+    on_one_machine: subprocess.CompletedProcess[str],
+) -> None:
     """All of its ports are of the loopback; nothing that a command line shows tells the secret."""
-    surroundings = {**os.environ, "PYTHONPATH": str(Path(spark_session.__file__).parents[2])}
-    done = subprocess.run(
-        [sys.executable, "-c", LISTENING], capture_output=True, text=True, env=surroundings, timeout=600
-    )
-    assert (["2", "true None", "['0100007F']", "False"], "") == (done.stdout.splitlines(), done.stderr)
+    assert ["true None", "['0100007F']", "False"] == on_one_machine.stdout.splitlines()[1:]
 
 
 @pytest.mark.spark
