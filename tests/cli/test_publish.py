@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from nearcast.cli import publish
 from nearcast.client import Publisher
+from nearcast.client.event_schedule import EventSchedule
 from tests.server.conftest import Running, running, unit, until
 
 NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)
@@ -109,6 +110,26 @@ def test_ctrl_c_tells_how_far_it_came_and_the_same_again_goes_on(tmp_path: Path)
             await process.communicate()
 
     asyncio.run(test())
+
+
+def test_at_a_pace_it_says_now_and_then_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the place in the file; not where all goes at once."""
+    monkeypatch.setattr(publish, "LONG", 0.0)
+    (tmp_path / "e.jsonl").write_text("\n".join(told(f"e{number}", number) for number in range(2)))
+
+    async def test() -> None:
+        async with running() as server:
+            for schedule in (EventSchedule(rate=1e6), EventSchedule()):
+                run = publish._PublishRun(schedule, None, False)
+                await run.publish((tmp_path / "e.jsonl",), server.url, None)
+                assert (2, False) == (run.taken + run.known, run.stopped)
+
+    asyncio.run(test())
+    said = capsys.readouterr().err.splitlines()
+    assert f"note: 2 events published, 0 refused, up to {tmp_path / 'e.jsonl'}:2" in said
+    assert not any("known" in line for line in said)
 
 
 def test_a_server_that_goes_away_leaves_a_right_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

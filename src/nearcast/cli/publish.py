@@ -32,7 +32,7 @@ GRACE = 5.0
 """Seconds for which Ctrl-C waits for the answer to what was sent; a second one waits no more."""
 
 LONG = 60.0
-"""Seconds of waiting for the next event that are told before."""
+"""Seconds of waiting for the next event that are told before; and between two notes on how far it is, at a pace."""
 
 Item = tuple[Mark, Any]
 
@@ -115,6 +115,7 @@ class _PublishRun:
     stopped: bool = False
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _reading: bool = False
+    _told_at: float | None = None
 
     def told(self) -> str:
         """The counts, for a person."""
@@ -133,6 +134,7 @@ class _PublishRun:
                     if found is not None:
                         self._count(found, batch)
                         advance(len(batch))
+                        self._tell_now_and_then(clock())
                     if self._stop.is_set():
                         self.stopped = True
                         return
@@ -190,6 +192,13 @@ class _PublishRun:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stop.wait(), seconds)
         return self._stop.is_set()
+
+    def _tell_now_and_then(self, now: float) -> None:
+        """At a pace it may take hours: says now and then how far it is."""
+        self._told_at = now if self._told_at is None else self._told_at
+        if self.schedule.paced and now - self._told_at >= LONG:
+            warn("note", f"{self.told()}, up to {self.last}")
+            self._told_at = now
 
     async def _sent(self, publisher: Publisher, documents: list[Any]) -> Published | None:
         """What became of some events; None if that was not answered soon after Ctrl-C."""

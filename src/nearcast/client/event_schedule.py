@@ -29,6 +29,11 @@ class EventSchedule:
         self._count = 0
         self.earlier = 0
 
+    @property
+    def paced(self) -> bool:
+        """Whether anything is waited for."""
+        return self._speed is not None or self._rate is not None
+
     def due(self, time: datetime | None) -> float:
         """The seconds at which the next event is due, which has this time or none."""
         self._count += 1
