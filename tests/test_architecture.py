@@ -223,6 +223,7 @@ WALL_CLOCK = {
     "nearcast.client.lease_suppression",
     "nearcast.pipeline.follower",
     "nearcast.pipeline.spark_session",
+    "nearcast.pipeline.ticks",
     "nearcast.cli.check",
     "nearcast.cli.node",
     "nearcast.cli.publish",

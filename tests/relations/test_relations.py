@@ -78,6 +78,29 @@ def test_dwell_comes_after_the_time() -> None:
     assert [(5, "dwell", "a", "b"), (6, "exit", "a", "b")] == told(defined(lasting=5), *steps)
 
 
+def test_what_falls_due_is_of_the_moment_at_which_it_does() -> None:
+    """A dwell and an end by silence have times of their own, at the position of the event that moved the clock."""
+    story = [
+        defined(lasting=5, time_to_live=20, detect=["enter", "dwell", "exit"]),
+        report("a", 0, second=1, accepted=90),
+        report("b", 5, second=2, accepted=90),
+        report("c", 900, second=60, accepted=90),
+    ]
+    found = events_told(Reference(), story)
+    assert [(3, at(2)), (4, at(7)), (4, at(21))] == [(one.position, one.time) for one in found]
+    assert [at(90)] * 3 == [one.accepted for one in found]
+
+
+def test_what_has_lasted_when_it_is_heard_of_dwells_at_once() -> None:
+    """A report older than the clock by more than that begins and dwells; one older than the time to live does not."""
+    fields = {"lasting": 5, "time_to_live": 20, "detect": ["enter", "dwell"]}
+    other, first = report("c", 900, second=60), report("a", 0, second=50)
+    assert [(4, "enter", "a", "b"), (4, "dwell", "a", "b")] == told(
+        defined(**fields), other, first, report("b", 5, second=51)
+    )
+    assert [] == told(defined(**fields), other, first, report("b", 5, second=39))
+
+
 def test_what_did_not_dwell_does_not_exit() -> None:
     """Where the beginning is not told, the end is told only of what lasted."""
     steps = [report("a", 0, 0, 0), report("b", 5, 0, 1), report("b", 50, 0, 2), report("z", 99, 0, 20)]
@@ -95,7 +118,7 @@ def test_a_late_report_moves_nothing() -> None:
 
 
 def test_silence_ends_what_held() -> None:
-    """When the stream's time has passed the time to live; the next report begins anew."""
+    """When the clock has passed the time to live; the next report begins anew."""
     steps = [report("a", 0, 0, 0), report("b", 5, 0, 1), report("a", 1, 0, 30), report("z", 99, 0, 61.5)]
     assert [(3, "enter", "a", "b"), (5, "exit", "a", "b", "silent"), (6, "enter", "a", "b")] == told(
         defined(time_to_live=60), *steps, report("b", 5, 0, 62)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -15,13 +16,14 @@ from hypothesis import strategies as st
 from nearcast.importers import ais
 from nearcast.importers.event_documents import Document
 from nearcast.language.cloudevents import read_event
-from nearcast.model.changes import ClientChange, ClientRemoval, RelationRemoval
+from nearcast.model.changes import ClientChange, ClientRemoval, ClockTick, RelationRemoval
 from nearcast.model.event import Event
 from nearcast.relations import gatherings
+from nearcast.relations.reports import micros_of
 from nearcast.relations.stage import RelationStage
 from nearcast.relations.transition_events import Transition
 from nearcast.testing.relations import Reference
-from tests.relations.stories import HERE, Restarted, Step, defined, events_told, report, summary
+from tests.relations.stories import HERE, Restarted, Step, at, defined, events_told, report, summary
 from tests.shared import shared
 
 ENTITIES = ("a", "b", "c", "d")
@@ -91,6 +93,7 @@ changes = st.one_of(
     lists.map(lambda entities: ClientChange("ann", lists={"team": tuple(entities)})),
     st.just(ClientRemoval("ann")),
     st.just(ClientChange("ann", lists={"team": ENTITIES})),
+    st.integers(0, 20).map(lambda second: ClockTick(at(second))),
 )
 
 
@@ -121,6 +124,17 @@ def test_the_reference_itself_does_not_depend_on_batches(story: Sequence[Step]) 
     assert events_told(Reference(), story) == events_told(Reference(), story, range(len(story)))
 
 
+@settings(max_examples=50, deadline=None)
+@given(stories)
+def test_a_history_published_at_once_tells_what_its_replay_tells(story: Sequence[Step]) -> None:
+    """Durations are those between the reports' own times, however fast these come in."""
+    of_time = [one for one in story if not isinstance(one, Event) or one.time is not None]
+    read = [replace(one, accepted=one.time) if isinstance(one, Event) else one for one in of_time]
+    published = [replace(one, accepted=at(3600)) if isinstance(one, Event) else one for one in of_time]
+    replayed, live = (events_told(RelationStage(), steps) for steps in (read, published))
+    assert [(one.sequence, one.payload) for one in replayed] == [(one.sequence, one.payload) for one in live]
+
+
 def test_a_report_of_tomorrow_silences_nobody() -> None:
     """A time ahead of its acceptance counts as that: what the entity reports next is newer."""
     story: list[Step] = [
@@ -141,6 +155,16 @@ def test_its_state_can_be_stored(story: Sequence[Step], data: st.DataObject) -> 
     """A stage goes on after a restart as if there had been none."""
     cuts = data.draw(st.lists(st.integers(0, len(story)), max_size=6))
     assert events_told(Reference(), story) == events_told(Restarted(data.draw(shards)), story, cuts)
+
+
+@settings(max_examples=100, deadline=None)
+@given(stories, st.integers(0, 30))
+def test_before_what_is_due_next_a_tick_tells_nothing(story: Sequence[Step], second: int) -> None:
+    """So a clock that goes on by itself needs no tick before then."""
+    stage = RelationStage()
+    events_told(stage, [one for one in story if not isinstance(one, ClockTick)])
+    until = micros_of(at(second))
+    assert stage.next_due(until) <= until or [] == events_told(stage, [ClockTick(at(second))])
 
 
 def walk(seed: int, geographic: bool) -> list[Step]:

@@ -36,8 +36,8 @@ def told(draw: st.DrawFn, sequences: int = 0) -> ToldPairs:
     there = draw(st.lists(st.one_of(places, places, places, far), min_size=1, max_size=4))
     name, place = st.integers(0, len(names) - 1), st.integers(0, len(there) - 1)
     one = st.tuples(
-        *(st.integers(0, 3), st.integers(0, 1), st.integers(sequences, sequences + 2), st.integers(0, 2)),
-        *(name, name, place, place, micros, st.integers(-1, 2), st.booleans()),
+        *(st.integers(0, 3), st.integers(0, 2), st.integers(sequences, sequences + 2), st.integers(0, 2)),
+        *(name, name, place, place, micros, st.integers(-1, 2), st.just(NEVER) | micros, st.booleans()),
     )
     rows = draw(st.lists(one, max_size=12))
     columns = zip(*rows, strict=True) if rows else ([] for _ in COLUMNS)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from nearcast.model.columns import to_table
 from nearcast.relations.pair_rules import PairRules
-from nearcast.relations.reports import FOREVER, EntityTable, ReportTable
+from nearcast.relations.reports import EntityTable, ReportTable
 from nearcast.relations.shards import pair_rows
-from nearcast.relations.transition_events import CAUSED, EXPIRED
+from nearcast.relations.transition_events import CAUSED, EXPIRED, OVERDUE
 from nearcast.relations.transitions import (
     BEGINS,
     FAILS,
@@ -31,7 +31,7 @@ from nearcast.relations.transitions import (
     pair_transitions,
     tells_exit,
 )
-from nearcast.state.lateness import NEVER
+from nearcast.state.lateness import FOREVER, NEVER
 from tests.relations.stories import defined, report
 
 FORMS = (
@@ -51,9 +51,12 @@ Told = tuple[int, int, str, int, int]
 
 @dataclass
 class Drawn:
-    """A stretch: its times, the relations of pairs, and what evaluations do to these at some rows."""
+    """A stretch: the clock at its rows, by how much the moment of each is behind, the relations of pairs, and what
+    evaluations do to these at some rows.
+    """
 
     seconds: list[int]
+    behind: list[int]
     forms: list[int]
     states: list[HoldState | None]
     effects: list[list[int]]
@@ -73,6 +76,7 @@ def row_ranges(draw: st.DrawFn) -> Drawn:
     held = st.builds(HoldState, st.integers(-5, 0), st.sampled_from([FOREVER, 1, 4, 20]), st.just(False))
     return Drawn(
         seconds,
+        draw(st.lists(st.sampled_from([0, 0, 1, 2, 5]), min_size=len(seconds), max_size=len(seconds))),
         draw(st.lists(st.sampled_from(range(len(FORMS))), min_size=count, max_size=count)),
         draw(st.lists(st.none() | held, min_size=count, max_size=count)),
         draw(st.lists(rows, min_size=count, max_size=count)),
@@ -98,16 +102,21 @@ def one_by_one(drawn: Drawn, rules: PairRules) -> tuple[list[Told], list[HoldSta
         rule = rules.all[form]
         assert rule
         lifecycle, silent = Lifecycle.of(rule.relation), silent_rows(drawn.seconds, drawn.silences[pair])
-        for row, (second, effect) in enumerate(zip(drawn.seconds, drawn.effects[pair], strict=True)):
+        rows = zip(drawn.seconds, drawn.behind, drawn.effects[pair], strict=True)
+        for row, (second, behind, effect) in enumerate(rows):
             if state:
                 since, until = state.started_at, silent[row] * SECOND if row in silent else FOREVER
                 state, found = lifecycle.passed(state, until, second * SECOND)
                 told += [(pair, row, detect, EXPIRED, since) for detect in found]
             before = state
-            state, detect = lifecycle.evaluated(state, effect, second * SECOND, second * SECOND)
+            began = (second - behind) * SECOND
+            state, detect = lifecycle.evaluated(state, effect, began, began)
             if detect:
                 since = (before or state or HoldState(NEVER, NEVER)).started_at
                 told.append((pair, row, detect, CAUSED, since))
+            if state and not before:
+                state, found = lifecycle.lasted(state, second * SECOND)
+                told += [(pair, row, one, OVERDUE, began) for one in found]
         states.append(state)
     return told, states
 
@@ -119,7 +128,7 @@ def in_columns(drawn: Drawn, rules: PairRules) -> tuple[list[Told], list[HoldSta
     )
     epoch = int(reports.now[0]) - drawn.seconds[0] * SECOND
     reports.now -= epoch
-    reports.moment -= epoch
+    reports.moment = reports.began = reports.now - np.array(drawn.behind) * SECOND
     pairs = pair_rows()
     for form, state in zip(drawn.forms, drawn.states, strict=True):
         held = {} if state is None else {"held": True} | dict(state._asdict())

@@ -10,12 +10,13 @@ import orjson
 
 from nearcast.language.definitions.zone_documents import read_zone_rule, zones_of_features
 from nearcast.language.nodes import DocumentReader, from_data
-from nearcast.model.changes import Change, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
+from nearcast.model.changes import Change, ClockTick, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
 from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Coordinates, Event
 from nearcast.model.limits import Limits
 from nearcast.model.subscription import Settings
 from nearcast.model.zone import Zone, ZoneRule
+from nearcast.relations.plain import cause_at
 from nearcast.relations.reports import micros_of
 from nearcast.state.derived import Cause, StageInput
 from nearcast.state.registry import Registry
@@ -108,7 +109,9 @@ def plainly_told(steps: Sequence[Step], limits: Limits = NO_OTHER) -> list[Event
                 told += zone_events(plain.report(event), cause)
             repository.fold_events(to_table([event]))
         else:
-            told += zone_events(_changed(plain, registry, repository, step), Cause(position, NOON, NOON))
+            found = _changed(plain, registry, repository, step)
+            cause = Cause(position, NOON, NOON)
+            told += zone_events(found, cause if isinstance(step, ClockTick) else cause_at(cause, plain.now))
     return told
 
 
@@ -118,9 +121,11 @@ def _changed(plain: PlainZones, registry: Registry, repository: Repository, chan
         case ZoneRuleChange(rule):
             if not plain.layers:
                 plain.begin(to_events(repository.newest()))
-            return plain.define(registry.zones[rule.id], micros_of(NOON))
+            return plain.define(registry.zones[rule.id], micros_of(cause_at(Cause(0, NOON, NOON), plain.now).moment))
         case ZoneShapesChange(id) if id in plain.layers:
-            return plain.define(registry.zones[id], micros_of(NOON))
+            return plain.define(registry.zones[id], micros_of(cause_at(Cause(0, NOON, NOON), plain.now).moment))
+        case ClockTick(clock) if plain.layers:
+            return plain.tick(micros_of(clock))
         case ZoneRemoval(id):
             return plain.end(id)
     return []

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.model.changes import ZoneRemoval, ZoneRuleChange
+from nearcast.model.changes import ClockTick, ZoneRemoval, ZoneRuleChange
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.zones import stage as stages
 from nearcast.zones.stage import ZoneStage
-from tests.relations.stories import Step, report
+from tests.relations.stories import Step, at, report
 from tests.zones.stories import Restarted, box, events_told, plainly_told, rule, summaries, zone, zones
 
 LEFT, RIGHT, WIDE = box(0, 0, 10, 10), box(10, 0, 20, 10), box(-5, -5, 30, 12)
@@ -91,7 +91,8 @@ def steps(
         st.sampled_from(list(shapes)),
         st.lists(names, max_size=1),
     )
-    changes = st.one_of(ruled, shaped, shaped, shaped, layers.map(ZoneRemoval))
+    ticks = st.integers(0, 20).map(lambda second: ClockTick(at(second)))
+    changes = st.one_of(ruled, shaped, shaped, shaped, layers.map(ZoneRemoval), ticks)
     rest = st.lists(st.one_of(*[reports] * 6, changes), max_size=20)
     return st.tuples(ruled, st.lists(shaped, max_size=3), rest).map(lambda parts: [parts[0], *parts[1], *parts[2]])
 

@@ -15,13 +15,13 @@ from nearcast.filters.truth import Truth
 from nearcast.language.control_events import changes
 from nearcast.language.cql2 import write
 from nearcast.language.definitions.relation_documents import relation_data
-from nearcast.model.changes import RelationChange
+from nearcast.model.changes import Change, ClockTick, RelationChange
 from nearcast.model.columns import are_control, nodes_of, to_events
-from nearcast.model.event import MAIN
+from nearcast.model.event import MAIN, Event
 from nearcast.model.values import time_of, time_text
 from nearcast.relations.reports import micros_of
 from nearcast.relations.transition_events import Transition
-from nearcast.state.lateness import NEVER, stamps_of
+from nearcast.state.lateness import NEVER, moments_of
 from nearcast.state.registry import Registry
 from nearcast.state.repository import entities
 
@@ -31,7 +31,7 @@ _TRUTHS: Mapping[Truth, str] = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 def pair_finding(
     tables: Iterable[pa.Table], registry: Registry, relation: str, pair: tuple[str, str], until: int | datetime | None
 ) -> PairFinding:
-    """Why a relation holds between two entities or does not, after the event at a position, or at the stream's time.
+    """Why a relation holds between two entities or does not, after the event at a position, or at the clock.
 
     `tables` are EVENTS from the first on, `registry` what was there before them. Raises `Fault`.
     """
@@ -56,24 +56,31 @@ def _steps(
     for table in tables:
         read = pc.or_(are_control(table), pc.is_in(entities(table), wanted))
         events = {event.position: event for event in to_events(table.filter(read))}
-        columns = (table.column("position").to_pylist(), stamps_of(table).tolist(), nodes_of(table).to_pylist())
+        columns = (table.column("position").to_pylist(), moments_of(table).tolist(), nodes_of(table).to_pylist())
         for position, moment, node in zip(*columns, strict=True):
+            event = events.get(position)
+            control = event is not None and event.control
+            found = _changes(event, registry) if event is not None and control else []
+            # Of control events ticks alone move the clock.
+            brought = [micros_of(one.clock) for one in found if isinstance(one, ClockTick)] if control else [moment]
             if (isinstance(until, int) and position > until) or (
-                isinstance(until, datetime) and moment > micros_of(until)
+                isinstance(until, datetime) and max(brought, default=NEVER) > micros_of(until)
             ):
                 return
-            event = events.get(position)
-            if event is None or not event.control:
-                now = max(now, moment)
+            now = max([now, *brought])
+            if not control:
                 yield PairStep(position, now, node, event)
-                continue
-            try:
-                found = changes(event, registry.settings)
-            except EventError:
-                continue
             for change in found:
                 registry.apply(change)
                 yield PairStep(position, now, node, change)
+
+
+def _changes(event: Event, registry: Registry) -> list[Change]:
+    """What a control event changes; nothing where it was refused."""
+    try:
+        return changes(event, registry.settings)
+    except EventError:
+        return []
 
 
 def pair_lines(found: PairFinding) -> Iterator[str]:

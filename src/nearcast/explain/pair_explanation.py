@@ -1,6 +1,6 @@
 """Why a relation holds between two entities, or does not: their reports alone are gone through once more.
 
-Pure, as `explanation`: reports, definitions and the stream's time come in as steps, in the order of the journal.
+Pure, as `explanation`: reports, definitions and the clock come in as steps, in the order of the journal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nearcast.errors import Fault
 from nearcast.filters.evaluate import NO_CONTEXT, atom_truths, truth
 from nearcast.filters.truth import Truth
 from nearcast.geo.distance import distance
-from nearcast.model.changes import Change, ClientChange, ClientRemoval, RelationChange, RelationRemoval
+from nearcast.model.changes import Change, ClientChange, ClientRemoval, ClockTick, RelationChange, RelationRemoval
 from nearcast.model.event import Event
 from nearcast.model.expression import Call, Property, parts
 from nearcast.model.filter import Atom, Filter, atoms
@@ -22,12 +22,12 @@ from nearcast.model.relation import Matching, Named, Pair, Relation, Side
 from nearcast.model.values import Value
 from nearcast.relations.plain import EventwiseRelations
 from nearcast.relations.predicate import RelationPredicate, is_symmetric, widened
-from nearcast.relations.reports import FOREVER, moment_of
+from nearcast.relations.reports import moment_of
 from nearcast.relations.sides import sees_derived
 from nearcast.relations.transition_events import Transition
 from nearcast.relations.transitions import deadline, micros
 from nearcast.state.derived import Cause
-from nearcast.state.lateness import NEVER
+from nearcast.state.lateness import FOREVER, NEVER
 
 TOLD = 5
 """Of what was told of the two the last ones are kept."""
@@ -35,7 +35,7 @@ TOLD = 5
 
 @dataclass(frozen=True, slots=True)
 class PairStep:
-    """What happened at a position: a change, a report of one of the two, or only that the stream's time came to `now`,
+    """What happened at a position: a change, a report of one of the two, or only that the clock came to `now`,
     in microseconds since 1970; and the entry node of that.
     """
 
@@ -74,7 +74,7 @@ class SideFinding:
 class PairFinding:
     """Why a relation holds between two entities as of a position, or does not.
 
-    `time` is the stream's then; `since` the time of the event by which it began, `due` the stream's time at which it
+    `time` is the clock then; `since` the time of the event by which it began, `due` the clock at which it
     has lasted (None: no `for`, or told). `told` are the last things that were told of the two, each with its position.
     `reasons` say why it does not hold; empty where it does.
     """
@@ -136,7 +136,8 @@ class _PairPast:
     def follow(self, step: PairStep) -> None:
         """Takes the next step."""
         self._position = step.position
-        here = self._node is None or step.node == self._node
+        # A tick is of no node: it comes to all.
+        here = self._node is None or step.node == self._node or isinstance(step.happened, ClockTick)
         if here:
             self._note(self._relations.pass_time(step.now), step.position)
         match step.happened:

@@ -60,6 +60,7 @@ CONTROL_TYPES = (
     "nearcast.zones.defined",
     "nearcast.zones.changed",
     "nearcast.zones.removed",
+    "nearcast.tick",
 )
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What some editors write before the first line."""

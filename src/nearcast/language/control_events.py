@@ -29,6 +29,7 @@ from nearcast.model.changes import (
     Change,
     ClientChange,
     ClientRemoval,
+    ClockTick,
     RelationChange,
     RelationRemoval,
     SettingsChange,
@@ -42,11 +43,11 @@ from nearcast.model.changes import (
 )
 from nearcast.model.event import MAIN, Event, cloud_event
 from nearcast.model.subscription import Settings
-from nearcast.model.values import microseconds_of
+from nearcast.model.values import microseconds_of, time_of, time_text
 
 CLIENT, CLIENT_REMOVED, SUBSCRIPTION, SUBSCRIPTION_REMOVED, SETTINGS, *_DERIVING = CONTROL_TYPES
-RELATION, RELATION_REMOVED, SITUATION, SITUATION_REMOVED, ACTION, ACTION_REMOVED, *_OF_ZONES = _DERIVING
-ZONES_DEFINED, ZONES_CHANGED, ZONES_REMOVED = _OF_ZONES
+RELATION, RELATION_REMOVED, SITUATION, SITUATION_REMOVED, ACTION, ACTION_REMOVED, *_LATER = _DERIVING
+ZONES_DEFINED, ZONES_CHANGED, ZONES_REMOVED, TICK = _LATER
 
 T = TypeVar("T")
 Read = Callable[[DocumentNode, Settings, DocumentReader], Change | None]
@@ -81,6 +82,9 @@ def changes(event: Event, settings: Settings, where: Mark | None = None) -> list
         change = RelationChange(change.relation.at(event.node or MAIN))
     if isinstance(change, ClientChange) and change.readings and event.moment is not None:
         change = replace(change, moment=microseconds_of(event.moment))
+    if isinstance(change, ClockTick) and event.accepted is not None:
+        # No clock is ahead of when it is told.
+        change = ClockTick(min(change.clock, event.accepted))
     return [] if change is None else [change]
 
 
@@ -153,6 +157,8 @@ def _document(change: Change) -> tuple[str, str | None, dict[str, Any]]:
             return ZONES_CHANGED, f"nearcast/zones/{id}", zone_shapes_data(change)
         case ZoneRemoval(id):
             return ZONES_REMOVED, f"nearcast/zones/{id}", {"layer": id}
+        case ClockTick(clock):
+            return TICK, "nearcast/clock", {"clock": time_text(clock)}
 
 
 def _settings(node: DocumentNode, settings: Settings, reader: DocumentReader) -> Change | None:
@@ -184,6 +190,15 @@ def _named(node: DocumentNode, name: str, reader: DocumentReader) -> str | None:
     return reader.text(fields[name], f"a {name}'s id") if name in fields else None
 
 
+def _tick(node: DocumentNode, settings: Settings, reader: DocumentReader) -> Change | None:
+    fields = reader.fields(node, ("clock",), (), "data")
+    text = reader.text(fields["clock"], "a time") if "clock" in fields else None
+    clock = None if text is None else time_of(text)
+    if text is not None and clock is None:
+        raise Fault("a time, as in 2020-01-31T12:00:00Z", repr(text), fields["clock"].where)
+    return None if clock is None else ClockTick(clock)
+
+
 _READERS: dict[str, Read] = {
     CLIENT: read_client,
     CLIENT_REMOVED: _removed("client", ClientRemoval),
@@ -198,4 +213,5 @@ _READERS: dict[str, Read] = {
     ACTION_REMOVED: _removed("action", ActionRemoval),
     ZONES_DEFINED: _defined(lambda node, settings, reader: read_zone_rule(node, None, reader), ZoneRuleChange),
     ZONES_REMOVED: _removed("layer", ZoneRemoval),
+    TICK: _tick,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from nearcast.model.context import HeldClass, Matrix
 from nearcast.model.event import Place
@@ -129,6 +130,13 @@ class ZoneRemoval:
     layer: str
 
 
+@dataclass(frozen=True, slots=True)
+class ClockTick:
+    """Type `nearcast.tick`: the clock has come so far though no event said so; what is due by then is told (§11)."""
+
+    clock: datetime
+
+
 Change = (
     ClientChange
     | ClientRemoval
@@ -144,4 +152,5 @@ Change = (
     | ZoneRuleChange
     | ZoneShapesChange
     | ZoneRemoval
+    | ClockTick
 )

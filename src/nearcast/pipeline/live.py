@@ -13,6 +13,7 @@ import logging
 import os
 import shutil
 import signal
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ from nearcast.pipeline.snapshots import ready_file
 from nearcast.pipeline.source import collect, ranges
 from nearcast.pipeline.spark_session import LOG_FILE, session
 from nearcast.pipeline.spread import SPREAD, submit_batch
+from nearcast.pipeline.ticks import LOOK, TickWriter
 from nearcast.relations.shards import SHARDS
 from nearcast.relations.stage import Scope
 from nearcast.runtime.file_lock import file_lock
@@ -87,6 +89,8 @@ class BatchDecider:
         self._situations, self._excess = SituationMonitor(metrics), ExcessMonitor(metrics)
         self._crowds = CrowdMonitor(metrics)
         self.batches = 0
+        self._ticks = TickWriter(journal, self.follower.known)
+        self._deciding = threading.Lock()
         # Before the first batch is done, which after a long pause takes long: what waits is seen meanwhile.
         self._show(self.follower.known.position)
         # What a pipeline that was killed had laid out for its workers.
@@ -94,9 +98,18 @@ class BatchDecider:
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Decides one batch of the query."""
-        with self._metrics.failures.count_exceptions():
+        with self._deciding, self._metrics.failures.count_exceptions():
             self._decide(rows)
         self.batches += 1
+
+    def look(self) -> None:
+        """Writes a tick where something is due by the clock; from another thread than that of batches."""
+        if not self._deciding.acquire(blocking=False):
+            return
+        try:
+            self._metrics.ticks.inc(self._ticks.look())
+        finally:
+            self._deciding.release()
 
     def _decide(self, rows: DataFrame) -> None:
         began = time.perf_counter()
@@ -221,8 +234,8 @@ def _query(spark: SparkSession, decider: BatchDecider, config: PipelineConfig, a
     ready_file(config.folder).touch()
     log.info("ready position=%d", after)
     through = decider.batches + config.renewed_after
-    while not asked and decider.batches < through and not running.wait(1):
-        pass
+    while not asked and decider.batches < through and not running.wait(LOOK):
+        decider.look()
     running.stop()
     # What the old query leaves behind, now that it is in nobody's way.
     gc.collect()

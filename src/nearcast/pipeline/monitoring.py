@@ -29,6 +29,7 @@ class PipelineMetrics:
         self.refused = self._counter("refused", "Control events that changed nothing, see the dead letters")
         self.excess = self._counter("excess", "Atoms not decided for an event, as they came to a limit", ["limit"])
         self.late = self._counter("late", "Events that came after a newer one of their entity: they move nothing")
+        self.ticks = self._counter("ticks", "Ticks that were written, as something was due and no event came")
         self.failures = self._counter("failures", "Batches that failed; each is decided again after a restart")
         self.unusable = self._counter("unusable", "Readings that are none, and rules not taken", ["name", "reason"])
         self.forgotten = self._counter("forgotten", "Entities that were forgotten for the limits of entities")

@@ -65,7 +65,7 @@ class RunningQuery:
             time.sleep(0.01)
         raise InterruptedError
 
-    def wait(self, seconds: int | None = None) -> bool:
+    def wait(self, seconds: float | None = None) -> bool:
         """Waits until the query ends, at most so long; whether it has. Raises what a batch raised, as it was raised."""
         try:
             return self.query.awaitTermination(seconds) is not False

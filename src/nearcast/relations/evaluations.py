@@ -23,8 +23,9 @@ from nearcast.model.relation import Named, Side
 from nearcast.relations.boxes import Boxes, meeting
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
 from nearcast.relations.predicate import RelationPredicate
-from nearcast.relations.reports import FOREVER, GEOGRAPHIC, PLACE, PLANAR, Column, GrowableTable, ReportTable
+from nearcast.relations.reports import GEOGRAPHIC, PLACE, PLANAR, Column, GrowableTable, ReportTable
 from nearcast.relations.transitions import BEGINS, FAILS, FALLS_SILENT, LEAVES, UNCHANGED, PairEffects, deadlines
+from nearcast.state.lateness import FOREVER
 
 FALSE, TRUE, UNKNOWN = 0, 1, -1
 
@@ -76,9 +77,9 @@ def _reported(
     point_a, point_b = np.where(mine, here, there), np.where(mine, there, here)
     own = rule[pair]
     known = reports.seen(there) & _alive(there, row, own, rules, reports)
-    inside = (
-        known & _members(own, point_a, "filter_a", rules, members) & _members(own, point_b, "filter_b", rules, members)
-    )
+    inside = known & _alive(here, row, own, rules, reports)
+    for point, side in ((point_a, "filter_a"), (point_b, "filter_b")):
+        inside &= _members(own, point, side, rules, members)
     effect = np.where(known, LEAVES, UNCHANGED)
     at = np.flatnonzero(inside)
     enter, stay = evaluate(own[at], point_a[at], point_b[at])
@@ -120,7 +121,8 @@ def _silent(index: Integers, entity: Integers, rule: Integers, rules: PairRules,
     until = np.full(len(pair), reports.length)
     same = pair[order][1:] == pair[order][:-1]
     until[order[:-1][same]] = begin[order[1:][same]]
-    falls = np.flatnonzero((row <= until) & (row < reports.length))
+    # Whoever is silent by the clock when it reports is not there, and falls silent no more.
+    falls = np.flatnonzero((row <= until) & (row < reports.length) & (row > begin))
     pairs = index[pair[falls]]
     return PairEffects(pairs, row[falls], np.full(len(falls), FALLS_SILENT), deadline[falls])
 

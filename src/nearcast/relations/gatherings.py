@@ -1,13 +1,13 @@
 """Gatherings: one at a time, at a cost that follows neighbours, and all of them over a batch.
 
-The outcome is that of the reference. What lapses is looked for only once the stream's time has passed the earliest
-moment at which anything can.
+The outcome is that of the reference. What lapses is looked for only once the clock has passed the earliest moment at
+which anything can.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
@@ -19,9 +19,10 @@ from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.arrays import Flags
 from nearcast.model.event import Place
 from nearcast.model.relation import Detection, Gathering, ListMembers, Matching, Relation
-from nearcast.relations.reports import FOREVER, EntityTable, ReportTable, micros_of, moment_of
-from nearcast.relations.transition_events import CAUSED, EXPIRED, Participant, Transition
+from nearcast.relations.reports import EntityTable, ReportTable, micros_of, moment_of
+from nearcast.relations.transition_events import CAUSED, EXPIRED, OVERDUE, Participant, Transition
 from nearcast.relations.transitions import (
+    DETECTS,
     FALLS_SILENT,
     REASONS,
     REMOVED,
@@ -33,7 +34,7 @@ from nearcast.relations.transitions import (
     gathered_until,
 )
 from nearcast.state.derived import Cause
-from nearcast.state.lateness import NEVER
+from nearcast.state.lateness import FOREVER, NEVER
 
 MOST_NAMED = 1_000
 """Members around one that the event of a gathering names, the first by their names; its `count` is of all."""
@@ -41,7 +42,7 @@ MOST_NAMED = 1_000
 
 @dataclass(slots=True)
 class _GatheringMember:
-    """An entity of the crowd: where it is, and the stream's time through which it counts without a report."""
+    """An entity of the crowd: where it is, and the clock through which it counts without a report."""
 
     place: Place | None
     deadline: int
@@ -76,21 +77,23 @@ class GatheringState:
                 self._places.insert(entity, place, entity)
         self.held, self.next_expiry = dict(held), next_expiry
 
-    def report(self, entity: str, place: Place | None, inside: bool, now: int, moment: int) -> Iterator[Transition]:
-        """What a report changes: of an entity that is of the crowd by it, or not."""
+    def report(self, entity: str, place: Place | None, inside: bool, now: int, began: int) -> Iterator[Transition]:
+        """What a report changes: of an entity that is of the crowd by it, or not. What begins does so at `began`."""
+        # A report so old that its entity is silent by the clock says of nobody that he is there.
+        inside = inside and deadline(began, self._lifecycle.time_to_live) >= now
         old = self.members.get(entity)
         if old is None and not inside:
             return
         if old is not None and inside and old.place == place:
-            self._set(entity, place, now)
+            self._set(entity, place, began)
             # Whoever has not moved changes nothing, but lives on.
             return
         before = self.leave(entity, place)
         after: list[str] = []
         if inside:
-            self._set(entity, place, now)
+            self._set(entity, place, began)
             after = self._around(entity, self.relation.margin)
-        yield from self.evaluate(self._concerned(entity, before, after), now, moment, False)
+        yield from self.evaluate(self._concerned(entity, before, after), now, began, began, False)
 
     def _concerned(self, entity: str, before: list[str], after: list[str]) -> list[str]:
         """Of those around whom an entity was or is those for whom that may change something, and itself.
@@ -114,12 +117,14 @@ class GatheringState:
         self._gone[entity] = place
         return concerned
 
-    def evaluate(self, entities: Iterable[str], now: int, moment: int, present: bool) -> Iterator[Transition]:
-        """Who of these begins to gather, or ends."""
+    def evaluate(
+        self, entities: Iterable[str], now: int, began: int, since: int, present: bool
+    ) -> Iterator[Transition]:
+        """Who of these begins to gather, or ends; what begins lasts from `began` on, and is told `since`."""
         for entity in sorted(set(entities)):
             effect = self._effect(entity)
             if effect != UNCHANGED:
-                yield from self._evaluated(entity, effect, now, moment, present)
+                yield from self._evaluated(entity, effect, now, began, since, present)
         self._gone = {}
 
     def _effect(self, entity: str) -> int:
@@ -132,14 +137,20 @@ class GatheringState:
         return effect_of(entity in self.held, member is not None, truth)
 
     def _evaluated(
-        self, entity: str, effect: int, now: int, moment: int, present: bool = False
+        self, entity: str, effect: int, now: int, began: int, since: int, present: bool = False
     ) -> Iterator[Transition]:
         before = self.held.get(entity)
-        after, detect = self._lifecycle.evaluated(before, effect, now, moment)
+        after, detect = self._lifecycle.evaluated(before, effect, began, since)
         state = before or after
         if detect and state:
             margin = 0.0 if detect == "enter" else self.relation.margin
             yield self._tell(detect, entity, state, effect, self._near(entity, margin), present)
+        if after and not before:
+            due = after.due
+            after, told = self._lifecycle.lasted(after, now)
+            for each in told:
+                near = self._near(entity, self.relation.margin)
+                yield self._tell(each, entity, after, UNCHANGED, near, time=due, phase=OVERDUE)
         self._hold(entity, after)
 
     def _hold(self, entity: str, state: HoldState | None) -> None:
@@ -187,27 +198,39 @@ class GatheringState:
         return [(name, metres) for name, metres in near if self.members[name].deadline >= now]
 
     def expire(self, now: int) -> Iterator[Transition]:
-        """Who has gathered long enough, and whose gathering ended in silence, by the stream's time."""
+        """Who has gathered long enough, and whose gathering ended in silence, by the clock."""
         for entity, held in sorted(self.held.items()):
-            after, told = self._lifecycle.passed(held, self._silence(entity), now)
+            silent = self._silence(entity)
+            after, told = self._lifecycle.passed(held, silent, now)
             for detect in told:
-                yield self._tell(detect, entity, held, FALLS_SILENT, self._living(entity, now))
+                time = held.due if detect == "dwell" else silent
+                near = self._living(entity, now)
+                yield self._tell(detect, entity, held, FALLS_SILENT, near, time=time, phase=EXPIRED)
             self._hold(entity, after)
         # Only now: what was told above is told with those who were around until then.
         for entity in [name for name, member in self.members.items() if member.deadline < now]:
             self.leave(entity, None)
         self._gone = {}
-        silent = [_after(member.deadline) for member in self.members.values()]
-        self.next_expiry = min([*silent, *(held.due for held in self.held.values())], default=FOREVER)
+        lapses = [_after(member.deadline) for member in self.members.values()]
+        self.next_expiry = min([*lapses, *(held.due for held in self.held.values())], default=FOREVER)
+
+    def next_due(self, until: int) -> int:
+        """The clock at which something is told though nothing is reported, if that is `until` then; else one before."""
+        if self.next_expiry > until:
+            return self.next_expiry
+        detects = self._lifecycle.detects
+        due = [held.due for held in self.held.values() if detects & DETECTS["dwell"]]
+        silent = [_after(self._silence(entity)) for entity in self.held if detects & DETECTS["exit"]]
+        return min([*due, *silent], default=FOREVER)
 
     def _silence(self, entity: str) -> int:
-        """The stream's time through which silence lets one gather."""
+        """The clock through which silence lets one gather."""
         others = (self.members[name].deadline for name, _ in self._near(entity, self.relation.margin))
         return gathered_until(self.members[entity].deadline, others, self.about.count)
 
     def end(self) -> list[Transition]:
         """The ends of everything that holds."""
-        return [one for entity in list(self.held) for one in self._evaluated(entity, REMOVED, NEVER, NEVER)]
+        return [one for entity in list(self.held) for one in self._evaluated(entity, REMOVED, NEVER, NEVER, NEVER)]
 
     def _tell(
         self,
@@ -217,15 +240,16 @@ class GatheringState:
         effect: int,
         near: list[tuple[str, float]],
         present: bool = False,
+        time: int = NEVER,
+        phase: int = CAUSED,
     ) -> Transition:
         member = self.members.get(entity)
         a = Participant(entity, member.place if member else self._gone.get(entity))
         around = tuple(Participant(name, self.members[name].place) for name, _ in near[:MOST_NAMED])
         farthest = max((metres for _, metres in near), default=None)
-        phase = EXPIRED if effect == FALLS_SILENT else CAUSED
         reason = REASONS[effect] if detect == "exit" else None
         head = (phase, self.sequence, self.relation.id, detect, a, around, farthest)
-        return Transition(*head, moment_of(state.started_at), reason, present, len(near) + 1)
+        return Transition(*head, moment_of(state.started_at), reason, present, len(near) + 1, moment_of(time))
 
 
 def _after(deadline: int) -> int:
@@ -264,7 +288,7 @@ class GatheringStates:
                 self._listed[relation.id] = frozenset(lists.get(client, {}).get(name, ()))
                 self._flags.pop(relation.id, None)
                 self._join(crowd, self._seen(self._listed[relation.id]), now)
-        return list(crowd.evaluate(crowd.members, now, micros_of(cause.moment), True))
+        return list(crowd.evaluate(crowd.members, now, now, micros_of(cause.moment), True))
 
     def restore(self, relation: Relation, sequence: int, listed: frozenset[str] | None) -> GatheringState:
         """Adds a gathering that was there before, `listed` being the list that it is among; it has no members yet."""
@@ -302,7 +326,7 @@ class GatheringStates:
             gone = [crowd.members[name] for name in names if name in crowd.members]
             for member in gone:
                 member.deadline = now - 1
-            told += crowd.expire(now) if gone else []
+            told += [replace(one, time=None) for one in crowd.expire(now)] if gone else []
         return told
 
     def relisted(self, client: str, lists: Lists, now: int, cause: Cause) -> list[Transition]:
@@ -320,8 +344,12 @@ class GatheringStates:
             for number, place in zip(gone, places, strict=True):
                 concerned.update(crowd.leave(self._known.names[number], place))
             self._join(crowd, self._seen(self._listed[id] - before), now)
-            told += crowd.evaluate(concerned | set(crowd.members), now, micros_of(cause.moment), True)
+            told += crowd.evaluate(concerned | set(crowd.members), now, now, micros_of(cause.moment), True)
         return told
+
+    def next_due(self, until: int) -> int:
+        """The clock at which something is told though nothing is reported; see `GatheringState.next_due`."""
+        return min((crowd.next_due(until) for crowd in self.by_id.values()), default=FOREVER)
 
     def transitions(self, reports: ReportTable) -> Iterator[tuple[int, Transition]]:
         """What a stretch tells, each with the row that causes it; entities are not updated yet."""
@@ -360,10 +388,10 @@ class GatheringStates:
         some = np.flatnonzero(np.isin(reports.entity, ever))
         names = [self._known.names[number] for number in reports.entity[some].tolist()]
         rows = reports.row[some]
-        columns = (rows.tolist(), inside[some].tolist(), reports.now[rows].tolist(), reports.moment[rows].tolist())
+        columns = (rows.tolist(), inside[some].tolist(), reports.now[rows].tolist(), reports.began[rows].tolist())
         places = reports.places(reports.known + some)
-        for row, there, now, moment, name, place in zip(*columns, names, places, strict=True):
-            yield row, crowd.report(name, place, there, now, moment)
+        for row, there, now, began, name, place in zip(*columns, names, places, strict=True):
+            yield row, crowd.report(name, place, there, now, began)
 
 
 def _expiries(crowd: GatheringState, reports: ReportTable, begin: int, end: int) -> Iterator[tuple[int, Transition]]:

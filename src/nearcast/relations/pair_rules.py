@@ -14,8 +14,9 @@ from nearcast.model.filter import Filter
 from nearcast.model.relation import Named, Pair, Relation
 from nearcast.relations.boxes import met_sides
 from nearcast.relations.predicate import RelationPredicate, bound_of, is_symmetric, reach, widened
-from nearcast.relations.reports import FOREVER, GrowableTable
+from nearcast.relations.reports import GrowableTable
 from nearcast.relations.transitions import Lifecycle
+from nearcast.state.lateness import FOREVER
 
 NOBODY = -1
 """In place of a filter's number: a side that is one named entity."""

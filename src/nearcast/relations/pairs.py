@@ -25,7 +25,7 @@ from nearcast.relations.admission import PairAdmission
 from nearcast.relations.boxes import CORNERS, Boxes, box_table, joined, place_boxes, told_box
 from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, TooManyPairs, candidates, read
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
-from nearcast.relations.reports import FOREVER, EntityTable, GrowableTable, ReportTable, micros_of
+from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable, micros_of
 from nearcast.relations.shards import (
     SHARDS,
     BatchView,
@@ -38,6 +38,7 @@ from nearcast.relations.told_pairs import NO_REASON, NOTHING_TOLD, ToldPairs, jo
 from nearcast.relations.transition_events import CAUSED, EXPIRED
 from nearcast.relations.transitions import FALLS_SILENT, REMOVED, deadline, deadlines, tells_exit
 from nearcast.state.derived import Cause
+from nearcast.state.lateness import FOREVER
 
 Newest = Callable[[], pa.Table]
 """Gives the newest event of every entity, where it is asked for."""
@@ -305,6 +306,13 @@ class PairRelations:
                 found &= now <= deadlines(columns["heard"][side], np.full(len(side), time_to_live))
         return found
 
+    def next_due(self) -> int:
+        """The clock at which something is told though nothing is reported; `FOREVER` where nothing is."""
+        columns = self.rules.columns
+        if not ((columns["time_to_live"] != FOREVER) | (columns["lasting"] != FOREVER)).any():
+            return FOREVER
+        return min(shard.next_due(columns, self.known) for shard in self.shards)
+
     def forget(self, names: Collection[str]) -> ToldPairs:
         """Forgets entities, also in what is known of all; the ends of what held with them."""
         known = self.known
@@ -386,7 +394,7 @@ class PairRelations:
         reports = ReportTable.nothing(self.known)
         both = (a, b)
         return told_pairs(
-            self.rules, self.known, reports, rule, both, both, detect, started_at, 0, phase, reason, present
+            self.rules, self.known, reports, rule, both, both, detect, started_at, 0, phase, reason, present=present
         )
 
     def _forget_filters(self) -> None:

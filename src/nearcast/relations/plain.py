@@ -1,15 +1,15 @@
 """Relations evaluated plainly: every report is held against everybody (semantics §7).
 
 Truth is in the order of the journal. Of each entity its newest report counts; one whose own time is older than that of
-the newest known came late and changes nothing. What is UNKNOWN changes nothing either. The time of the stream is the
-greatest time of acceptance so far: what is to last, or to lapse, does so when an event brings that time.
+the newest known came late and changes nothing. What is UNKNOWN changes nothing either. The clock is the greatest moment
+so far (semantics §11): what is to last, or to lapse, does so when an event brings that time.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nearcast.filters.evaluate import NO_CONTEXT, truth
 from nearcast.filters.truth import Truth
@@ -33,12 +33,21 @@ from nearcast.relations.gatherings import MOST_NAMED
 from nearcast.relations.predicate import RelationPredicate, is_symmetric, widened
 from nearcast.relations.reports import micros_of, moment_of
 from nearcast.relations.sides import sees_derived
-from nearcast.relations.transition_events import CAUSED, EXPIRED, Participant, Transition, transition_events
+from nearcast.relations.transition_events import (
+    CAUSED,
+    EXPIRED,
+    OVERDUE,
+    Participant,
+    Transition,
+    transition_events,
+)
 from nearcast.relations.transitions import (
     BEGINS,
+    DETECTS,
     FALLS_SILENT,
     REASONS,
     REMOVED,
+    UNCHANGED,
     HoldState,
     Lifecycle,
     deadline,
@@ -46,7 +55,7 @@ from nearcast.relations.transitions import (
     gathered_until,
 )
 from nearcast.state.derived import Cause
-from nearcast.state.lateness import NEVER
+from nearcast.state.lateness import FOREVER, NEVER
 
 Lists = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Of each client its lists of entities."""
@@ -54,7 +63,9 @@ Lists = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class LatestReport:
-    """The newest report of an entity, and the stream's time when it came, in microseconds since 1970."""
+    """The newest report of an entity, and from when its silence counts, in microseconds since 1970: its moment, or the
+    clock when it came where it has none.
+    """
 
     event: Event
     heard: int
@@ -82,8 +93,12 @@ class EventwiseRelations:
 
     def begin(self, events: Iterable[Event]) -> None:
         """Takes what is known of all entities when the first relation is defined: the newest event of each."""
-        self.known = {event.entity: LatestReport(event, micros_of(event.accepted or event.time)) for event in events}
-        self.now = max((one.heard for one in self.known.values()), default=NEVER)
+        self.known = {event.entity: LatestReport(event, micros_of(event.moment)) for event in events}
+        self.now = max([self.now, *(one.heard for one in self.known.values())])
+
+    def as_of(self, cause: Cause) -> Cause:
+        """A definition as a cause: it is of the clock, where that is earlier."""
+        return cause_at(cause, self.now)
 
     def define(self, relation: Relation, sequence: int, cause: Cause) -> list[Transition]:
         """Adds a relation; what it tells of the present."""
@@ -152,13 +167,17 @@ class EventwiseRelations:
         return self._states[id].holding.get(pair) if id in self._states else None
 
     def pass_time(self, now: int) -> list[Transition]:
-        """What the stream's time changes as it comes to `now`."""
+        """What changes as the clock comes to `now`."""
         self.now = max(self.now, now)
         return [one for state in self._states.values() for one in state.expired(self._world())]
 
+    def next_due(self) -> int:
+        """The clock at which something is told though nothing is reported; `FOREVER` where nothing is."""
+        return min((state.next_due(self._world()) for state in self._states.values()), default=FOREVER)
+
     def report(self, event: Event) -> list[Transition]:
         """What a report changes, and the time that it brings."""
-        self.now = max(self.now, micros_of(event.accepted or event.time))
+        self.now = max(self.now, micros_of(event.moment))
         cause = Cause(event.position, event.time, event.accepted)
         found = [one for state in self._states.values() for one in state.expired(self._world())]
         if self._moves(event):
@@ -169,9 +188,10 @@ class EventwiseRelations:
     def _moves(self, event: Event) -> bool:
         """Whether a report moves its entity: not if it is older than the newest one known."""
         old = self.known.get(event.entity)
-        if old is not None and _is_older(event, old.event):
+        # Of what relations tell the last is the newest, whatever moment it is of.
+        if old is not None and not event.part and _is_older(event, old.event):
             return False
-        self.known[event.entity] = LatestReport(event, self.now)
+        self.known[event.entity] = LatestReport(event, self.now if event.moment is None else micros_of(event.moment))
         return True
 
     def told(self, found: Sequence[Transition], cause: Cause) -> list[Event]:
@@ -186,6 +206,13 @@ class EventwiseRelations:
                 told += transition_events(more, cause, len(told) + 1)
                 depths += [depth + 1] * len(more)
         return told
+
+
+def cause_at(cause: Cause, clock: int) -> Cause:
+    """A definition as a cause: of the clock, where that is earlier than the definition's own moment."""
+    moment = micros_of(cause.moment)
+    known = [one for one in (clock, moment) if one != NEVER]
+    return replace(cause, time=moment_of(min(known, default=NEVER)))
 
 
 def _is_older(event: Event, other: Event) -> bool:
@@ -238,15 +265,15 @@ class _State:
             yield from self._evaluate_all([(one, "") for one in world.known], world, cause, False)
             return
         pairs = [pair for other in world.known for pair in ((entity, other), (other, entity)) if other != entity]
-        moment, begins = micros_of(cause.moment), []
+        begins = []
         for pair in self._own(pairs, False):
             effect = self._effect(pair, world)
             if effect == BEGINS and pair not in self.holding:
                 begins.append(pair)
             else:
-                yield from self._evaluated(pair, effect, world, moment)
+                yield from self._evaluated(pair, effect, world, cause)
         for pair in self._admitted(begins, entity, world.limits):
-            yield from self._evaluated(pair, BEGINS, world, moment)
+            yield from self._evaluated(pair, BEGINS, world, cause)
 
     def _admitted(self, begins: Sequence[tuple[str, str]], entity: str, limits: Limits) -> list[tuple[str, str]]:
         """Of the pairs that a report of an entity would begin those that do: see `admission`."""
@@ -272,7 +299,7 @@ class _State:
                 full = min(partners[name] for name in pair) >= limits.relation_partners
                 if full or len(self.holding) >= limits.relation_pairs:
                     continue
-            yield from self._evaluated(pair, effect, world, micros_of(cause.moment), present)
+            yield from self._evaluated(pair, effect, world, cause, present)
 
     def _own(self, pairs: Iterable[tuple[str, str]], gathering: bool) -> Iterator[tuple[str, str]]:
         """Those of some pairs that the relation can be about, each once."""
@@ -286,13 +313,20 @@ class _State:
         )
 
     def _evaluated(
-        self, pair: tuple[str, str], effect: int, world: RelationView, moment: int, present: bool = False
+        self, pair: tuple[str, str], effect: int, world: RelationView, cause: Cause | None, present: bool = False
     ) -> Iterator[Transition]:
-        before = self.holding.get(pair)
-        after, detect = self.lifecycle.evaluated(before, effect, world.now, moment)
+        before, since = self.holding.get(pair), micros_of(cause.moment if cause else None)
+        # What there is already when it is asked for lasts from then on, by the clock.
+        began = world.now if present or since == NEVER else since
+        after, detect = self.lifecycle.evaluated(before, effect, began, since)
         state = before or after
         if detect and state:
             yield self._tell(detect, pair, state, effect, world, present)
+        if after and not before:
+            due = after.due
+            after, told = self.lifecycle.lasted(after, world.now)
+            for each in told:
+                yield self._tell(each, pair, after, UNCHANGED, world, time=due, phase=OVERDUE)
         self._hold(pair, after)
 
     def _hold(self, pair: tuple[str, str], state: HoldState | None) -> None:
@@ -362,15 +396,26 @@ class _State:
         return found
 
     def expired(self, world: RelationView) -> Iterator[Transition]:
-        """What has lasted long enough by the stream's time, and whose entities have been silent for too long."""
+        """What has lasted long enough by the clock, and whose entities have been silent for too long."""
         for pair, held in list(self.holding.items()):
-            after, told = self.lifecycle.passed(held, self._silence(pair, world), world.now)
+            silent = self._silence(pair, world)
+            after, told = self.lifecycle.passed(held, silent, world.now)
             for detect in told:
-                yield self._tell(detect, pair, held, FALLS_SILENT, world)
+                time = held.due if detect == "dwell" else silent
+                yield self._tell(detect, pair, held, FALLS_SILENT, world, time=time, phase=EXPIRED)
             self._hold(pair, after)
 
+    def next_due(self, world: RelationView) -> int:
+        """The clock at which something is told though nothing is reported."""
+        detects, found = self.lifecycle.detects, [FOREVER]
+        if detects & DETECTS["dwell"]:
+            found += [held.due for held in self.holding.values()]
+        if detects & DETECTS["exit"] and self.lifecycle.time_to_live != FOREVER:
+            found += [self._silence(pair, world) + 1 for pair in self.holding]
+        return min(found)
+
     def _silence(self, pair: tuple[str, str], world: RelationView) -> int:
-        """The stream's time through which silence lets something hold."""
+        """The clock through which silence lets something hold."""
         about = self.relation.about
         own = min(self._deadline(world.known[entity]) for entity in pair if entity)
         if isinstance(about, Pair):
@@ -382,11 +427,12 @@ class _State:
 
     def silent(self, pair: tuple[str, str], world: RelationView) -> Iterator[Transition]:
         """The end of something that holds, as one of it is not heard any more."""
-        yield from self._evaluated(pair, FALLS_SILENT, world, NEVER)
+        for told in self._evaluated(pair, FALLS_SILENT, world, None):
+            yield replace(told, phase=EXPIRED)
 
     def removed(self, world: RelationView) -> list[Transition]:
         """The ends of everything that holds."""
-        return [one for pair in list(self.holding) for one in self._evaluated(pair, REMOVED, world, NEVER)]
+        return [one for pair in list(self.holding) for one in self._evaluated(pair, REMOVED, world, None)]
 
     def _tell(
         self,
@@ -396,15 +442,17 @@ class _State:
         effect: int,
         world: RelationView,
         present: bool = False,
+        time: int = NEVER,
+        phase: int = CAUSED,
     ) -> Transition:
         since, a = moment_of(state.started_at), world.known[pair[0]].subject
-        head = (EXPIRED if effect == FALLS_SILENT else CAUSED, self.sequence, self.relation.id, detect, a)
+        head = (phase, self.sequence, self.relation.id, detect, a)
         reason = REASONS[effect] if detect == "exit" else None
         if isinstance(self.relation.about, Pair):
             b = world.known[pair[1]].subject
             metres = distance(a.place, b.place) if a.place and b.place else None
-            return Transition(*head, (b,), metres, since, reason, present)
+            return Transition(*head, (b,), metres, since, reason, present, time=moment_of(time))
         near = self._near(pair[0], world, 0.0 if detect == "enter" else self.relation.margin)
         farthest = max((metres for metres, _ in near), default=None)
         around = tuple(one.subject for _, one in near[:MOST_NAMED])
-        return Transition(*head, around, farthest, since, reason, present, len(near) + 1)
+        return Transition(*head, around, farthest, since, reason, present, len(near) + 1, moment_of(time))

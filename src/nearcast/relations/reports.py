@@ -21,7 +21,7 @@ from nearcast.geo.distance import unit_vectors
 from nearcast.model.arrays import Flags, Integers, runs
 from nearcast.model.columns import EVENTS
 from nearcast.model.event import Coordinates, Place
-from nearcast.state.lateness import NEVER, counting, moments_of, stamps_of
+from nearcast.state.lateness import NEVER, counting, moments_of
 from nearcast.state.repository import entities
 
 Column = npt.NDArray[Any]
@@ -94,9 +94,6 @@ class GrowableTable:
         self.__dict__.update(state)
 
 
-FOREVER = np.iinfo(np.int64).max
-"""Times are microseconds since 1970; this stands for one that never comes, `NEVER` for one that is not known."""
-
 NOWHERE, PLANAR, GEOGRAPHIC = 0, 1, 2
 
 PLACE = ("kind", "x", "y", "z", "u", "v", "w")
@@ -108,7 +105,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EntityTable:
-    """Everything that was heard of, numbered: where it is, the time of its newest report and when that was heard."""
+    """Everything that was heard of, numbered: where it is, the moment of its newest report (`key`), and from when it is
+    counted how long it is silent (`heard`): that moment, or the clock where the report had none.
+    """
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -145,17 +144,17 @@ class EntityTable:
         return own[coded.indices.to_numpy()] if len(own) else np.zeros(0, np.int64)
 
     def begin(self, newest: pa.Table) -> int:
-        """Takes the newest event of every entity; gives the stream's time that they tell."""
-        times = _Times(newest)
-        self._set(self.numbered(newest), _placed(newest), newest, times.key, times.stamp)
-        return int(times.stamp.max(initial=NEVER))
+        """Takes the newest event of every entity; gives the clock that they tell."""
+        moments = moments_of(newest)
+        self._set(self.numbered(newest), _placed(newest), newest, moments, moments)
+        return int(moments.max(initial=NEVER))
 
     def update(self, reports: ReportTable) -> None:
         """Goes on to the end of a stretch."""
         last = reports.last_of_each()
         number, row = reports.entity[last], reports.row[last]
         columns = {name: column[last] for name, column in reports.columns.items()}
-        self._set(number, columns, reports.table.take(pa.array(row)), reports.key[last], reports.now[row])
+        self._set(number, columns, reports.table.take(pa.array(row)), reports.key[last], reports.began[row])
 
     def forget(self, gone: Integers, kept: Flags) -> Integers:
         """Drops what is known of entities by number, and those that are not kept; the new number of each that is."""
@@ -178,13 +177,6 @@ class EntityTable:
         self.columns["seen"][number] = True
 
 
-class _Times:
-    """Times of events: `key`, their moments, say which report of an entity is newer; `stamp` brings the stream's."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self.key, self.stamp = moments_of(table), stamps_of(table)
-
-
 def _placed(table: pa.Table) -> dict[str, Column]:
     """The places of events as columns."""
     coded = table.column("coordinates").combine_chunks()
@@ -201,14 +193,16 @@ def _placed(table: pa.Table) -> dict[str, Column]:
 class ReportTable:
     """A stretch of the journal: all its rows bring time, and those that count move their entities.
 
-    Of rows: `now`, the stream's time, and `moment`, the event's own. Of the reports that count, ascending: `row`,
-    `entity`, `key`, and the `columns` of places.
+    Of rows: `now`, the clock, `moment`, the event's own, and `began`, from when durations that begin with it are
+    counted: the moment, or the clock where it has none. Of the reports that count, ascending: `row`, `entity`, `key`,
+    and the `columns` of places.
     """
 
     table: pa.Table
     base: GrowableTable
     now: Integers
     moment: Integers
+    began: Integers
     row: Integers
     entity: Integers
     key: Integers
@@ -219,21 +213,23 @@ class ReportTable:
 
     @staticmethod
     def of(table: pa.Table, known: EntityTable, now: int) -> ReportTable:
-        """The reports of a table of EVENTS, ascending by position; `now` is the stream's time before it."""
-        number, times = known.numbered(table), _Times(table)
-        counts = counting(number, times.key, known.columns["key"])
+        """The reports of a table of EVENTS, ascending by position; `now` is the clock before it."""
+        number, moment = known.numbered(table), moments_of(table)
+        counts = counting(number, moment, known.columns["key"])
         row = np.flatnonzero(counts)
         entity = number[row]
         order = np.argsort(entity, kind="stable")
         first = np.concatenate([[0], np.cumsum(np.bincount(entity, minlength=len(known)))])
+        clock = np.maximum(np.maximum.accumulate(moment), now) if len(number) else moment
         return ReportTable(
             table=table,
             base=known.columns,
-            now=np.maximum(np.maximum.accumulate(times.stamp), now) if len(number) else times.stamp,
-            moment=times.key,
+            now=clock,
+            moment=moment,
+            began=np.where(moment == NEVER, clock, moment),
             row=row,
             entity=entity,
-            key=times.key[row],
+            key=moment[row],
             columns={name: column[row] for name, column in _placed(table).items()},
             _order=order,
             _keys=entity[order] * len(number) + row[order],
@@ -244,6 +240,13 @@ class ReportTable:
     def nothing(known: EntityTable) -> ReportTable:
         """A stretch in which nothing is reported."""
         return ReportTable.of(EVENTS.empty_table(), known, NEVER)
+
+    @staticmethod
+    def passing(known: EntityTable, now: int) -> ReportTable:
+        """A stretch of one row in which nothing is reported, and the clock comes to `now`."""
+        reports = ReportTable.nothing(known)
+        reports.now, reports.moment, reports.began = np.array([now]), np.array([NEVER]), np.array([now])
+        return reports
 
     @property
     def length(self) -> int:
@@ -282,7 +285,7 @@ class ReportTable:
     def column(self, name: str, points: Integers) -> Column:
         """A column of what is known at some points: of `PLACE`, or `heard`."""
         base = self.base[name]
-        reported = self.now[self.row] if name == "heard" else self.columns[name]
+        reported = self.began[self.row] if name == "heard" else self.columns[name]
         # Points of reports lie beyond this column: whatever is read for them is replaced.
         found = base[np.minimum(points, self.known - 1)]
         inside = points >= self.known

@@ -17,11 +17,11 @@ from nearcast.model.event import Event
 from nearcast.relations.admission import ShardEffects
 from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, effects_of
 from nearcast.relations.pair_rules import PairRule, PairRules
-from nearcast.relations.reports import FOREVER, EntityTable, GrowableTable, ReportTable
+from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable
 from nearcast.relations.told_pairs import NO_REASON, ToldPairs, reasons_of, told_pairs
 from nearcast.relations.transition_events import EXPIRED
-from nearcast.relations.transitions import PairEffects, PairTransitions, pair_transitions
-from nearcast.state.lateness import NEVER
+from nearcast.relations.transitions import DETECTS, PairEffects, PairTransitions, deadlines, pair_transitions
+from nearcast.state.lateness import FOREVER, NEVER
 
 NOTHING = PairEffects(*(np.zeros(0, np.int64) for _ in range(4)))
 """No effects."""
@@ -62,7 +62,7 @@ class BatchView:
 
 def pair_rows() -> GrowableTable:
     """A table for the state of pairs: relation and entities by number; whether a pair holds, since when, and if it was
-    told that this lasts, which is due at a time of the stream.
+    told that this lasts, which is due at a time of the clock.
     """
     return GrowableTable(
         {"rule": np.int32(0), "a": np.int64(0), "b": np.int64(0), "held": np.False_, "dwell_sent": np.False_}
@@ -141,6 +141,19 @@ class Shard:
             found[mortal] |= now - own[mortal] > earlier[mortal]
         return found
 
+    def next_due(self, rules: GrowableTable, known: EntityTable) -> int:
+        """The clock at which something is told of a pair though nothing is reported; `FOREVER` where nothing is."""
+        rows = np.flatnonzero(self.pairs["held"])
+        rule = self.pairs["rule"][rows]
+        detects, span = rules["detects"][rule], rules["time_to_live"][rule]
+        due = self.pairs["due"][rows][(detects & DETECTS["dwell"]) != 0]
+        own = np.flatnonzero((span != FOREVER) & ((detects & DETECTS["exit"]) != 0))
+        heard = known.columns["heard"]
+        earlier = np.minimum(*(heard[self.pairs[side][rows[own]]] for side in ("a", "b")))
+        silent = int(deadlines(earlier, span[own]).min(initial=FOREVER))
+        # Through its deadline an entity is not silent.
+        return min(int(due.min(initial=FOREVER)), silent if silent == FOREVER else silent + 1)
+
     def drop(self, rules: PairRules) -> None:
         """Forgets pairs that do not hold, unless they are named."""
         kept = self.pairs["held"] | rules.named[self.pairs["rule"]]
@@ -202,4 +215,5 @@ def _told(outcome: PairTransitions, pairs: GrowableTable, rows: Integers, view: 
         outcome.row,
         outcome.phase,
         reason,
+        outcome.time,
     )

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from nearcast.errors import Fault
 from nearcast.matching.matcher import FilterMatcher
-from nearcast.model.changes import Change, ClientChange, ClientRemoval, RelationChange, RelationRemoval
+from nearcast.model.changes import Change, ClientChange, ClientRemoval, ClockTick, RelationChange, RelationRemoval
 from nearcast.model.columns import nodes_of, to_events
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
@@ -29,15 +29,15 @@ from nearcast.relations.evaluations import TooManyPairs
 from nearcast.relations.gatherings import GatheringState, GatheringStates
 from nearcast.relations.pair_rules import PairRules
 from nearcast.relations.pairs import PairRelations
-from nearcast.relations.plain import EventwiseRelations, LatestReport
-from nearcast.relations.reports import EntityTable, ReportTable
+from nearcast.relations.plain import EventwiseRelations, LatestReport, cause_at
+from nearcast.relations.reports import EntityTable, ReportTable, micros_of
 from nearcast.relations.shards import SHARDS
 from nearcast.relations.sides import sees_derived, sides_of
 from nearcast.relations.told_pairs import AtRow, ToldPairs, joined_told
 from nearcast.relations.transition_events import Transition
 from nearcast.relations.transition_tables import CausingEvents, transition_tables
 from nearcast.state.derived import At, Cause, StageInput, derived_of, in_tables, merge_tables
-from nearcast.state.lateness import NEVER
+from nearcast.state.lateness import FOREVER, NEVER, moments_of
 from nearcast.state.repository import NewestEvents, Repository, without_excess
 
 Newest = Callable[[], pa.Table]
@@ -126,9 +126,15 @@ class RelationStage:
             yield from self._stretches(events, done, until, node)
             done = until
             moment = stage_input.times.get(position)
-            cause = Cause(position, moment, moment)
+            if isinstance(change, ClockTick):
+                yield from self._pass(change, Cause(position, moment, moment), node)
+                continue
+            newest = partial(self._newest, stage_input.repository, events, done)
+            if not self._relations:
+                self._begin(change, newest)
+            cause = cause_at(Cause(position, moment, moment), self._now)
             try:
-                found = self._change(change, cause, partial(self._newest, stage_input.repository, events, done))
+                found = self._change(change, cause, newest)
             except Fault as fault:
                 stage_input.refusals.append((position, fault))
             else:
@@ -153,13 +159,39 @@ class RelationStage:
                 return lists is not None and len(self._crowds.by_id) > 0
             case ClientRemoval():
                 return len(self._crowds.by_id) > 0
+            case ClockTick():
+                return True
         return False
+
+    def _pass(self, tick: ClockTick, cause: Cause, node: str | None) -> Iterator[pa.Table]:
+        """What is due by a tick."""
+        self._now = max(self._now, micros_of(tick.clock))
+        if self._relations:
+            told, found = self._forgotten(), self._transitions(ReportTable.passing(self._known, self._now))
+            if len(self._plain):
+                found.join(self._plain.pass_time(self._now))
+            found = _Told([*told.pairs, *found.pairs], [*told.others, *found.others])
+            yield from self._told(found, CausingEvents.alone(cause), node)
+
+    @property
+    def clock(self) -> int:
+        """See `DerivingStage`."""
+        return self._now
+
+    def next_due(self, until: int) -> int:
+        """See `DerivingStage`."""
+        if not self._relations:
+            return FOREVER
+        return min(self._pairing.next_due(), self._crowds.next_due(until), self._plain.next_due())
+
+    def _begin(self, change: Change, newest: Newest) -> None:
+        """Takes what is known of all entities as the first relation is defined."""
+        if isinstance(change, RelationChange):
+            self._now = max(self._now, self._known.begin(newest()))
 
     def _change(self, change: Change, cause: Cause, newest: Newest) -> _Told:
         match change:
             case RelationChange(relation):
-                if not self._relations:
-                    self._now = self._known.begin(newest())
                 begins = min(self._pairing.begins(relation, newest, self._now), self._limits.relation_pairs)
                 self._check_room(relation.id, begins)
                 return self._end(relation.id).join(self._define(relation, cause, newest))
@@ -217,7 +249,7 @@ class RelationStage:
 
     def _reset(self) -> None:
         """Without relations nothing is kept; the first new one begins with what the repository has."""
-        self._now, self._known, self._gone = NEVER, EntityTable(), set()
+        self._known, self._gone = EntityTable(), set()
         self._pairing, self._crowds = (
             PairRelations(self._known, len(self._pairing.shards)),
             GatheringStates(self._known),
@@ -236,6 +268,8 @@ class RelationStage:
     def _stretches(self, events: pa.Table, start: int, stop: int, node: str | None) -> Iterator[pa.Table]:
         """What happens from one row of a batch to another."""
         if not self._relations:
+            # The clock goes on for what is defined later.
+            self._now = max(self._now, int(moments_of(events.slice(start, stop - start)).max(initial=NEVER)))
             return
         told = self._forgotten() if self._gone and start < stop else _Told()
         while start < stop:
@@ -344,6 +378,15 @@ class Scopes:
         if self._heard is not None:
             self._heard.forget(entities)
 
+    @property
+    def clock(self) -> int:
+        """The clock of what enters anywhere; a local relation goes by what enters at its own node, and by ticks."""
+        return self._scopes[None].clock
+
+    def next_due(self, until: int) -> int:
+        """See `DerivingStage`."""
+        return min(relating.next_due(until) for relating in self._scopes.values())
+
     def crowded(self) -> dict[str, Crowding]:
         """What did not begin for the limits of pairs, by relation."""
         return {id: one for each in self.pairings.values() for id, one in each.admission.crowded.items()}
@@ -369,7 +412,7 @@ class Scopes:
                     found[relation.node].append((position, change))
                 case RelationRemoval(id):
                     found[self._where.pop(id, None)].append((position, change))
-                case ClientChange() | ClientRemoval():
+                case ClientChange() | ClientRemoval() | ClockTick():
                     for scope in self._scopes:
                         found[scope].append((position, change))
         return found

@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 
 from nearcast.model.arrays import Integers
 from nearcast.relations.pairs import PairRelations
-from nearcast.relations.reports import FOREVER
 from nearcast.relations.shards import pair_rows
 from nearcast.relations.stage import Scope
-from nearcast.state.lateness import NEVER
+from nearcast.state.lateness import FOREVER, NEVER
 
 _TIME = pa.timestamp("us", "UTC")
 

@@ -34,7 +34,7 @@ from nearcast.state.stage_documents import (
 )
 
 MEMBERS = pa.schema([("relation", pa.string()), ("entity", pa.string()), *PLACE_FIELDS, ("deadline", pa.int64())])
-"""Who is in the crowd of a gathering, where, and the stream's time through which it counts."""
+"""Who is in the crowd of a gathering, where, and the clock through which it counts."""
 
 HOLDING = pa.schema(
     [

@@ -29,6 +29,7 @@ from nearcast.relations.reports import (
 )
 from nearcast.relations.transition_events import DETECTIONS, REASON_NAMES, Participant, Transition
 from nearcast.relations.transitions import LEAVES
+from nearcast.state.lateness import NEVER
 
 AtRow = tuple[int, Transition]
 """A thing to tell, and the row of the stretch that causes it."""
@@ -61,7 +62,8 @@ class ToldPairs:
     """Each is caused by a row, in a phase, told by a relation: a number, of which `relations` has the id.
 
     `detect` is a place in `DETECTIONS`; `a` and `b` are places in `names`, which ascend, `a_place` and `b_place` in
-    `places`; `started_at` is in microseconds since 1970; `reason` is a place in `REASON_NAMES`, or `NO_REASON`.
+    `places`; `started_at` and `time` are in microseconds since 1970, the latter is `NEVER` where it is that of the
+    cause; `reason` is a place in `REASON_NAMES`, or `NO_REASON`.
     """
 
     relations: Mapping[int, str]
@@ -77,6 +79,7 @@ class ToldPairs:
     b_place: Integers
     started_at: Integers
     reason: Integers
+    time: Integers
     present: Flags
 
     def __len__(self) -> int:
@@ -109,7 +112,7 @@ class ToldPairs:
         places = self.places.places()
         metres, known = self.metres()
         columns = (*(getattr(self, name) for name in COLUMNS), metres, known)
-        for row, phase, sequence, detect, a, b, here, there, since, reason, present, apart, measured in zip(
+        for row, phase, sequence, detect, a, b, here, there, since, reason, time, present, apart, measured in zip(
             *(column.tolist() for column in columns), strict=True
         ):
             yield (
@@ -125,11 +128,15 @@ class ToldPairs:
                     moment_of(since),
                     None if reason == NO_REASON else REASON_NAMES[reason],
                     present,
+                    time=moment_of(time),
                 ),
             )
 
 
-COLUMNS = (*("row", "phase", "sequence", "detect", "a", "b", "a_place", "b_place", "started_at", "reason", "present"),)
+COLUMNS = (
+    *("row", "phase", "sequence", "detect", "a", "b", "a_place", "b_place", "started_at", "reason"),
+    *("time", "present"),
+)
 """The columns of `ToldPairs` that have a value for each."""
 
 NOTHING_TOLD = ToldPairs(
@@ -152,6 +159,7 @@ def told_pairs(
     row: Integers | int = 0,
     phase: Integers | int = 0,
     reason: Integers | int = NO_REASON,
+    time: Integers | int = NEVER,
     present: bool = False,
 ) -> ToldPairs:
     """What is told of pairs of some rules, by number, whose entities are at some points; one value is of all."""
@@ -161,8 +169,8 @@ def told_pairs(
     found = [one for number in own.tolist() if (one := rules.all[number])]
     assert len(found) == len(own), "what is told is of a relation that there is"
     sequence = np.array([one.sequence for one in found], np.int64)
-    full = (np.broadcast_to(np.asarray(value, np.int64), count) for value in (row, phase, reason))
-    row, phase, reason = full
+    full = (np.broadcast_to(np.asarray(value, np.int64), count) for value in (row, phase, reason, time))
+    row, phase, reason, time = full
     return ToldPairs(
         relations={one.sequence: one.relation.id for one in found},
         names=numbers,
@@ -177,6 +185,7 @@ def told_pairs(
         b_place=at[count:],
         started_at=started_at,
         reason=reason,
+        time=time,
         present=np.full(count, present),
     )
 

@@ -1,7 +1,7 @@
 """The events that relations cause: what they tell, and in which order (semantics §7).
 
-Of one cause, what lapsed with its time comes first, then what it did itself; relations in the order of their
-definitions, pairs by their names.
+Of one cause, what lapsed with its time comes first, then what it did itself, then what had lasted when it began;
+relations in the order of their definitions, pairs by their names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ for too long, or the relation itself was removed."""
 
 REASON_NAMES: tuple[Reason, ...] = ("left", "silent", "removed")
 
-EXPIRED, CAUSED = 0, 1
+EXPIRED, CAUSED, OVERDUE = 0, 1, 2
 
 DETECTIONS: tuple[Detection, ...] = ("dwell", "exit", "enter")
 """What is told, in the order of telling."""
@@ -40,7 +40,8 @@ class Participant:
 class Transition:
     """One thing to tell. `b` is one entity of a pair, or those around `a` in a gathering, whose number is `count`.
 
-    `phase` is `EXPIRED` or `CAUSED`, `sequence` the number of the relation. `present`: it held when it was asked for.
+    `phase` is `EXPIRED`, `CAUSED` or `OVERDUE`, `sequence` the number of the relation. `present`: it held when it was
+    asked for. `time`: when it fell due; None: it is of the moment of its cause.
     """
 
     phase: int
@@ -54,6 +55,7 @@ class Transition:
     reason: Reason | None = None
     present: bool = False
     count: int | None = None
+    time: datetime | None = None
 
     @property
     def order(self) -> tuple[int, int, str, str, int]:
@@ -73,7 +75,7 @@ def transition_event(told: Transition, cause: Cause, part: int) -> Event:
     names = [told.relation, told.a.entity] + [one.entity for one in told.b if told.count is None]
     path = "/".join(map(escaped_name, names))
     subject, id = f"nearcast/relations/{path}", f"{path}/{cause.position}.{part}"
-    return derived_event(RELATION_EVENT, RELATIONS, id, subject, _data(told), cause, told.a.place, part)
+    return derived_event(RELATION_EVENT, RELATIONS, id, subject, _data(told), cause, told.a.place, part, told.time)
 
 
 def escaped_name(name: str) -> str:

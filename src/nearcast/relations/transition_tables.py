@@ -179,7 +179,8 @@ class _PairWriter:
     def _table(self, which: Integers, part: Integers) -> pa.Table:
         pairs, relation = self._pairs.select(which), self._relation[which]
         since, metres = self._started_at[which], pairs.metres()
-        position, moment = self._causes.position[pairs.row], self._causes.moment[pairs.row]
+        position = self._causes.position[pairs.row]
+        moment = np.where(pairs.time == NEVER, self._causes.moment[pairs.row], pairs.time)
         ids, subjects, payloads = self._texts(pairs, relation, since, metres, position, moment, part)
         place = pairs.places.select(pairs.a_place)
         there = place.kind != NOWHERE

@@ -19,9 +19,9 @@ import numpy.typing as npt
 from nearcast.filters.truth import Truth
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.relation import Detection, Relation
-from nearcast.relations.reports import FOREVER, GrowableTable, ReportTable
-from nearcast.relations.transition_events import CAUSED, EXPIRED, Reason
-from nearcast.state.lateness import NEVER
+from nearcast.relations.reports import GrowableTable, ReportTable
+from nearcast.relations.transition_events import CAUSED, EXPIRED, OVERDUE, Reason
+from nearcast.state.lateness import FOREVER, NEVER
 
 BEGINS, UNCHANGED, FAILS, LEAVES, FALLS_SILENT, REMOVED = 1, 0, -1, -2, -3, -4
 """What an evaluation does: it holds from now on; nothing; or it holds no longer, for one of four reasons."""
@@ -33,8 +33,8 @@ DETECTS: dict[Detection, int] = {"enter": 1, "dwell": 2, "exit": 4}
 
 
 class HoldState(NamedTuple):
-    """Something that holds: since when, by the time of its event; the stream's time at which it has lasted (`FOREVER`:
-    it was told to dwell, or never is); and whether that was told. In microseconds since 1970.
+    """Something that holds: since when, by the moment of its event; the clock at which it has lasted (`FOREVER`: it was
+    told to dwell, or never is); and whether that was told. In microseconds since 1970.
     """
 
     started_at: int
@@ -57,29 +57,32 @@ class Lifecycle:
         return Lifecycle(sum(DETECTS[one] for one in relation.detect), *spans)
 
     def evaluated(
-        self, held: HoldState | None, effect: int, now: int, moment: int
+        self, held: HoldState | None, effect: int, began: int, since: int
     ) -> tuple[HoldState | None, Detection | None]:
-        """The state after an evaluation at the stream's time `now`, by an event of a `moment`; and what is told."""
+        """The state after an evaluation, and what is told. What begins lasts from `began` on, and is told `since`."""
         if held is None:
             if effect != BEGINS:
                 return None, None
-            return HoldState(moment, deadline(now, self.lasting)), "enter" if self.detects & DETECTS["enter"] else None
+            return HoldState(since, deadline(began, self.lasting)), "enter" if self.detects & DETECTS["enter"] else None
         if effect >= UNCHANGED:
             return held, None
         return None, "exit" if tells_exit(self.detects, held.dwell_sent) else None
 
+    def lasted(self, held: HoldState, now: int) -> tuple[HoldState, list[Detection]]:
+        """The state where it is known by the clock whether it has lasted, and what is told."""
+        if held.due > now:
+            return held, []
+        return HoldState(held.started_at, FOREVER, True), ["dwell"] if self.detects & DETECTS["dwell"] else []
+
     def passed(self, held: HoldState, silent_after: int, now: int) -> tuple[HoldState | None, list[Detection]]:
-        """The state once the stream's time has come to `now`, and what is told, in order.
+        """The state once the clock has come to `now`, and what is told, in order.
 
         Silence lets it hold through `silent_after`: what fell silent first has not lasted, though its time has come.
         """
-        found: list[Detection] = []
-        if held.due <= min(silent_after, now):
-            held = HoldState(held.started_at, FOREVER, True)
-            found += ["dwell"] if self.detects & DETECTS["dwell"] else []
+        held, found = self.lasted(held, min(silent_after, now))
         if silent_after >= now:
             return held, found
-        after, ended = self.evaluated(held, FALLS_SILENT, now, NEVER)
+        after, ended = self.evaluated(held, FALLS_SILENT, NEVER, NEVER)
         return after, [*found, ended] if ended else found
 
 
@@ -143,7 +146,9 @@ class PairEffects:
 
 @dataclass(frozen=True, slots=True)
 class PairTransitions:
-    """What is told of pairs, as columns: at which row, in which phase, of which pair, since when, by which effect."""
+    """What is told of pairs, as columns: at which row, in which phase, of which pair, since when, by which effect, and
+    of when that is: `NEVER` where it is of the moment of the row.
+    """
 
     detect: Detection
     pair: Integers
@@ -151,18 +156,22 @@ class PairTransitions:
     phase: Integers
     started_at: Integers
     effect: Integers
+    time: Integers
 
     def select(self, which: Flags) -> PairTransitions:
         """Some of them."""
-        columns = (self.pair, self.row, self.phase, self.started_at, self.effect)
+        columns = (self.pair, self.row, self.phase, self.started_at, self.effect, self.time)
         return PairTransitions(self.detect, *(column[which] for column in columns))
 
 
 @dataclass(frozen=True, slots=True)
 class _Spans:
-    """Times through which pairs held: from their state, or a row, to a row; `end` of an open one is their number."""
+    """Times through which pairs held: from their state (`first` is −1), or a `first` row on, to a row; `end` of an open
+    one is their number.
+    """
 
     pair: Integers
+    first: Integers
     started_at: Integers
     due: Integers
     dwell_sent: Flags
@@ -183,20 +192,30 @@ def pair_transitions(
     # Reports that find a pair as it was are most; only changes are looked at further.
     changes = np.flatnonzero(begins != before)
     effects, begins = effects.select(changes), begins[changes]
-    spans, dwells = _lasted(_spans(pairs, which, effects, begins, rules["lasting"][rule], reports), reports)
+    spans = _spans(pairs, which, effects, begins, rules["lasting"][rule], reports)
+    due = spans.due
+    spans, dwells = _lasted(spans, reports)
     detects = rules["detects"][rule]
     entered = effects.select(np.flatnonzero(begins & _detects(detects, effects.pair, "enter")))
     ended = spans.end < reports.length
     # An end is told of what was told to have begun: by `enter`, or where only `dwell` is told, by that.
     begun = spans.dwell_sent | _detects(detects, spans.pair, "enter") | ~_detects(detects, spans.pair, "dwell")
+    silent = spans.effect == FALLS_SILENT
+    phases = np.where(dwells > spans.first, EXPIRED, OVERDUE)
     found = [
-        _told("enter", entered.pair, entered.row, reports.moment[entered.row], entered.effect),
-        _told("dwell", spans.pair, dwells, spans.started_at, spans.effect).select(
+        _told("enter", entered.pair, entered.row, reports.moment[entered.row], entered.effect, CAUSED, NEVER),
+        _told("dwell", spans.pair, dwells, spans.started_at, spans.effect, phases, due).select(
             (dwells < reports.length) & _detects(detects, spans.pair, "dwell")
         ),
-        _told("exit", spans.pair, spans.end, spans.started_at, spans.effect).select(
-            ended & _detects(detects, spans.pair, "exit") & begun
-        ),
+        _told(
+            "exit",
+            spans.pair,
+            spans.end,
+            spans.started_at,
+            spans.effect,
+            np.where(silent, EXPIRED, CAUSED),
+            np.where(silent, spans.deadline, NEVER),
+        ).select(ended & _detects(detects, spans.pair, "exit") & begun),
     ]
     _keep(pairs, which, spans, ~ended)
     return found
@@ -207,28 +226,30 @@ def _spans(
 ) -> _Spans:
     held = np.flatnonzero(pairs["held"][which])
     starts, ends = effects.select(np.flatnonzero(begins)), effects.select(np.flatnonzero(~begins))
-    due = deadlines(reports.now[starts.row], lasting[starts.pair])
+    due = deadlines(reports.began[starts.row], lasting[starts.pair])
     columns = (
         np.concatenate([held, starts.pair]),
+        np.concatenate([np.full(len(held), -1), starts.row]),
         np.concatenate([pairs["started_at"][which[held]], reports.moment[starts.row]]),
         np.concatenate([pairs["due"][which[held]], due]),
         np.concatenate([pairs["dwell_sent"][which[held]], np.zeros(len(starts.pair), np.bool_)]),
     )
     # Beginnings and ends alternate: the n-th span of a pair ends with its n-th end, if there are so many.
     order = np.argsort(columns[0], kind="stable")
-    pair, started_at, due, dwell_sent = (column[order] for column in columns)
+    pair, first, started_at, due, dwell_sent = (column[order] for column in columns)
     end, effect = np.full(len(pair), reports.length), np.full(len(pair), FAILS)
     last = np.full(len(pair), FOREVER)
     # A pair's spans lie side by side, in order; its ends are counted into them.
     rank = np.arange(len(ends.pair)) - np.searchsorted(ends.pair, ends.pair)
     at = np.searchsorted(pair, ends.pair) + rank
     end[at], effect[at], last[at] = ends.row, ends.effect, ends.deadline
-    return _Spans(pair, started_at, due, dwell_sent, end, effect, last)
+    return _Spans(pair, first, started_at, due, dwell_sent, end, effect, last)
 
 
 def _lasted(spans: _Spans, reports: ReportTable) -> tuple[_Spans, Integers]:
     """The row at which each span has lasted long enough, if it has; the spans know that it has."""
-    row = np.searchsorted(reports.now, spans.due, "left")
+    # What begins with a report of a moment so early that it has lasted by the clock does so at once.
+    row = np.maximum(np.searchsorted(reports.now, spans.due, "left"), spans.first)
     # Silence ends at a time of its own, which no row need have; all else with a row, before which what lapses is told.
     in_time = np.where(spans.effect == FALLS_SILENT, spans.due <= spans.deadline, row <= spans.end)
     lasted = (spans.due != FOREVER) & (row < reports.length) & in_time
@@ -250,7 +271,14 @@ def _detects(detects: npt.NDArray[np.int8], pair: Integers, detect: Detection) -
     return (detects[pair] & DETECTS[detect]) != 0
 
 
-def _told(detect: Detection, pair: Integers, row: Integers, started_at: Integers, effect: Integers) -> PairTransitions:
-    """What lapses with its time is told before what the row itself did."""
-    lapses = np.full(len(pair), detect == "dwell") | ((effect == FALLS_SILENT) & (detect == "exit"))
-    return PairTransitions(detect, pair, row, np.where(lapses, EXPIRED, CAUSED), started_at, effect)
+def _told(
+    detect: Detection,
+    pair: Integers,
+    row: Integers,
+    started_at: Integers,
+    effect: Integers,
+    phase: Integers | int,
+    time: Integers | int,
+) -> PairTransitions:
+    phase, time = (np.broadcast_to(one, len(pair)) for one in (phase, time))
+    return PairTransitions(detect, pair, row, phase, started_at, effect, time)

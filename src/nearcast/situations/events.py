@@ -33,6 +33,11 @@ def moment_of(microseconds: int) -> datetime:
     return _BEGINNING + timedelta(microseconds=microseconds)
 
 
+def micros_of(moment: datetime) -> int:
+    """A moment in microseconds since 1970."""
+    return (moment - _BEGINNING) // timedelta(microseconds=1)
+
+
 def situation_data(found: SituationChanged, areas: NamedAreas, units: Mapping[str, str]) -> dict[str, Any]:
     """What a situation's event has as data."""
     data: dict[str, Any] = {"situation": found.rule, "class": found.concludes, "id": found.situation}
@@ -87,7 +92,14 @@ def _plain(value: Value) -> Value:
 def situation_event(found: SituationChanged, data: dict[str, Any], number: int, cause: Cause) -> Event:
     """The event that tells of a change; `number` tells those with one cause apart."""
     id = f"{found.situation}:{found.phase}:{cause.position}.{number}"
-    return derived_event(SITUATION_TYPE, SITUATION_SOURCE, id, found.situation, data, cause, found.centre.place)
+    return derived_event(
+        SITUATION_TYPE, SITUATION_SOURCE, id, found.situation, data, cause, found.centre.place, time=_time(found)
+    )
+
+
+def _time(found: SituationChanged) -> datetime | None:
+    """When it happened, by the clock; None while nothing told a time."""
+    return moment_of(found.moment) if found.moment else None
 
 
 ACTION_SOURCE = "nearcast:actions"
@@ -121,10 +133,10 @@ def _event(
     place = found.centre.place
     if isinstance(effect, Publish):
         told = filled(json.loads(effect.data), values_of(action, data, place))
-        return derived_event(effect.type, ACTION_SOURCE, id, found.situation, told, cause, place)
+        return derived_event(effect.type, ACTION_SOURCE, id, found.situation, told, cause, place, time=_time(found))
     # What is called stands in the definition alone: an event is for whoever may hear it.
     told = {"action": action.id, "effect": EFFECTS[type(effect)], "situation": dict(data)}
-    return derived_event(ACTION_TYPE, ACTION_SOURCE, id, found.situation, told, cause, place)
+    return derived_event(ACTION_TYPE, ACTION_SOURCE, id, found.situation, told, cause, place, time=_time(found))
 
 
 def values_of(action: Action, data: Mapping[str, Any], place: Place | None) -> dict[str, str]:

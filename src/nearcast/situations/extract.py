@@ -27,6 +27,7 @@ from nearcast.situations.readings import NamedAreas
 from nearcast.situations.rule_plan import with_inherited
 from nearcast.situations.units import conversion, converted
 from nearcast.state.derived import Cause
+from nearcast.state.lateness import NEVER, moments_of
 from nearcast.state.previous_values import typed
 from nearcast.state.repository import entities
 
@@ -210,7 +211,7 @@ class Observation(NamedTuple):
 
 
 class ObservedTable:
-    """One table. `times` are the stream's time at every row, `observed` what rows tell, those that tell nothing left
+    """One table. `times` are the clock at every row, `observed` what rows tell, those that tell nothing left
     out, in order.
     """
 
@@ -226,9 +227,8 @@ class ObservedTable:
     def _observed(
         self, table: pa.Table, reported: Sequence[ReportedReadings], times: npt.NDArray[np.int64], outlines: NamedAreas
     ) -> Iterator[Observation]:
-        own = pc.coalesce(self._time, self._accepted, pa.array(times)).to_numpy()
-        # A sender's clock may be ahead: nothing was read later than it came.
-        moments = np.minimum(own, times).tolist()
+        own = moments_of(table)
+        moments = np.where(own == NEVER, times, own).tolist()
         about, where = entities(table).to_pylist(), places_of(table)
         by_row = dict(zip([one.row for one in reported], reported, strict=True))
         columns = zip(range(len(about)), about, moments, self.positions, where, outlines.around(where), strict=True)

@@ -31,6 +31,10 @@ class ReorderBuffer:
         yield from self._in_time(rows) if self.lateness else self._at_once(rows)
         self.engine.now = max(self.engine.now, rows.times[-1] - self.lateness)
 
+    def pass_time(self, clock: int, cause: int) -> Iterator[SituationChanged]:
+        """Lets the clock come so far without a reading."""
+        yield from self._until(clock - self.lateness, cause)
+
     def _at_once(self, rows: ObservedTable) -> Found:
         engine, places, times = self.engine, self.places, rows.times
         for one in rows.observed:
@@ -68,15 +72,15 @@ class ReorderBuffer:
 
     def _released(self, rows: ObservedTable, first: int, last: int) -> Found:
         """Lets happen what is late enough in rows from `first` to `last`, each in the first such row."""
-        while (due := self._due()) is not None and due <= rows.times[last]:
+        while (due := self.due()) is not None and due <= rows.times[last]:
             # What came later than it may was due before it was there.
             row = max(first, bisect_left(rows.times, due))
             time, cause = rows.times[row] - self.lateness, rows.positions[row]
             for found in self._until(time, cause):
                 yield row, found
 
-    def _due(self) -> int | None:
-        """The stream's time at which something happens here by itself; None: nothing waits."""
+    def due(self) -> int | None:
+        """The clock at which something happens here by itself; None: nothing waits."""
         # Of a moment more may come until the last one that is not too late: it is over a microsecond after that.
         waiting = self.held[0][0] + 1 if self.held else None
         found = [moment for moment in (self.engine.due, waiting) if moment is not None]

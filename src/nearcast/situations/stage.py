@@ -14,13 +14,13 @@ from heapq import merge
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nearcast.errors import Fault
 from nearcast.model.changes import (
     ActionChange,
     ActionRemoval,
     Change,
+    ClockTick,
     SettingsChange,
     SituationChange,
     SituationRemoval,
@@ -31,7 +31,7 @@ from nearcast.model.ontology import Ontology, below, upwards
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import Settings
 from nearcast.situations.diagnosis import RuleFinding, find
-from nearcast.situations.events import action_events, lone_situation, situation_data, situation_event
+from nearcast.situations.events import action_events, lone_situation, micros_of, situation_data, situation_event
 from nearcast.situations.extract import ObservedTable, ReadingExtractor
 from nearcast.situations.lifecycle import REMOVED, SituationChanged, SituationEngine, SituationScene
 from nearcast.situations.readings import NamedAreas
@@ -48,6 +48,7 @@ from nearcast.situations.rule_plan import (
 )
 from nearcast.situations.store import SituationStore
 from nearcast.state.derived import Cause, StageInput
+from nearcast.state.lateness import FOREVER, NEVER, moments_of
 
 log = logging.getLogger(__name__)
 
@@ -92,12 +93,22 @@ class SituationStage:
         positions = events.column("position").to_numpy()
         done = 0
         for position, change in stage_input.changes:
-            if isinstance(change, (SettingsChange, SituationChange, SituationRemoval, ActionChange, ActionRemoval)):
+            if isinstance(change, CONCERNING):
                 cut = int(np.searchsorted(positions, position))
                 found += self._fold(events.slice(done, cut - done))
                 done = cut
                 found += self._apply(position, change)
         return found + list(self._fold(events.slice(done)))
+
+    @property
+    def clock(self) -> int:
+        """See `DerivingStage`."""
+        return self._time or NEVER
+
+    def next_due(self, until: int) -> int:
+        """See `DerivingStage`."""
+        due = (lane.due() for lane in self._lanes.values())
+        return min((one for one in due if one is not None), default=FOREVER)
 
     def forget(self, entities: Collection[str]) -> None:
         """Drops where some entities are, and their readings, but for those that a situation rests on."""
@@ -159,10 +170,19 @@ class SituationStage:
             self.refused[name, BEYOND] += count
         windows.beyond.clear()
 
+    def _pass(self, position: int, clock: datetime) -> Iterator[Event]:
+        """Lets the clock come so far, at a tick."""
+        if self._stale is not None:
+            yield from self._replan(self._stale)
+        self._time = max(self._time, micros_of(clock))
+        moment = self._change_times.get(position)
+        for lane in self._lanes.values():
+            for situation_change in lane.pass_time(self._time, position):
+                yield from self._tell(situation_change, lane, Cause(position, moment, moment))
+
     def _stream_times(self, table: pa.Table) -> npt.NDArray[np.int64]:
-        """The stream's time at every event: the greatest moment of acceptance so far."""
-        moments = pc.coalesce(table.column("accepted"), table.column("time")).cast(pa.int64()).fill_null(0).to_numpy()
-        return np.maximum(np.maximum.accumulate(moments), self._time)
+        """The clock at every event: the greatest moment so far."""
+        return np.maximum(np.maximum.accumulate(moments_of(table)), self._time)
 
     def _tell(self, found: SituationChanged, lane: ReorderBuffer, cause: Cause) -> Iterator[Event]:
         data = situation_data(found, self._areas, self._units)
@@ -189,6 +209,9 @@ class SituationStage:
         return first
 
     def _apply(self, position: int, change: Change) -> Iterator[Event]:
+        if isinstance(change, ClockTick):
+            yield from self._pass(position, change.clock)
+            return
         self._leaving = dict(self._rules)
         match change:
             case SettingsChange(settings):
@@ -292,6 +315,9 @@ def compile_rules(change: SituationChange | ActionChange | SettingsChange, ontol
         list(stage._apply(1, one))
     list(stage._replan(1))
 
+
+CONCERNING = SettingsChange | SituationChange | SituationRemoval | ActionChange | ActionRemoval | ClockTick
+"""The changes that the stage hears of."""
 
 HIDDEN = "action "
 """Before the id of an action, the id of the rule that several situations together are."""

@@ -40,6 +40,7 @@ from nearcast.situations.stage import SituationStage
 from nearcast.stages.isolation import rejected
 from nearcast.stages.term_members import MembershipTracker
 from nearcast.state.derived import DERIVED, At, DerivingStage, StageInput, pieces
+from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.previous_values import PreviousValues
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository, without_excess
@@ -134,6 +135,15 @@ class StateFold:
     def pairings(self) -> Mapping[Scope, PairRelations]:
         """The relations between pairs, by scope; nothing where nothing is related."""
         return next((stage.pairings for stage in self.stages if isinstance(stage, Scopes)), {})
+
+    @property
+    def clock(self) -> int:
+        """The clock: the greatest moment so far, in microseconds since 1970; `NEVER` before there is any."""
+        return max((stage.clock for stage in self.stages), default=NEVER)
+
+    def next_due(self, until: int) -> int:
+        """The clock at which something is told though no event comes; see `DerivingStage.next_due`."""
+        return min((stage.next_due(until) for stage in self.stages), default=FOREVER)
 
     def fold(self, table: pa.Table, parse: Parse) -> Iterator[FoldedBatch]:
         """Folds a table of EVENTS that begins after `position`, giving batches that are cut where settings change.

@@ -60,6 +60,19 @@ class DerivingStage(Protocol):
         """
         ...
 
+    @property
+    def clock(self) -> int:
+        """The greatest moment that it was given so far, in microseconds since 1970; `NEVER` before there is any."""
+        ...
+
+    def next_due(self, until: int) -> int:
+        """The clock at which it would tell something though no event comes; `FOREVER` where nothing is due.
+
+        Where it would cost much to say, it is only said for what is due `until` then; else the clock at which to ask
+        again.
+        """
+        ...
+
     def forget(self, entities: Collection[str]) -> None:
         """Drops what is kept of some entities; what ends by that is told with the next event."""
         ...
@@ -205,10 +218,21 @@ class Cause:
 
 
 def derived_event(
-    type_: str, source: str, id: str, subject: str, data: Any, cause: Cause, place: Place | None, part: int = 0
+    type_: str,
+    source: str,
+    id: str,
+    subject: str,
+    data: Any,
+    cause: Cause,
+    place: Place | None,
+    part: int = 0,
+    time: datetime | None = None,
 ) -> Event:
-    """The event of a type, about a subject, that a cause brings about; its attributes are those of its data."""
-    time = cause.moment
+    """The event of a type, about a subject, that a cause brings about; its attributes are those of its data.
+
+    `time`: when what it tells came to be, where that is not the moment of the cause.
+    """
+    time = time or cause.moment
     document = {**cloud_event(id, type_, source, subject, time), "data": data}
     attributes: list[tuple[str, Value]] = [("specversion", "1.0")]
     for name, value in data.items() if isinstance(data, dict) else (("data", data),):

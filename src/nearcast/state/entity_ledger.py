@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.limits import Limits
-from nearcast.state.lateness import NEVER, counting, moments_of, stamps_of
+from nearcast.state.lateness import NEVER, counting, moments_of, order_of
 
 ROOM = 64
 """Entities for which there is room at first."""
 
-COLUMNS = ("moment", "position", "size", "heard", "derived")
+COLUMNS = ("moment", "position", "size", "derived")
 
 SWEEP = 1 << 16
 """Positions after which it is looked what may be forgotten, also where no limit was passed."""
@@ -33,8 +33,8 @@ SHARE = 10
 
 
 class EntityLedger:
-    """Entities by number, each with the moment, the position and the size of its newest report, when that was heard,
-    and whether it was derived.
+    """Entities by number, each with the moment, the position and the size of its newest report, and whether it was
+    derived.
 
     `late` counts the reports that came late; they are not in it.
     """
@@ -69,7 +69,7 @@ class EntityLedger:
 
     def counting(self, number: Integers, events: pa.Table) -> Flags:
         """Which of some reports, of entities by number, count."""
-        return counting(number, moments_of(events), self["moment"])
+        return counting(number, order_of(events), self["moment"])
 
     def set(self, number: Integers, events: pa.Table, sizes: npt.NDArray[np.int64]) -> None:
         """Takes reports that count, in order."""
@@ -77,7 +77,6 @@ class EntityLedger:
         self["moment"][number] = moments_of(events)
         self["position"][number] = events.column("position").to_numpy()
         self["size"][number] = sizes
-        self["heard"][number] = stamps_of(events)
         self["derived"][number] = events.column("part").to_numpy() > 0
 
     @property
@@ -98,7 +97,7 @@ class EntityLedger:
     def due(self, number: Integers, events: pa.Table, sizes: Integers, limits: Limits) -> int | None:
         """The first of the next reports, all of which count, after which something may have to be forgotten."""
         there = self.published
-        heard = np.maximum.accumulate(np.append(self["heard"][there].max(initial=NEVER), stamps_of(events)))
+        heard = np.maximum.accumulate(np.append(self["moment"][there].max(initial=NEVER), moments_of(events)))
         position = np.append(self["position"][there].max(initial=0), events.column("position").to_numpy())
         due = position[1:] // SWEEP > position[:-1] // SWEEP
         order = np.argsort(number, kind="stable")
@@ -120,7 +119,7 @@ class EntityLedger:
         """The entities that are to be forgotten now."""
         gone = np.zeros(len(self), np.bool_)
         if limits.entity_age < math.inf and self.known.any():
-            gone |= self["heard"] < self["heard"][self.known].max() - int(limits.entity_age * 1e6)
+            gone |= self["moment"] < self["moment"][self.known].max() - int(limits.entity_age * 1e6)
         for there in (self.published, self.known & ~self.published):
             own = np.flatnonzero(there & ~gone)
             own = own[np.argsort(-self["position"][own], kind="stable")]

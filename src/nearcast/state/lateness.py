@@ -19,6 +19,9 @@ from nearcast.model.arrays import Flags, Integers
 NEVER = np.iinfo(np.int64).min
 """Times are microseconds since 1970; this stands for one that is not known."""
 
+FOREVER = np.iinfo(np.int64).max
+"""And this for one that never comes."""
+
 
 def moments_of(events: pa.Table) -> Integers:
     """The moment of each event of a table of EVENTS, as `Event.moment` has it."""
@@ -28,9 +31,16 @@ def moments_of(events: pa.Table) -> Integers:
 
 
 def stamps_of(events: pa.Table) -> Integers:
-    """The time that each event brings to the stream: that of its acceptance, else its own."""
+    """When each event was accepted; of one of which that is not known, its own time."""
     time, accepted = _micros(events.column("time")), _micros(events.column("accepted"))
     return np.where(accepted == NEVER, time, accepted)
+
+
+def order_of(events: pa.Table) -> Integers:
+    """By which moment each event is newer than others of its entity: `NEVER` for derived ones, of which the last told
+    is the newest. They are of the moment at which something fell due, perhaps before that of what was told before.
+    """
+    return np.where(events.column("part").to_numpy() > 0, NEVER, moments_of(events))
 
 
 def _micros(column: pa.ChunkedArray) -> Integers:

@@ -1,23 +1,26 @@
 """The plain reference: every report is held against everybody (semantics §7). Every strategy must tell the same.
 
 Truth is in the order of the journal. Of each entity its newest report counts; one whose own time is older than that of
-the newest known came late and changes nothing. What is UNKNOWN changes nothing either. The time of the stream is the
-greatest time of acceptance so far: what is to last, or to lapse, does so when an event brings that time.
+the newest known came late and changes nothing. What is UNKNOWN changes nothing either. The clock is the greatest moment
+so far (semantics §11): what is to last, or to lapse, does so when an event brings that time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 
 import pyarrow as pa
 
-from nearcast.model.changes import Change, ClientChange, ClientRemoval, RelationChange, RelationRemoval
+from nearcast.model.changes import Change, ClientChange, ClientRemoval, ClockTick, RelationChange, RelationRemoval
 from nearcast.model.columns import to_events
 from nearcast.model.event import MAIN, Event
 from nearcast.model.relation import (
     Relation,
 )
 from nearcast.relations.plain import EventwiseRelations
+from nearcast.relations.reports import micros_of
 from nearcast.relations.transition_events import Transition
 from nearcast.state.derived import Cause, StageInput
 
@@ -55,6 +58,9 @@ class Reference:
         assert self._heard is not None, "it is there with the first stretch"
         self._heard.append(event)
         scopes = [scope for scope in self._ordered() if scope in (None, event.node or MAIN)]
+        for scope in scopes:
+            if not len(self._scopes[scope]):
+                self._scopes[scope].pass_time(micros_of(event.moment))
         return [one for scope in scopes if len(self._scopes[scope]) for one in self._told(scope, cause, event)]
 
     def _told(self, scope: str | None, cause: Cause, event: Event) -> list[Event]:
@@ -73,14 +79,22 @@ class Reference:
             case RelationRemoval(id):
                 found = {scope: plain.end(id) for scope, plain in self._scopes.items()}
             case ClientChange() | ClientRemoval():
-                found = {scope: plain.relisted(change.client, cause) for scope, plain in self._scopes.items()}
+                found = {
+                    scope: plain.relisted(change.client, plain.as_of(cause)) for scope, plain in self._scopes.items()
+                }
+            case ClockTick(clock):
+                return [one for scope in self._ordered() for one in self._ticked(scope, clock, cause)]
         # What ends where the relation was is told before it begins anew.
         return [
             event
             for scope in self._ordered(before)
             if found.get(scope)
-            for event in _at(scope, self._scopes[scope].told(found[scope], cause))
+            for event in _at(scope, self._scopes[scope].told(found[scope], self._scopes[scope].as_of(cause)))
         ]
+
+    def _ticked(self, scope: str | None, clock: datetime, cause: Cause) -> list[Event]:
+        plain = self._scopes[scope]
+        return _at(scope, plain.told(plain.pass_time(micros_of(clock)), cause))
 
     def _define(self, relation: Relation, cause: Cause, found: dict[str | None, list[Transition]]) -> None:
         plain = self._scopes.get(relation.node)
@@ -94,9 +108,19 @@ class Reference:
             plain.limits = self._scopes[None].limits
         if not len(plain):
             heard = [one for one in self._heard or () if relation.node in (None, one.node or MAIN)]
-            plain.begin({event.entity: event for event in heard}.values())
+            plain.begin(_newest(heard))
         self._sequence += 1
-        found.setdefault(relation.node, []).extend(plain.define(relation, self._sequence, cause))
+        found.setdefault(relation.node, []).extend(plain.define(relation, self._sequence, plain.as_of(cause)))
+
+
+def _newest(events: Iterable[Event]) -> Iterable[Event]:
+    """The newest event of each entity."""
+    found: dict[str, Event] = {}
+    for event in events:
+        known = found.get(event.entity)
+        if known is None or None in (event.moment, known.moment) or micros_of(event.moment) >= micros_of(known.moment):
+            found[event.entity] = event
+    return found.values()
 
 
 def _reported(events: pa.Table) -> list[Event]:

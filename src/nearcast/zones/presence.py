@@ -18,7 +18,6 @@ from nearcast.model.relation import DETECTIONS, Detection
 from nearcast.model.zone import ZoneDetection, ZoneLayer, ZoneRule
 from nearcast.relations.evaluations import TooManyPairs
 from nearcast.relations.reports import (
-    FOREVER,
     GEOGRAPHIC,
     NOWHERE,
     PLANAR,
@@ -47,7 +46,7 @@ from nearcast.relations.transitions import (
     tells_exit,
 )
 from nearcast.state.derived import Cause
-from nearcast.state.lateness import NEVER
+from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.zones.zone_events import ZoneReason, ZoneTransition
 from nearcast.zones.zone_index import ZoneIndex
 
@@ -73,7 +72,7 @@ def lifecycle_of(rule: ZoneRule) -> Lifecycle:
 
 def presence_rows() -> GrowableTable:
     """A table for pairs of an entity and a zone, by number: whether it is in it, since when, and if it was told that
-    this lasts, which is due at a time of the stream.
+    this lasts, which is due at a time of the clock.
     """
     return GrowableTable(
         {"rule": np.int8(0), "a": np.int64(0), "zone": np.int64(0), "held": np.False_, "dwell_sent": np.False_}
@@ -83,7 +82,7 @@ def presence_rows() -> GrowableTable:
 
 @dataclass(frozen=True, slots=True)
 class WatchedNow:
-    """What is known of watched entities when something is defined: numbers and places, and the stream's time."""
+    """What is known of watched entities when something is defined: numbers and places, and the clock."""
 
     entity: Integers
     x: Floats
@@ -132,6 +131,8 @@ class LayerPresence:
         """
         self._drop()
         placed = reports.columns["kind"] != NOWHERE
+        # A report so old that its entity is silent by the clock says of nobody that he is there.
+        selected = selected & (reports.now[reports.row] <= self._silent_after(reports.began[reports.row]))
         watched = selected & (reports.columns["kind"] == self._kind)
         probes = np.flatnonzero(watched)
         x, y = (reports.columns[name][probes] for name in ("x", "y"))
@@ -212,14 +213,14 @@ class LayerPresence:
         pair, report = reports.of_entities(entity)
         row = np.concatenate([np.full(len(entity), -1), reports.row[report]])
         pair = np.concatenate([np.arange(len(entity)), pair])
-        heard = np.concatenate([reports.base["heard"][entity], reports.now[reports.row[report]]])
+        heard = np.concatenate([reports.base["heard"][entity], reports.began[reports.row[report]]])
         order = np.lexsort((row, pair))
         pair, row, until = pair[order], row[order], self._silent_after(heard[order])
         # At the row of a report the silence before it lapses first, so that row counts.
         last = np.append(pair[1:] != pair[:-1], True)[: len(pair)]
         end = np.where(last, reports.length, np.append(row[1:], 0)[: len(row)])
         falls = np.searchsorted(reports.now, until, "right")
-        some = np.flatnonzero((falls <= end) & (falls < reports.length))
+        some = np.flatnonzero((falls <= end) & (falls < reports.length) & (falls > row))
         return PairEffects(pair[some], falls[some], np.full(len(some), FALLS_SILENT), until[some])
 
     def _states(self, which: Integers, effects: PairEffects, watched: Flags, reports: ReportTable) -> Iterator[AtRow]:
@@ -269,9 +270,8 @@ class LayerPresence:
         before = np.where(outcome.phase == EXPIRED, 1, 0)
         points = reports.as_of(self.pairs["a"][rows], outcome.row - before)
         effects = outcome.effect if outcome.detect == "exit" else None
-        yield from self._tell(
-            outcome.detect, rows, outcome.row, points, outcome.started_at, reports, outcome.phase, effects
-        )
+        told = (outcome.detect, rows, outcome.row, points, outcome.started_at, reports, outcome.phase, effects)
+        yield from self._tell(*told, outcome.time)
 
     def _tell(
         self,
@@ -283,16 +283,27 @@ class LayerPresence:
         reports: ReportTable,
         phase: Integers | None = None,
         effects: Integers | None = None,
+        times: Integers | None = None,
     ) -> Iterator[AtRow]:
         count = len(rows)
+        due = [NEVER] * count if times is None else times.tolist()
         phases = [CAUSED] * count if phase is None else phase.tolist()
         reasons = [None] * count if effects is None else [ZONE_REASONS[one] for one in effects.tolist()]
         entities, zones = (self.pairs[name][rows].tolist() for name in ("a", "zone"))
-        columns = (at.tolist(), phases, entities, zones, reports.places(points), since.tolist(), reasons)
-        for row, phase_, entity, zone, place, began, reason in zip(*columns, strict=True):
+        columns = (at.tolist(), phases, entities, zones, reports.places(points), since.tolist(), reasons, due)
+        for row, phase_, entity, zone, place, began, reason, time in zip(*columns, strict=True):
             name, area = self._known.names[entity], self.index.zones[zone]
             head = (phase_, self.sequence, self.rule.id, detect, name, area, place, moment_of(began), reason)
-            yield row, ZoneTransition(*head)
+            yield row, ZoneTransition(*head, time=moment_of(time))
+
+    def next_due(self) -> int:
+        """The clock at which something is told though nothing is reported; `FOREVER` where nothing is."""
+        detects, held = self._lifecycle.detects, self.pairs["held"]
+        due = self.pairs["due"][held] if detects & DETECTS["dwell"] else np.zeros(0, np.int64)
+        heard = self._known.columns["heard"][self.pairs["a"][held]] if detects & DETECTS["exit"] else due[:0]
+        silent = int(self._silent_after(heard).min(initial=FOREVER))
+        # Through its deadline an entity is not silent.
+        return min(int(due.min(initial=FOREVER)), silent if silent == FOREVER else silent + 1)
 
     def _drop(self) -> None:
         """Forgets pairs that do not hold."""

@@ -7,7 +7,7 @@ came late and changes nothing, nor does one without a place, nor one in other co
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from nearcast.model.limits import Limits
 from nearcast.model.zone import Zone, ZoneDetection, ZoneLayer
 from nearcast.relations.plain import LatestReport
 from nearcast.relations.reports import micros_of, moment_of
-from nearcast.relations.transition_events import CAUSED, EXPIRED
+from nearcast.relations.transition_events import CAUSED, EXPIRED, OVERDUE
 from nearcast.relations.transitions import (
     BEGINS,
     FAILS,
@@ -29,7 +29,6 @@ from nearcast.relations.transitions import (
     Lifecycle,
     deadline,
 )
-from nearcast.state.derived import Cause
 from nearcast.state.lateness import NEVER
 from nearcast.zones.presence import ZONE_REASONS, lifecycle_of
 from nearcast.zones.zone_events import ZoneReason, ZoneTransition
@@ -86,24 +85,29 @@ class PlainZones:
 
     def begin(self, events: Iterable[Event]) -> None:
         """Takes what is known of all entities when the first layer is defined: the newest event of each."""
-        self.known = {event.entity: LatestReport(event, micros_of(event.accepted or event.time)) for event in events}
+        self.known = {event.entity: LatestReport(event, micros_of(event.moment)) for event in events}
         self.now = max((one.heard for one in self.known.values()), default=NEVER)
 
     def report(self, event: Event) -> list[ZoneTransition]:
         """What a report changes, and the time that it brings."""
-        self.pass_time(micros_of(event.accepted or event.time))
+        self.pass_time(micros_of(event.moment))
         found = [one for layer in self.layers.values() for one in self._expired(layer)]
         known = self.known.get(event.entity)
         if known is not None and _is_older(event, known.event):
             return found
-        self.known[event.entity] = LatestReport(event, self.now)
-        moment = micros_of(Cause(event.position, event.time, event.accepted).moment)
+        moment = micros_of(event.moment)
+        self.known[event.entity] = LatestReport(event, self.now if moment == NEVER else moment)
         for layer in self.layers.values():
             found += self._reported(layer, event, moment)
         return found
 
+    def tick(self, now: int) -> list[ZoneTransition]:
+        """What changes as the clock comes to `now` though nothing is reported."""
+        self.pass_time(now)
+        return [one for layer in self.layers.values() for one in self._expired(layer)]
+
     def pass_time(self, now: int) -> None:
-        """Takes note that the stream's time came to `now`; what that ends is told with the next report."""
+        """Takes note that the clock came to `now`; what that ends is told with the next report."""
         self.now = max(self.now, now)
 
     def _silent_after(self, layer: PlainLayer, entity: str) -> int:
@@ -111,15 +115,18 @@ class PlainZones:
 
     def _expired(self, layer: PlainLayer) -> Iterator[ZoneTransition]:
         for (entity, zone), held in list(layer.held.items()):
-            after, told = layer.lifecycle.passed(held, self._silent_after(layer, entity), self.now)
+            silent = self._silent_after(layer, entity)
+            after, told = layer.lifecycle.passed(held, silent, self.now)
             for detect in told:
-                yield self._tell(layer, detect, entity, zone, held, FALLS_SILENT)
+                time = held.due if detect == "dwell" else silent
+                transition = self._tell(layer, detect, entity, zone, held, FALLS_SILENT)
+                yield replace(transition, time=moment_of(time))
             _hold(layer, entity, zone, after)
 
     def _reported(self, layer: PlainLayer, event: Event, moment: int) -> Iterator[ZoneTransition]:
         if event.place is None:
             return
-        watched = layer.watches(event)
+        watched = layer.watches(event) and self._silent_after(layer, event.entity) >= self.now
         measured = watched and layer.measured(event)
         inside = layer.inside(event, self.limits) if measured else []
         for zone in [*inside, *(zone for one, zone in layer.held if one == event.entity and zone not in inside)]:
@@ -146,10 +153,17 @@ class PlainZones:
         self, layer: PlainLayer, entity: str, zone: str, effect: int, moment: int, present: bool = False
     ) -> Iterator[ZoneTransition]:
         before = layer.held.get((entity, zone))
-        after, detect = layer.lifecycle.evaluated(before, effect, self.now, moment)
+        began = self.now if present or moment == NEVER else moment
+        after, detect = layer.lifecycle.evaluated(before, effect, began, moment)
         state = before or after
         if detect and state:
             yield self._tell(layer, detect, entity, zone, state, effect, present)
+        if after and not before:
+            due = after.due
+            after, told = layer.lifecycle.lasted(after, self.now)
+            for one in told:
+                transition = self._tell(layer, one, entity, zone, after, UNCHANGED)
+                yield replace(transition, time=moment_of(due), phase=OVERDUE)
         _hold(layer, entity, zone, after)
 
     def _tell(

@@ -11,15 +11,16 @@ import pyarrow.compute as pc
 from nearcast.errors import Fault
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.arrays import Flags
-from nearcast.model.changes import Change, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
+from nearcast.model.changes import Change, ClockTick, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.model.zone import ZoneLayer, ZoneRule
 from nearcast.relations.evaluations import TooManyPairs
-from nearcast.relations.reports import FOREVER, GEOGRAPHIC, PLANAR, EntityTable, ReportTable
+from nearcast.relations.plain import cause_at
+from nearcast.relations.reports import GEOGRAPHIC, PLANAR, EntityTable, ReportTable, micros_of
 from nearcast.state.derived import Cause, StageInput, derived_of
-from nearcast.state.lateness import NEVER
+from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.repository import NewestEvents, Repository, without_excess
 from nearcast.zones.presence import LayerPresence, WatchedNow, lifecycle_of
 from nearcast.zones.zone_events import ZoneTransition, zone_events
@@ -76,6 +77,12 @@ class ZoneStage:
             done = until
             moment = stage_input.times.get(position)
             cause = Cause(position, moment, moment)
+            if isinstance(change, ClockTick):
+                yield from zone_events(self._passed(change), cause)
+                continue
+            if not self._layers and isinstance(change, ZoneRuleChange):
+                self._now = self._known.begin(newest.at(done))
+            cause = cause_at(cause, self._now)
             try:
                 yield from zone_events(self._change(change, cause, newest, done), cause)
             except Fault as fault:
@@ -83,6 +90,22 @@ class ZoneStage:
             if not self._layers:
                 self._now, self._known, self._gone = NEVER, EntityTable(), set()
         yield from self._stretches(events, done, len(events))
+
+    def _passed(self, tick: ClockTick) -> list[ZoneTransition]:
+        """What is due by a tick."""
+        if not self._layers:
+            return []
+        told, self._now = self._forgotten() if self._gone else [], max(self._now, micros_of(tick.clock))
+        return [*told, *self._transitions(ReportTable.passing(self._known, self._now)).get(0, ())]
+
+    @property
+    def clock(self) -> int:
+        """The clock, as far as it is followed: while there are layers."""
+        return self._now
+
+    def next_due(self, until: int) -> int:
+        """See `DerivingStage`."""
+        return min((layer.next_due() for layer in self._layers.values()), default=FOREVER)
 
     def forget(self, entities: Collection[str]) -> None:
         """Forgets entities; what ends by that is told with the next event."""
@@ -111,8 +134,6 @@ class ZoneStage:
         before = self._layers.get(rule.id)
         if before is not None and before.rule == rule:
             return []
-        if not self._layers:
-            self._now = self._known.begin(newest.at(done))
         ended = self._end(rule.id)
         self._sequence += 1
         zones = before.layer.zones if before else {}
@@ -209,7 +230,7 @@ class ZoneStage:
         return told
 
 
-ZONE_CHANGES = (ZoneRuleChange, ZoneShapesChange, ZoneRemoval)
+ZONE_CHANGES = (ZoneRuleChange, ZoneShapesChange, ZoneRemoval, ClockTick)
 
 
 class NewestReportsThen:

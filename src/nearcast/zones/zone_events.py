@@ -29,7 +29,8 @@ _ORDER: dict[str, int] = {"dwell": 0, "exit": 1, "enter": 2, "inside": 3, "outsi
 class ZoneTransition:
     """One thing to tell of an entity and a zone; of `outside`, which is of a whole layer, `zone` is None.
 
-    `phase` is `EXPIRED` or `CAUSED`, `sequence` the number of the layer. `present`: it was so when it was asked for.
+    `phase` is `EXPIRED`, `CAUSED` or `OVERDUE`, `sequence` the number of the layer. `present`: it was so when it was
+    asked for. `time`: when it fell due; None: it is of the moment of its cause.
     """
 
     phase: int
@@ -42,6 +43,7 @@ class ZoneTransition:
     since: datetime | None
     reason: ZoneReason | None = None
     present: bool = False
+    time: datetime | None = None
 
     @property
     def order(self) -> tuple[int, int, str, str, int]:
@@ -61,9 +63,8 @@ def _event(told: ZoneTransition, cause: Cause, part: int) -> Event:
     # Names may have slashes of their own: two subjects that are one would be one entity, and conflated into one.
     path = "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
     subject = f"nearcast/zones/{path}"
-    return derived_event(
-        ZONE_EVENT, ZONES, f"{subject}/{cause.position}.{part}", subject, _data(told), cause, told.place, part
-    )
+    id = f"{subject}/{cause.position}.{part}"
+    return derived_event(ZONE_EVENT, ZONES, id, subject, _data(told), cause, told.place, part, told.time)
 
 
 def _data(told: ZoneTransition) -> dict[str, Any]:

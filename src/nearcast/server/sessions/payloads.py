@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from nearcast.journal.seam import Journal
 from nearcast.model.sequence import part_of, position_of, sequence
-from nearcast.state.lateness import moments_of
+from nearcast.state.lateness import order_of
 from nearcast.state.repository import entities
 
 SPAN = 1_000
@@ -104,7 +104,7 @@ def sendables(events: pa.Table) -> list[SendableEvent]:
     columns = [events.column(name).to_pylist() for name in ("position", "part", "payload")]
     columns.append(entities(events).to_pylist())
     accepted = events.column("accepted").cast(pa.int64()).to_pylist()
-    moments = np.maximum(moments_of(events), 0).tolist()
+    moments = np.maximum(order_of(events), 0).tolist()
     return [
         SendableEvent(sequence(position, part), payload, entity, (taken or 0) / 1e6, moment / 1e6)
         for position, part, payload, entity, taken, moment in zip(*columns, accepted, moments, strict=True)
