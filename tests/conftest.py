@@ -45,13 +45,17 @@ FIRST = (
 """Folders in the order in which workers begin with them. Kernels are compiled first, beside tests that need none of
 them; then come the longest: a long one that begins last leaves the other worker idle."""
 
-TOGETHER = {
-    "tests/matching/": "kernels",
-    "tests/pipeline/": "spark",
-    "tests/spark/": "spark",
-    "tests/experiments/test_sweep.py": "spark",
+ON_SPARK = {
+    "tests/pipeline/": ("deciding", "deriving", "language", "query", "replay_engine", "source", "spread"),
+    "tests/spark/": ("dataframes", "notebook"),
+    "tests/experiments/": ("sweep",),
 }
-"""Folders and modules whose tests stay in one worker: they share compiled kernels, or the one Spark session."""
+"""Modules whose tests share the one Spark session. Others below these folders start their own, or none."""
+
+TOGETHER = {"tests/matching/": "kernels"} | {
+    f"{folder}test_{name}.py": "spark" for folder, names in ON_SPARK.items() for name in names
+}
+"""Folders and modules whose tests stay in one worker: they share compiled kernels, or the Spark session."""
 
 APART = "tests/benchmarks/"
 """A folder whose tests share nothing: each goes to whoever is free."""
@@ -69,7 +73,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Workers (`pytest -n 3`) begin with the longest tests."""
+    """Workers (`pytest -n 3`) begin with the longest tests. Who uses the Spark session is among those who share it."""
+    alone = {
+        item.nodeid for item in items if "spark" in getattr(item, "fixturenames", ()) and _scope(item.nodeid) != "spark"
+    }
+    if alone:
+        raise pytest.UsageError(
+            f"expected what uses the fixture spark in ON_SPARK of tests/conftest.py, got {sorted(alone)}"
+        )
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: next((FIRST.index(one) for one in item.path.parts if one in FIRST), len(FIRST)))
 
@@ -85,10 +96,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            module = nodeid if nodeid.startswith(APART) else nodeid.partition("::")[0]
-            return next((group for begin, group in TOGETHER.items() if module.startswith(begin)), module)
+            return _scope(nodeid)
 
     return Together(config, log)
+
+
+def _scope(nodeid: str) -> str:
+    """What a worker gets as one: a test's group, module, or itself."""
+    module = nodeid if nodeid.startswith(APART) else nodeid.partition("::")[0]
+    return next((group for begin, group in TOGETHER.items() if module.startswith(begin)), module)
 
 
 @pytest.fixture(scope="session")
