@@ -71,11 +71,14 @@ def test_the_promised_forms(tmp_path: Path) -> None:
     assert {SituationChange, ActionChange} <= {type(one) for one in found.changes()}
 
 
+RATE = "RATE(Humidity, 1 d)"
 RULES = (
     Situation("a", "Fire", parse("Temperature > 80 AND NOT Humidity < 10", HERE), within=5.5),
     Situation("b", "Alarm", parse("Fire AND NOT Drill", HERE), area="building-7", valid=0.5, lateness=3.0),
     Situation("c", "Fire", parse("Temperature BETWEEN 1 AND 2", HERE), sufficient=False),
     Situation("d", "Fire", parse("Temperature > 1", HERE), begin=30.0),
+    Situation("i", "Fire", parse("Temperature > 1 AND Humidity < 2", HERE), margins=(("Humidity", 2.5),)),
+    Situation("j", "Fire", parse("RATE(Humidity, 1 d) < 1", HERE, over_time=True), margins=((RATE, 0.1),)),
     Situation("g", "Fire", parse("AVG(Temperature, 5 min, 3) - MIN(Temperature, 90 s) > 2", HERE, over_time=True)),
     Situation(
         "h", "Fire", parse("NOT COUNT(Smoke, 1 h) >= 20 OR RATE(Humidity, 0.5 d) < 1", HERE, over_time=True), 9.0
@@ -136,6 +139,9 @@ TOLD, UNTIL = "for example: Smoke = TRUE", "leave it out: a reading then counts 
 GIVES = "a condition is a comparison: say how it compares, as in size * 2 > 10"
 A_TIME = "a time above 0: a number and one of ms, s, min, h, d"
 OVER_TIME = "for example: AVG(class, 5 min), or with how many readings there must be, AVG(class, 5 min, 3)"
+TO_COMPARE = "a margin for conditions that compare with a number by < <= > >= or BETWEEN"
+MEANT, AS_IN = "did you mean Temperature?", "for example: {Temperature: 2}"
+COMPARED, OF_EACH = "a class or aggregate that is compared", "a margin for each of Temperature, Humidity"
 ENDING = "end, in seconds or as in 10 s: a finite number, 0 or more"
 DURATION = "valid: a number and one of ms, s, min, h, d, as in 10 s"
 
@@ -163,6 +169,11 @@ DURATION = "valid: a number and one of ms, s, min, h, d, as in 10 s"
         ("class: Fire, when: 'Drill OR Smoke', within: 1", "a comparison, or a situation", TOLD),
         ("class: Fire, when: {all: [Drill, {not: Smoke}]}, within: 1", "a comparison, or a situation", TOLD),
         ("class: Fire, when: 'Temperature >', within: 1", OPERAND, BEHIND),
+        ("class: Fire, when: 'Smoke = TRUE', within: 1, margin: 2", TO_COMPARE, ""),
+        ("class: Fire, when: 'Temperature * 2 > 8', within: 1, margin: 2", TO_COMPARE, ""),
+        ("class: Fire, when: 'Temperature > 8', within: 1, margin: -2", "margin: a finite number, 0 or more", ""),
+        ("class: Fire, when: 'Temperature > 8', within: 1, margin: {Temprature: 2}", COMPARED, MEANT),
+        ("class: Fire, when: 'Temperature > 8 AND Humidity < 9', within: 1, margin: 2", OF_EACH, AS_IN),
         ("class: Fire, when: 'AVG(Temprature, 5 min) > 8', within: 1", KNOWN, "did you mean Temperature?"),
         ("class: Fire, when: 'AVG(Temperature, 5 min)', within: 1", "a condition", GIVES),
         ("class: Fire, when: 'AVG(Temperature, soon) > 8', within: 1", A_TIME, OVER_TIME),

@@ -200,6 +200,7 @@ def test_readings_out_of_their_class_s_range_are_dropped(tmp_path: Path) -> None
         ("class: Fire", "class: Fires", "a situation of the ontology"),
         ("within: 50", "sufficient: false", "id, class, when, within, valid, threshold in a node's rule"),
         ("Gas > 40", "MAX(Gas, 5 s) > 40", "conditions on the newest readings in a node's rule"),
+        ("within: 50", "margin: 3", "id, class, when, within, valid, threshold in a node's rule"),
         ("within: 50", "for: 3 s", "id, class, when, within, valid, threshold in a node's rule"),
         ("weather.yaml", "none.yaml", "a file that can be read"),
     ],

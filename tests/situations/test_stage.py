@@ -82,8 +82,11 @@ readings = st.builds(
 )
 traces = st.lists(readings, max_size=25).map(lambda found: sorted(found, key=lambda one: one.time))
 rules = st.builds(
-    lambda lower, upper, necessary, wide, valid, area, lateness, lasting: [
-        rule("fire", "Fire", lower, within=wide, valid=valid, lateness=lateness, begin=lasting[0], end=lasting[1]),
+    lambda lower, upper, necessary, wide, valid, area, lateness, lasting, margins: [
+        rule(
+            "fire", "Fire", lower, within=wide, valid=valid, lateness=lateness, begin=lasting[0], end=lasting[1],
+            margins=margins,
+        ),
         rule(
             "alarm", "Alarm", upper, within=None if area else wide, valid=2 * valid,
             area="building-7" if area else None, begin=lasting[2],
@@ -99,6 +102,7 @@ rules = st.builds(
     st.booleans(),
     st.sampled_from([0, 2]),
     st.sampled_from([(0, 0, 0), (0, 0, 0), (2, 0, 1), (0, 3, 0), (2, 3, 1)]),
+    st.sampled_from([(), (), (("Temperature", 10.0),), (("Humidity", 50.0),), (("AVG(Temperature, 8 s)", 15.0),)]),
 )  # fmt: skip
 
 

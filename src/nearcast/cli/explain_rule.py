@@ -43,14 +43,16 @@ def _condition_lines(conditions: Iterable[ConditionFinding]) -> Iterator[str]:
         yield f"    {TRUTHS[one.truth]:<7}  {_written(one)}  ({_observed(one)})"
 
 
-def _written(found: ConditionFinding) -> str:
-    return write(Not(found.atom) if found.negated else found.atom)
+def _written(found: ConditionFinding, held: bool = False) -> str:
+    atom = found.held if held and found.held is not None else found.atom
+    return write(Not(atom) if found.negated else atom)
 
 
 def _observed(found: ConditionFinding) -> str:
     if found.missing:
         return found.missing
-    parts = [f"the situation {id}" for id in found.situations]
+    parts = [f"holds on while {_written(found, held=True)}"] if found.held is not None else []
+    parts += [f"the situation {id}" for id in found.situations]
     parts += [_aggregate(entity, one) for entity, one in found.aggregates]
     parts += [_reading(one) for one in found.readings]
     return "; ".join(parts) or "so say the rules for it"
@@ -91,6 +93,7 @@ def rule_data(found: RuleFinding) -> dict[str, Any]:
 def _condition_data(found: ConditionFinding) -> dict[str, Any]:
     return {
         "condition": _written(found),
+        "held": None if found.held is None else _written(found, held=True),
         "truth": found.truth,
         "readings": [
             {

@@ -31,7 +31,8 @@ class Situation:
     for which a reading counts (None: until the next). `lateness`: seconds for which readings are awaited, so that they
     count in the order of their own times; 0: in the order of the journal. Not `sufficient`: the conditions are only
     necessary; where they are false there is no such situation, whatever other rules say. A situation begins once its
-    conditions have held for `begin` seconds, and ends once they have not for `end` seconds.
+    conditions have held for `begin` seconds, and ends once they have not for `end` seconds. What holds already holds on
+    with limits wider by `margins`, each of a class or an aggregate as it is written.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Situation:
     sufficient: bool = True
     begin: float = 0.0
     end: float = 0.0
+    margins: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

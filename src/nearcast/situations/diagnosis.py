@@ -36,7 +36,8 @@ class ReadingFinding:
 class ConditionFinding:
     """A condition: its truth, the readings or situations that made it so, and why it is unknown, if it is.
 
-    `aggregates` are those over a time, by the entities around whose readings they are of.
+    `aggregates` are those over a time, by the entities around whose readings they are of. `held`: the condition as
+    what is there already has it, by its margin.
     """
 
     atom: Atom
@@ -46,6 +47,7 @@ class ConditionFinding:
     situations: tuple[str, ...] = ()
     missing: str = ""
     aggregates: tuple[tuple[str, AggregateFinding], ...] = ()
+    held: Atom | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +79,17 @@ def find(
 ) -> RuleFinding:
     """What a rule finds around a centre, where an event is that has these for readings that are none."""
     view = RuleEvaluation(scene, centre, now)
-    truth, refuted = view.verdict(rule)
     there = scene.around((rule,), centre, rule, rule.widest)
+    held = any(one.ends is None for one in there)
+    truth, refuted = view.verdict(rule, held)
     return RuleFinding(
         rule,
         centre,
         truth,
         refuted,
         next((one.id for one in there if one.begun), None),
-        tuple(_conditions(scene, rule, view, centre, now)),
-        tuple((one.id, tuple(_conditions(scene, one, view, centre, now))) for one in rule.necessary),
+        tuple(_conditions(scene, rule, view, centre, now, held)),
+        tuple((one.id, tuple(_conditions(scene, one, view, centre, now, held))) for one in rule.necessary),
         tuple(unusable),
         next((one.begins for one in there if not one.begun), None),
         next((one.ends for one in there if one.begun), None),
@@ -94,9 +97,9 @@ def find(
 
 
 def _conditions(
-    scene: SituationScene, rule: PlannedRule, view: RuleEvaluation, centre: SituationCentre, now: int
+    scene: SituationScene, rule: PlannedRule, view: RuleEvaluation, centre: SituationCentre, now: int, held: bool
 ) -> Iterator[ConditionFinding]:
-    for leaf in leaves(rule.tree):
+    for plain, leaf in zip(leaves(rule.tree), leaves(rule.held if held else rule.tree), strict=True):
         truth = view.truth(leaf, rule)
         read = sorted((one for name in leaf.names for one in view.readings(name, rule)), key=_age)
         # Those that make it hold come first: they are what it rests on.
@@ -109,7 +112,8 @@ def _conditions(
             situations = tuple(one.id for one in around if one.begun)
         missing = _missing(scene, leaf, rule, view, centre, now) if truth is None else ""
         aggregates = tuple(_over_time(leaf, rule, view))
-        yield ConditionFinding(leaf.atom, leaf.negated, truth, found, situations, missing, aggregates)
+        wider = None if leaf.atom == plain.atom else leaf.atom
+        yield ConditionFinding(plain.atom, leaf.negated, truth, found, situations, missing, aggregates, wider)
 
 
 def _over_time(leaf: ConditionLeaf, rule: PlannedRule, view: RuleEvaluation) -> Iterator[tuple[str, AggregateFinding]]:

@@ -95,11 +95,13 @@ class RuleEvaluation:
         self.lapses = NEVER
         self.seen: set[tuple[str, str]] = set()
 
-    def verdict(self, rule: PlannedRule) -> tuple[Truth, str]:
-        """Whether there is a situation of this rule, and the id of the necessary rule that refutes it."""
-        found = self.truth(rule.tree, rule)
+    def verdict(self, rule: PlannedRule, held: bool = False) -> tuple[Truth, str]:
+        """Whether there is a situation of this rule, and the id of the necessary rule that refutes it; `held`: there
+        was one until now, which margins let hold on.
+        """
+        found = self.truth(rule.held if held else rule.tree, rule)
         for lower in rule.necessary:
-            if found and self.truth(lower.tree, lower) is False:
+            if found and self.truth(lower.held if held else lower.tree, lower) is False:
                 return False, lower.id
         return found, ""
 

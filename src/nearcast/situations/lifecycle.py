@@ -118,9 +118,14 @@ class _Work:
 
     instances: dict[SituationInstance, None] = field(default_factory=dict)
     centres: list[SituationCentre] = field(default_factory=list)
+    # Where a reading came that completes no rule, but may carry on what holds already.
+    moves: list[SituationCentre] = field(default_factory=list)
 
 
 Pending = dict[int, _Work]
+
+Seats = list[tuple[SituationCentre, RuleEvaluation]]
+"""Places around which a rule holds, and what is there."""
 
 
 class SituationEngine:
@@ -177,7 +182,11 @@ class SituationEngine:
         centre = readings[0].centre
         for reading in telling:
             for instance in self.scene.concerned(reading.name, [reading.key], centre):
-                self._work(pending, self._rule(instance)).instances[instance] = None
+                rule = self._rule(instance)
+                work = self._work(pending, rule)
+                work.instances[instance] = None
+                if rule.held is not rule.tree and centre not in work.moves:
+                    work.moves.append(centre)
             for rule in self.scene.completed(reading, self.now):
                 # A late reading may be too old by now: with it nothing begins.
                 if rule.valid is None or self.now - reading.moment <= rule.valid:
@@ -237,9 +246,11 @@ class SituationEngine:
     def _decide(self, rule: PlannedRule, work: _Work, pending: Pending, lapsed: bool) -> Iterator[SituationChanged]:
         views = [(centre, RuleEvaluation(self.scene, centre, self.now)) for centre in work.centres]
         complete = [(centre, view) for centre, view in views if view.holds(rule)]
+        others = [(one, RuleEvaluation(self.scene, one, self.now)) for one in work.moves]
+        carrying = [(centre, view) for centre, view in others if view.verdict(rule, held=True)[0]]
         for instance in sorted(work.instances, key=lambda one: one.order):
             if instance.running:
-                yield from self._again(instance, rule, complete, pending, lapsed)
+                yield from self._again(instance, rule, complete, carrying, pending, lapsed)
         # Looked up only now: one that began or moved just before is around, and goes on instead.
         for centre, view in complete:
             if not self.scene.around((rule,), centre, rule, rule.widest):
@@ -249,25 +260,27 @@ class SituationEngine:
         self,
         instance: SituationInstance,
         rule: PlannedRule,
-        complete: list[tuple[SituationCentre, RuleEvaluation]],
+        complete: Seats,
+        carrying: Seats,
         pending: Pending,
         lapsed: bool,
     ) -> Iterator[SituationChanged]:
         """Looks at a situation again."""
         view = RuleEvaluation(self.scene, instance.centre, self.now)
-        truth, refuted = view.verdict(rule)
+        # What has failed begins anew to hold, without a margin.
+        held = instance.ends is None
+        truth, refuted = view.verdict(rule, held)
         if truth:
-            other = self._rest(instance, rule, view)
+            other = self._rest(instance, rule, view, held)
             if other and instance.begun:
                 yield self._happening("update", instance, rule)
             yield from self._beginning(instance, rule, pending)
             return
-        seat = self._next_seat(instance, rule, [centre for centre, _ in complete])
-        if seat is not None:
-            # The reading that completes the rule here carries on this situation, and no other.
-            centre, found = complete.pop(seat)
+        moved = self._moved(instance, rule, complete, carrying if held else [])
+        if moved is not None:
+            centre, found = moved
             before, instance.centre = instance.centre, centre
-            self._rest(instance, rule, found)
+            self._rest(instance, rule, found, held)
             if instance.begun:
                 yield self._happening("update", instance, rule)
                 self._spread("update", instance, rule, pending, [before, instance.centre])
@@ -292,6 +305,16 @@ class SituationEngine:
         self._await(instance)
         return True
 
+    def _moved(
+        self, instance: SituationInstance, rule: PlannedRule, complete: Seats, carrying: Seats
+    ) -> tuple[SituationCentre, RuleEvaluation] | None:
+        """Where a situation goes on, where the rule holds, or else holds on; no other goes on there then."""
+        for seats in (complete, carrying):
+            number = self._next_seat(instance, rule, [centre for centre, _ in seats])
+            if number is not None:
+                return seats.pop(number)
+        return None
+
     def _next_seat(
         self, instance: SituationInstance, rule: PlannedRule, complete: Iterable[SituationCentre]
     ) -> int | None:
@@ -304,10 +327,12 @@ class SituationEngine:
                 return number
         return None
 
-    def _rest(self, instance: SituationInstance, rule: PlannedRule, view: RuleEvaluation) -> bool:
-        """Lets a situation rest on what a view has; whether that is something else."""
+    def _rest(self, instance: SituationInstance, rule: PlannedRule, view: RuleEvaluation, held: bool = False) -> bool:
+        """Lets a situation rest on what a view has, by the margins of one that is `held`; whether that is something
+        else.
+        """
         before = instance.grounds
-        instance.grounds = view.grounds(rule.tree, rule, before)
+        instance.grounds = view.grounds(rule.held if held else rule.tree, rule, before)
         instance.lapses, instance.seen = view.lapses, frozenset(view.seen)
         # Nothing else can make it false, so it need not hear of all that was looked at.
         if rule.steady:

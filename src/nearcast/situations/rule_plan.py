@@ -11,6 +11,7 @@ from nearcast.model.expression import Call, Property, parts
 from nearcast.model.filter import And, Atom, Filter, Not, Or, atoms
 from nearcast.model.ontology import ContextClass, Ontology, below, cycle, upwards
 from nearcast.model.situation import Situation
+from nearcast.situations.condition_margins import widened
 from nearcast.situations.windows import SECOND as SECOND
 from nearcast.situations.windows import Aggregate, aggregates_in, by_name
 
@@ -147,8 +148,8 @@ class PlannedRule:
     reading may be that matters at all, by rules below too, `touched` the classes of such, and `contributing` the
     conditions by which one may complete the rule. `necessary` are the rules that must not be false where this one
     holds. `steady`: while what it rests on stays, it holds, whatever else is read. `hidden`: it is an action's, and
-    concludes nothing. In microseconds are `valid`, and for how long it must hold, or not, before a situation begins
-    or ends: `begin` and `end`.
+    concludes nothing. `held` is `tree` with the margins of what holds already. In microseconds are `valid`, and for
+    how long it must hold, or not, before a situation begins or ends: `begin` and `end`.
     """
 
     id: str
@@ -164,6 +165,7 @@ class PlannedRule:
     hidden: bool = False
     begin: int = 0
     end: int = 0
+    held: ConditionNode = field(default_factory=lambda: ConditionBranch(True, ()))
     necessary: tuple[PlannedRule, ...] = ()
     horizon: float = 0.0
     touched: frozenset[str] = frozenset()
@@ -242,8 +244,9 @@ def _rule(one: DefinedRule, ontology: Ontology, situations: set[str]) -> Planned
     valid = None if rule.valid is None else round(rule.valid * SECOND)
     begin, end = round(rule.begin * SECOND), round(rule.end * SECOND)
     return PlannedRule(
-        rule.id, rule.concludes, 0, one.after, tree, against, metres, widest, rule.area, valid, one.hidden, begin, end
-    )
+        rule.id, rule.concludes, 0, one.after, tree, against, metres, widest, rule.area, valid, one.hidden, begin, end,
+        _held(tree, dict(rule.margins)) if rule.margins else tree,
+    )  # fmt: skip
 
 
 def _tree(filter: Filter, negated: bool, situations: set[str], numbers: Iterator[int]) -> ConditionNode:
@@ -265,6 +268,17 @@ def _tree(filter: Filter, negated: bool, situations: set[str], numbers: Iterator
         isinstance(filter, And) != negated,
         tuple(_tree(child, negated, situations, numbers) for child in filter.children),
     )
+
+
+def _held(node: ConditionNode, margins: Mapping[str, float]) -> ConditionNode:
+    """Conditions as what holds already has them; each has the number that it has in the other tree."""
+    if isinstance(node, ConditionBranch):
+        return ConditionBranch(node.every, tuple(_held(part, margins) for part in node.parts))
+    atom = widened(node.atom, node.negated, margins)
+    if isinstance(atom.name, Call):
+        return _computed(replace(node, atom=atom), atom.name)
+    limit = atom.value if node.compares is not None and isinstance(atom.value, (int, float)) else node.limit
+    return replace(node, atom=atom, limit=limit)
 
 
 def _computed(leaf: ConditionLeaf, call: Call) -> ConditionLeaf:
@@ -297,7 +311,8 @@ def _spread(rule: PlannedRule, found: RulePlan) -> None:
     own = list(_deep(rule, rule.tree, found))
     lower = [pair for one in rule.necessary for pair in _deep(one, one.against, found)]
     names = [(one, name) for one, leaf in (*own, *lower) for name in leaf.names]
-    rule.steady = not rule.necessary and _is_steady(rule.tree)
+    # With a margin a situation rests on what makes no condition hold by itself.
+    rule.steady = not rule.necessary and rule.held is rule.tree and _is_steady(rule.tree)
     rule.contributing = tuple(dict.fromkeys(leaf for _, leaf in own))
     rule.touched = frozenset(sub for _, name in names for sub in found.served.get(name, (name,)))
     rule.touched_areas = frozenset(one.area for one, _ in names if one.area is not None)

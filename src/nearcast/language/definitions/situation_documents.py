@@ -37,6 +37,7 @@ from nearcast.model.situation import (
 from nearcast.model.subscription import Settings
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM
 from nearcast.runtime.plug_ins import plug_ins
+from nearcast.situations.condition_margins import subject_of
 from nearcast.situations.rule_plan import names_in, names_of, reach, standing_on
 
 EFFECTS = ("publish", "webhook", "run")
@@ -72,6 +73,8 @@ def situation_data(rule: Situation) -> dict[str, Any]:
     data |= {name: value for name, value in given.items() if value is not None}
     if rule.begin or rule.end:
         data["for"] = rule.begin if not rule.end else {"begin": rule.begin, "end": rule.end}
+    if rule.margins:
+        data["margin"] = dict(rule.margins)
     return data if rule.sufficient else data | {"sufficient": False}
 
 
@@ -101,7 +104,7 @@ def action_data(action: Action) -> dict[str, Any]:
 def read_situation(node: DocumentNode, settings: Settings, reader: DocumentReader) -> Situation | None:
     """The rule of a node; None after a fault."""
     before = len(reader.faults)
-    optional = ("within", "in", "valid", "lateness", "sufficient", "for")
+    optional = ("within", "in", "valid", "lateness", "sufficient", "for", "margin")
     fields = reader.fields(node, ("id", "class", "when"), optional, "a situation rule")
     id = reader.name(fields["id"], "a rule's id") if "id" in fields else None
     ontology = settings.ontology
@@ -113,11 +116,35 @@ def read_situation(node: DocumentNode, settings: Settings, reader: DocumentReade
     lateness = read_duration(fields["lateness"], "lateness", reader) if "lateness" in fields else 0.0
     sufficient = reader.flag(fields["sufficient"], "sufficient") if "sufficient" in fields else True
     begin, end = _lasting(fields["for"], reader) if "for" in fields else (0.0, 0.0)
+    margins = _margins(fields["margin"], when, reader) if "margin" in fields and when is not None else ()
     if when is not None:
         _check_reach(node, fields, when, ontology, reader)
     if len(reader.faults) > before or id is None or concludes is None or when is None:
         return None
-    return Situation(id, concludes, when, within, area, valid, lateness or 0.0, sufficient, begin, end)
+    return Situation(id, concludes, when, within, area, valid, lateness or 0.0, sufficient, begin, end, margins)
+
+
+def _margins(node: DocumentNode, when: Filter, reader: DocumentReader) -> tuple[tuple[str, float], ...]:
+    """By how much comparisons must fail before what holds ends: of the one class or aggregate, or of each by name."""
+    subjects = list(dict.fromkeys(one for atom in atoms(when) if (one := subject_of(atom)) is not None))
+    if not subjects:
+        reader.fault("a margin for conditions that compare with a number by < <= > >= or BETWEEN", node)
+        return ()
+    if not isinstance(node.value, dict):
+        margin = reader.number(node, "margin", low=0)
+        if len(subjects) > 1:
+            expected = f"a margin for each of {', '.join(subjects)}"
+            reader.fault(expected, node, f"for example: {{{subjects[0]}: {node.value}}}")
+        return ((subjects[0], float(margin)),) if margin else ()
+    found = []
+    for name, child in reader.named(node, "margin"):
+        margin = reader.number(child, f"the margin of {name}", low=0)
+        if name not in subjects:
+            advice = closest(name, subjects) or f"there are {', '.join(subjects)}"
+            reader.faults.append(Fault("a class or aggregate that is compared", name[:80], node.key(name), advice))
+        elif margin:
+            found.append((name, float(margin)))
+    return tuple(found)
 
 
 def _lasting(node: DocumentNode, reader: DocumentReader) -> tuple[float, float]:
