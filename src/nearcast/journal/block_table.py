@@ -42,7 +42,7 @@ def write_blocks(connection: sqlite3.Connection, log: str, rows: pa.Table) -> No
     """Puts rows, which have their positions, at the end of a log."""
     for block in _cut(rows):
         tier = next((tier for tier in range(TIERS) if len(block) < MERGE ** (tier + 1)), TIERS)
-        _put(connection, log, block, tier, newest_block(connection, log))
+        put_rows(connection, log, block, tier, newest_block(connection, log))
     for tier in range(TIERS):
         _merge(connection, log, tier)
 
@@ -108,17 +108,29 @@ def begin_with_oldest(connection: sqlite3.Connection, log: str) -> None:
         connection.execute("UPDATE blocks SET previous = 0, checksum = ? WHERE number = ?", (sum, block.number))
 
 
-def _put(connection: sqlite3.Connection, log: str, rows: pa.Table, tier: int, previous: int) -> None:
+def put_rows(connection: sqlite3.Connection, log: str, rows: pa.Table, tier: int, previous: int) -> int:
+    """Puts rows as one block behind the one of a number; its own number."""
     positions = positions_of(rows)
     # A batch without its schema, which is known by the log: in a block of few rows that would be the larger part.
     [batch] = rows.combine_chunks().to_batches()
     raw = batch.serialize()
     content = pa.compress(raw, CODEC, asbytes=True)
     block = StoredBlock(0, int(positions[0]), int(positions[-1]), tier, raw.size, previous, None, content)
-    connection.execute(
+    return _insert(connection, log, block)
+
+
+def put_stored(connection: sqlite3.Connection, log: str, block: StoredBlock, previous: int) -> int:
+    """Puts a block of another journal, as it is, behind the one of a number; its own number."""
+    moved = block._replace(previous=previous)
+    return _insert(connection, log, moved)
+
+
+def _insert(connection: sqlite3.Connection, log: str, block: StoredBlock) -> int:
+    found = connection.execute(
         "INSERT INTO blocks (log, first, last, tier, size, previous, checksum, rows) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (log, *block[1:6], block_checksum(log, block), content),
+        (log, *block[1:6], block_checksum(log, block), block.rows),
     )
+    return int(found.lastrowid or 0)
 
 
 def _merge(connection: sqlite3.Connection, log: str, tier: int) -> None:
@@ -135,7 +147,12 @@ def _merge(connection: sqlite3.Connection, log: str, tier: int) -> None:
     blocks = [checked_block(log, row, unchecked) for row in found]
     rows = joined(log, [_decoded(schema_of(log), one.size, one.rows) for one in blocks])
     connection.execute(f"DELETE FROM blocks WHERE number IN ({numbers})")
-    _put(connection, log, rows, tier + 1, newest_block(connection, log))
+    put_rows(connection, log, rows, tier + 1, newest_block(connection, log))
+
+
+def decoded_block(log: str, block: StoredBlock) -> pa.Table:
+    """The rows of a block. Raises `sqlite3.DatabaseError` where they are none of its log."""
+    return _decoded(schema_of(log), block.size, block.rows)
 
 
 def _decoded(schema: pa.Schema, size: int, block: bytes) -> pa.Table:

@@ -56,6 +56,24 @@ def kept_changes(connection: sqlite3.Connection, node: str) -> Iterator[bytes]:
         raise malformed(f"events that are kept at the node {node}: the newest are missing")
 
 
+def whole_changes(connection: sqlite3.Connection, node: str) -> tuple[list[bytes], bool]:
+    """The changes of what a node keeps that are as they were written, in order; and whether that is all of them."""
+    query = "SELECT total, changes FROM kept_at_nodes WHERE node = ? ORDER BY number"
+    found: list[bytes] = []
+    before, whole = 0, True
+    try:
+        for total, sealed in connection.execute(query, (node,)):
+            try:
+                found.append(_opened(node, before, total, sealed))
+            except sqlite3.DatabaseError:
+                whole = False
+            before = total
+        end = log_end(connection, _end_of_kept(node)).position
+    except (sqlite3.Error, UnicodeDecodeError):
+        return found, False
+    return found, whole and end in (0, before)
+
+
 def _end_of_kept(node: str) -> str:
     return f"kept at {node}"
 

@@ -74,8 +74,8 @@ ADVICE = {
     "unable to open": "its folder must exist and be writable",
     "readonly": "the file and its folder must be writable",
     "malformed": "the file is damaged; stop, and restore a copy of it, with the files -wal and -shm beside it;"
-    " positions before the damage can still be read",
-    "Could not decode": "the file is damaged; stop, and restore a copy of it",
+    " without a copy `nearcast salvage` copies what is whole of it into a new one",
+    "Could not decode": "the file is damaged; stop, and restore a copy of it, or `nearcast salvage` what is whole",
 }
 
 GONE = "expected the file that was opened, got none or another; stop, put the journal back, and start again"
@@ -294,11 +294,19 @@ class SqliteJournal(Journal):
             return self._connect()
 
     def _connect(self) -> sqlite3.Connection:
-        if not self.read_only:
-            connection = _connected(self.path)
-            connection.execute("PRAGMA synchronous = NORMAL")
-            return connection
-        return _connected(f"{Path(self.path).absolute().as_uri()}?{_reading_mode(self.path)}", uri=True)
+        return reading_connection(self.path) if self.read_only else connected(self.path)
+
+
+def connected(path: str) -> sqlite3.Connection:
+    """A connection to a journal's file, to read and write it."""
+    connection = _connected(path)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection
+
+
+def reading_connection(path: str) -> sqlite3.Connection:
+    """A connection to a journal's file that changes nothing of it."""
+    return _connected(f"{Path(path).absolute().as_uri()}?{_reading_mode(path)}", uri=True)
 
 
 def _connected(name: str, uri: bool = False) -> sqlite3.Connection:

@@ -11,6 +11,7 @@ from time import monotonic
 
 import pyarrow as pa
 
+from nearcast.journal.rows import within
 from nearcast.journal.seam import Journal
 from nearcast.language.control_events import changes
 from nearcast.model.columns import DEAD_LETTERS
@@ -68,10 +69,9 @@ class Follower:
         if through <= after:
             return
         if len(events):
-            first = int(events.column("position")[0].as_py())
-            self.catch_up(first - 1)
-            # Positions of events have no gaps, so what is known already is so many rows.
-            events = events.slice(max(0, after - first + 1))
+            self.catch_up(int(events.column("position")[0].as_py()) - 1)
+            # Not so many rows: where a journal was damaged positions are missing.
+            events = within(events, after, through)
         yield from self.known.fold(events, changes)
         self.known.position = max(self.known.position, through)
         # Before the deliveries are written: then it is reported, and by whom follows it is not reported again.
