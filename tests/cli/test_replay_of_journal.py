@@ -16,8 +16,10 @@ import pytest
 import yaml
 
 from nearcast.cli.options import journal_path, state_path
+from nearcast.cli.replay_comparison import shown
 from nearcast.cli.system import define
 from nearcast.errors import Mark
+from nearcast.explain.decision_differences import DecisionDifferences
 from nearcast.journal.block_table import BLOCK_ROWS
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.cloudevents import read_event
@@ -25,7 +27,7 @@ from nearcast.language.control_events import changes
 from nearcast.language.definitions import files
 from nearcast.model.changes import Change
 from nearcast.model.columns import entered_events
-from nearcast.pipeline.past_journal import Definition
+from nearcast.pipeline.past_journal import Definition, PositionSpan
 from nearcast.pipeline.snapshots import save
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import StateFold
@@ -234,6 +236,17 @@ def test_compare_tells_how_it_differs(system: Path) -> None:
         assert client == "bob" or (0, 0) == (after, otherwise)
     assert lines[4].startswith("derived events: then ")
     assert any(line.startswith("no longer: ann, ") for line in lines[5:])
+
+
+def test_of_many_clients_those_with_the_most_differences_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """And how many more there are."""
+    differences = DecisionDifferences()
+    for number in range(22):
+        differences.clients[f"c{number:02}"]["new"] = number
+    shown(differences, PositionSpan(0, 1), as_json=False)
+    said = capsys.readouterr().out.splitlines()
+    assert ["c21", "c02"] == [said[1].split()[0], said[20].split()[0]]
+    assert "and 2 more clients" == said[21]
 
 
 def test_an_event_that_is_derived_in_another_order_is_the_same(system: Path) -> None:

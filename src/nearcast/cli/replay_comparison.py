@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from nearcast.cli.engine_choice import Decided
-from nearcast.cli.output import plain, print_json
+from nearcast.cli.output import plain, pluralize, print_json
 from nearcast.explain.decision_differences import DecisionDifferences, DeliveryDifference
 from nearcast.journal.seam import Journal
 from nearcast.pipeline.past_journal import PositionSpan
@@ -42,7 +42,7 @@ def shown(differences: DecisionDifferences, span: PositionSpan, as_json: bool) -
         cells = [count.rjust(width) for count, width in zip(counts, widths[1:], strict=True)]
         click.echo("  ".join([plain(client).ljust(widths[0]), *cells]))
     if len(ordered) > MOST_CLIENTS:
-        click.echo(f"and {len(ordered) - MOST_CLIENTS:,} clients with fewer differences")
+        click.echo(f"and {pluralize(len(ordered) - MOST_CLIENTS, 'more client', 'more clients')}")
     derived = ", ".join(f"{name} {differences.derived[name]:,}" for name in ("then", "now", "no longer", "new"))
     click.echo(f"derived events: {derived}")
     for one in differences.examples:
