@@ -26,8 +26,6 @@ from tests.shared import shared
 from tests.system.durations import FIRES, SHIPS, Durations, Told, by_time, computed, documents, fires, in_bursts, ships
 from tests.system.durations import definitions as defined
 
-pytest.importorskip("nearcast.pipeline.ticks", reason="durations are not of the clock of moments yet (semantics §11)")
-
 pytestmark = pytest.mark.data
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

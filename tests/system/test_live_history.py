@@ -33,8 +33,6 @@ from tests.cli.test_offline import nearcast
 from tests.pipeline.histories import until_decided
 from tests.shared import shared
 
-pytest.importorskip("nearcast.pipeline.ticks", reason="durations are not of the clock of moments yet (semantics §11)")
-
 pytestmark = [pytest.mark.faults, pytest.mark.data]
 
 AGAIN = " again"
