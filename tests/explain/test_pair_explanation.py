@@ -48,17 +48,19 @@ report = st.tuples(
     st.sampled_from([0, 60, 105, 150, None]),
     st.integers(0, 6),
     st.sampled_from(["bus", "bus", "bus", "stop"]),
+    st.sampled_from([0, 0, 0, 2, 5]),
 )
+MORE = [{}, {"margin": 10}, {"time_to_live": 5}, {"for": 4}, {"lateness": 3}, {"lateness": 2, "time_to_live": 5}]
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(report, max_size=10), st.sampled_from([{}, {"margin": 10}, {"time_to_live": 5}, {"for": 4}]), st.data())
+@given(st.lists(report, max_size=10), st.sampled_from(MORE), st.data())
 def test_it_holds_where_replay_has_told_so(told: list[Any], more: dict[str, Any], data: st.DataObject) -> None:
-    """Whatever others report: they only bring the time."""
+    """Whatever others report: they only bring the time. Some reports are late."""
     second, events = 0, []
-    for number, (subject, x, later, type_) in enumerate(told):
+    for number, (subject, x, later, type_, late) in enumerate(told):
         second += later
-        events.append(bus(number, subject, x, min(second, 59), type_))
+        events.append(bus(number, subject, x, max(min(second, 59) - late, 0), type_))
     until = data.draw(st.integers(0, len(events)))
     relation = CLOSE | more | {"detect": ["enter", "dwell", "exit"] if "for" in more else ["enter", "exit"]}
     derived: list[dict[str, Any]] = []

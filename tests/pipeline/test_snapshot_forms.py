@@ -21,6 +21,7 @@ from nearcast.model.situation import Action, Publish
 from nearcast.model.subscription import Settings
 from nearcast.model.zone import ZoneLayer, ZoneRule
 from nearcast.pipeline.snapshots import MANIFEST, load, save
+from nearcast.relations.delayed import DelayedRelations
 from nearcast.relations.gatherings import GatheringStates
 from nearcast.relations.pair_rules import PairRules
 from nearcast.relations.pairs import PairRelations
@@ -42,13 +43,18 @@ from tests.pipeline.test_known import derived_after
 from tests.situations.scenes import FIRE, ONTOLOGY, rule, told
 
 KEPT: dict[str, tuple[object, str, str]] = {
-    "Scopes": (Scopes(), "_scopes _where _heard", ""),
+    "Scopes": (Scopes(), "_scopes _delayed _where _heard", ""),
+    "DelayedRelations": (
+        DelayedRelations(1, RelationStage()),
+        "lateness stage early _clock _passed _held _moments _counted",
+        "",
+    ),
     "HeardEvents": (HeardEvents(Repository()), "_nodes _only", ""),
     "RelationStage": (
         RelationStage(),
         "_now _sequence _lists _relations _known _gone _pairing _crowds _plain",
-        # The limits come with each batch; how far a step goes changes no outcome.
-        "_limits _step",
+        # The limits come with each batch; how far a step goes changes no outcome, and no position is in two batches.
+        "_limits _step _numbered",
     ),
     # Pairs have files of their own; numbers follow from the order of definitions.
     "PairRelations": (PairRelations(EntityTable()), "rules known _members _newest shards admission", "_index _boxes"),

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from heapq import heappop, heappush
 
 from nearcast.errors import Fault
 from nearcast.filters.evaluate import NO_CONTEXT, atom_truths, truth
@@ -22,7 +23,7 @@ from nearcast.model.relation import Matching, Named, Pair, Relation, Side
 from nearcast.model.values import Value
 from nearcast.relations.plain import EventwiseRelations
 from nearcast.relations.predicate import RelationPredicate, is_symmetric, widened
-from nearcast.relations.reports import moment_of
+from nearcast.relations.reports import micros_of, moment_of
 from nearcast.relations.sides import sees_derived
 from nearcast.relations.transition_events import Transition
 from nearcast.relations.transitions import deadline, micros
@@ -125,6 +126,7 @@ class _PairPast:
         self.id, self.others, self._node = id, set[str](), node
         self._relations = EventwiseRelations()
         self._position = 0
+        self._waiting: list[tuple[int, int, Event]] = []
         self._told: deque[tuple[int, Transition]] = deque(maxlen=TOLD)
         self._other_nodes: dict[str, str] = {}
 
@@ -138,30 +140,48 @@ class _PairPast:
         self._position = step.position
         # A tick is of no node: it comes to all.
         here = self._node is None or step.node == self._node or isinstance(step.happened, ClockTick)
+        if here and isinstance(step.happened, Event) and self._lateness:
+            heappush(self._waiting, (micros_of(step.happened.moment), step.position, step.happened))
         if here:
-            self._note(self._relations.pass_time(step.now), step.position)
+            self._pass(step.now)
         match step.happened:
             case Event() as event:
-                if here:
+                if here and not self._lateness:
                     self._note(self._relations.report(event), event.position)
-                else:
+                elif not here:
                     self._other_nodes[event.entity] = step.node
             case RelationChange(relation):
                 self.others.add(relation.id)
                 if relation.id == self.id:
-                    self._end()
+                    self._end(relation)
                     moment = None if step.now == NEVER else moment_of(step.now)
                     cause = Cause(step.position, moment, moment)
                     self._note(self._relations.define(relation, 0, cause), step.position)
             case RelationRemoval(id):
                 self.others.discard(id)
                 if id == self.id:
-                    self._end()
+                    self._end(None)
             case ClientChange() | ClientRemoval() as change:
                 self._relations.note_lists(change)
 
-    def _end(self) -> None:
+    @property
+    def _lateness(self) -> int:
+        """For how long the relation awaits late reports, in microseconds."""
+        return round(self.relation.lateness * 1e6) if self.relation else 0
+
+    def _pass(self, now: int) -> None:
+        """Lets the clock come so far: what is awaited until then counts."""
+        late = self._lateness
+        while self._waiting and self._waiting[0][0] + late <= now:
+            self._note(self._relations.report(heappop(self._waiting)[-1]), self._position)
+        self._note(self._relations.pass_time(now - late if now != NEVER else NEVER), self._position)
+
+    def _end(self, other: Relation | None) -> None:
+        """Ends the relation; where another one in its place awaits reports as long, those go on waiting."""
+        same = self.relation and other and self.relation.lateness == other.lateness
         self._note(self._relations.end(self.id), self._position)
+        while self._waiting and not same:
+            self._relations.report(heappop(self._waiting)[-1])
 
     def _note(self, told: Iterable[Transition], position: int) -> None:
         self._told.extend((position, one) for one in told)

@@ -91,6 +91,8 @@ class Relation:
 
     `margin`: what holds ends only where the predicate fails by more than this, in the predicate's unit. `lasting`:
     seconds it must hold before `dwell`. `time_to_live`: seconds after which a silent entity is no longer there.
+    `lateness`: seconds for which late reports are awaited, so that they count in the order of their moments; 0: in the
+    order of the journal.
     `node`: the entry node to which the relation is local: it sees only what enters there, as if there were no other.
     None: it is global, and sees everything; `HERE`: local to the server at which it is being defined.
     """
@@ -103,6 +105,7 @@ class Relation:
     time_to_live: float | None = None
     node: str | None = None
     strategy: StrategyChoice | None = None
+    lateness: float = 0.0
 
     def at(self, node: str) -> Relation:
         """The relation as it is defined at an entry node."""

@@ -30,6 +30,7 @@ class PipelineMetrics:
         self.excess = self._counter("excess", "Atoms not decided for an event, as they came to a limit", ["limit"])
         self.late = self._counter("late", "Events that came after a newer one of their entity: they move nothing")
         self.ticks = self._counter("ticks", "Ticks that were written, as something was due and no event came")
+        self.early = self._counter("early", "Reports that did not wait for the lateness of relations, as too many did")
         self.failures = self._counter("failures", "Batches that failed; each is decided again after a restart")
         self.unusable = self._counter("unusable", "Readings that are none, and rules not taken", ["name", "reason"])
         self.forgotten = self._counter("forgotten", "Entities that were forgotten for the limits of entities")
@@ -142,9 +143,11 @@ class CrowdMonitor:
     def __init__(self, metrics: PipelineMetrics) -> None:
         self._metrics = metrics
         self._known: dict[str, int] = {}
+        self._early = 0
 
     def report(self, stages: Iterable[DerivingStage]) -> None:
         """After a batch."""
+        self._report_early(sum(stage.early for stage in stages if isinstance(stage, Scopes)))
         crowded = {id: one for stage in stages if isinstance(stage, Scopes) for id, one in stage.crowded().items()}
         self._known = {id: count for id, count in self._known.items() if id in crowded}
         for id, crowding in crowded.items():
@@ -158,3 +161,9 @@ class CrowdMonitor:
             named = id if id in self._known or len(self._known) < MOST_RELATIONS else OTHERS
             self._metrics.crowded.labels(named).inc(max(0, crowding.refused - self._known.get(id, 0)))
             self._known[id] = crowding.refused
+
+    def _report_early(self, early: int) -> None:
+        if early and not self._early:
+            log.warning("more reports wait for the lateness of relations than may: raise waiting_reports of limits")
+        self._metrics.early.inc(max(0, early - self._early))
+        self._early = early

@@ -194,16 +194,16 @@ class EventwiseRelations:
         self.known[event.entity] = LatestReport(event, self.now if event.moment is None else micros_of(event.moment))
         return True
 
-    def told(self, found: Sequence[Transition], cause: Cause) -> list[Event]:
-        """The events that tell it, and those that these cause, in the order of their parts."""
-        told = transition_events(found, cause, 1)
+    def told(self, found: Sequence[Transition], cause: Cause, first: int = 1) -> list[Event]:
+        """The events that tell it, and those that these cause, in the order of their parts, from `first` on."""
+        told = transition_events(found, cause, first)
         depths = [1] * len(told)
         curious = [state for state in self._states.values() if state.derived]
         for event in told:
-            depth = depths[event.part - 1]
+            depth = depths[event.part - first]
             if curious and depth < DEPTH and self._moves(event):
                 more = [one for state in curious for one in state.report(event.entity, self._world(), cause)]
-                told += transition_events(more, cause, len(told) + 1)
+                told += transition_events(more, cause, len(told) + first)
                 depths += [depth + 1] * len(more)
         return told
 

@@ -193,9 +193,9 @@ def _placed(table: pa.Table) -> dict[str, Column]:
 class ReportTable:
     """A stretch of the journal: all its rows bring time, and those that count move their entities.
 
-    Of rows: `now`, the clock, `moment`, the event's own, and `began`, from when durations that begin with it are
-    counted: the moment, or the clock where it has none. Of the reports that count, ascending: `row`, `entity`, `key`,
-    and the `columns` of places.
+    Of rows: `now`, the clock, `moment`, the event's own, `began`, from when durations that begin with it are counted
+    (the moment, or the clock where it has none), and `reported`, whether it is a report: else only time passes. Of the
+    reports that count, ascending: `row`, `entity`, `key`, and the `columns` of places.
     """
 
     table: pa.Table
@@ -203,6 +203,7 @@ class ReportTable:
     now: Integers
     moment: Integers
     began: Integers
+    reported: Flags
     row: Integers
     entity: Integers
     key: Integers
@@ -212,21 +213,36 @@ class ReportTable:
     _first: Integers
 
     @staticmethod
-    def of(table: pa.Table, known: EntityTable, now: int) -> ReportTable:
-        """The reports of a table of EVENTS, ascending by position; `now` is the clock before it."""
+    def of(
+        table: pa.Table,
+        known: EntityTable,
+        now: int,
+        reported: Flags | None = None,
+        clock: Integers | None = None,
+    ) -> ReportTable:
+        """The reports of a table of EVENTS, ascending by position; `now` is the clock before it.
+
+        Where not all rows are `reported`, the others bring the clock to what `clock` has for them.
+        """
         number, moment = known.numbered(table), moments_of(table)
-        counts = counting(number, moment, known.columns["key"])
-        row = np.flatnonzero(counts)
+        if reported is None or clock is None:
+            reported, clock = np.ones(len(number), np.bool_), moment
+        else:
+            moment = np.where(reported, moment, NEVER)
+            clock = np.maximum(moment, clock)
+        row = np.flatnonzero(reported)
+        row = row[counting(number[row], moment[row], known.columns["key"])]
         entity = number[row]
         order = np.argsort(entity, kind="stable")
         first = np.concatenate([[0], np.cumsum(np.bincount(entity, minlength=len(known)))])
-        clock = np.maximum(np.maximum.accumulate(moment), now) if len(number) else moment
+        clock = np.maximum(np.maximum.accumulate(clock), now) if len(number) else clock
         return ReportTable(
             table=table,
             base=known.columns,
             now=clock,
             moment=moment,
             began=np.where(moment == NEVER, clock, moment),
+            reported=reported,
             row=row,
             entity=entity,
             key=moment[row],
@@ -246,6 +262,7 @@ class ReportTable:
         """A stretch of one row in which nothing is reported, and the clock comes to `now`."""
         reports = ReportTable.nothing(known)
         reports.now, reports.moment, reports.began = np.array([now]), np.array([NEVER]), np.array([now])
+        reports.reported = np.zeros(1, np.bool_)
         return reports
 
     @property

@@ -25,6 +25,7 @@ from nearcast.model.limits import Limits
 from nearcast.model.relation import Gathering, Matching, Relation
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.relations.admission import Crowding
+from nearcast.relations.delayed import DelayedRelations
 from nearcast.relations.evaluations import TooManyPairs
 from nearcast.relations.gatherings import GatheringState, GatheringStates
 from nearcast.relations.pair_rules import PairRules
@@ -35,7 +36,7 @@ from nearcast.relations.shards import SHARDS
 from nearcast.relations.sides import sees_derived, sides_of
 from nearcast.relations.told_pairs import AtRow, ToldPairs, joined_told
 from nearcast.relations.transition_events import Transition
-from nearcast.relations.transition_tables import CausingEvents, transition_tables
+from nearcast.relations.transition_tables import CausingEvents, ReportRows, transition_tables
 from nearcast.state.derived import At, Cause, StageInput, derived_of, in_tables, merge_tables
 from nearcast.state.lateness import FOREVER, NEVER, moments_of
 from nearcast.state.repository import NewestEvents, Repository, without_excess
@@ -82,6 +83,8 @@ class RelationStage:
         self._sequence = 0
         self._limits = Limits()
         self._step = STRETCH
+        # The last position at which something was told, and how much of it.
+        self._numbered = (-1, 0)
         self._gone: set[str] = set()
         self._lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
         self._relations: dict[str, Relation] = {}
@@ -106,9 +109,11 @@ class RelationStage:
         """The relations between pairs."""
         return self._pairing
 
-    def derive(self, stage_input: StageInput, node: str | None = None) -> Iterator[pa.Table]:
+    def derive(
+        self, stage_input: StageInput, node: str | None = None, rows: ReportRows | None = None
+    ) -> Iterator[pa.Table]:
         """What a stretch of the journal causes, ascending by position and part; to be taken to its end. `node`: where
-        the relations are local.
+        the relations are local. `rows`: what is reported, where that is not the events as they are.
 
         Of the changes those of relations and clients count; of the events, those that are not derived themselves. The
         repository is read when a relation is defined. The present state of a new relation is told to be of its time.
@@ -117,13 +122,14 @@ class RelationStage:
         self._plain.limits = self._limits
         if self._relations and len(derived_of(events)):
             events = events.filter(pc.equal(events.column("part"), 0))
-        done, positions = 0, events.column("position").to_numpy()
+        rows = rows or ReportRows.of(events)
+        done, positions = 0, rows.causes.position
         for position, change in stage_input.changes:
             if not self._concerns(change):
                 self._note_lists(change)
                 continue
             until = int(np.searchsorted(positions, position))
-            yield from self._stretches(events, done, until, node)
+            yield from self._stretches(rows, done, until, node)
             done = until
             moment = stage_input.times.get(position)
             if isinstance(change, ClockTick):
@@ -141,7 +147,7 @@ class RelationStage:
                 yield from self._told(found, CausingEvents.alone(cause), node)
             if not self._relations:
                 self._reset()
-        yield from self._stretches(events, done, len(events), node)
+        yield from self._stretches(rows, done, len(rows), node)
 
     @property
     def size(self) -> int:
@@ -265,16 +271,17 @@ class RelationStage:
         # What was derived is there too, and no entity of the world.
         return known.filter(pc.equal(known.column("part"), 0))
 
-    def _stretches(self, events: pa.Table, start: int, stop: int, node: str | None) -> Iterator[pa.Table]:
+    def _stretches(self, rows: ReportRows, start: int, stop: int, node: str | None) -> Iterator[pa.Table]:
         """What happens from one row of a batch to another."""
         if not self._relations:
             # The clock goes on for what is defined later.
-            self._now = max(self._now, int(moments_of(events.slice(start, stop - start)).max(initial=NEVER)))
+            self._now = max(self._now, int(moments_of(rows.table.slice(start, stop - start)).max(initial=NEVER)))
             return
         told = self._forgotten() if self._gone and start < stop else _Told()
         while start < stop:
             step = min(self._step, stop - start)
-            reports = ReportTable.of(events.slice(start, step), self._known, self._now)
+            own = rows.slice(start, step)
+            reports = ReportTable.of(own.table, self._known, self._now, own.reports, own.clock)
             try:
                 found = self._transitions(reports)
             except TooManyPairs:
@@ -282,7 +289,7 @@ class RelationStage:
                 continue
             found = _Told([*told.pairs, *found.pairs], [*told.others, *found.others])
             told = _Told()
-            yield from self._told(found, CausingEvents.of(reports.table), node, reports)
+            yield from self._told(found, own.causes, node, reports)
             self._known.update(reports)
             self._now = int(reports.now[-1])
             start += step
@@ -309,17 +316,29 @@ class RelationStage:
     ) -> Iterator[pa.Table]:
         """The events that tell what was found at the rows of some causes, which are reports or else a change."""
         if not len(self._plain):
-            return transition_tables(joined_told(found.pairs), found.others, causes, node)
-        events = self._plainly(found.alone(), causes, () if reports is None else to_events(reports.table))
-        return in_tables(events if node is None else (replace(event, node=node) for event in events))
+            tables = transition_tables(joined_told(found.pairs), found.others, causes, node, self._numbered)
+        else:
+            events = self._plainly(found.alone(), causes, reports)
+            tables = in_tables(events if node is None else (replace(event, node=node) for event in events))
+        for table in tables:
+            self._numbered = int(table.column("position")[-1].as_py()), int(table.column("part")[-1].as_py())
+            yield table
 
     def _plainly(
-        self, found: dict[int, list[Transition]], causes: CausingEvents, reports: Sequence[Event]
+        self, found: dict[int, list[Transition]], causes: CausingEvents, reports: ReportTable | None
     ) -> Iterator[Event]:
         """What is told beside relations about what relations tell, which are evaluated event by event."""
+        events = [] if reports is None else to_events(reports.table)
+        (position, part), own = self._numbered, list[Transition]()
         for row in range(len(causes)):
-            own = self._plain.report(reports[row]) if reports else ()
-            yield from self._plain.told([*found.pop(row, ()), *own], causes.at(row))
+            if reports is not None:
+                passes = not reports.reported[row]
+                own = self._plain.pass_time(int(reports.now[row])) if passes else self._plain.report(events[row])
+            cause = causes.at(row)
+            part = part if cause.position == position else 0
+            told = self._plain.told([*found.pop(row, ()), *own], cause, part + 1)
+            position, part = cause.position, part + len(told)
+            yield from told
 
 
 def compile_relation(relation: Relation) -> None:
@@ -336,18 +355,27 @@ def compile_relation(relation: Relation) -> None:
 Scope = str | None
 """An entry node; None is all of them together."""
 
+Lane = tuple[Scope, int]
+"""Relations that hear the same at the same time: their scope, and their lateness in microseconds."""
+
+
+def lane_of(relation: Relation) -> Lane:
+    """The lane of a relation."""
+    return relation.node, round(relation.lateness * 1e6)
+
 
 class Scopes:
     """Relations over the batches of a journal, each in its scope; a `DerivingStage`. See `RelationStage`."""
 
     def __init__(self, shards: int = SHARDS) -> None:
         self._scopes: dict[Scope, RelationStage] = {None: RelationStage(shards)}
-        self._where: dict[str, Scope] = {}
+        self._delayed: dict[Lane, DelayedRelations[RelationStage]] = {}
+        self._where: dict[str, Lane] = {}
         self._heard: HeardEvents | None = None
 
     @property
     def pairings(self) -> Mapping[Scope, PairRelations]:
-        """The relations between pairs, by scope."""
+        """The relations between pairs, by scope, without those that have a lateness."""
         return {scope: relating.pairing for scope, relating in self._scopes.items()}
 
     def derive(self, stage_input: StageInput) -> Iterator[pa.Table]:
@@ -356,24 +384,24 @@ class Scopes:
         stage_input = replace(stage_input, events=kept)
         if self._heard is None:
             self._heard = HeardEvents(stage_input.repository)
-        left: dict[int, set[Scope]] = {}
+        left: dict[int, set[Lane]] = {}
         shared = self._shared(stage_input.changes, left)
-        scopes = self._ordered()
-        told = [self._told(scope, shared[scope], stage_input) for scope in scopes]
+        lanes = self._ordered()
+        told = [self._told(lane, shared[lane], stage_input) for lane in lanes]
         if len(told) == 1:
             yield from told[0]
         else:
             # A relation that goes to another scope ends in the first before it begins in the second.
-            first = {(position, scopes.index(scope)) for position, own in left.items() for scope in own}
+            first = {(position, lanes.index(lane)) for position, own in left.items() for lane in own}
             yield from merge_tables(told, first)
         self._heard.add(stage_input)
-        for scope in self._ordered():
-            if scope is not None and not self._scopes[scope].defined:
-                del self._scopes[scope]
+        for scope in [scope for scope in self._scopes if scope is not None and not self._scopes[scope].defined]:
+            del self._scopes[scope]
+        self._delayed = {lane: one for lane, one in self._delayed.items() if one.defined}
 
     def forget(self, entities: Collection[str]) -> None:
         """Forgets entities; what ends by that is told with the next event."""
-        for relating in self._scopes.values():
+        for relating in self._all():
             relating.forget(entities)
         if self._heard is not None:
             self._heard.forget(entities)
@@ -385,40 +413,59 @@ class Scopes:
 
     def next_due(self, until: int) -> int:
         """See `DerivingStage`."""
-        return min(relating.next_due(until) for relating in self._scopes.values())
+        return min(one.next_due(until) for one in self._all())
+
+    def _all(self) -> list[RelationStage | DelayedRelations[RelationStage]]:
+        return [*self._scopes.values(), *self._delayed.values()]
+
+    @property
+    def early(self) -> int:
+        """How many reports did not wait for the lateness of relations, as too many did, since these were defined."""
+        return sum(one.early for one in self._delayed.values())
 
     def crowded(self) -> dict[str, Crowding]:
         """What did not begin for the limits of pairs, by relation."""
-        return {id: one for each in self.pairings.values() for id, one in each.admission.crowded.items()}
+        stages = (*self._scopes.values(), *(one.stage for one in self._delayed.values()))
+        return {id: one for each in stages for id, one in each.pairing.admission.crowded.items()}
 
-    def _ordered(self) -> list[Scope]:
-        return sorted(self._scopes, key=lambda scope: (scope is not None, scope or ""))
+    def _ordered(self) -> list[Lane]:
+        lanes = [*((scope, 0) for scope in self._scopes), *self._delayed]
+        return sorted(lanes, key=lambda lane: (lane[0] is not None, lane[0] or "", lane[1]))
 
-    def _shared(self, changes: Sequence[At], left: dict[int, set[Scope]]) -> dict[Scope, list[At]]:
-        """The changes that each scope hears; where a relation goes away from a scope, that is noted in `left`."""
-        found: defaultdict[Scope, list[At]] = defaultdict(list)
-        # Made first: each begins with the lists as of the beginning, and hears of every change of them.
+    def _make_lane(self, lane: Lane) -> None:
+        scope, lateness = lane
+        # Each begins with the lists as of the beginning, and hears of every change of them.
+        if not lateness and scope not in self._scopes:
+            self._scopes[scope] = self._scopes[None].beside()
+        elif lateness and lane not in self._delayed:
+            self._delayed[lane] = DelayedRelations(lateness, self._scopes[None].beside())
+
+    def _shared(self, changes: Sequence[At], left: dict[int, set[Lane]]) -> dict[Lane, list[At]]:
+        """The changes that each lane hears; where a relation goes away from one, that is noted in `left`."""
+        found: defaultdict[Lane, list[At]] = defaultdict(list)
         for _, change in changes:
-            if isinstance(change, RelationChange) and change.relation.node not in self._scopes:
-                self._scopes[change.relation.node] = self._scopes[None].beside()
+            if isinstance(change, RelationChange):
+                self._make_lane(lane_of(change.relation))
         for position, change in changes:
             match change:
                 case RelationChange(relation):
-                    before = self._where.get(relation.id, relation.node)
-                    if before != relation.node:
+                    lane = lane_of(relation)
+                    before = self._where.get(relation.id, lane)
+                    if before != lane:
                         found[before].append((position, RelationRemoval(relation.id)))
                         left.setdefault(position, set()).add(before)
-                    self._where[relation.id] = relation.node
-                    found[relation.node].append((position, change))
+                    self._where[relation.id] = lane
+                    found[lane].append((position, change))
                 case RelationRemoval(id):
-                    found[self._where.pop(id, None)].append((position, change))
+                    found[self._where.pop(id, (None, 0))].append((position, change))
                 case ClientChange() | ClientRemoval() | ClockTick():
-                    for scope in self._scopes:
-                        found[scope].append((position, change))
+                    for lane in self._ordered():
+                        found[lane].append((position, change))
         return found
 
-    def _told(self, scope: Scope, changes: Sequence[At], stage_input: StageInput) -> Iterator[pa.Table]:
-        relating = self._scopes[scope]
+    def _told(self, lane: Lane, changes: Sequence[At], stage_input: StageInput) -> Iterator[pa.Table]:
+        scope, lateness = lane
+        relating = self._delayed[lane] if lateness else self._scopes[scope]
         if scope is None:
             return relating.derive(replace(stage_input, changes=changes))
         assert self._heard, "it is there with the first stretch"

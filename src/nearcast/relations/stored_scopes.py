@@ -16,11 +16,13 @@ import pyarrow as pa
 from nearcast.model.columns import EVENTS, places_of
 from nearcast.model.relation import Matching, Relation
 from nearcast.relations.admission import Crowding
+from nearcast.relations.delayed import DelayedRelations
 from nearcast.relations.gatherings import GatheringState
 from nearcast.relations.pairs import PairRelations
 from nearcast.relations.plain import LatestReport
 from nearcast.relations.reports import EntityTable, GrowableTable
-from nearcast.relations.stage import HeardEvents, RelationStage, Scope, Scopes
+from nearcast.relations.stage import HeardEvents, Lane, RelationStage, Scope, Scopes
+from nearcast.relations.stored_pairs import PAIRS, restore, stored
 from nearcast.relations.transitions import HoldState
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
@@ -48,6 +50,9 @@ HOLDING = pa.schema(
 )
 """What holds, of gatherings without `b`; times in microseconds since 1970."""
 
+WAITING = EVENTS.append(pa.field("moment", pa.int64()))
+"""A report that waits for the lateness of relations, and its moment, or the clock where it has none."""
+
 Definitions = Mapping[str, Relation]
 
 
@@ -56,6 +61,8 @@ def scopes_document(scopes: Scopes, registry: Registry) -> StageDocument:
     document = StageDocument()
     listed = enumerate(scopes._scopes.items())
     document.values["scopes"] = [_scope(document, f"scope-{number}", *one, registry) for number, one in listed]
+    delayed = enumerate(scopes._delayed.items())
+    document.values["delayed"] = [_delayed(document, f"delayed-{number}", *one, registry) for number, one in delayed]
     document.values["where"] = scopes._where
     document.values["heard"] = _heard(document, scopes._heard)
     return document
@@ -71,9 +78,36 @@ def scopes_of(document: StageDocument, registry: Registry, shards: int) -> Scope
         values["node"]: _stage(document, f"scope-{number}", values, registry, shards)
         for number, values in enumerate(document.values["scopes"])
     }
-    scopes._where = dict(document.values["where"])
+    for number, values in enumerate(document.values["delayed"]):
+        one = _delayed_of(document, f"delayed-{number}", values, registry, shards)
+        scopes._delayed[values["node"], one.lateness] = one
+    scopes._where = {id: (node, lateness) for id, (node, lateness) in document.values["where"].items()}
     scopes._heard = _heard_of(document)
     return scopes
+
+
+def _delayed(
+    document: StageDocument, name: str, lane: Lane, one: DelayedRelations[RelationStage], registry: Registry
+) -> dict[str, Any]:
+    """Relations with a lateness: their pairs too, and what waits."""
+    scope, lateness = lane
+    document.add_table(f"{name}-pairs", pa.concat_tables(stored({scope: one.stage.pairing})))
+    document.add_table(f"{name}-waiting", one._held.append_column("moment", pa.array(one._moments)))
+    document.add_table(f"{name}-counted", one._counted.newest())
+    own = {"lateness": lateness, "early": one.early, "clock": one._clock, "passed": one._passed}
+    return _scope(document, name, scope, one.stage, registry) | own
+
+
+def _delayed_of(
+    document: StageDocument, name: str, values: Mapping[str, Any], registry: Registry, shards: int
+) -> DelayedRelations[RelationStage]:
+    one = DelayedRelations(values["lateness"], _stage(document, name, values, registry, shards))
+    restore({values["node"]: one.stage.pairing}, [document.table(f"{name}-pairs", PAIRS)], shards)
+    waiting = document.table(f"{name}-waiting", WAITING)
+    one._held, one._moments = waiting.select(EVENTS.names), waiting.column("moment").to_numpy()
+    one._counted = Repository(document.table(f"{name}-counted", EVENTS))
+    one.early, one._clock, one._passed = values["early"], values["clock"], values["passed"]
+    return one
 
 
 def _heard(document: StageDocument, heard: HeardEvents | None) -> dict[str, Any] | None:

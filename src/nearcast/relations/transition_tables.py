@@ -75,6 +75,10 @@ class CausingEvents:
     def __len__(self) -> int:
         return len(self.position)
 
+    def slice(self, own: slice) -> CausingEvents:
+        """Some of them."""
+        return CausingEvents(self.position[own], self.time[own], self.accepted[own])
+
     def at(self, row: int) -> Cause:
         """One of them."""
         times = (moment_of(int(column[row])) for column in (self.time, self.accepted))
@@ -87,12 +91,49 @@ class CausingEvents:
         return np.where(self.accepted == NEVER, both, np.minimum(both, self.accepted))
 
 
-def transition_tables(
-    pairs: ToldPairs, others: Sequence[AtRow], causes: CausingEvents, node: str | None = None
-) -> Iterator[pa.Table]:
-    """The events that tell it, in their order: those of one cause in one table, their parts counted from 1.
+@dataclass(frozen=True, slots=True)
+class ReportRows:
+    """Rows of a table of EVENTS, ascending by the positions of their `causes`, of which several may have one.
 
-    A table has `AT_ONCE` events at most, or those of one cause. `node`: where the relations that tell it are local.
+    Of a journal as it is every row is a report and its own cause. Else `reports` says which are, and the others bring
+    the clock to `clock`, in microseconds since 1970, `NEVER` for reports.
+    """
+
+    table: pa.Table
+    causes: CausingEvents
+    reports: Flags | None = None
+    clock: Integers | None = None
+
+    @staticmethod
+    def of(events: pa.Table) -> ReportRows:
+        """The events of a journal as it is."""
+        return ReportRows(events, CausingEvents.of(events))
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def slice(self, start: int, count: int) -> ReportRows:
+        """Some of them."""
+        own = slice(start, start + count)
+        return ReportRows(
+            self.table.slice(start, count),
+            self.causes.slice(own),
+            None if self.reports is None else self.reports[own],
+            None if self.clock is None else self.clock[own],
+        )
+
+
+def transition_tables(
+    pairs: ToldPairs,
+    others: Sequence[AtRow],
+    causes: CausingEvents,
+    node: str | None = None,
+    before: tuple[int, int] = (-1, 0),
+) -> Iterator[pa.Table]:
+    """The events that tell it, in their order: those of one position in one table, their parts counted from 1.
+
+    A table has `AT_ONCE` events at most, or those of one position. `node`: where the relations that tell it are local.
+    `before`: a position at which so many were told before.
     """
     others = sorted(others, key=lambda one: (one[0], one[1].order))
     pairs = pairs.select(pairs.order())
@@ -102,10 +143,11 @@ def transition_tables(
         keys = np.concatenate([keys, np.array(own, np.int64).T], axis=1)
     # Of one relation all are pairs or none is, so the order among them stays.
     order = np.lexsort(keys[::-1]) if others else np.arange(len(pairs))
-    row = keys[0][order]
-    part = np.arange(len(row)) - np.searchsorted(row, row) + 1
+    position = causes.position[keys[0][order]]
+    part = np.arange(len(order)) - np.searchsorted(position, position) + 1
+    part += np.where(position == before[0], before[1], 0)
     writer = _PairWriter(pairs, causes, node)
-    for start, stop in _cuts(row):
+    for start, stop in _cuts(position):
         which, own_parts = order[start:stop], part[start:stop]
         of_pairs = which < len(pairs)
         tables = [writer.table(which[of_pairs], own_parts[of_pairs])]

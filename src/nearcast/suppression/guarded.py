@@ -118,9 +118,17 @@ def guarded(relation: Relation) -> Guarded | None:
 
 
 def _held_back(relation: Relation) -> tuple[Pair, Choice] | None:
-    """The pair and the strategy asked for, where reports may be held back at all: of what never falls silent."""
+    """The pair and the strategy asked for, where reports may be held back at all: of what never falls silent, and does
+    not wait for late reports.
+    """
     about, asked = relation.about, relation.strategy
-    if asked is None or relation.time_to_live is not None or not isinstance(about, Pair) or sees_derived(relation):
+    if (
+        asked is None
+        or relation.time_to_live is not None
+        or relation.lateness
+        or not isinstance(about, Pair)
+        or sees_derived(relation)
+    ):
         return None
     return about, asked
 

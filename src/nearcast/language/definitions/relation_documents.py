@@ -14,7 +14,7 @@ from nearcast.language.definitions.filter_warnings import LONGEST, excluded, nev
 from nearcast.language.definitions.relation_predicates import read_predicate
 from nearcast.language.definitions.subscription_documents import BRANCHES, filter_data, read_filter
 from nearcast.language.nodes import DocumentNode, DocumentReader, closest, from_data
-from nearcast.language.quantities import UNITS, bounded, read_metres
+from nearcast.language.quantities import UNITS, bounded, read_duration, read_metres
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.expression import ARITHMETIC, COMPARISONS, Call, Constant, Expression, Property, parts
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, atoms
@@ -158,7 +158,7 @@ def _blamed(fault: Fault, node: DocumentNode) -> DocumentNode:
 OF_A_PAIR = ("a", "b", "when")
 OF_A_GATHERING = ("among", "within", "count")
 OF_A_FILTER = frozenset({*BRANCHES, "op", "when"})
-_FURTHER = ("detect", "margin", "for", "time_to_live", "scope", "strategy")
+_FURTHER = ("detect", "margin", "for", "time_to_live", "lateness", "scope", "strategy")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)")
 
 LARGEST_COUNT = 1_000_000
@@ -188,6 +188,8 @@ def relation_data(relation: Relation) -> dict[str, Any]:
         data["for"] = relation.lasting
     if relation.time_to_live is not None:
         data["time_to_live"] = relation.time_to_live
+    if relation.lateness:
+        data["lateness"] = relation.lateness
     if relation.node is not None:
         data["scope"] = "local" if relation.node == HERE else {"local": relation.node}
     if relation.strategy is not None:
@@ -217,7 +219,8 @@ def read_relation(node: DocumentNode, reader: DocumentReader) -> Relation | None
         reader.fault("a margin for a predicate that compares numbers", fields["margin"], advice)
     if len(reader.faults) > before or id is None or found is None or margin is None:
         return None
-    relation = Relation(id, found, detect, margin, lasting, time_to_live, scope, strategy)
+    lateness = read_duration(fields["lateness"], "lateness", reader) if "lateness" in fields else None
+    relation = Relation(id, found, detect, margin, lasting, time_to_live, scope, strategy, lateness or 0.0)
     if strategy is not None and not serves(relation, strategy, fields["strategy"], reader):
         return None
     return relation

@@ -1,0 +1,191 @@
+"""Relations with a lateness: their reports wait until the clock is that much further, and count in the order of their
+moments (semantics §11).
+
+What waits is bounded: beyond the limit the report of the earliest moment counts early. What is told has the position of
+the event, or tick, by which it was no longer waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from heapq import heapify, heappop, heappush
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.model.arrays import Integers
+from nearcast.model.changes import Change, ClockTick, RelationChange
+from nearcast.model.columns import EVENTS, to_table, without_payloads
+from nearcast.model.event import Event
+from nearcast.relations.reports import micros_of
+from nearcast.relations.transition_tables import CausingEvents, ReportRows
+from nearcast.state.derived import StageInput
+from nearcast.state.lateness import FOREVER, NEVER, moments_of
+from nearcast.state.repository import Repository
+
+_NO_REPORT = to_table([Event("", "", "")])
+"""What stands in the row of no report."""
+
+
+class EvaluatedRelations(Protocol):
+    """Relations over rows, see `RelationStage`."""
+
+    @property
+    def defined(self) -> bool:
+        """Whether there are relations."""
+
+    def derive(
+        self, stage_input: StageInput, node: str | None = None, rows: ReportRows | None = None
+    ) -> Iterator[pa.Table]:
+        """What changes and rows cause."""
+
+    def next_due(self, until: int) -> int:
+        """The clock at which something is told though nothing is reported."""
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Forgets entities."""
+
+
+S = TypeVar("S", bound=EvaluatedRelations)
+
+
+class DelayedRelations(Generic[S]):
+    """The relations of one lateness, in microseconds. `early` counts the reports that counted early.
+
+    It begins with its first relation, with what is known then, and is as new when it has none any more.
+    """
+
+    def __init__(self, lateness: int, stage: S) -> None:
+        self.lateness, self.stage = lateness, stage
+        self.early = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._clock = self._passed = NEVER
+        self._held = EVENTS.empty_table()
+        self._moments = np.zeros(0, np.int64)
+        self._counted = Repository()
+
+    @property
+    def defined(self) -> bool:
+        """Whether there are relations."""
+        return self.stage.defined
+
+    def derive(self, stage_input: StageInput, node: str | None = None) -> Iterator[pa.Table]:
+        """What a stretch of the journal causes; see `RelationStage.derive`."""
+        events = stage_input.events.filter(pc.equal(stage_input.events.column("part"), 0))
+        done, positions = 0, events.column("position").to_numpy()
+        for position, change in stage_input.changes:
+            until = int(np.searchsorted(positions, position))
+            yield from self._reported(stage_input, events.slice(done, until - done), node)
+            done = until
+            yield from self._changed(stage_input, position, change, events.slice(0, done), node)
+        yield from self._reported(stage_input, events.slice(done), node)
+
+    def _changed(
+        self, stage_input: StageInput, position: int, change: Change, before: pa.Table, node: str | None
+    ) -> Iterator[pa.Table]:
+        if isinstance(change, ClockTick):
+            if self.defined:
+                yield from self._ticked(stage_input, position, micros_of(change.clock), node)
+            return
+        if not self.defined and isinstance(change, RelationChange):
+            self._begin(stage_input, before)
+        own = replace(stage_input, changes=[(position, change)], events=EVENTS.empty_table(), repository=self._counted)
+        yield from self.stage.derive(own, node)
+        if not self.defined:
+            self._clear()
+
+    def _begin(self, stage_input: StageInput, before: pa.Table) -> None:
+        """Takes what is known when the first relation is defined, `before` being the events of the batch until then."""
+        self._counted = Repository(stage_input.repository.newest())
+        self._counted.fold_events(before)
+        self._clock = int(moments_of(self._counted.newest()).max(initial=NEVER))
+        self._passed = self._clock
+
+    def _reported(self, stage_input: StageInput, events: pa.Table, node: str | None) -> Iterator[pa.Table]:
+        """What comes of reports, and of the time that they bring."""
+        if not self.defined or not len(events):
+            return
+        moments = moments_of(events)
+        clock = np.maximum(np.maximum.accumulate(moments), self._clock)
+        yield from self._released(
+            stage_input, events, np.where(moments == NEVER, clock, moments), clock, CausingEvents.of(events), node
+        )
+
+    def _ticked(self, stage_input: StageInput, position: int, clock: int, node: str | None) -> Iterator[pa.Table]:
+        accepted = micros_of(stage_input.times.get(position))
+        cause = CausingEvents(*(np.array([one]) for one in (position, accepted, accepted)))
+        none = np.zeros(0, np.int64)
+        yield from self._released(
+            stage_input, EVENTS.empty_table(), none, np.array([max(clock, self._clock)]), cause, node
+        )
+
+    def _released(
+        self,
+        stage_input: StageInput,
+        events: pa.Table,
+        moments: Integers,
+        clock: Integers,
+        causes: CausingEvents,
+        node: str | None,
+    ) -> Iterator[pa.Table]:
+        """What is told at some causes, which bring the clock so far; each but a tick is a report."""
+        waiting = pa.concat_tables([self._held, without_payloads(events), _NO_REPORT])
+        moments = np.concatenate([self._moments, moments])
+        most = stage_input.registry.settings.limits.waiting_reports
+        rows, cause, passing, left = self._walk(moments, clock.tolist(), most)
+        table = waiting.take(pa.array(rows, pa.int64()))
+        at, reports = np.array(cause, np.int64), np.array(passing, np.int64) == NEVER
+        own = np.array(rows, np.int64)
+        time = np.where(reports, moments[np.minimum(own, len(moments) - 1)] if len(moments) else NEVER, causes.time[at])
+        self._clock = int(clock[-1])
+        self._held, self._moments = waiting.take(pa.array(left, pa.int64())), moments[left]
+        found = ReportRows(
+            table, CausingEvents(causes.position[at], time, causes.accepted[at]), reports, np.array(passing, np.int64)
+        )
+        inputs = replace(stage_input, changes=(), events=EVENTS.empty_table(), repository=self._counted)
+        yield from self.stage.derive(inputs, node, found)
+        self._counted.fold_events(table.filter(pa.array(reports)))
+
+    def _walk(
+        self, moments: Integers, clock: Sequence[int], most: int
+    ) -> tuple[list[int], list[int], list[int], list[int]]:
+        """Which reports count in which order, by number, and rows in which time passes, which have the last number.
+
+        Beside them the causes of the rows, and the clocks to which they bring the relations, `NEVER` for reports; and
+        the numbers of the reports that wait on, ascending.
+        """
+        held, first = len(self._held), max(0, len(moments) - len(self._held))
+        heap = list(zip(self._moments.tolist(), range(held), strict=True))
+        heapify(heap)
+        rows, causes, passing = list[int](), list[int](), list[int]()
+        for number, now in enumerate(clock):
+            if number < first:
+                heappush(heap, (int(moments[held + number]), held + number))
+            due = now - self.lateness if now != NEVER else NEVER
+            while heap and (heap[0][0] <= due or len(heap) > most):
+                self.early += heap[0][0] > due
+                rows.append(heappop(heap)[1])
+                causes.append(number)
+                passing.append(NEVER)
+            if due > self._passed:
+                self._passed = due
+                rows.append(len(moments))
+                causes.append(number)
+                passing.append(due)
+        return rows, causes, passing, sorted(number for _, number in heap)
+
+    def next_due(self, until: int) -> int:
+        """The clock at which something is told, or counts, though no event comes; see `DerivingStage`."""
+        due = self.stage.next_due(until - self.lateness)
+        waiting = int(self._moments.min(initial=FOREVER))
+        return min(one + self.lateness if one != FOREVER else FOREVER for one in (due, waiting))
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Forgets entities; what ends by that is told with the next event."""
+        self.stage.forget(entities)
+        self._counted.forget(entities)

@@ -1,0 +1,169 @@
+"""Relations with a lateness: late reports count, in the order of their moments, and nothing is told before its time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearcast.model.changes import ClientChange, ClientRemoval, ClockTick, RelationChange, RelationRemoval
+from nearcast.model.columns import to_events, to_table
+from nearcast.model.event import Event
+from nearcast.model.limits import Limits
+from nearcast.relations.plain import EventwiseRelations
+from nearcast.relations.reports import micros_of
+from nearcast.relations.stage import Scopes
+from nearcast.relations.transition_events import Transition
+from nearcast.state.derived import Cause
+from nearcast.state.lateness import NEVER
+from nearcast.testing.relations import Reference
+from tests.relations.stories import NOON, Restarted, Step, at, defined, events_told, placed, report, summary
+from tests.relations.test_stage import FORMS, changes, planar
+
+LATENESS = 4
+LATE = LATENESS * 1_000_000
+
+
+class LateReference:
+    """Relations of one lateness, plainly: what waits is looked through at every step."""
+
+    def __init__(self) -> None:
+        self.plain, self.sequence, self.clock = EventwiseRelations(), 0, NEVER
+        self.newest: dict[str, Event] = {}
+        self.waiting: list[Event] = []
+        self.told: list[Event] = []
+
+    def take_step(self, position: int, step: Step) -> None:
+        """What happens at a position."""
+        if not isinstance(step, (Event, ClockTick)):
+            self.change(Cause(position, NOON, NOON), step)
+            return
+        moment = step.moment if isinstance(step, Event) else step.clock
+        if isinstance(step, Event):
+            self.waiting += to_events(to_table([placed(step, position)]))
+        self.clock = max(self.clock, micros_of(moment))
+        if not len(self.plain):
+            self.count(self.waiting)
+            return
+        accepted = step.accepted if isinstance(step, Event) else NOON
+        due = [one for one in self.waiting if micros_of(one.moment) + LATE <= self.clock]
+        for event in sorted(due, key=lambda one: (micros_of(one.moment), one.position)):
+            self.tell(self.plain.report(event), Cause(position, event.moment, accepted))
+            self.count([event])
+        self.tell(self.plain.pass_time(self.clock - LATE), Cause(position, moment, accepted))
+
+    def count(self, events: Sequence[Event]) -> None:
+        """Reports count as the newest of their entities, and wait no more."""
+        for event in list(events):
+            known = self.newest.get(event.entity)
+            if known is None or micros_of(event.moment) >= micros_of(known.moment):
+                self.newest[event.entity] = event
+            self.waiting.remove(event)
+
+    def tell(self, found: Sequence[Transition], cause: Cause) -> None:
+        """Parts go on, however many causes have one position."""
+        before = sum(1 for one in self.told if one.position == cause.position)
+        self.told += self.plain.told(found, cause, before + 1)
+
+    def change(self, cause: Cause, step: Step) -> None:
+        """What a definition or a list changes."""
+        self.plain.note_lists(step)
+        found: list[Transition] = []
+        match step:
+            case RelationChange(relation) if self.plain.relation(relation.id) != relation:
+                if not len(self.plain):
+                    self.plain.begin(self.newest.values())
+                found = self.plain.end(relation.id)
+                self.sequence += 1
+                found += self.plain.define(relation, self.sequence, self.plain.as_of(cause))
+            case RelationRemoval(id):
+                found = self.plain.end(id)
+            case ClientChange() | ClientRemoval():
+                found = self.plain.relisted(step.client, self.plain.as_of(cause))
+        self.tell(found, self.plain.as_of(cause))
+        if not len(self.plain):
+            self.count(self.waiting)
+
+
+def expected(story: Sequence[Step]) -> list[Event]:
+    """What is told of a story, plainly."""
+    reference = LateReference()
+    for position, step in enumerate(story, 1):
+        reference.take_step(position, step)
+    return reference.told
+
+
+def late(step: Step) -> Step:
+    """The same with a lateness."""
+    return RelationChange(replace(step.relation, lateness=LATENESS)) if isinstance(step, RelationChange) else step
+
+
+timed = planar.filter(lambda event: event.moment is not None)
+steps = st.lists(st.one_of(*[timed] * 6, changes), max_size=30)
+stories = st.tuples(st.lists(changes, max_size=3), steps).map(
+    lambda parts: [late(one) for part in parts for one in part]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(stories, st.data())
+def test_the_stage_tells_what_the_reference_tells(story: Sequence[Step], data: st.DataObject) -> None:
+    """Every event, whatever the batches, and whether or not it is stored between them."""
+    cuts = data.draw(st.lists(st.integers(0, len(story)), max_size=6))
+    engine = data.draw(st.sampled_from([Scopes, Restarted]))(data.draw(st.sampled_from([1, 3])))
+    assert expected(story) == events_told(engine, story, cuts)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(timed, max_size=12), st.randoms(use_true_random=False))
+def test_reports_that_are_less_late_change_nothing(reports: list[Event], chance: object) -> None:
+    """In whatever order they come, what is told is what is told of them in the order of their moments."""
+    own = [replace(one, time=at(0.5 * number), accepted=at(100)) for number, one in enumerate(reports)]
+    shuffled = sorted(own, key=lambda one: micros_of(one.time) + chance.randrange(LATE))
+    forms = [late(defined(f"r{number}", **form)) for number, form in enumerate(FORMS[:-2])]
+    end = [report("z", 1e6, second=90, type="ship")]
+    ordered = events_told(Reference(), [*forms, *own, *end])
+    found = events_told(Scopes(), [*forms, *shuffled, *end])
+    assert [summary(one)[1:] for one in ordered] == [summary(one)[1:] for one in found]
+
+
+def test_a_late_report_is_awaited() -> None:
+    """Until the clock is so much further; what is told then has the time at which it happened."""
+    story = [
+        late(defined()),
+        report("a", 0, second=0),
+        report("b", 500, second=10),
+        report("b", 5, second=7, accepted=11),
+        report("c", 900, second=12),
+        report("c", 900, second=14),
+    ]
+    found = events_told(Scopes(), story)
+    assert [((5, "enter", "a", "b"), at(7)), ((6, "exit", "a", "b"), at(10))] == [
+        (summary(one), one.time) for one in found
+    ]
+    assert [(4, "enter", "a", "b")] != [summary(one) for one in events_told(Scopes(), [defined(), *story[1:]])]
+
+
+def test_a_tick_ends_the_waiting() -> None:
+    """Where nothing else comes; a clock before then does not."""
+    story = [late(defined()), report("a", 0, second=0), report("b", 5, second=1)]
+    scopes = Scopes()
+    assert [] == events_told(scopes, story)
+    assert micros_of(at(LATENESS)) == scopes.next_due(micros_of(at(30)))
+    assert [] == events_told(scopes, [ClockTick(at(4.9))])
+    assert [(1, "enter", "a", "b")] == [summary(one) for one in events_told(scopes, [ClockTick(at(5))])]
+    assert scopes.next_due(micros_of(at(30))) > micros_of(at(30))
+
+
+@pytest.mark.parametrize(("most", "early"), [(3, 2), (5, 0)])
+def test_what_waits_is_bounded(most: int, early: int) -> None:
+    """Beyond the limit what is of the earliest moment counts early, wherever batches are cut."""
+    story = [late(defined()), *(report(f"e{n}", 20 * n, second=n / 10) for n in range(5)), report("e0", 21, second=0.5)]
+    limits = Limits(waiting_reports=most)
+    for cuts in ([], [3], range(8)):
+        scopes = Scopes()
+        events_told(scopes, story[:6], [cut for cut in cuts if cut < 6], limits)
+        assert early == scopes.early
