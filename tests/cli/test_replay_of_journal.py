@@ -129,6 +129,20 @@ def test_a_range_may_be_of_times(system: Path) -> None:
     assert "note: 30 events, " in done.stderr
 
 
+def test_a_range_of_a_file_goes_by_its_times(tmp_path: Path) -> None:
+    """Nobody accepted its events; those of no time are within where they stand."""
+    times = (None, "00", "01", None, "03", "02", "04", None)
+    texts = [{} if one is None else {"time": f"2126-01-01T00:00:{one}Z"} for one in times]
+    head = {"specversion": "1.0", "type": "unit", "source": "s"}
+    lines = [json.dumps({**head, "id": f"e{number}", **text}) for number, text in enumerate(texts)]
+    (tmp_path / "e.jsonl").write_text("\n".join(lines))
+    subscription = {"id": "all", "client": "a", "filter": "type = 'unit'"}
+    (tmp_path / "d.yaml").write_text(yaml.safe_dump({"clients": [{"id": "a"}], "subscriptions": [subscription]}))
+    bounds = ("--from", "2126-01-01T00:00:01Z", "--to", "2126-01-01T00:00:02Z")
+    done = nearcast(tmp_path, "replay", "--definitions", "d.yaml", "--events", "e.jsonl", *bounds)
+    assert ["e2", "e3", "e4", "e5"] == [one["event"] for one in rows(done.stdout)], done.stderr
+
+
 def test_a_snapshot_saves_what_came_before(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing before it is read."""
     read: list[int] = []
@@ -326,7 +340,8 @@ def test_what_is_no_history_of_a_system_is_told_in_a_line(system: Path, tmp_path
         (("--events", "-", "--definitions", "own.yaml", "--compare"), "--compare is for --data"),
         (("--data", ".", "--from", "yesterday"), "expected a position from 1 on, or a time as in"),
         (("--data", ".", "--from", "1000"), "expected a range with some of the"),
-        (("--data", ".", "--from", "2130-01-01T00:00:00Z"), "from 2130-01-01T00:00:00+00:00 to"),
+        (("--data", ".", "--from", "2130-01-01T00:00:00Z"), "from 2130-01-01T00:00:00+00:00 to the end"),
+        (("--data", ".", "--to", "2010-01-01T00:00:00Z"), "from the beginning to 2010-01-01T00:00:00+00:00"),
     ],
 )
 def test_what_cannot_be_asked_for_is_told(words: tuple[str, ...], told: str, system: Path) -> None:

@@ -83,15 +83,15 @@ def span_of(
         through = until if isinstance(through, datetime) else through
     span = PositionSpan(max(0, after - 1), min(through, end))
     if end and not len(span):
-        came = f"from {_written(first)} to {_written(last)}"
+        came = f"from {_written(first, 'the beginning')} to {_written(last, 'the end')}"
         raise Fault(
             f"a range with some of the {end:,} positions there are", came, advice="times are those of acceptance"
         )
     return span
 
 
-def _written(bound: Bound | None) -> str:
-    return "the end" if bound is None else bound.isoformat() if isinstance(bound, datetime) else f"{bound:,}"
+def _written(bound: Bound | None, without: str) -> str:
+    return without if bound is None else bound.isoformat() if isinstance(bound, datetime) else f"{bound:,}"
 
 
 def _positions_at(
@@ -101,7 +101,7 @@ def _positions_at(
     begin, until = (_micros(one) if isinstance(one, datetime) else None for one in (first, last))
     before, through = end, 0
     for table in journal.row_ranges("events", journal.trimmed("events"), end, STRETCH):
-        positions, stamps = table.column("position").to_numpy(), _acceptances(table)
+        positions, stamps = _acceptances(table)
         if begin is not None and before == end and (stamps >= begin).any():
             before = int(positions[stamps >= begin][0]) - 1
         if until is not None and (stamps <= until).any():
@@ -110,10 +110,13 @@ def _positions_at(
     return before, through
 
 
-def _acceptances(events: pa.Table) -> Integers:
-    """When each event was accepted, in microseconds since 1970; its own time where nobody accepted it."""
+def _acceptances(events: pa.Table) -> tuple[Integers, Integers]:
+    """The positions of events, and when each was accepted, in microseconds since 1970; its own time where nobody
+    accepted it. Without those that have neither.
+    """
     accepted = pc.coalesce(events.column("accepted"), events.column("time"))
-    return pc.fill_null(pc.cast(accepted, pa.int64()), 0).to_numpy()
+    known = pc.is_valid(accepted)
+    return events.column("position").filter(known).to_numpy(), pc.cast(accepted.filter(known), pa.int64()).to_numpy()
 
 
 def _micros(moment: datetime) -> int:
