@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.model.changes import ClockTick
 from nearcast.model.event import Event
 from nearcast.model.situation import Situation
 from nearcast.situations.stage import SituationStage
+from nearcast.state.lateness import FOREVER
 from nearcast.testing.situations import PlainScene
 from tests.situations.scenes import FIRE, START, advanced, data_of, defined, inferred, rule, table_of, told
 
@@ -117,6 +119,20 @@ def test_a_rule_that_goes_takes_both_kinds_along() -> None:
     assert [(5.0, "hot", "begin")] == seen(found)
     again = advanced(stage, [(3, one) for _, one in defined([lasting(begin=5)])[1:]], table_of([END], 3))
     assert [(11.0, "hot", "removed")] == seen(again)
+
+
+def test_it_begins_and_ends_where_time_passes_by_itself() -> None:
+    """What is due next is known, and a tick of the clock brings it about, with nothing else."""
+    stage = SituationStage()
+    assert [] == advanced(stage, defined([lasting(begin=5, end=7)]), table_of([hot(0)]))
+    assert START.timestamp() + 5 == stage.next_due(FOREVER) / 1_000_000
+    [begun] = advanced(stage, [(2, ClockTick(START + timedelta(seconds=5)))], table_of([], 1))
+    assert (2, [(5.0, "hot", "begin")]) == (begun.position, seen([begun]))
+    assert FOREVER == stage.next_due(FOREVER)
+    assert [] == advanced(stage, [], table_of([hot(10, degrees=20)], 2))
+    assert START.timestamp() + 17 == stage.next_due(FOREVER) / 1_000_000
+    [ended] = advanced(stage, [(4, ClockTick(START + timedelta(seconds=18)))], table_of([], 3))
+    assert [(17.0, "hot", "false")] == seen([ended])
 
 
 def test_what_waits_is_explained() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from nearcast.cli.explain_rule import rule_data, rule_lines
 from nearcast.cli.explain_text import situation_lines
 from nearcast.errors import Mark
 from nearcast.language.cql2 import parse
-from nearcast.model.changes import Change, SettingsChange
+from nearcast.model.changes import Change, ClockTick, SettingsChange
 from nearcast.model.event import Event
 from nearcast.model.expression import Call
 from nearcast.model.filter import Atom
@@ -24,10 +25,11 @@ from nearcast.situations.readings import ContextReading
 from nearcast.situations.stage import BEYOND, SituationStage
 from nearcast.situations.windows import Aggregate, IndexedReadingWindows, aggregates_in
 from nearcast.state.derived import StageInput
+from nearcast.state.lateness import FOREVER
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
 from nearcast.testing.situations import PlainReadingWindows, PlainScene
-from tests.situations.scenes import ONTOLOGY, data_of, defined, inferred, rule, table_of, told
+from tests.situations.scenes import ONTOLOGY, START, advanced, data_of, defined, inferred, rule, table_of, told
 from tests.situations.test_lasting import END, seen
 
 SCENES = pytest.mark.parametrize("scene", [None, PlainScene], ids=["indexed", "plain"])
@@ -122,6 +124,15 @@ def test_a_rule_over_a_time_begins_with_a_reading_and_ends_when_it_leaves(scene:
     assert "2026-01-01T00:00:00Z" == begun["evidence"][0]["aggregate"]["from"]
     assert {"Temperature": 60} == begun["readings"]
     assert "AVG(Temperature, 25 s) is 56.6667, of 3 from" in "\n".join(situation_lines(begun))
+
+
+def test_a_reading_leaves_where_time_passes_by_itself() -> None:
+    """At a tick, when it is due."""
+    stage = SituationStage()
+    advanced(stage, defined([stuffy("COUNT(Temperature, 25 s) >= 2")]), table_of(temperatures((0, 20), (10, 90))))
+    assert START.timestamp() + 25.000001 == stage.next_due(FOREVER) / 1_000_000
+    [ended] = advanced(stage, [(3, ClockTick(START + timedelta(seconds=26)))], table_of([], 2))
+    assert [(25.000001, "hot", "false")] == seen([ended])
 
 
 @SCENES
