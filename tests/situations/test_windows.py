@@ -21,6 +21,7 @@ from nearcast.model.filter import Atom
 from nearcast.model.limits import Limits
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
+from nearcast.model.values import Value
 from nearcast.situations.readings import ContextReading
 from nearcast.situations.stage import BEYOND, SituationStage
 from nearcast.situations.windows import Aggregate, IndexedReadingWindows, aggregates_in
@@ -227,12 +228,17 @@ def _lines(stage: SituationStage, id: str, events: Sequence[Event]) -> str:
     return "\n".join(rule_lines(stage.find(id, events[-1])))
 
 
+VALUES = st.integers(0, 9) | st.sampled_from([0.1, 2.5, True, "hot"])
+
+
 @given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(-4, 0), st.sampled_from("ab"), st.integers(0, 9)), max_size=30),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(-4, 0), st.sampled_from("ab"), VALUES), max_size=30),
     st.integers(1, 12),
     st.integers(0, 20),
 )
-def test_windows_find_what_keeping_all_finds(steps: list[tuple[int, int, str, int]], seconds: int, after: int) -> None:
+def test_windows_find_what_keeping_all_finds(
+    steps: list[tuple[int, int, str, Value]], seconds: int, after: int
+) -> None:
     """Readings that come late among them, and readings that are not asked for any more."""
     indexed, plain, now = IndexedReadingWindows(), PlainReadingWindows(), 20 * SECOND
     indexed.prepare({"Temperature": seconds * SECOND})

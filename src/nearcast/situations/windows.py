@@ -7,7 +7,7 @@ is looked at. It has no value where there are fewer than it needs, or where some
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -109,10 +109,16 @@ class ReadingWindows(Protocol):
 
 @dataclass(slots=True)
 class _Window:
-    """The readings of one class by one entity, by moment. Of those up to `missed` some are left out."""
+    """The readings of one class by one entity, by moment, and their values. Of those up to `missed` some are left out.
+
+    `lowest`: none has a lower position; `numeric`: all values are numbers. Then nothing need be looked at one by one.
+    """
 
     kept: list[KeptReading] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
     missed: int | None = None
+    lowest: int = 1 << 62
+    numeric: bool = True
     found: dict[tuple[Aggregate, int, int], AggregateFinding] = field(default_factory=dict)
 
 
@@ -140,7 +146,7 @@ class IndexedReadingWindows:
         window = self._windows.setdefault(reading.key, _Window())
         window.found.clear()
         self._drop(window, bisect_left(window.kept, (now - span,)))
-        insort(window.kept, KeptReading(reading.moment, reading.position, reading.value), key=lambda one: one[:2])
+        _insert(window, KeptReading(reading.moment, reading.position, reading.value))
         self.total += 1
         if self.total > self.limits.windows_readings and now > self._swept:
             self._sweep(now)
@@ -151,7 +157,7 @@ class IndexedReadingWindows:
 
     def _drop(self, window: _Window, count: int) -> None:
         if count:
-            del window.kept[:count]
+            del window.kept[:count], window.values[:count]
             self.total -= count
 
     def _sweep(self, now: int) -> None:
@@ -173,8 +179,7 @@ class IndexedReadingWindows:
         first = bisect_left(window.kept, (now - aggregate.span,))
         known = aggregate, first, after
         if known not in window.found:
-            readings = [one for one in window.kept[first:] if one.position > after]
-            window.found[known] = aggregated(aggregate, readings)
+            window.found[known] = _found(window, aggregate, first, after)
         return window.found[known]
 
     def forget(self, entities: Collection[str], keys: Iterable[ReadingKey] = ()) -> None:
@@ -190,8 +195,31 @@ class IndexedReadingWindows:
 
     def restore(self, key: ReadingKey, kept: Sequence[KeptReading], missed: int | None) -> None:
         """Puts back what `everything` gave."""
-        self._windows[key] = _Window(list(kept), missed)
+        window = self._windows[key] = _Window(missed=missed)
+        for one in kept:
+            _insert(window, one)
         self.total += len(kept)
+
+
+def _insert(window: _Window, reading: KeptReading) -> None:
+    at = bisect_right(window.kept, reading[:2], key=lambda one: one[:2])
+    window.kept.insert(at, reading)
+    window.values.insert(at, reading.value)
+    window.lowest = min(window.lowest, reading.position)
+    window.numeric = window.numeric and _is_number(reading.value)
+
+
+def _found(window: _Window, aggregate: Aggregate, first: int, after: int) -> AggregateFinding:
+    """An aggregate of the readings from a number on, of those behind a position."""
+    kept = window.kept
+    if not (window.numeric and window.lowest > after and len(kept) - first >= aggregate.least):
+        return aggregated(aggregate, [one for one in kept[first:] if one.position > after])
+    return _of_values(aggregate, window.values[first:], kept[first].moment, kept[-1].moment)  # type: ignore[arg-type]
+
+
+def _is_number(value: Value) -> bool:
+    # By exact type: in Python a bool is an integer.
+    return type(value) is float or type(value) is int
 
 
 def too_many(aggregate: Aggregate, limits: Limits) -> AggregateFinding:
@@ -203,29 +231,32 @@ def too_many(aggregate: Aggregate, limits: Limits) -> AggregateFinding:
 def aggregated(aggregate: Aggregate, readings: Sequence[KeptReading]) -> AggregateFinding:
     """An aggregate of readings, by moment; only a count is of others than numbers."""
     if aggregate.function != "COUNT":
-        readings = [one for one in readings if type(one.value) is float or type(one.value) is int]
+        readings = [one for one in readings if _is_number(one.value)]
     if not readings:
         return AggregateFinding(aggregate.text, 0, 0, 0, None, f"no reading came in that time, of {aggregate.least}")
     count, first, last = len(readings), readings[0].moment, readings[-1].moment
     if count < aggregate.least:
         why = f"{count} came in that time, of {aggregate.least} that it needs"
         return AggregateFinding(aggregate.text, count, first, last, None, why)
-    value = _value(aggregate, readings)
+    return _of_values(aggregate, [one.value for one in readings], first, last)  # type: ignore[misc]
+
+
+def _of_values(aggregate: Aggregate, values: Sequence[float], first: int, last: int) -> AggregateFinding:
+    """The aggregate of values by moment, enough of them, the first and the last of these moments."""
+    value = _value(aggregate, values, last - first)
     why = "all of them are of one moment" if value is None else ""
-    return AggregateFinding(aggregate.text, count, first, last, value, why)
+    return AggregateFinding(aggregate.text, len(values), first, last, value, why)
 
 
-def _value(aggregate: Aggregate, readings: Sequence[KeptReading]) -> float | None:
-    if aggregate.function == "COUNT":
-        return len(readings)
-    values: list[float] = [one.value for one in readings]  # type: ignore[misc]
+def _value(aggregate: Aggregate, values: Sequence[float], lasted: int) -> float | None:
     match aggregate.function:
+        case "COUNT":
+            return len(values)
         case "MAX":
             return max(values)
         case "MIN":
             return min(values)
         case "RATE":
-            lasted = readings[-1].moment - readings[0].moment
             return (values[-1] - values[0]) / lasted * aggregate.unit if lasted else None
     # Added exactly, so that no order of adding makes another sum.
     total = _sum(values)
