@@ -66,6 +66,9 @@ too; and it would fill, in every connection, with blocks that are read once."""
 
 PROBE_BYTES = 64 * 1024
 
+SORTED = 5_000
+"""Keys that are put in order together."""
+
 ADVICE = {
     "locked": "another process holds it; end that process or wait",
     "busy": "another process holds it; end that process or wait",
@@ -410,9 +413,13 @@ def _register(connection: sqlite3.Connection, rows: pa.Table, after: int) -> tup
     keys = keys_of(rows)
     positions = list(range(after + 1, after + 1 + len(keys)))
     connection.execute("SAVEPOINT guess")
-    # In the order of the index, neighbours share a page; and nearly always every event is new.
-    ordered = sorted((*key, position) for key, position in zip(keys, positions, strict=True))
-    added = connection.executemany("INSERT OR IGNORE INTO keys VALUES (?, ?, ?)", ordered).rowcount
+    # In the order of the index, neighbours share a page; and nearly always every event is new. Some at a time, for
+    # nothing else is done while Python sorts.
+    ordered = [(*key, position) for key, position in zip(keys, positions, strict=True)]
+    added = 0
+    for start in range(0, len(ordered), SORTED):
+        some = sorted(ordered[start : start + SORTED])
+        added += connection.executemany("INSERT OR IGNORE INTO keys VALUES (?, ?, ?)", some).rowcount
     if added == len(keys):
         connection.execute("RELEASE guess")
         return rows, positions

@@ -17,6 +17,8 @@ class Limits:
     """Characters of an id, a type, a source, a subject, and of the name of an attribute or of a reading."""
     client_readings: int = 100
     """Names of readings that a client keeps."""
+    client_lists: int = 100
+    """Names of lists of entities that a client keeps."""
     geometry_corners: int = 50_000
     """Corners of the geometries that an atom reads of one event."""
     geometry_work: int = 4_000_000

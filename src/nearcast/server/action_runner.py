@@ -91,7 +91,7 @@ class ActionRunner:
         """Runs once what was given up, by the event that told of it. Raises `ActionFailed`."""
         told = json.loads(payload)
         event = Event(told["id"], told["type"], told["source"], told.get("subject"), payload=payload)
-        async with webhook_client() as http:
+        async with await asyncio.to_thread(webhook_client) as http:
             await self._once(event, http)
 
     async def run(self) -> None:
@@ -108,7 +108,8 @@ class ActionRunner:
             await self._follow()
 
     async def _follow(self) -> None:
-        async with webhook_client() as http:
+        # In a thread: it reads the certificates of all authorities.
+        async with await asyncio.to_thread(webhook_client) as http:
             try:
                 await self._steps(http)
             finally:

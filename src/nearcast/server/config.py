@@ -65,6 +65,8 @@ class ServerLimits:
     """Changes of itself that a client may say per second; beyond it the newest of each wait together, and are told."""
     client_changes_burst: int = 50
     """So many of them at once."""
+    said_bytes: int = 32 * 1024
+    """Bytes of what a client says of itself in one message, beside what it acknowledges."""
     reordered_deliveries: int = 100_000
     """Waiting deliveries of one client that are put in a new order per second; beyond it the next order waits."""
     dead_letters: int = 10_000
@@ -72,6 +74,8 @@ class ServerLimits:
     """Dead letters that are kept, the newest, about."""
     dead_letter_seconds: float = 5.0
     """So often is looked whether there are more."""
+    held_seconds: float = 0.25
+    """An event loop that is held for so long is told in the log, with what held it, and counted."""
     ping_seconds: float = 10.0
     lease_seconds: float = 2.0
     """A publisher that holds back by itself is waited for so long; it speaks more often."""

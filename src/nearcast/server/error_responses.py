@@ -74,7 +74,8 @@ class FaultDocument(BaseModel):
     advice: str | None = Field(examples=["GET /clients lists them"])
     line: int | None = Field(None, description="Counted from 1, where it is known.")
     column: int | None = None
-    faults: list[dict[str, Any]]
+    faults: list[dict[str, Any]] = Field(description="The first hundred of them.")
+    more: int | None = Field(None, description="How many faults there are besides.")
 
 
 REFUSED: dict[int | str, dict[str, Any]] = {
@@ -96,9 +97,16 @@ def fault_json(fault: Fault) -> dict[str, Any]:
     return found
 
 
+MOST_FAULTS = 100
+"""Faults that are told of one document: it may have one at each of its values."""
+
+
 def faults_json(faults: list[Fault]) -> dict[str, Any]:
-    """The first fault, and all of them as `faults`."""
-    return {**fault_json(faults[0]), "faults": [fault_json(fault) for fault in faults]}
+    """The first fault, and as `faults` all of them, or the first hundred, and how many more there are."""
+    found = {**fault_json(faults[0]), "faults": [fault_json(fault) for fault in faults[:MOST_FAULTS]]}
+    if len(faults) > MOST_FAULTS:
+        found["more"] = len(faults) - MOST_FAULTS
+    return found
 
 
 def install(app: FastAPI) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -61,6 +63,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Takes the connection if there is room for it."""
         super().connection_made(transport)
+        _end_when_stalled(transport, self.limits.stall_seconds)
         address = self.client[0] if self.client else ""
         if not self.open_connections.open(transport, address, self._close_idle):
             self._refuse(TOO_MANY)
@@ -130,6 +133,19 @@ class HttpConnection(HttpToolsProtocol):
         """The other end takes what is sent."""
         self._stalled.stop()
         super().resume_writing()
+
+
+def _end_when_stalled(transport: asyncio.Transport, seconds: float) -> None:
+    """Lets the system end a connection whose other end takes nothing for so long, of what the system took already.
+
+    Some megabytes fit in there, so the server may have nothing left to write, and notice nothing.
+    """
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    connection = transport.get_extra_info("socket")
+    if option is not None and connection is not None:
+        # Not every kind of connection has it.
+        with suppress(OSError):
+            connection.setsockopt(socket.IPPROTO_TCP, option, max(1, round(seconds * 1_000)))
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):

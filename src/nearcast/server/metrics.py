@@ -65,6 +65,12 @@ class ServerMetrics:
         self.connections = Counter("nearcast_connections", "Connections of clients", ["kind"], registry=registry)
         self.reconnections = Counter("nearcast_reconnections", "Connections after a client's first", registry=registry)
         self.errors = Counter("nearcast_errors", "Failures that were survived", ["part"], registry=registry)
+        self.loop_holds = Counter(
+            "nearcast_loop_holds", "Times that the event loop was held for longer than it may be", registry=registry
+        )
+        self.loop_longest = Gauge(
+            "nearcast_loop_longest_hold_seconds", "The longest time that the event loop was held", registry=registry
+        )
         self.actions = Counter(
             "nearcast_actions", "Attempts to run what situations call for", ["effect", "outcome"], registry=registry
         )

@@ -27,6 +27,7 @@ from nearcast.server.ingest.definition_offload import DefinitionOffload
 from nearcast.server.ingest.entry import EventEntry
 from nearcast.server.ingest.group_commit import GroupCommit, QueueFull
 from nearcast.server.ingest.wanted_filters import ForwardedFilters
+from nearcast.server.loop_monitor import LoopMonitor
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.request_bodies import RequestBodies
 from nearcast.server.sessions.client_updates import ClientUpdates
@@ -118,6 +119,7 @@ class AccessServer:
         own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"
         self._mark = None if settled is None else settled.with_name(settled.name + own)
         self.reader = JournalTailer(journal, self.payloads, self._hand_over, self.error_log)
+        self.loop_monitor = LoopMonitor(self.metrics, limits.held_seconds)
         self.stopping = False
         self.started = clock.steady()
         self._loop = asyncio.get_running_loop()
@@ -145,6 +147,7 @@ class AccessServer:
         self.event_entry.define(session_manager.registry, events)
         self.event_entry.definitions_read(events)
         self._tasks = [
+            self._begin(self.loop_monitor.run()),
             self._begin(self._housekeeping()),
             self._begin(self._keep_watermark()),
             self._begin(self._trim_dead_letters()),

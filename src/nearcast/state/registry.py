@@ -177,7 +177,7 @@ def change_of(held: Held) -> Change:
 def changed(client: ClientProfile | None, change: ClientChange, settings: Settings | None = None) -> ClientProfile:
     """The client after a change: what it gives replaces, readings and lists merge by name; a new one begins empty.
 
-    Readings for which there is no room are left out (`readings_beyond`).
+    Readings and lists for which there is no room are left out (`readings_beyond`, `lists_beyond`).
     """
     client, settings = client or ClientProfile(change.client), settings or Settings()
     beyond = frozenset(readings_beyond(client, change, settings.limits))
@@ -190,7 +190,7 @@ def changed(client: ClientProfile | None, change: ClientChange, settings: Settin
         readings=readings,
         place=change.place or client.place,
         matrix=change.matrix or client.matrix,
-        lists={**client.lists, **(change.lists or {})},
+        lists=_lists_after(client, change, settings.limits),
         classes=classes_after(client, change, readings, settings.space),
     )
 
@@ -216,6 +216,20 @@ def classes_after(
             moment = change.moment if change.moment is not None else held.moment if held else 0
             found[name] = held_after(module, held, readings[name], moment)
     return found
+
+
+def _lists_after(client: ClientProfile, change: ClientChange, limits: Limits) -> Mapping[str, tuple[str, ...]]:
+    if not change.lists:
+        return client.lists
+    beyond = frozenset(lists_beyond(client, change, limits))
+    return {name: listed for name, listed in {**client.lists, **change.lists}.items() if name not in beyond}
+
+
+def lists_beyond(client: ClientProfile | None, change: ClientChange, limits: Limits) -> list[str]:
+    """The lists of a change, by name, for which a client that keeps others has no room: the later ones."""
+    kept = client.lists if client else {}
+    fresh = [name for name in change.lists or () if name not in kept]
+    return fresh[max(limits.client_lists - len(kept), 0) :]
 
 
 def readings_beyond(client: ClientProfile | None, change: ClientChange, limits: Limits) -> list[str]:

@@ -294,7 +294,11 @@ def _readings(node: DocumentNode, reader: DocumentReader) -> dict[str, float | N
 
 def _lists(node: DocumentNode, reader: DocumentReader) -> dict[str, tuple[str, ...]]:
     """The lists of entities that a client names; an entity counts once in each."""
-    lists = {}
+    lists: dict[str, tuple[str, ...]] = {}
+    most = reader.limits.client_lists
+    if isinstance(node.value, dict) and len(node.value) > most:
+        reader.fault(f"at most {most:,} lists of a client", node, came=f"{len(node.value):,}")
+        return lists
     for name, listed in reader.named(node, "lists"):
         items = reader.items(listed, f"the list {name}")
         entities = (reader.text(item, "an entity's id") for item in items)

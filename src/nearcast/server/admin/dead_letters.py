@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import JSONResponse
 
 from nearcast.errors import EventError, Fault, Mark
@@ -36,16 +36,15 @@ router = APIRouter(prefix="/dead-letters", tags=["manage"])
 Here = Annotated[AccessServer, Depends(service_of)]
 
 
-@router.get("")
+@router.get("", response_model=dict[str, Any])
 async def letters(
     token: Manager,
     service: Here,
     limit: Annotated[int, Query(ge=1, le=MOST, description="Letters of one page.")] = 100,
     after: Annotated[int, Query(ge=0, description="`next` of the page before.")] = 0,
-) -> dict[str, Any]:
+) -> Response:
     """What could not be taken, in the order in which it was refused: where it came from, why, and its content."""
-    rows, through, end = await asyncio.to_thread(_read, service, after, limit)
-    return {"dead_letters": [_shown(row) for row in rows], "next": through if through < end else None}
+    return Response(await asyncio.to_thread(_page, service, after, limit), media_type="application/json")
 
 
 @router.post("/{id}/retry")
@@ -64,6 +63,11 @@ async def retry(id: int, token: Manager, service: Here) -> Any:
     if letter["where"].startswith("action "):
         return await _run(letter, service)
     return {"position": await _publish(letter, service)}
+
+
+def _page(service: AccessServer, after: int, limit: int) -> bytes:
+    rows, through, end = _read(service, after, limit)
+    return orjson.dumps({"dead_letters": [_shown(row) for row in rows], "next": through if through < end else None})
 
 
 def _read(service: AccessServer, after: int, limit: int) -> tuple[list[dict[str, Any]], int, int]:

@@ -16,7 +16,7 @@ from nearcast.model.event import Event
 from nearcast.model.subscription import Settings
 from nearcast.model.values import time_text
 from nearcast.server import clock
-from nearcast.state.registry import Registry, readings_beyond
+from nearcast.state.registry import Registry, lists_beyond, readings_beyond
 
 
 class RawDocument(BaseModel):
@@ -131,8 +131,12 @@ def checked_changes(event: Event, settings: Settings, where: Mark | None = None)
 
 
 def check_room(change: Change, registry: Registry) -> None:
-    """Refuses readings of a client beyond those that it may keep. Raises DefinitionError."""
+    """Refuses readings and lists of a client beyond those that it may keep. Raises DefinitionError."""
     if isinstance(change, ClientChange):
+        limits, client = registry.settings.limits, registry.clients.get(change.client)
+        if without_room := lists_beyond(client, change, limits):
+            expected, came = f"at most {limits.client_lists:,} lists of a client", f"{without_room[0][:80]} besides"
+            raise DefinitionError(Fault(expected, came, Mark("lists"), "give one that is there other entities"))
         most = registry.settings.limits.client_readings
         beyond = readings_beyond(registry.clients.get(change.client), change, registry.settings.limits)
         if beyond:

@@ -5,11 +5,13 @@ Whatever has an id is listed, shown and ended alike, so these routes are made of
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
+import orjson
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.routing import APIRoute
 
@@ -108,33 +110,46 @@ class ManagedKind:
     data: Callable[[Any], dict[str, Any]]
     removal: Callable[[str], Change]
 
-    def document(self, id: str, service: AccessServer) -> dict[str, Any]:
+    def known(self, id: str, service: AccessServer) -> Any:
         """One of them, as it is known now. Raises NotFound."""
         there = self.there(service.session_manager.registry)
         if id not in there:
             advice = f"GET /{self.many} lists them"
             raise NotFound(Fault(f"a known {self.one}", id[:80], Mark("request"), advice))
-        return self.data(there[id])
+        return there[id]
+
+
+async def answer(written: Callable[[], bytes]) -> Response:
+    """An answer of JSON that is made in a thread: there may be a hundred thousand of a kind, and much in each."""
+    return Response(await asyncio.to_thread(written), media_type="application/json")
+
+
+def changed(position: int, document: bytes) -> bytes:
+    """The answer to a change, as `ChangeAnswer`; the document is JSON already."""
+    return b'{"position":%d,"document":%b}' % (position, document)
 
 
 def routes(kind: ManagedKind) -> APIRouter:
     """The routes by which those of a kind are listed, shown and ended."""
     router = APIRouter(tags=["manage"], route_class=BoundedRoute, prefix=f"/{kind.many}")
 
-    @router.get("", name=f"all {kind.many}")
-    async def several(token: Manager, service: Here) -> list[dict[str, Any]]:
+    @router.get("", name=f"all {kind.many}", response_model=list[dict[str, Any]])
+    async def several(token: Manager, service: Here) -> Response:
         """All of them, in the order in which they were added."""
-        return [kind.data(one) for one in kind.there(service.session_manager.registry).values()]
+        there = [*kind.there(service.session_manager.registry).values()]
+        return await answer(lambda: orjson.dumps([kind.data(one) for one in there]))
 
-    @router.get(f"/{ID}", name=f"one {kind.one}")
-    async def one(id: str, token: Manager, service: Here) -> dict[str, Any]:
+    @router.get(f"/{ID}", name=f"one {kind.one}", response_model=dict[str, Any])
+    async def one(id: str, token: Manager, service: Here) -> Response:
         """One of them, as it is known now."""
-        return kind.document(id, service)
+        there = kind.known(id, service)
+        return await answer(lambda: orjson.dumps(kind.data(there)))
 
-    @router.delete(f"/{ID}", name=f"delete {kind.one}", description=kind.ending)
-    async def delete(id: str, token: Manager, service: Here) -> ChangeAnswer:
-        before = kind.document(id, service)
-        return ChangeAnswer(position=await write(service, kind.removal(id)), document=before)
+    @router.delete(f"/{ID}", name=f"delete {kind.one}", description=kind.ending, response_model=ChangeAnswer)
+    async def delete(id: str, token: Manager, service: Here) -> Response:
+        before = kind.known(id, service)
+        position = await write(service, kind.removal(id))
+        return await answer(lambda: changed(position, orjson.dumps(kind.data(before))))
 
     return router
 
@@ -150,10 +165,10 @@ CLIENTS = ManagedKind(
 clients = routes(CLIENTS)
 
 
-@clients.put(f"/{ID}")
+@clients.put(f"/{ID}", response_model=ChangeAnswer)
 async def put_client(
     id: str, document: ClientDocument, token: Manager, service: Here, size: Size, dry: Dry = False
-) -> ChangeAnswer:
+) -> Response:
     """Adds a client, or changes what is given of it."""
 
     def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
@@ -162,10 +177,7 @@ async def put_client(
         check_room(change, service.session_manager.registry)
         return change, client_data(change)
 
-    written = await put(service, size, read, dry)
-    if written.position:
-        written.document = CLIENTS.document(id, service)
-    return written
+    return await put(service, size, read, dry, lambda: client_data(CLIENTS.known(id, service)))
 
 
 SUBSCRIPTIONS = ManagedKind(
@@ -179,10 +191,10 @@ SUBSCRIPTIONS = ManagedKind(
 subscriptions = routes(SUBSCRIPTIONS)
 
 
-@subscriptions.put(f"/{ID}")
+@subscriptions.put(f"/{ID}", response_model=ChangeAnswer)
 async def put_subscription(
     id: str, document: SubscriptionDocument, token: Manager, service: Here, size: Size, dry: Dry = False
-) -> ChangeAnswer:
+) -> Response:
     """Adds a subscription, or replaces the one with this id. It sees the events after the position answered.
 
     A fault in a filter's text comes with its line and column there.
@@ -205,10 +217,10 @@ async def settings(token: Manager, service: Here) -> dict[str, Any]:
     return settings_data(service.session_manager.registry.settings)
 
 
-@common.put("/settings")
+@common.put("/settings", response_model=ChangeAnswer)
 async def put_settings(
     document: SettingsDocument, token: Manager, service: Here, size: Size, dry: Dry = False
-) -> ChangeAnswer:
+) -> Response:
     """Replaces the settings; what is not given has its default."""
 
     def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
@@ -225,19 +237,27 @@ Read = Callable[[Settings], tuple[Change, dict[str, Any]]]
 """Reads what is asked for under some settings: the change, and how it is answered. Raises DefinitionError."""
 
 
-async def put(service: AccessServer, size: int, read: Read, dry: bool) -> ChangeAnswer:
-    """Reads a change, writes it unless it is dry. Raises DefinitionError, QueueFull, JournalError."""
+async def put(
+    service: AccessServer, size: int, read: Read, dry: bool, known: Callable[[], dict[str, Any]] | None = None
+) -> Response:
+    """Reads a change, writes it unless it is dry; `known` tells what is known then, if not just what was read.
 
-    def prepared() -> tuple[Event, dict[str, Any]]:
+    Raises DefinitionError, QueueFull, JournalError.
+    """
+
+    def prepared() -> tuple[Event, bytes]:
         """The event that brings the change about, and the answer."""
         change, document = read(held)
         event = _event(change)
         service.reading.remember(event, held, [] if dry else [change])
-        return event, document
+        return event, orjson.dumps(document)
 
     held = service.session_manager.registry.settings
     event, document = await service.reading.of(size, prepared)
-    return ChangeAnswer(position=0 if dry else await _append(service, event), document=document)
+    position = 0 if dry else await _append(service, event)
+    if position and known is not None:
+        document = await service.reading.of(size, lambda: orjson.dumps(known()))
+    return Response(changed(position, document), media_type="application/json")
 
 
 async def write(service: AccessServer, change: Change) -> int:
@@ -320,10 +340,10 @@ def rule_routes(kind: RuleKind) -> APIRouter:
     """The routes of one kind of rule."""
     router = routes(kind.managed)
 
-    @router.put(f"/{ID}", name=f"put {kind.managed.one}")
+    @router.put(f"/{ID}", name=f"put {kind.managed.one}", response_model=ChangeAnswer)
     async def put_one(
         id: str, document: RuleDocument, token: Manager, service: Here, size: Size, dry: Dry = False
-    ) -> ChangeAnswer:
+    ) -> Response:
         """Adds one, or replaces the one with this id; it holds from the position answered on."""
         rules = dict(service.session_manager.registry.situations)
 

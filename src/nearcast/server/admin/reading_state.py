@@ -69,7 +69,7 @@ async def relation_named_active(
 ) -> dict[str, Any]:
     """The relation `active`, where one is named so; else what `/active/relations` answers."""
     if "active" in service.session_manager.registry.relations:
-        return RELATIONS.document("active", service)
+        return RELATIONS.data(RELATIONS.known("active", service))
     return await active_relations(token, service, limit, after, relation)
 
 
@@ -79,7 +79,7 @@ async def situation_named_active(
 ) -> dict[str, Any]:
     """The situation rule `active`, where one is named so; else what `/active/situations` answers."""
     if "active" in service.session_manager.registry.situations:
-        return SITUATIONS.document("active", service)
+        return SITUATIONS.data(SITUATIONS.known("active", service))
     return await active_situations(token, service, limit, after, situation)
 
 

@@ -24,6 +24,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
+PIECE = 5_000
+"""Rows whose columns are made together."""
 PROBE_SECONDS = 1.0
 """Between two looks whether a journal that failed takes something again."""
 
@@ -181,7 +183,10 @@ class GroupCommit(Generic[T]):
                 self.error_log.failed(self._part, error)
 
     def _append_now(self, items: list[T], kept: Kept) -> list[int]:
-        return self.journal.append(self.log, self.table(items), kept, self.node)
+        # In pieces, between which others have their turn: each column is made in one go, whatever its length.
+        pieces = [self.table(items[start : start + PIECE]) for start in range(0, len(items), PIECE)]
+        rows = pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces) if pieces else self.table([])
+        return self.journal.append(self.log, rows, kept, self.node)
 
     def close(self) -> None:
         """Lets `run` end once what is queued is written."""

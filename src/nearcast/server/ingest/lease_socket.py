@@ -56,13 +56,7 @@ async def guards(socket: WebSocket) -> None:
     sending = asyncio.create_task(_send(socket, messages))
     try:
         while True:
-            _hear(
-                orjson.loads(await socket.receive_text()),
-                holder,
-                messages,
-                service,
-                admit(socket, "publish", stream=True),
-            )
+            await _hear(await socket.receive_text(), holder, messages, service, admit(socket, "publish", stream=True))
     except (WebSocketDisconnect, RuntimeError):
         pass
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -97,10 +91,9 @@ async def _send(socket: WebSocket, messages: Messages) -> None:
         await socket.close(GOING_AWAY, "the server is going away; come back")
 
 
-def _hear(
-    message: Mapping[str, Any], holder: str, messages: Messages, service: AccessServer, token: AccessToken | None
-) -> None:
+async def _hear(text: str, holder: str, messages: Messages, service: AccessServer, token: AccessToken | None) -> None:
     """Takes one message. Raises KeyError, TypeError, ValueError where it is none."""
+    message: Mapping[str, Any] = orjson.loads(text)
     lease_manager = service.event_entry.lease_manager
     if "beat" in message:
         # A number, as it is sent back: what waits for a publisher that does not read has to be small.
@@ -112,7 +105,8 @@ def _hear(
         lease_manager.ask(holder, str(ask["subject"]), [str(one) for one in ask["types"]])
     else:
         told = message["returned"]
-        kept = None if told["kept"] is None else _kept(told["kept"], service, token)
+        came = told["kept"]
+        kept = None if came is None else await service.reading.of(len(text), _kept, came, service, token)
         lease_manager.came(holder, int(told["id"]), kept)
 
 

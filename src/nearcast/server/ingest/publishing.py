@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import orjson
@@ -23,8 +22,8 @@ from nearcast.server import clock
 from nearcast.server.access import AccessToken, allow
 from nearcast.server.admin.documents import check_room, checked_changes
 from nearcast.server.auth import Publisher, admit, service_of
-from nearcast.server.error_responses import fault_json
-from nearcast.server.ingest.cloudevents_http import BATCHED, STRUCTURED, ReceivedEvent, batched, read_request
+from nearcast.server.error_responses import MOST_FAULTS, fault_json
+from nearcast.server.ingest.cloudevents_http import BATCHED, STRUCTURED, batched, read_request
 from nearcast.server.ingest.group_commit import QueueFull
 from nearcast.server.ingest.repeated_events import other_events
 from nearcast.server.service import AccessServer
@@ -97,43 +96,57 @@ async def publish(
     limits = service.config.limits
     batch = batched(request.headers.get("content-type"))
     body = await service.bodies.read(request, limits.batch_bytes if batch else limits.event_bytes)
-    headers = request.headers.items()
+    headers, size = request.headers.items(), len(body)
     try:
-        came, taken, faults = await service.reading.of(len(body), _read, headers, body, token, service)
+        came = await service.reading.of(size, _read, headers, body, token, service)
     except EventError as error:
         _write_dead_letters([refused_input("POST /events", str(error.fault), body)], service)
         raise
-    positions: list[int | None] = [None] * len(came)
+    written: list[int | None] = []
     before = max(service.session_manager.events_through, service.events.through)
-    repeated: list[tuple[int, Event, int]] = []
-    if taken:
-        written = await service.event_entry.submit([event for _, event in taken], *returned_of(request))
-        if len(taken) == len(came):
-            positions = written
-        else:
-            for (index, _), position in zip(taken, written, strict=True):
-                positions[index] = position
-        if repeated := _repeated(taken, positions, before):
-            others = await asyncio.to_thread(other_events, service.journal, repeated)
-            faults += others
-            refused = {index for index, _ in others}
-            positions = [None if index in refused else position for index, position in enumerate(positions)]
-            taken = [one for one in taken if one[0] not in refused]
-        service.metrics.published.inc(len(taken))
+    if came.taken:
+        written = await service.event_entry.submit(came.events, *returned_of(request))
+    # In a thread where much came: there may be a fault of each event.
+    status, answer, letters = await service.reading.of(size, _answer, came, written, before, service)
+    service.metrics.published.inc(came.count - len(letters))
     # Last: where there was no room the publisher comes again, and its letters would be there twice.
-    _write_refused(came, faults, service)
+    if letters:
+        service.metrics.rejected.labels("event").inc(len(letters))
+        _write_dead_letters(letters, service)
+    return Response(answer, status, media_type="application/json")
+
+
+def _answer(
+    came: ReadEvents, written: Sequence[int | None], before: int, service: AccessServer
+) -> tuple[int, bytes, list[RefusedInput]]:
+    """The status and the answer to what came, and the dead letters of what was refused.
+
+    `written` are the positions of the events that were taken; up to `before` the journal had them.
+    """
+    positions: list[int | None] = [None] * came.count
+    for index, position in zip(came.taken, written, strict=True):
+        positions[index] = position
+    repeated = _repeated(came, positions, before)
+    others = other_events(service.journal, repeated) if repeated else []
+    for index, _ in others:
+        positions[index] = None
+    refused = {index for index, _ in others}
+    faults = [*came.faults, *others]
     answer: dict[str, Any] = {
         "positions": positions,
         "faults": [{"index": index, **fault_json(fault)} for index, fault in faults],
     }
     if known := [index for index, *_ in repeated if positions[index] is not None]:
         answer["known"] = known
-    suppressed = [index for index, _ in taken if positions[index] is None]
-    if suppressed:
+    if suppressed := [index for index in came.taken if positions[index] is None and index not in refused]:
         answer["suppressed"] = suppressed
-    if came and not taken:
-        return _json({**fault_json(faults[0][1]), **answer}, 400)
-    return _json(answer, 202)
+    none_taken = came.count and len(refused) == len(came.taken)
+    if none_taken:
+        answer = {**fault_json(faults[0][1]), **answer}
+    contents = came.contents | {index: came.taken[index].payload for index in refused}
+    reasons = dict(reversed(faults))
+    letters = [refused_input("POST /events", str(reasons[index]), contents[index]) for index in sorted(reasons)]
+    return 400 if none_taken else 202, orjson.dumps(answer), letters
 
 
 router.add_api_route(
@@ -144,10 +157,6 @@ router.add_api_route(
     responses=ACCEPTED,
     openapi_extra=CONTENT,
 )
-
-
-def _json(answer: dict[str, Any], status: int) -> Response:
-    return Response(orjson.dumps(answer), status, media_type="application/json")
 
 
 @router.get("/wanted")
@@ -177,7 +186,7 @@ async def wanted_filters(
     return Response(found.body, media_type="application/json", headers=headers)
 
 
-def _repeated(taken: list[tuple[int, Event]], positions: list[int | None], before: int) -> list[tuple[int, Event, int]]:
+def _repeated(came: ReadEvents, positions: list[int | None], before: int) -> list[tuple[int, Event, int]]:
     """The events that the journal had before, up to a position, or that come twice; with indices and positions."""
     there = [position for position in positions if position is not None]
     # Nearly always there is none.
@@ -185,7 +194,7 @@ def _repeated(taken: list[tuple[int, Event]], positions: list[int | None], befor
         return []
     seen: set[int] = set()
     found = []
-    for index, event in taken:
+    for index, event in came.taken.items():
         position = positions[index]
         if position is not None:
             if position <= before or position in seen:
@@ -200,14 +209,31 @@ def returned_of(request: Request) -> tuple[str | None, frozenset[int]]:
     return request.headers.get("nearcast-publisher"), frozenset(int(one) for one in told if one.strip().isdigit())
 
 
+@dataclass(slots=True)
+class ReadEvents:
+    """What a request brought: how many, by index those that can be taken, the faults of the others and what they were.
+
+    The documents are let go of where they are read: to take apart a hundred thousand of them takes a while too.
+    """
+
+    count: int
+    taken: dict[int, Event] = field(default_factory=dict)
+    faults: list[tuple[int, Fault]] = field(default_factory=list)
+    contents: dict[int, bytes] = field(default_factory=dict)
+
+    @property
+    def events(self) -> list[Event]:
+        """Those that can be taken, in their order."""
+        return [*self.taken.values()]
+
+
 def _read(
     headers: Iterable[tuple[str, str]], body: bytes, token: AccessToken | None, service: AccessServer
-) -> tuple[list[ReceivedEvent], list[tuple[int, Event]], list[tuple[int, Fault]]]:
-    """What came; the good events of it, and the faults of the others, each with its index."""
+) -> ReadEvents:
+    """What came: the good events of it, and the faults of the others. Raises EventError."""
     limits = service.config.limits
     came = read_request(headers, body, limits.event_bytes, limits.batch_events)
-    taken: list[tuple[int, Event]] = []
-    faults: list[tuple[int, Fault]] = []
+    found = ReadEvents(len(came))
     settings = service.session_manager.registry.settings
     reader = EventReader(settings.channels, clock.moment(clock.now()), settings.limits.name_length)
     for index, one in enumerate(came):
@@ -219,14 +245,15 @@ def _read(
                 token.check_event(event.source, event.type, one.where)
             if event.control:
                 _check_control(event, settings, token, service)
-            taken.append((index, event))
+            found.taken[index] = event
         except EventError as error:
-            faults.append(
-                (index, replace(error.fault, where=one.where) if error.fault.where is SOMEWHERE else error.fault)
-            )
+            fault = error.fault
+            found.faults.append((index, replace(fault, where=one.where) if fault.where is SOMEWHERE else fault))
+            found.contents[index] = one.content
         except DefinitionError as error:
-            faults += [(index, fault) for fault in error.faults]
-    return came, taken, faults
+            found.faults += [(index, fault) for fault in error.faults[:MOST_FAULTS]]
+            found.contents[index] = one.content
+    return found
 
 
 def _check_control(event: Event, settings: Settings, token: AccessToken | None, service: AccessServer) -> None:
@@ -245,16 +272,6 @@ def _check_degrees(filter: Filter, settings: Settings) -> None:
     faults = list(beyond_degrees(filter, settings.channels))
     if faults:
         raise DefinitionError(faults)
-
-
-def _write_refused(came: list[ReceivedEvent], faults: list[tuple[int, Fault]], service: AccessServer) -> None:
-    """Puts what was refused into the dead letters, as far as there is room: the publisher is told in any case."""
-    reasons = dict(reversed(faults))
-    if not reasons:
-        return
-    service.metrics.rejected.labels("event").inc(len(reasons))
-    letters = [refused_input("POST /events", str(reasons[index]), came[index].content) for index in sorted(reasons)]
-    _write_dead_letters(letters, service)
 
 
 def _write_dead_letters(letters: list[RefusedInput], service: AccessServer) -> None:

@@ -16,6 +16,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
+from heapq import nsmallest
+from itertools import islice
 from typing import Annotated, Any
 
 import orjson
@@ -189,7 +192,7 @@ async def _listen(socket: WebSocket, session: Session, connection: Connection, s
 async def hear(text: str | bytes, session: Session, service: AccessServer) -> Fault | None:
     """Takes one message of a client; what is wrong with it is told, counted and returned, and nothing else stops."""
     try:
-        await _hear(_message(text), session, service)
+        await _hear(_message(text, service.config.limits.said_bytes), session, service)
         return None
     except (DefinitionError, EventError) as error:
         fault = error.faults[0] if isinstance(error, DefinitionError) else error.fault
@@ -198,16 +201,24 @@ async def hear(text: str | bytes, session: Session, service: AccessServer) -> Fa
     return fault
 
 
-def _message(text: str | bytes) -> dict[str, Any]:
+def _message(text: str | bytes, most: int) -> dict[str, Any]:
+    """A message, of which what it says of its client is of so many bytes at most. Raises DefinitionError."""
     try:
         message = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise DefinitionError(Fault("JSON", error.msg, Mark("message", error.lineno, error.colno))) from error
     known = {"ack", "ping", "pong", *SAYABLE}
     if not isinstance(message, dict) or not message or not message.keys() <= known:
-        came = ", ".join(sorted(message.keys() - known)) if isinstance(message, dict) else type(message).__name__
+        unknown = islice((name for name in message if name not in known), 5) if isinstance(message, dict) else ()
+        came = ", ".join(sorted(unknown)) if isinstance(message, dict) else type(message).__name__
         expected = f"an object with some of {', '.join(sorted(known))}"
         raise DefinitionError(Fault(expected, came[:SHOWN] or "nothing", Mark("message")))
+    # What a client says of itself is read here, between what others say, and each of its values takes some time.
+    if len(text) > most and any(name in message for name in SAYABLE):
+        said = len(orjson.dumps({name: message[name] for name in SAYABLE if name in message}))
+        if said > most:
+            expected = f"readings, position, role and task of at most {most:,} bytes in one message"
+            raise DefinitionError(Fault(expected, f"{said:,}", Mark("message"), "say it in several"))
     return message
 
 
@@ -243,10 +254,15 @@ async def _acknowledge(sequences: list[int], session: Session, service: AccessSe
 def _small(given: Any) -> Any:
     """What is sent back as it came: small, for a thousand of them may wait for a client that does not read."""
     if isinstance(given, (list, dict)) or len(str(given)) > SHOWN:
-        raise DefinitionError(
-            Fault(f"ping: a number or a text of at most {SHOWN}", str(given)[:SHOWN], Mark("message"))
-        )
+        raise DefinitionError(Fault(f"ping: a number or a text of at most {SHOWN}", _shown(given), Mark("message")))
     return given
+
+
+def _shown(given: Any) -> str:
+    """The beginning of what came, or how much of what it is: to write all of it may take long."""
+    if isinstance(given, list):
+        return f"a list of {len(given):,}"
+    return f"an object of {len(given):,}" if isinstance(given, dict) else repr(given)[:SHOWN]
 
 
 def _sequences(given: Any) -> list[int]:
@@ -257,7 +273,7 @@ def _sequences(given: Any) -> list[int]:
         pass
     what = f"ack: a list of at most {MOST_POSITIONS} positions, each as its delivery had it"
     advice = "that of a derived event is a text such as '12.1'"
-    raise DefinitionError(Fault(what, repr(given)[:SHOWN], Mark("message"), advice))
+    raise DefinitionError(Fault(what, _shown(given), Mark("message"), advice))
 
 
 def _data_lines(text: str) -> str:
@@ -372,8 +388,10 @@ async def waiting(
     """What waits for a client, most urgent first, at most `limit` of it; −1 is withheld. For people who look."""
     _check_known(service, id)
     session = service.session_manager.session(id)
-    # By the remainder −1, withheld, comes last.
-    ordered = sorted(session.waiting.waiting.values(), key=lambda one: (one.priority % 1_000, one.turn))
+    most = max(0, min(limit, 1_000))
+    # By the remainder −1, withheld, comes last. Of a hundred thousand the first are looked for while others are served.
+    found = partial(nsmallest, most, [*session.waiting.waiting.values()], lambda one: (one.priority % 1_000, one.turn))
+    ordered = await asyncio.to_thread(found)
     return {
         "client": id,
         "connected": session.connection is not None,
@@ -392,7 +410,7 @@ async def waiting(
                 "attempts": one.attempts,
                 "expires": None if one.expires is None else clock.stamp(one.expires),
             }
-            for one in ordered[: max(0, min(limit, 1_000))]
+            for one in ordered
         ],
     }
 

@@ -1,0 +1,203 @@
+"""Nobody holds the event loop for long: what is large is done elsewhere, and what holds it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from nearcast.journal.memory import MemoryJournal
+from nearcast.server.admin import management
+from nearcast.server.ingest import group_commit, publishing
+from nearcast.server.ingest.group_commit import GroupCommit
+from nearcast.server.loop_monitor import LoopMonitor, doing
+from nearcast.server.metrics import ServerMetrics
+from tests.server.conftest import run, running, unit, until
+from tests.server.test_bounds import count
+
+
+def test_a_loop_that_is_held_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    """With how long; a loop that is not held is not."""
+
+    async def test() -> None:
+        metrics = ServerMetrics()
+        monitor = LoopMonitor(metrics, held_seconds=0.3)
+        task = asyncio.create_task(monitor.run())
+        await asyncio.sleep(0.1)
+        time.sleep(0.6)
+        await until(lambda: monitor.longest >= 0.5)
+        await until(lambda: "event loop held" in caplog.text)
+        assert b"nearcast_loop_holds_total 1.0" in metrics.text()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(test())
+    assert "doing=" in caplog.text
+
+
+def test_what_holds_it_is_told_by_the_functions_of_the_package() -> None:
+    """The innermost ones; what the standard library does within them is theirs."""
+    seen: list[str] = []
+
+    def table(items: list[int]) -> pa.Table:
+        seen.append(doing(sys._getframe()))
+        return pa.table({"a": items})
+
+    blocks = GroupCommit(MemoryJournal(), "events", table, ThreadPoolExecutor(1), seconds=0, rows=1, room=1)
+    with pytest.raises(Exception, match="expected rows"):
+        blocks._append_now([1], {})
+    [found] = seen
+    assert "GroupCommit._append_now:" in found
+    assert found.startswith("server.ingest.group_commit.")
+
+
+def test_a_server_tells_the_longest_hold() -> None:
+    """Among its metrics."""
+
+    async def test() -> None:
+        async with running() as server:
+            time.sleep(0.3)
+            await until(lambda: server.service.loop_monitor.longest > 0)
+            assert await count(server, "nearcast_loop_longest_hold_seconds") > 0
+
+    run(test)
+
+
+def test_large_batches_are_read_and_answered_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also their faults, of each event perhaps; small ones where they are, for the way to a thread takes longer."""
+    where: list[str] = []
+
+    def noted(function: Any) -> Any:
+        def call(*given: Any) -> Any:
+            where.append(threading.current_thread().name.partition("_")[0])
+            return function(*given)
+
+        return call
+
+    monkeypatch.setattr(publishing, "_read", noted(publishing._read))
+    monkeypatch.setattr(publishing, "_answer", noted(publishing._answer))
+
+    async def test() -> None:
+        async with running() as server:
+            headers = {"Content-Type": "application/cloudevents-batch+json"}
+            faulty = [{**unit(str(number)), "type": ""} for number in range(1_000)]
+            answer = await server.http.post("/events", json=faulty, headers=headers)
+            assert (400, list(range(1_000))) == (answer.status_code, [one["index"] for one in answer.json()["faults"]])
+            assert ["nearcast-reading"] * 2 == where
+            await server.http.post("/events", json=[unit("e")], headers=headers)
+            assert ["MainThread"] * 2 == where[2:]
+
+    run(test)
+
+
+def test_answers_about_definitions_are_written_in_a_thread() -> None:
+    """There may be a hundred thousand, with as many literals in each."""
+    threads: list[int] = []
+
+    def written() -> bytes:
+        threads.append(threading.get_ident())
+        return b"{}"
+
+    answer = asyncio.run(management.answer(written))
+    assert b"{}" == answer.body
+    assert threading.get_ident() not in threads
+    assert {"position": 7, "document": {"a": 1}} == orjson.loads(management.changed(7, b'{"a":1}'))
+
+
+def test_columns_of_many_rows_are_made_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each column in one go holds every thread; the rows are the same, in one block."""
+    sizes: list[int] = []
+    monkeypatch.setattr(group_commit, "PIECE", 3)
+    journal = MemoryJournal()
+
+    def table(items: list[int]) -> pa.Table:
+        sizes.append(len(items))
+        rows = [{"position": 0, "where": str(item), "reason": "r", "content": b"c", "time": None} for item in items]
+        return pa.Table.from_pylist(rows, schema=journal.read("dead letters", 0, 1).schema)
+
+    with ThreadPoolExecutor(1) as executor:
+        blocks = GroupCommit(journal, "dead letters", table, executor, seconds=0, rows=1, room=1)
+        assert [1, 2, 3, 4, 5, 6, 7, 8] == blocks._append_now([*range(8)], {})
+    assert [3, 3, 2] == sizes
+    assert [str(item) for item in range(8)] == journal.read("dead letters", 0, 10).column("where").to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("message", "expected", "came"),
+    [
+        ({"ping": [[1]] * 50_000}, "ping: a number or a text of at most 80", "a list of 50,000"),
+        ({"ack": [[1]] * 50_000}, "ack: a list of at most 10000 positions", "a list of 50,000"),
+        ({"ack": {"a": 1}}, "ack: a list of at most 10000 positions", "an object of 1"),
+        ({f"k{number}": 1 for number in range(50_000)}, "an object with some of", "k0, k1, k2, k3, k4"),
+        ({"readings": {"a": [[1]] * 20_000}}, "of at most 32,768 bytes in one message", "80,020"),
+        ({"position": {f"k{number}": 1 for number in range(9_000)}, "ack": []}, "at most 32,768 bytes", "88,904"),
+    ],
+)
+def test_of_a_message_that_means_nothing_little_is_looked_at(message: Any, expected: str, came: str) -> None:
+    """It is told by how much of what it is, and others are served."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            answer = await server.http.post("/clients/a/messages", json=message)
+            fault = answer.json()
+            assert (422, came) == (answer.status_code, fault["came"])
+            assert expected in fault["expected"]
+
+    run(test)
+
+
+def test_acknowledgements_may_be_as_many_as_a_message_holds() -> None:
+    """What a client says of itself is bounded, and not what it has got."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            message = {"ack": [f"{10**9 + number}.1" for number in range(10_000)], "role": "r"}
+            answer = await server.http.post("/clients/a/messages", json=message)
+            assert "positions of deliveries to a" == answer.json()["expected"]
+            assert "r" == server.service.session_manager.registry.clients["a"].role
+
+    run(test)
+
+
+def test_of_many_faults_the_first_hundred_are_told() -> None:
+    """And how many more there are."""
+
+    async def test() -> None:
+        async with running() as server:
+            document = {"when": {"all": [{"x": number} for number in range(500)]}}
+            found = (await server.http.put("/situations/s", json=document)).json()
+            assert 100 == len(found["faults"])
+            assert found["more"] >= 400
+
+    run(test)
+
+
+def test_lists_beyond_those_that_a_client_may_have_are_refused() -> None:
+    """In one document, and with those that it has; other entities for one that is there are no more lists."""
+
+    async def test() -> None:
+        async with running() as server:
+            (await server.http.put("/settings", json={"limits": {"client_lists": 2}})).raise_for_status()
+            for names, status in ("ab", 200), ("abc", 422), ("c", 422), ("b", 200):
+                answer = await server.http.put("/clients/a", json={"lists": {name: ["x", names] for name in names}})
+                assert (status, "at most 2 lists of a client" in answer.text) == (answer.status_code, status != 200)
+            event = {**unit("c"), "type": "nearcast.client", "data": {"client": "a", "lists": {"w": ["x"]}}}
+            answer = await server.http.post(
+                "/events", json=[event], headers={"Content-Type": "application/cloudevents-batch+json"}
+            )
+            assert (400, "at most 2 lists of a client") == (answer.status_code, answer.json()["expected"])
+            known = server.service.session_manager.registry.clients["a"].lists
+            assert {"a": ("x", "ab"), "b": ("x", "b")} == known
+
+    run(test)
