@@ -108,22 +108,24 @@ class ActionRunner:
             await self._follow()
 
     async def _follow(self) -> None:
-        # In a thread: it reads the certificates of all authorities.
-        async with await asyncio.to_thread(webhook_client) as http:
-            try:
-                await self._steps(http)
-            finally:
-                # Before their client ends.
-                await asyncio.gather(*(target.close() for target in self._targets.values()))
+        # In a thread: it reads the certificates of all authorities. Beside what follows, so that nothing is missed.
+        made = asyncio.create_task(asyncio.to_thread(webhook_client))
+        try:
+            await self._steps(made)
+        finally:
+            # Before their client ends.
+            await asyncio.gather(*(target.close() for target in self._targets.values()))
+            await (await made).aclose()
 
-    async def _steps(self, http: httpx.AsyncClient) -> None:
+    async def _steps(self, made: asyncio.Task[httpx.AsyncClient]) -> None:
         kept: int | None = None
         while True:
             # A journal that fails for a while must not end this for good.
             try:
                 if kept is None:
                     self._through = kept = await asyncio.to_thread(self._read_mark)
-                await self._step(http)
+                # Whoever ends this ends not what makes it.
+                await self._step(await asyncio.shield(made))
                 if self.through != kept:
                     kept = self.through
                     await asyncio.to_thread(self._write_mark, kept)
