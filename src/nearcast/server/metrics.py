@@ -71,6 +71,7 @@ class ServerMetrics:
         self.loop_longest = Gauge(
             "nearcast_loop_longest_hold_seconds", "The longest time that the event loop was held", registry=registry
         )
+        self.longest_hold = 0.0
         self.actions = Counter(
             "nearcast_actions", "Attempts to run what situations call for", ["effect", "outcome"], registry=registry
         )
@@ -115,6 +116,12 @@ class ServerMetrics:
         """A delivery was acknowledged so long after its event was accepted."""
         self.of(priority).to_acknowledge.observe(seconds)
         self.recent["acknowledge", priority].append(seconds)
+
+    def loop_held(self, seconds: float, long: bool) -> None:
+        """The event loop was held, longer than before or for `long`."""
+        self.longest_hold = max(self.longest_hold, seconds)
+        self.loop_longest.set(self.longest_hold)
+        self.loop_holds.inc(long)
 
     def latencies(self) -> dict[str, dict[str, dict[str, float]]]:
         """Median and p99 in seconds of the recent deliveries, by "send" or "acknowledge", then by priority."""

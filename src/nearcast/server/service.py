@@ -18,6 +18,7 @@ from nearcast.model.columns import entered_events
 from nearcast.model.event import MAIN, Event
 from nearcast.model.subscription import Settings
 from nearcast.runtime.error_log import RateLimitedErrorLog
+from nearcast.runtime.loop_monitor import LoopMonitor
 from nearcast.server import clock
 from nearcast.server.action_runner import ActionRunner
 from nearcast.server.admin.documents import MEASURED, checked_changes
@@ -27,7 +28,6 @@ from nearcast.server.ingest.definition_offload import DefinitionOffload
 from nearcast.server.ingest.entry import EventEntry
 from nearcast.server.ingest.group_commit import GroupCommit, QueueFull
 from nearcast.server.ingest.wanted_filters import ForwardedFilters
-from nearcast.server.loop_monitor import LoopMonitor
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.request_bodies import RequestBodies
 from nearcast.server.sessions.client_updates import ClientUpdates
@@ -119,7 +119,7 @@ class AccessServer:
         own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"
         self._mark = None if settled is None else settled.with_name(settled.name + own)
         self.reader = JournalTailer(journal, self.payloads, self._hand_over, self.error_log)
-        self.loop_monitor = LoopMonitor(self.metrics, limits.held_seconds)
+        self.loop_monitor = LoopMonitor(limits.held_seconds, self.metrics.loop_held)
         self.stopping = False
         self.started = clock.steady()
         self._loop = asyncio.get_running_loop()

@@ -11,9 +11,8 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
-
-from nearcast.server.metrics import ServerMetrics
 
 log = logging.getLogger(__name__)
 
@@ -25,16 +24,16 @@ OURS = "nearcast."
 
 
 class LoopMonitor:
-    """Watches the event loop that runs it. A hold of `held_seconds` and more is counted, and told with what was done.
+    """Watches the event loop that runs it. A hold of `held_seconds` and more is told in the log, with what was done: as
+    a warning where the loop's own thread computed for so long, else for information, as others had the processor.
 
-    `longest` is the longest hold until now, `busiest` the most of it that the loop's own thread computed, in seconds:
-    where these differ, other threads or programs had the processor.
+    `longest` is the longest hold until now, `busiest` the most that the thread computed in one, in seconds. `held` hears
+    of every hold that is the longest or long, and whether it is long.
     """
 
-    def __init__(self, metrics: ServerMetrics, held_seconds: float) -> None:
-        self.held_seconds = held_seconds
+    def __init__(self, held_seconds: float, held: Callable[[float, bool], None] = lambda seconds, long: None) -> None:
+        self.held_seconds, self._held = held_seconds, held
         self.longest = self.busiest = 0.0
-        self._metrics = metrics
         self._beat = time.monotonic()
         self._doing = ""
         self._untold: tuple[float, float, str] | None = None
@@ -62,16 +61,16 @@ class LoopMonitor:
         """A beat came so late, and of that so much was this thread's own work."""
         doing, self._doing = self._doing, ""
         self.busiest = max(self.busiest, min(computed, held + BEAT_SECONDS))
-        if held > self.longest:
-            self.longest = held
-            self._metrics.loop_longest.set(held)
-        if held >= self.held_seconds:
-            self._metrics.loop_holds.inc()
-            if self._untold is None or held > self._untold[0]:
-                self._untold = held, computed, doing or "not seen"
+        long = held >= self.held_seconds
+        if long or held > self.longest:
+            self.longest = max(self.longest, held)
+            self._held(held, long)
+        if long and (self._untold is None or held > self._untold[0]):
+            self._untold = held, computed, doing or "not seen"
         if self._untold and now - self._told >= TELL_SECONDS:
             held, computed, doing = self._untold
-            log.warning("event loop held seconds=%.2f computing=%.2f doing=%s", held, computed, doing)
+            level = logging.WARNING if computed >= self.held_seconds else logging.INFO
+            log.log(level, "event loop held seconds=%.2f computing=%.2f doing=%s", held, computed, doing)
             self._untold, self._told = None, now
 
     def _watch(self, thread: int) -> None:
