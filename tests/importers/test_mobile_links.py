@@ -42,12 +42,6 @@ def test_cycles(at_ms: int, rounds: int) -> None:
     assert inside.bandwidth(at) == inside.bandwidth(at + rounds * 8)
 
 
-def test_scaled() -> None:
-    """A trace can be made slower in bandwidth and longer in time."""
-    slow = TUNNEL.scaled(bandwidth=0.1, time=2)
-    assert (80, 30, 126) == (slow.bandwidth(1.9), slow.bandwidth(2), slow.seconds)
-
-
 def test_readings_only_on_a_change_of_class() -> None:
     """A client tells its bandwidth at first, then whenever it crosses a bound; times ascend."""
     told = list(readings([TUNNEL], ["a"], START, 600, every=1.0, bounds=(0, 500)))

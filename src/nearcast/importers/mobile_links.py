@@ -46,12 +46,6 @@ class LinkTrace:
         began = self.ends[index - 1] if index else 0.0
         return self.kbits[index] if at - began < STALE else 0.0
 
-    def scaled(self, bandwidth: float = 1.0, time: float = 1.0) -> LinkTrace:
-        """The trace with every bandwidth times `bandwidth` and every sample lasting `time` times as long."""
-        return LinkTrace(
-            self.name, tuple(end * time for end in self.ends), tuple(rate * bandwidth for rate in self.kbits)
-        )
-
 
 def traces(path: Path) -> list[LinkTrace]:
     """The traces of a tar, plain or packed, of JSON lists of {duration_ms, bandwidth_kbps}, by name (it says when it

@@ -81,9 +81,21 @@ def name_all(starts: Any, data: Bytes, known: Bytes, begins: Integers, slots: In
 
 
 @inlined
-def _is_there(there: Bytes, bit: int, at: int) -> bool:
-    """Whether a bit is set."""
-    return there[(bit + at) >> 3] >> ((bit + at) & 7) & 1 != 0
+def _column(where: Integers, names: Int32s, there: Bytes, bit: int, at: int) -> int:
+    """The column that a value is for, or −1 if there is none, or no value."""
+    column = where[names[at]]
+    if there[(bit + at) >> 3] >> ((bit + at) & 7) & 1 == 0:
+        column = -1
+    return column
+
+
+@inlined
+def _keep(codes: Any, repeats: Any, column: int, lane: int, code: int) -> None:
+    """Writes an event's code in a column, where a second one is told to be a repetition."""
+    kind = codes.dtype.type
+    if codes[column, lane] != kind(-1):
+        repeats[column] = True
+    codes[column, lane] = kind(code)
 
 
 @compiled
@@ -94,10 +106,9 @@ def take_texts(
     codes: Any, repeats: Any,
 ) -> None:  # fmt: skip
     """Codes of texts: those of literals by hash, of others by halving if the column has an order."""
-    kind = codes.dtype.type
     for at in range(len(lanes)):
-        column = where[names[at]]
-        if column < 0 or not _is_there(there, bit, at):
+        column = _column(where, names, there, bit, at)
+        if column < 0:
             continue
         begin, end, first = starts[at], starts[at + 1], firsts[column]
         text = _find(data, begin, end, column, first, lasts[column], known, begins, slots)
@@ -120,9 +131,27 @@ def take_texts(
                 else:
                     high = middle
             code = cuts[cut[column] + 2 * (low - first)]
-        if codes[column, lanes[at]] != kind(-1):
-            repeats[column] = True
-        codes[column, lanes[at]] = kind(code)
+        _keep(codes, repeats, column, lanes[at], code)
+
+
+@inlined
+def _place(numbers: Doubles, first: int, end: int, near: Any, above: Any, exact: Any) -> int:
+    """Where a number lies among literals that ascend, by halving: at the n-th 2n + 1, before it 2n.
+
+    `near` is the double nearest to it, and the number `above` that, or `exact` that: rounding keeps the order, so only
+    where a literal is that double they may differ.
+    """
+    low, high = first, end
+    while low < high:
+        middle = (low + high) >> 1
+        if numbers[middle] < near or (above and numbers[middle] == near):
+            low = middle + 1
+        else:
+            high = middle
+    place = 2 * (low - first)
+    if exact and low < end and numbers[low] == near:
+        place += 1
+    return place
 
 
 @compiled
@@ -132,10 +161,9 @@ def take_integers(
     lowest: Integers, span: Integers, table: Integers, cuts: Int32s, whole: Int32s, codes: Any, repeats: Any,
 ) -> None:  # fmt: skip
     """Codes of integers, exactly: by a table, or by halving the literals."""
-    kind = codes.dtype.type
     for at in range(len(lanes)):
-        column = where[names[at]]
-        if column < 0 or not _is_there(there, bit, at):
+        column = _column(where, names, there, bit, at)
+        if column < 0:
             continue
         value = values[at]
         # Without a sign: a difference that is too large for 64 bits would else be anything.
@@ -143,25 +171,11 @@ def take_integers(
         if away < np.uint64(span[column]):
             code = whole[table[column] + np.int64(away)]
         else:
-            near, first, end = np.float64(value), firsts[column], lasts[column]
-            low, high = first, end
-            while low < high:
-                middle = (low + high) >> 1
-                below = numbers[middle] < near
-                if numbers[middle] == near:
-                    # Rounding keeps the order, so only where the doubles are equal may the integers differ.
-                    below = near < BEYOND and np.int64(near) < value
-                if below:
-                    low = middle + 1
-                else:
-                    high = middle
-            place = 2 * (low - first)
-            if low < end and numbers[low] == near and near < BEYOND and np.int64(near) == value:
-                place += 1
-            code = cuts[cut[column] + place]
-        if codes[column, lanes[at]] != kind(-1):
-            repeats[column] = True
-        codes[column, lanes[at]] = kind(code)
+            near = np.float64(value)
+            above = near < BEYOND and np.int64(near) < value
+            exact = near < BEYOND and np.int64(near) == value
+            code = cuts[cut[column] + _place(numbers, firsts[column], lasts[column], near, above, exact)]
+        _keep(codes, repeats, column, lanes[at], code)
 
 
 @compiled
@@ -171,28 +185,14 @@ def take_doubles(
     lowest: Integers, span: Integers, table: Integers, cuts: Int32s, whole: Int32s, codes: Any, repeats: Any,
 ) -> None:  # fmt: skip
     """Codes of doubles by halving the literals; NaN has the last one."""
-    kind = codes.dtype.type
     for at in range(len(lanes)):
-        column = where[names[at]]
-        if column < 0 or not _is_there(there, bit, at):
+        column = _column(where, names, there, bit, at)
+        if column < 0:
             continue
-        value, first, end = values[at], firsts[column], lasts[column]
         code = size[column] - 1
-        if not np.isnan(value):
-            low, high = first, end
-            while low < high:
-                middle = (low + high) >> 1
-                if numbers[middle] < value:
-                    low = middle + 1
-                else:
-                    high = middle
-            place = 2 * (low - first)
-            if low < end and numbers[low] == value:
-                place += 1
-            code = cuts[cut[column] + place]
-        if codes[column, lanes[at]] != kind(-1):
-            repeats[column] = True
-        codes[column, lanes[at]] = kind(code)
+        if not np.isnan(values[at]):
+            code = cuts[cut[column] + _place(numbers, firsts[column], lasts[column], values[at], False, True)]
+        _keep(codes, repeats, column, lanes[at], code)
 
 
 KINDS: tuple[Kind, ...] = ("number", "text", "boolean", "time")
