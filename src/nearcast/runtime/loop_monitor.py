@@ -27,8 +27,8 @@ class LoopMonitor:
     """Watches the event loop that runs it. A hold of `held_seconds` and more is told in the log, with what was done: as
     a warning where the loop's own thread computed for so long, else for information, as others had the processor.
 
-    `longest` is the longest hold until now, `busiest` the most that the thread computed in one, in seconds. `held` hears
-    of every hold that is the longest or long, and whether it is long.
+    `longest` is the longest hold until now, `busiest` the most that the thread computed in one, in seconds. `held`
+    hears of every hold that is the longest or long, and whether it is long.
     """
 
     def __init__(self, held_seconds: float, held: Callable[[float, bool], None] = lambda seconds, long: None) -> None:
