@@ -100,8 +100,8 @@ def _text(witness: WitnessEvent) -> str:
     """What matters of an event: all but what any event has."""
     event = witness.event
     own = (("id", event.id), ("type", event.type), ("source", event.source))
-    told = [(name, value) for name, value in own if value != USUAL[name]]
-    parts = [f"{name} = {_literal(value)}" for name, value in (*told, *event.attributes)]
+    stated = [(name, value) for name, value in own if value != USUAL[name]]
+    parts = [f"{name} = {_literal(value)}" for name, value in (*stated, *event.attributes)]
     places = [("the event", event.place), *witness.users] if event.place else []
     parts += [f"{name} at {place.x:.6g}, {place.y:.6g}" for name, place in places if place]
     return ", ".join(parts) or "any other event"

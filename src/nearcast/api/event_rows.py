@@ -27,7 +27,7 @@ from nearcast.model.subscription import Channel
 from nearcast.model.values import time_of, time_text
 
 TYPE, SOURCE = "row", "rows"
-"""What an event's type and source are where neither a column nor a key tells them."""
+"""What an event's type and source are where neither a column nor a key states them."""
 
 EventLike = Mapping[str, Any] | str | bytes
 """An event as callers have it: a CloudEvent as a dict or as a line of JSON, or a plain dict of attributes."""
@@ -82,7 +82,7 @@ def _plain(item: Mapping[str, Any], row: int, channels: Sequence[Channel], where
         return read_event(document, where, channels)
     time = _time(item.get("time"), where)
     place = place_of(data, where)
-    # Of the same form as a frame's row: what is wrong with it is told in the same words.
+    # Of the same form as a frame's row: what is wrong with it is said in the same words.
     channel = channel_of(own["type"], None, place, channels, where)
     shapes: Shapes = []
     attributes = tuple(attributes_of(data, {}, where, shapes))

@@ -53,7 +53,7 @@ def events_of(
 ) -> pa.Table:
     """The rows of a frame as a table of EVENTS; `position` is the row's number, counted from `first`, plus 1.
 
-    Rows that are no events are left out and told to `on_dead_letter`; without it the first of them is raised as
+    Rows that are no events are left out and reported to `on_dead_letter`; without it the first of them is raised as
     `EventError`. Raises `Fault` for a column that no event can have.
     """
     columns = _FrameColumns.of(frame)
@@ -246,9 +246,9 @@ class _FrameReader:
         return lists
 
     def _places(self, alone: Mask) -> dict[str, pa.Array]:
-        """Where each event is: at once where the columns tell it plainly, else by the rules for JSON."""
-        told = {name: column for name, column in self.columns.data.items() if self._tells_place(name, column)}
-        numbers = {name: _doubles(column, name) for name, column in told.items() if name in PLACES}
+        """Where each event is: at once where the columns state it plainly, else by the rules for JSON."""
+        stated = {name: column for name, column in self.columns.data.items() if self._states_place(name, column)}
+        numbers = {name: _doubles(column, name) for name, column in stated.items() if name in PLACES}
         none = np.full(self.count, np.nan)
         lon, lat, alt, x, y, z = (numbers.get(name, (none,))[0] for name in PLACES)
         no = np.zeros(self.count, bool)
@@ -259,12 +259,12 @@ class _FrameReader:
             geographic & ~planar & (np.abs(lon) <= 180) & (np.abs(lat) <= 90) & _finite(lon, lat, alt, there["alt"])
         )
         doubtful = ~plain & (planar | there["lon"] | there["lat"])
-        for name in told.keys() & set(GEOMETRY_NAMES):
-            doubtful |= _true(told[name].is_valid())
+        for name in stated.keys() & set(GEOMETRY_NAMES):
+            doubtful |= _true(stated[name].is_valid())
         kinds = np.where(planar, "planar", np.where(geographic, "geographic", ""))
         x, y, z = (np.where(planar, a, b) for a, b in ((x, lon), (y, lat), (z, alt)))
         for row in _rows(doubtful & ~alone):
-            place = self._place(row, told)
+            place = self._place(row, stated)
             kinds[row] = "" if place is None else place.coordinates
             if place is not None:
                 x[row], y[row], z[row] = place.x, place.y, np.nan if place.z is None else place.z
@@ -276,15 +276,15 @@ class _FrameReader:
             "z": pa.array(z, mask=nowhere | np.isnan(z)),
         }
 
-    def _tells_place(self, name: str, column: pa.Array) -> bool:
+    def _states_place(self, name: str, column: pa.Array) -> bool:
         if pt.is_null(column.type):
             return False
         if name in ("x", "y", "z"):
             return {"x", "y"} <= self.columns.data.keys()
         return name in PLACES or (name in GEOMETRY_NAMES and pt.is_struct(column.type))
 
-    def _place(self, row: int, told: dict[str, pa.Array]) -> Place | None:
-        data = {name: column[row].as_py() for name, column in told.items()}
+    def _place(self, row: int, stated: dict[str, pa.Array]) -> Place | None:
+        data = {name: column[row].as_py() for name, column in stated.items()}
         try:
             return place_of(without_nulls(data), self.where(row))
         except Fault as fault:
@@ -318,7 +318,7 @@ class _FrameReader:
         """The entity of each event whose channel names it by source and subject."""
         if all(one.entity == "subject" for one in self.channels):
             return pa.nulls(self.count, pa.string())
-        # What a row that is not taken lacks is told already.
+        # What a row that is not taken lacks is reported already.
         sources = pc.fill_null(columns["source"], "").to_pylist()
         rows = zip(sources, columns["subject"].to_pylist(), columns["channel"].to_pylist(), strict=True)
         found = [about_of(source, subject, named, self.channels) for source, subject, named in rows]
@@ -372,7 +372,7 @@ def _unfit(name: str, kind: pa.DataType, expected: str, advice: str = "cast the 
 
 
 def _without_points(column: pa.Array) -> pa.Array:
-    """A column of geometries without its points: these are told by the place alone."""
+    """A column of geometries without its points: these are stated by the place alone."""
     shapes = [geometry_of(value) for value in column.to_pylist()]
     points = pa.array([shape is not None and shape["type"] == "Point" for shape in shapes], pa.bool_())
     return pc.if_else(points, pa.scalar(None, column.type), column)

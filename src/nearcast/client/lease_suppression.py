@@ -156,9 +156,9 @@ class LeaseSuppression:
             elif "lease" in message:
                 await self._lend(message)
             elif "beat" in message:
-                told = self._beats.pop(message["beat"], None)
-                if told is not None:
-                    self._holding.heard(told + self._seconds)
+                sent = self._beats.pop(message["beat"], None)
+                if sent is not None:
+                    self._holding.heard(sent + self._seconds)
             elif "hello" in message:
                 self.publisher, self._seconds = message["hello"]["publisher"], message["hello"]["seconds"]
                 self._beats, self._connection = {}, connection

@@ -95,12 +95,12 @@ class Publisher:
         good = [index for index in range(len(events)) if index not in faults] if faults else range(len(events))
         sent = [events[index] for index in good] if faults else events
         if self._suppression is None and self._wanted is None:
-            told = await self._publish(sent, written=written)
+            answer = await self._publish(sent, written=written)
         else:
-            told = await self._publish_good(sent)
+            answer = await self._publish_good(sent)
         if not faults:
-            return told
-        placed = _placed(told, good, len(events))
+            return answer
+        placed = _placed(answer, good, len(events))
         return replace(placed, faults=dict(sorted((placed.faults | faults).items())))
 
     async def _publish_good(self, events: Sequence[Event]) -> Published:
@@ -140,13 +140,13 @@ class Publisher:
                 await self._send_kept(kept)
                 kept = Kept([], [])
             sent = [events[index] for index in indices]
-            told = await self._publish_wanted(sent, kept)
+            answer = await self._publish_wanted(sent, kept)
         except BaseException:
             self._owed += kept.events
             raise
         finally:
             await suppression.sent(subjects)
-        return _placed(told, indices, len(events))
+        return _placed(answer, indices, len(events))
 
     async def _send_kept(self, kept: Kept) -> None:
         """Sends what was kept by itself; what does not arrive is sent before what is published next."""

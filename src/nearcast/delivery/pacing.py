@@ -32,7 +32,7 @@ BURST = 0.1
 MOMENT = 1e-6
 """Seconds not worth waiting for."""
 FULL_SAMPLES, FULL_SECONDS = 8, 1.0
-"""A measured bandwidth is told to others after so many full samples over so long a time."""
+"""A measured bandwidth is reported to others after so many full samples over so long a time."""
 LAPSE_SECONDS = 5.0
 """Without a full sample for so long it is unknown again: what holds nothing but the sending back shows nothing."""
 WORK_SECONDS, WORK_SHARE = 0.1, 0.5

@@ -1,4 +1,4 @@
-"""Checksums of a journal's blocks, and links between them: what is damaged is told, never read as something else.
+"""Checksums of a journal's blocks, and links between them: what is damaged is reported, never read as something else.
 
 A checksum covers a block's rows and all that its table says of it. A link names the block before it in its log, and the
 log's end names its newest block: so a block that SQLite does not find any more is missed. Blocks of formats before have
@@ -72,7 +72,7 @@ def check_links(log: str, blocks: Iterable[tuple[int, int | None]]) -> None:
 
 
 def malformed(what: str) -> sqlite3.DatabaseError:
-    """The error for what is damaged: as SQLite's own, so that it is told in the same way, with the file's name."""
+    """The error for what is damaged: as SQLite's own, so that it is reported in the same way, with the file's name."""
     return sqlite3.DatabaseError(f"malformed {what}")
 
 

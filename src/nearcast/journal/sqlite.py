@@ -7,7 +7,7 @@ What a call has written before it returned survives the death of any process. Af
 may be missing (`synchronous=NORMAL`), but never a part of one, and never one before another that is kept.
 
 Every block has a checksum and a link to the one before it, which reading checks (`block_checksums`): a file with a
-flipped bit is told to be damaged, and which positions are, instead of being read as something else.
+flipped bit is reported as damaged, and which positions are, instead of being read as something else.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def salvage(source: Path, target: Path) -> SalvageReport:
     """
     if target.exists():
         raise JournalError(f"journal {target}: expected none yet, got one; give another folder")
-    with _told(source), closing(reading_connection(str(source))) as old:
+    with _readable(source), closing(reading_connection(str(source))) as old:
         # All as of one moment.
         old.execute("BEGIN")
         found = _whole_blocks(old)
@@ -108,7 +108,7 @@ def salvage(source: Path, target: Path) -> SalvageReport:
 
 
 @contextmanager
-def _told(source: Path) -> Iterator[None]:
+def _readable(source: Path) -> Iterator[None]:
     try:
         yield
     except UNREADABLE as error:

@@ -88,9 +88,9 @@ class ActionRunner:
         return min([self._through, *(event.position - 1 for event in self._open.values())])
 
     async def run_again(self, payload: bytes) -> None:
-        """Runs once what was given up, by the event that told of it. Raises `ActionFailed`."""
-        told = json.loads(payload)
-        event = Event(told["id"], told["type"], told["source"], told.get("subject"), payload=payload)
+        """Runs once what was given up, by the event that called for it. Raises `ActionFailed`."""
+        document = json.loads(payload)
+        event = Event(document["id"], document["type"], document["source"], document.get("subject"), payload=payload)
         async with await asyncio.to_thread(webhook_client) as http:
             await self._once(event, http)
 
@@ -152,8 +152,8 @@ class ActionRunner:
         self.metrics.targets_open.set(sum(one.is_open for one in self._targets.values()))
 
     async def _submit(self, event: Event, http: httpx.AsyncClient) -> None:
-        told = json.loads(event.payload)["data"]
-        name = self._target_name(told)
+        data = json.loads(event.payload)["data"]
+        name = self._target_name(data)
         target = self._targets.get(name)
         if target is None:
             target = self._targets[name] = ActionTarget(
@@ -163,16 +163,16 @@ class ActionRunner:
         await target.wait_for_room()
         target.submit(event)
 
-    def _target_name(self, told: dict[str, Any]) -> str:
+    def _target_name(self, data: dict[str, Any]) -> str:
         """What an action is for: a web server, or a Python action."""
-        effect = next(iter(self._effects(told)), None)
+        effect = next(iter(self._effects(data)), None)
         if isinstance(effect, Webhook):
             return target_of(effect.url)
-        return f"run {effect.name}" if effect else f"action {told['action']}"
+        return f"run {effect.name}" if effect else f"action {data['action']}"
 
-    def _effects(self, told: dict[str, Any]) -> list[Webhook | Run]:
-        action = self.registry.actions.get(told["action"])
-        kind = {"webhook": Webhook, "run": Run}.get(told["effect"])
+    def _effects(self, data: dict[str, Any]) -> list[Webhook | Run]:
+        action = self.registry.actions.get(data["action"])
+        kind = {"webhook": Webhook, "run": Run}.get(data["effect"])
         found = action.effects if action else ()
         return [one for one in found if isinstance(one, Webhook | Run) and type(one) is kind]
 
@@ -182,15 +182,15 @@ class ActionRunner:
 
     def _end(self, event: Event, reason: str | None, attempt: int) -> None:
         self._open.pop(id(event), None)
-        told = json.loads(event.payload)["data"]
+        data = json.loads(event.payload)["data"]
         if reason is None:
-            self.metrics.actions.labels(told["effect"], "done").inc()
+            self.metrics.actions.labels(data["effect"], "done").inc()
             return
         outcome = "given up" if attempt else "overflowed"
         log.warning("action %s id=%r attempt=%d reason=%r", outcome, event.id, attempt, reason)
-        self.metrics.actions.labels(told["effect"], outcome).inc()
+        self.metrics.actions.labels(data["effect"], outcome).inc()
         reason = f"{reason}; given up at attempt {attempt}" if attempt else f"{reason}; given up unrun"
-        self._write_dead_letter(RefusedInput(f"action {told['action']}", reason, event.payload, clock.now()))
+        self._write_dead_letter(RefusedInput(f"action {data['action']}", reason, event.payload, clock.now()))
 
     async def _once(self, event: Event, http: httpx.AsyncClient) -> None:
         """Runs it. Raises `ActionFailed`, whatever happens: what ended this task otherwise would be lost without a
@@ -203,8 +203,8 @@ class ActionRunner:
         except Exception as error:
             raise ActionFailed(f"{type(error).__name__}: {error}") from error
 
-    async def _run_effects(self, event: Event, told: dict[str, Any], http: httpx.AsyncClient) -> None:
-        effects = self._effects(told)
+    async def _run_effects(self, event: Event, data: dict[str, Any], http: httpx.AsyncClient) -> None:
+        effects = self._effects(data)
         for effect in effects:
             if isinstance(effect, Webhook):
                 await post(http, effect, event, int(clock.now()), self._private)
@@ -212,11 +212,11 @@ class ActionRunner:
                 await asyncio.get_running_loop().run_in_executor(self._threads, _call, effect, event)
         if not effects:
             raise ActionFailed(
-                f"expected the action {told['action']} with a {told['effect']}, got none any more", final=True
+                f"expected the action {data['action']} with a {data['effect']}, got none any more", final=True
             )
 
     def _calls(self, after: int, count: int) -> list[Event]:
-        """The events that tell, at so many positions, that an action is to be run."""
+        """The events that call, at so many positions, for an action."""
         return to_events(_called(self.journal.read(self.log, after, count)))
 
     def _read_mark(self) -> int:
@@ -265,7 +265,7 @@ def _call(run: Run, event: Event) -> None:
 
 @cache
 def registered() -> dict[str, Callable[[dict[str, Any], dict[str, Any]], object]]:
-    """The Python actions of all installed packages, by name; one that cannot be loaded is left out, and told."""
+    """The Python actions of all installed packages, by name; one that cannot be loaded is left out, and logged."""
     found = {}
     for name, point in plug_ins(PLUG_INS).items():
         try:

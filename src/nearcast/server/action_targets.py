@@ -37,10 +37,10 @@ Attempt = Callable[[Event], Awaitable[None]]
 """Runs an action once. Raises `ActionFailed`."""
 
 Ended = Callable[[Event, str | None, int], None]
-"""Is told how an action ended: None where it succeeded, else why not; and at which attempt."""
+"""Is notified how an action ended: None where it succeeded, else why not; and at which attempt."""
 
 Failed = Callable[[Event, ActionFailed, int], None]
-"""Is told of an attempt that will be made again."""
+"""Is notified of an attempt that will be made again."""
 
 
 class ActionTarget:
@@ -87,7 +87,7 @@ class ActionTarget:
             worker.add_done_callback(self._workers.discard)
 
     async def close(self) -> None:
-        """Ends what is under way, and waits for that; nothing is told of it."""
+        """Ends what is under way, and waits for that; nobody is notified."""
         self.waiting.clear()
         workers = list(self._workers)
         for worker in workers:

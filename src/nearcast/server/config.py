@@ -24,7 +24,7 @@ class ServerLimits:
     document_bytes: int = 4 * MEBIBYTE
     message_bytes: int = MEBIBYTE
     bodies_bytes: int = 512 * MEBIBYTE
-    """Bodies of requests that are still coming, all together; beyond it their senders are told to come back."""
+    """Bodies of requests that are still coming, all together; beyond it their senders are asked to come back."""
     stall_seconds: float = 30.0
     """A body of which nothing comes for so long is given up; so is a connection that takes nothing for so long."""
     body_seconds: float = 300.0
@@ -43,7 +43,7 @@ class ServerLimits:
     close_seconds: float = 2.0
     """A connection that is closed is waited for so long."""
     intake_events: int = 20_000
-    """Events accepted and not yet in the journal; beyond it publishers are told to come back."""
+    """Events accepted and not yet in the journal; beyond it publishers are asked to come back."""
     block_events: int = 500
     block_seconds: float = 0.0
     """So long the first event of a block waits for others; in any case those that come while a block is written share
@@ -58,11 +58,11 @@ class ServerLimits:
     place_seconds: float = 1.0
     """A client's place is written to the journal at most so often."""
     active: int = 100_000
-    """Relations that hold, and situations, that are told when it is asked: those that began last."""
+    """Relations that hold, and situations, that are listed when it is asked: those that began last."""
     entities: int = 200_000
-    """Entities whose newest report is told when it is asked: those heard of last."""
+    """Entities whose newest report is answered when it is asked: those heard of last."""
     client_changes: float = 10.0
-    """Changes of itself that a client may say per second; beyond it the newest of each wait together, and are told."""
+    """Changes of itself that a client may say per second; beyond it the newest of each wait, and it hears so."""
     client_changes_burst: int = 50
     """So many of them at once."""
     said_bytes: int = 32 * 1024

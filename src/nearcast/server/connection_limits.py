@@ -34,10 +34,10 @@ class OpenConnections:
     def open(self, key: Hashable, address: str, close: Callable[[], object]) -> bool:
         """Takes a new connection, which is idle; whether there is room for it."""
         if self._counts[address] >= self.each and not self._close_idle(self._by_address.get(address, {}), "address"):
-            self._tell(f"of {address}", self.each)
+            self._log_refusal(f"of {address}", self.each)
             return False
         if len(self._addresses) >= self.total and not self._close_idle(self._idle, "connections"):
-            self._tell("in total", self.total)
+            self._log_refusal("in total", self.total)
             return False
         self._addresses[key] = address
         self._counts[address] += 1
@@ -45,7 +45,7 @@ class OpenConnections:
         self.error_log.works("accepting")
         return True
 
-    def _tell(self, whose: str, most: int) -> None:
+    def _log_refusal(self, whose: str, most: int) -> None:
         self.refused("connections")
         self.error_log.failed("accepting", ConnectionError(f"expected at most {most:,} connections {whose}, got more"))
 

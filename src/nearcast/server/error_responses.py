@@ -116,7 +116,7 @@ def install(app: FastAPI) -> None:
         async def respond(request: Request, error: Exception) -> JSONResponse:
             faults = _faults(error)
             app.state.service.metrics.rejected.labels(reason).inc()
-            # What fails for everybody is told where it fails, not with each request.
+            # What fails for everybody is logged where it fails, not with each request.
             if status < 500:
                 log.info("request refused path=%s reason=%s error=%r", request.url.path, reason, str(faults[0]))
             return JSONResponse(faults_json(faults), status, headers)

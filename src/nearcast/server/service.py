@@ -257,7 +257,7 @@ class AccessServer:
                 self._survived(self.session_manager.deliver, [one])
 
     def _survived(self, take: Callable[[T], R], what: T) -> R | None:
-        """What a function gives; after an error, which is told, None."""
+        """What a function gives; after an error, which is logged, None."""
         try:
             return take(what)
         except Exception:

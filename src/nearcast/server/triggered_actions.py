@@ -26,7 +26,7 @@ class TriggeredActions(ActionRunner):
     log = "deliveries"
 
     def _calls(self, after: int, count: int) -> list[Event]:
-        """The events that tell what is to be run for what was decided at so many positions."""
+        """The events that call for what is to be run for what was decided at so many positions."""
         actions = [one for one in list(self.registry.actions.values()) if one.trigger is not None]
         found = [*self._of_subscriptions(actions, after, count), *self._of_relations(actions, after, count)]
         return sorted(found, key=lambda event: (event.sequence, event.id))
@@ -47,10 +47,10 @@ class TriggeredActions(ActionRunner):
             event = self._event(at)
             if event is not None:
                 for id in sorted(ids):
-                    yield from (call for action in by_id[id] for call in _told(action, event))
+                    yield from (call for action in by_id[id] for call in _calls(action, event))
 
     def _of_relations(self, actions: list[Action], after: int, count: int) -> Iterator[Event]:
-        """What is to be run for what relations told."""
+        """What is to be run for what relations emitted."""
         by_id = _by_id(actions, "relation")
         if not by_id:
             return
@@ -59,7 +59,7 @@ class TriggeredActions(ActionRunner):
             data = orjson.loads(event.payload)["data"]
             for action in by_id.get(data["relation"], ()):
                 if action.trigger is not None and data["detect"] in action.trigger.detect:
-                    yield from _told(action, event)
+                    yield from _calls(action, event)
 
     def _event(self, at: int) -> Event | None:
         """The event of a sequence."""
@@ -83,21 +83,21 @@ def _by_id(actions: list[Action], kind: str) -> dict[str, list[Action]]:
     return found
 
 
-def _told(action: Action, event: Event) -> Iterator[Event]:
-    """What tells, as of an event, that each effect of an action is to be run."""
+def _calls(action: Action, event: Event) -> Iterator[Event]:
+    """The events that call, as of an event, for each effect of an action."""
     trigger = action.trigger
     assert trigger is not None
     for effect in action.effects:
         kind = "webhook" if isinstance(effect, Webhook) else "run"
         id = f"{action.id}:{kind}:{event.position}.{event.part}"
         document = cloud_event(id, ACTION_TYPE, ACTION_SOURCE, event.entity, event.time or event.accepted)
-        told = {"action": action.id, "effect": kind, trigger.kind: trigger.id, "event": orjson.loads(event.payload)}
+        data = {"action": action.id, "effect": kind, trigger.kind: trigger.id, "event": orjson.loads(event.payload)}
         yield Event(
             id=id,
             type=ACTION_TYPE,
             source=ACTION_SOURCE,
             subject=event.entity,
-            payload=orjson.dumps({**document, "data": told}),
+            payload=orjson.dumps({**document, "data": data}),
             position=event.position,
             part=event.part,
         )

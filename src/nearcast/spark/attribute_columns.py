@@ -41,7 +41,7 @@ ARROW = {
 """Spark's types whose values attributes can have, by their names, as Arrow's."""
 
 WHERE = (*PLACES, *GEOMETRY_NAMES)
-"""The columns that tell where an event is: they are read together or not at all."""
+"""The columns that state where an event is: they are read together or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _read_by(filter: Filter) -> Iterator[str]:
         if isinstance(atom.name, str):
             yield atom.name
             continue
-        # Places, and the event's own geometry, are told by several columns.
+        # Places, and the event's own geometry, are stated by several columns.
         yield from WHERE
         if isinstance(atom.name, Call):
             yield from attributes(atom.name)

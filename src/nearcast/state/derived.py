@@ -66,7 +66,7 @@ class DerivingStage(Protocol):
         ...
 
     def next_due(self, until: int) -> int:
-        """The clock at which it would tell something though no event comes; `FOREVER` where nothing is due.
+        """The clock at which it would emit something though no event comes; `FOREVER` where nothing is due.
 
         Where it would cost much to say, it is only said for what is due `until` then; else the clock at which to ask
         again.
@@ -74,7 +74,7 @@ class DerivingStage(Protocol):
         ...
 
     def forget(self, entities: Collection[str]) -> None:
-        """Drops what is kept of some entities; what ends by that is told with the next event."""
+        """Drops what is kept of some entities; what ends by that is emitted with the next event."""
         ...
 
 
@@ -195,7 +195,7 @@ def _parts(
     first = np.searchsorted(positions, positions, "left")
     already = np.searchsorted(taken, positions, "right") - np.searchsorted(taken, positions, "left")
     parts = np.arange(len(positions)) - first + already + 1
-    # A sequence has room for so many; one event that causes more is a definition gone wrong, and is told as such.
+    # A sequence has room for so many; one event that causes more is a definition gone wrong, and is reported as such.
     if len(parts) and int(parts.max()) > MOST_PARTS:
         raise OverflowError(f"expected at most {MOST_PARTS:,} events derived from one, got {int(parts.max()):,}")
     return parts

@@ -37,8 +37,8 @@ def stamps_of(events: pa.Table) -> Integers:
 
 
 def order_of(events: pa.Table) -> Integers:
-    """By which moment each event is newer than others of its entity: `NEVER` for derived ones, of which the last told
-    is the newest. They are of the moment at which something fell due, perhaps before that of what was told before.
+    """By which moment each event is newer than others of its entity: `NEVER` for derived ones, of which the last
+    emitted is the newest. They are of the moment at which something fell due, perhaps before that of earlier ones.
     """
     return np.where(events.column("part").to_numpy() > 0, NEVER, moments_of(events))
 

@@ -97,7 +97,7 @@ class PreviousValues:
         tracks = {}
         for name, rows in values_of(counted, names).items():
             known = self._values[name]
-            # Workers get what their batch can ask for, not what all entities ever told.
+            # Workers get what their batch can ask for, not what all entities ever reported.
             tracks[name] = Timeline({entity: known[entity] for entity in asking if entity in known})
             for entity, position, values in zip(about, positions, rows, strict=True):
                 tracks[name].record_change(entity, position, values)

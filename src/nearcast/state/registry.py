@@ -181,8 +181,8 @@ def changed(client: ClientProfile | None, change: ClientChange, settings: Settin
     """
     client, settings = client or ClientProfile(change.client), settings or Settings()
     beyond = frozenset(readings_beyond(client, change, settings.limits))
-    told = {**client.readings, **(change.readings or {})}
-    readings = {name: value for name, value in told.items() if value is not None and name not in beyond}
+    merged = {**client.readings, **(change.readings or {})}
+    readings = {name: value for name, value in merged.items() if value is not None and name not in beyond}
     return ClientProfile(
         id=client.id,
         role=client.role if change.role is None else change.role,

@@ -147,7 +147,7 @@ class GuardedState:
 
 
 class GuardedStates:
-    """What was told of guarded relations; it can begin anywhere, and then tells all of them once."""
+    """What was emitted of guarded relations; it can begin anywhere, and then emits all of them once."""
 
     def __init__(self) -> None:
         self._pairing: PairRelations | None = None
@@ -185,5 +185,5 @@ class GuardedStates:
         rule = pairing.rules.all[number]
         assert rule, "there is a pair of it"
         found = guarded(rule.relation)
-        assert found, "only guarded ones are told"
+        assert found, "only guarded ones are emitted"
         return GuardedState(position, rule.relation.id, found.a, found.b, a, b, bool(holds))

@@ -1,4 +1,4 @@
-"""Where events enter: which of them need not go into the journal, so that every relation is told as if all did.
+"""Where events enter: which of them need not go into the journal, so that every relation notifies as if all did.
 
 An event is held back if nobody but guarded relations may want it, and the guards of all these permit it; the newest one
 of each subject is kept. Of each relation the entry node has the *guards in force*: two sets of reports, and as long as

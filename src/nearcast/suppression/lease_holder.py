@@ -1,8 +1,8 @@
 """What a publisher need not send: the leases it has, and of each subject the newest report that it kept.
 
 A lease is over as soon as anything of its subject is sent, is called for, or the server was not heard for too long.
-Then what is kept goes first, and the server is told which lease has come back. See `suppression.lease_registry` for the
-other end.
+Then what is kept goes first, and the server is notified which lease has come back. See `suppression.lease_registry` for
+the other end.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ the lease has to come back, with what is kept under it, which is taken first, as
 - an event by which the other side of one of its relations leaves its guard;
 - whatever changes definitions.
 
-While a lease lasts, the guards that it tells stay in force; then the same is told as if every report had come. A
+While a lease lasts, the guards that it tells stay in force; then the same is emitted as if every report had come. A
 publisher that is not heard for `seconds` holds nothing back any more by its own clock, so after that nobody waits for
 it: what it kept is its own to lose. A subject that somebody else publishes too is not lent.
 """
@@ -76,7 +76,7 @@ class LeaseRegistry:
         self._asked.pop(subject, None)
 
     def offers(self, now: float) -> list[OpenLease]:
-        """New leases, to be told to their holders: where guards are in force, and nobody else wants the types."""
+        """New leases, to be sent to their holders: where guards are in force, and nobody else wants the types."""
         self._shared = {subject: until for subject, until in self._shared.items() if until > now}
         found: list[OpenLease] = []
         for subject, (holder, types) in list(self._asked.items()):

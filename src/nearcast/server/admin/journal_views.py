@@ -77,8 +77,8 @@ class ActiveDerivations:
     def _read_on(self) -> None:
         end = self._journal.end("derived")
         for rows in self._journal.row_ranges("derived", self._after, end, ROWS):
-            told = rows.filter(pc.is_in(rows.column("type"), pa.array(list(self._held))))
-            for event in to_events(told):
+            reporting = rows.filter(pc.is_in(rows.column("type"), pa.array(list(self._held))))
+            for event in to_events(reporting):
                 self._take(event.type, event.sequence, orjson.loads(event.payload).get("data", {}))
         self._after = max(self._after, end)
 

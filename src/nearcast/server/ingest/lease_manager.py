@@ -97,11 +97,11 @@ class LeaseManager:
     def offer(self, channels: Iterable[Channel]) -> None:
         """Tells new leases."""
         for one in self.leases.offers(self.now()):
-            told = lease_json(one.lease)
-            if told is None or one.holder not in self._to or self._to[one.holder].qsize() >= MOST_UNREAD:
+            document = lease_json(one.lease)
+            if document is None or one.holder not in self._to or self._to[one.holder].qsize() >= MOST_UNREAD:
                 self.leases.end(one.lease.id)
                 continue
-            self._to[one.holder].put_nowait({"lease": told, "channels": channels_json(channels)})
+            self._to[one.holder].put_nowait({"lease": document, "channels": channels_json(channels)})
         self._metrics.leases.set(len(self.leases))
 
     def call(self, wanted: Iterable[OpenLease]) -> None:

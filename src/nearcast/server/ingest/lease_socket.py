@@ -104,10 +104,10 @@ async def _hear(text: str, holder: str, messages: Messages, service: AccessServe
         ask = message["ask"]
         lease_manager.ask(holder, str(ask["subject"]), [str(one) for one in ask["types"]])
     else:
-        told = message["returned"]
-        came = told["kept"]
+        returned = message["returned"]
+        came = returned["kept"]
         kept = None if came is None else await service.reading.of(len(text), _kept, came, service, token)
-        lease_manager.came(holder, int(told["id"]), kept)
+        lease_manager.came(holder, int(returned["id"]), kept)
 
 
 def _kept(document: Any, service: AccessServer, token: AccessToken | None) -> Event | None:

@@ -205,8 +205,8 @@ def _repeated(came: ReadEvents, positions: list[int | None], before: int) -> lis
 
 def returned_of(request: Request) -> tuple[str | None, frozenset[int]]:
     """Who publishes, as a holder of leases, and which of them end with this request."""
-    told = request.headers.get("nearcast-returned", "").split(",")
-    return request.headers.get("nearcast-publisher"), frozenset(int(one) for one in told if one.strip().isdigit())
+    returned = request.headers.get("nearcast-returned", "").split(",")
+    return request.headers.get("nearcast-publisher"), frozenset(int(one) for one in returned if one.strip().isdigit())
 
 
 @dataclass(slots=True)

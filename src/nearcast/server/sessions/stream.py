@@ -163,12 +163,12 @@ async def _pump(session: Session, connection: Connection, service: AccessServer)
 
 async def _ping(session: Session, connection: Connection, service: AccessServer) -> None:
     """Measures the round trip also of an idle connection, and what has arrived where acknowledgements are awaited."""
-    told = 0.0
+    reported = 0.0
     while session.connection is connection:
         now = clock.steady()
-        if session.waiting.in_flight or now - told >= service.config.limits.ping_seconds:
-            told = now
-            session.tell({"ping": told})
+        if session.waiting.in_flight or now - reported >= service.config.limits.ping_seconds:
+            reported = now
+            session.tell({"ping": reported})
         await asyncio.sleep(min(PROBE_SECONDS, service.config.limits.ping_seconds))
 
 
