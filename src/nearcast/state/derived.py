@@ -153,7 +153,7 @@ def pieces(events: pa.Table, derived: Iterable[Event | pa.Table], most: int) -> 
     waiting: list[pa.Table] = []
     count = done = 0
     positions = events.column("position").to_numpy()
-    for table in in_tables(derived):
+    for table in (part for whole in in_tables(derived) for part in _cut(whole, most)):
         if waiting and count + len(table) > most:
             until = _first(table)
             end = int(np.searchsorted(positions, until))
@@ -162,6 +162,19 @@ def pieces(events: pa.Table, derived: Iterable[Event | pa.Table], most: int) -> 
         waiting.append(table)
         count += len(table)
     yield merge_derived(events.slice(done), waiting), None
+
+
+def _cut(table: pa.Table, most: int) -> Iterator[pa.Table]:
+    """A table in parts of so many rows at most, or of those of one position."""
+    position = table.column("position").to_numpy()
+    start = 0
+    while start < len(position):
+        stop = start + most
+        if stop < len(position):
+            begin = int(np.searchsorted(position, position[stop], "left"))
+            stop = begin if begin > start else int(np.searchsorted(position, position[start], "right"))
+        yield table.slice(start, stop - start)
+        start = stop
 
 
 def merge_derived(events: pa.Table, derived: Iterable[Event | pa.Table]) -> pa.Table:
