@@ -181,6 +181,7 @@ class _PairWriter:
         self._pairs, self._causes, self._node = pairs, causes, node
         self._json = [_json(name) for name in pairs.names]
         self._path = [escaped_name(name) for name in pairs.names]
+        self._path_json = [_json(path)[1:-1] for path in self._path]
         self._sequences, self._relation = np.unique(pairs.sequence, return_inverse=True)
         self._ids = [pairs.relations[number] for number in self._sequences.tolist()]
         self._since, self._started_at = np.unique(pairs.started_at, return_inverse=True)
@@ -277,16 +278,19 @@ class _PairWriter:
         columns = (*first, pairs.present, position, part, when)
         ids, subjects, payloads = [], [], []
         begin = [f"{escaped_name(id)}/" for id in self._ids]
+        begin_json = [_json(path)[1:-1] for path in begin]
+        path_json = self._path_json
         for (rel, detect, a, b, here, there, start, reason, present, at, number, time), distance in zip(
             zip(*(column.tolist() for column in columns), strict=True), distances, strict=True
         ):
             name = f"{begin[rel]}{path[a]}/{path[b]}"
-            id, subject = f"{name}/{at}.{number}", f"nearcast/relations/{name}"
-            ids.append(id)
-            subjects.append(subject)
+            # A text is escaped character by character, so its parts are.
+            json_name = f"{begin_json[rel]}{path_json[a]}/{path_json[b]}"
+            ids.append(f"{name}/{at}.{number}")
+            subjects.append(f"nearcast/relations/{name}")
             payloads.append(
-                f'{{"specversion":"1.0","id":{_json(id)},"type":"{RELATION_EVENT}","source":"{RELATIONS}",'
-                f'"subject":{_json(subject)}{written[time]},"data":{{"relation":{parts["relation"][rel]},'
+                f'{{"specversion":"1.0","id":"{json_name}/{at}.{number}","type":"{RELATION_EVENT}","source":"{RELATIONS}",'
+                f'"subject":"nearcast/relations/{json_name}"{written[time]},"data":{{"relation":{parts["relation"][rel]},'
                 f'"detect":"{DETECTIONS[detect]}","a":{json[a]},"b":{json[b]}{parts["a_place"][here]}'
                 f"{parts['b_place'][there]}{distance}{parts['since'][start]}{parts['reason'][reason]}"
                 f"{_PRESENTS[present]}{parts['tail'][here]}}}}}"

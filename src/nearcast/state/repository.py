@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +15,9 @@ from nearcast.model.columns import EVENTS, entries_of, without_payloads
 from nearcast.model.limits import Limits
 from nearcast.state.entity_ledger import EntityLedger
 from nearcast.state.event_size import ENTRY, FIXED
+
+CHUNK = 16_384
+"""Rows of a chunk of the newest events at least, but for the last ones."""
 
 SLACK = 10_000
 """Superseded rows that may gather before the repository is compacted: few copies, bounded memory."""
@@ -31,6 +34,7 @@ class Repository:
         self._rows = len(self._tables[0])
         self._newest = self._rows
         self._ledger = EntityLedger()
+        self._numbered = _NO_NUMBERS
         if self._rows:
             table = self._tables[0]
             self._ledger.set(self._ledger.numbered(entities(table)), table, sizes_of(table))
@@ -79,6 +83,7 @@ class Repository:
     def forget(self, names: Collection[str]) -> None:
         """Drops the events of some entities."""
         self._ledger.forget(names)
+        self._numbered = _NO_NUMBERS
         newest = self.newest()
         gone = pc.is_in(entities(newest), value_set=pa.array(list(names), pa.string()))
         self._tables = [newest.filter(pc.invert(gone)).combine_chunks()]
@@ -86,13 +91,20 @@ class Repository:
 
     def counting(self, events: pa.Table) -> Flags:
         """Which of the next events, in journal order, are not late."""
-        return self._ledger.counting(self._ledger.numbered(entities(events)), events)
+        return self._ledger.counting(self._numbers(events), events)
+
+    def _numbers(self, events: pa.Table) -> Integers:
+        """The number of each event's entity: one table is asked for twice, and of a million names each costs."""
+        if events is not self._numbered[0]:
+            self._numbered = events, self._ledger.numbered(entities(events))
+        return self._numbered[1]
 
     def fold_events(self, events: pa.Table) -> None:
         """Takes in events in journal order; each that is not late supersedes what was there of its entity."""
         if not len(events):
             return
-        number = self._ledger.numbered(entities(events))
+        number = self._numbers(events)
+        self._numbered = _NO_NUMBERS
         counts = self._ledger.counting(number, events)
         events = without_payloads(events)
         if not counts.all():
@@ -114,6 +126,9 @@ class Repository:
     def as_of_now(self) -> NewestEvents:
         """What it has now, whatever it takes in later."""
         return _KeptEvents(list(self._tables))
+
+
+_NO_NUMBERS: tuple[pa.Table | None, Integers] = None, np.zeros(0, np.int64)
 
 
 class NewestEvents(Protocol):
@@ -142,8 +157,33 @@ def _newest_of(tables: Sequence[pa.Table]) -> pa.Table:
     together = pa.concat_tables(tables)
     last = np.zeros(len(together), np.bool_)
     last[last_of_each(entities(together))] = True
+    return pa.concat_tables(_in_chunks(_kept_rows(together, last)))
+
+
+def _kept_rows(table: pa.Table, kept: Flags) -> Iterator[pa.Table]:
+    """Some rows of a table, chunk by chunk; where all of a chunk are kept it is not copied."""
+    first = 0
     # Not `take`, which would make one piece of all rows first, attributes and all, to choose a few of them.
-    return together.filter(pa.array(last)).combine_chunks()
+    for batch in table.to_batches():
+        own = kept[first : first + len(batch)]
+        first += len(batch)
+        yield pa.Table.from_batches([batch if own.all() else batch.filter(pa.array(own))])
+
+
+def _in_chunks(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Tables with their chunks put together, until each has `CHUNK` rows: larger ones would be copied at once."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        if sum(map(len, waiting)) >= CHUNK or len(table) >= CHUNK:
+            yield from _combined(waiting)
+            waiting = []
+        waiting.append(table)
+    yield from _combined(waiting)
+
+
+def _combined(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
+    if tables:
+        yield tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
 
 
 def entities(events: pa.Table) -> pa.ChunkedArray:
