@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import hypothesis.strategies as st
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
 import nearcast
-from nearcast.cli.explain_pair import pair_data, pair_finding, pair_lines
+from nearcast.cli.explain_pair import pair_data, pair_finding, pair_finding_among_all, pair_lines
 from nearcast.errors import Fault, Mark
 from nearcast.explain.pair_explanation import PairFinding
 from nearcast.language.cloudevents import read_event
@@ -30,13 +31,20 @@ def bus(number: int, subject: str, x: float | None, second: int, type_: str = "b
 
 def found(relation: dict[str, Any], events: list[dict[str, Any]], until: int | None = None, **more: Any) -> PairFinding:
     """What is found for u and v."""
+    registry, table = prepared(relation, events, more.get("node", "main"))
+    return pair_finding([table], registry, "close", ("u", "v"), until)
+
+
+def prepared(
+    relation: dict[str, Any], events: list[dict[str, Any]], node: str = "main", **more: Any
+) -> tuple[Registry, pa.Table]:
+    """The definitions, and the events that enter at a node."""
     registry = Registry()
-    for change in files.load([{"clients": [{"id": "ops"}], "relations": [relation]}]).changes():
+    for change in files.load([{"clients": [{"id": "ops"}], "relations": [relation], **more}]).changes():
         registry.apply(change)
     read = [read_event(one, Mark("e")) for one in events]
     numbered = [Event(*_fields(one), position=number) for number, one in enumerate(read, 1)]
-    table = entered_events(numbered, more.get("node", "main"))
-    return pair_finding([table], registry, "close", ("u", "v"), until)
+    return registry, entered_events(numbered, node)
 
 
 def _fields(event: Event) -> tuple[Any, ...]:
@@ -113,6 +121,39 @@ def test_a_local_relation_sees_what_enters_at_its_node() -> None:
     assert found(local, events, node="north").holds
     advice = "u was not heard of, only at south, and the relation is local to north"
     assert advice in found(local, events, node="south").reasons
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (
+            {"relation_partners": 1},
+            "both were in as many pairs of it; now u is in 1 and v is in 1 (limit relation_partners, 1)",
+        ),
+        ({"relation_pairs": 2}, "2 pairs of the relation hold (limit relation_pairs, 2)"),
+    ],
+)
+def test_a_pair_that_did_not_begin_for_a_limit_says_so(limits: dict[str, int], reason: str) -> None:
+    """With the limit's name, and what to do."""
+    events = [bus(number, name, 0, number) for number, name in enumerate("tuv", 1)]
+    registry, table = prepared(CLOSE, events, limits=limits)
+    finding = pair_finding_among_all(lambda: [table], registry, "close", ("v", "u"), None)
+    [told] = finding.reasons
+    assert reason in told
+    assert "raise relation_" in told
+    assert not finding.holds and not pair_data(finding)["told"]
+    assert any(reason in line for line in pair_lines(finding))
+
+
+@pytest.mark.parametrize("until", [None, 2, 3])
+def test_among_all_a_pair_within_the_limits_is_found_as_by_itself(until: int | None) -> None:
+    """Whether it holds, and what was told."""
+    events = [
+        bus(number, name, x, number) for number, (name, x) in enumerate([("u", 0), ("w", 5), ("v", 50), ("v", 500)], 1)
+    ]
+    registry, table = prepared(CLOSE, events)
+    expected = found(CLOSE, events, until)
+    assert expected == pair_finding_among_all(lambda: [table], registry, "close", ("u", "v"), until)
 
 
 def test_a_relation_that_is_not_there_is_a_fault() -> None:

@@ -57,10 +57,14 @@ KEPT: dict[str, tuple[object, str, str]] = {
         "_limits _step _numbered",
     ),
     # Pairs have files of their own; numbers follow from the order of definitions.
-    "PairRelations": (PairRelations(EntityTable()), "rules known _members _newest shards admission", "_index _boxes"),
+    "PairRelations": (
+        PairRelations(EntityTable()),
+        "rules known _members _newest shards admission",
+        "_index _boxes limits excess",
+    ),
     "PairRules": (PairRules(), "by_id filters", "all open general columns _numbers"),
-    "GatheringStates": (GatheringStates(EntityTable()), "by_id _listed _known", "_indices _flags"),
-    "EventwiseRelations": (EventwiseRelations(), "now known _states", "lists limits"),
+    "GatheringStates": (GatheringStates(EntityTable()), "by_id _listed _known", "_indices _flags limits excess"),
+    "EventwiseRelations": (EventwiseRelations(), "now known _states", "lists limits excess"),
     "EntityTable": (EntityTable(), "names columns", "numbers"),
     "ZoneStage": (ZoneStage(), "_now _sequence _gone _known _layers", "_limits _step _filters"),
     # Zones and rules are the registry's, shapes and trees are made of them.

@@ -11,7 +11,7 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.cli.explain_pair import moment_of_text, pair_data, pair_finding, pair_lines
+from nearcast.cli.explain_pair import moment_of_text, pair_data, pair_finding_among_all, pair_lines
 from nearcast.cli.explain_rule import rule_data, rule_lines
 from nearcast.cli.output import DeadLetterLog, plain, print_json, progress, wrapped
 from nearcast.errors import Fault, SetupError
@@ -166,8 +166,10 @@ def print_pair(
 ) -> None:
     """Prints why a relation holds between two entities or does not, after a position or at a time, else at the end."""
     until = position if moment is None else moment_of_text(moment)
-    tables = _stretches(history.journal, "events", history.journal.end("events"))
-    found = pair_finding(tables, history.registry, relation, pair, until)
+    end = history.journal.end("events")
+    found = pair_finding_among_all(
+        lambda: _stretches(history.journal, "events", end), history.registry, relation, pair, until
+    )
     print_json(pair_data(found)) if as_json else click.echo(wrapped(map(plain, pair_lines(found))))
 
 

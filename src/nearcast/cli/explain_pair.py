@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -10,17 +10,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.errors import EventError, Fault
-from nearcast.explain.pair_explanation import PairFinding, PairStep, PredicateFinding, SideFinding, explain_pair
+from nearcast.explain.pair_explanation import (
+    PairFinding,
+    PairStep,
+    PredicateFinding,
+    SideFinding,
+    explain_pair,
+    within_limits,
+)
 from nearcast.filters.truth import Truth
 from nearcast.language.control_events import changes
 from nearcast.language.cql2 import write
 from nearcast.language.definitions.relation_documents import relation_data
-from nearcast.model.changes import Change, ClockTick, RelationChange
+from nearcast.model.changes import Change, ClockTick, RelationChange, RelationRemoval, SettingsChange
 from nearcast.model.columns import are_control, nodes_of, to_events
 from nearcast.model.event import MAIN, Event
+from nearcast.model.relation import Named, Pair
+from nearcast.model.subscription import Settings
 from nearcast.model.values import time_of, time_text
 from nearcast.relations.reports import micros_of
 from nearcast.relations.transition_events import Transition
+from nearcast.stages.fold import StateFold
 from nearcast.state.lateness import NEVER, moments_of
 from nearcast.state.registry import Registry
 from nearcast.state.repository import entities
@@ -36,6 +46,46 @@ def pair_finding(
     `tables` are EVENTS from the first on, `registry` what was there before them. Raises `Fault`.
     """
     return explain_pair(relation, *pair, _steps(tables, registry, pair, until))
+
+
+def pair_finding_among_all(
+    tables: Callable[[], Iterable[pa.Table]],
+    registry: Registry,
+    relation: str,
+    pair: tuple[str, str],
+    until: int | datetime | None,
+) -> PairFinding:
+    """The same, with what of the relation did not begin for its limits: for that all entities are gone through where it
+    would hold for the two alone.
+    """
+    before = registry.copy()
+    found = pair_finding(tables(), registry, relation, pair, until)
+    about = found.relation.about
+    if not found.holds or (isinstance(about, Pair) and isinstance(about.a, Named) and isinstance(about.b, Named)):
+        return found
+    before = Registry(before.settings, relations={id: one for id, one in before.relations.items() if id == relation})
+    known = StateFold(before)
+    for table in tables():
+        for _ in known.fold(table.filter(pc.less_equal(table.column("position"), found.position)), _only(relation)):
+            pass
+    pairing = known.pairings[found.relation.node]
+    standing = pairing.pair_standing(relation, found.a.entity, found.b.entity)
+    crowding = pairing.admission.crowded.get(relation)
+    return within_limits(found, standing, crowding, known.registry.settings.limits)
+
+
+def _only(relation: str) -> Callable[[Event, Settings], list[Change]]:
+    """Reads of control events what a relation, and the limits, depend on."""
+
+    def own(change: Change) -> bool:
+        match change:
+            case RelationChange(one):
+                return one.id == relation
+            case RelationRemoval(id):
+                return id == relation
+        return isinstance(change, SettingsChange | ClockTick)
+
+    return lambda event, settings: [one for one in changes(event, settings) if own(one)]
 
 
 def moment_of_text(text: str) -> datetime:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import heappop, heappush
 
@@ -19,8 +19,11 @@ from nearcast.model.changes import Change, ClientChange, ClientRemoval, ClockTic
 from nearcast.model.event import Event
 from nearcast.model.expression import Call, Property, parts
 from nearcast.model.filter import Atom, Filter, atoms
+from nearcast.model.limits import Limits
 from nearcast.model.relation import Matching, Named, Pair, Relation, Side
 from nearcast.model.values import Value
+from nearcast.relations.admission import Crowding
+from nearcast.relations.pairs import PairStanding
 from nearcast.relations.plain import EventwiseRelations
 from nearcast.relations.predicate import RelationPredicate, is_symmetric, widened
 from nearcast.relations.reports import micros_of, moment_of
@@ -117,6 +120,29 @@ def explain_pair(id: str, a: str, b: str, steps: Iterable[PairStep]) -> PairFind
             "a relation between two entities that are published", id, None, "this is of a crowd, or of relations"
         )
     return past.finding(relation, relation.about, a, b)
+
+
+def within_limits(found: PairFinding, standing: PairStanding, crowding: Crowding | None, limits: Limits) -> PairFinding:
+    """What is found of two, given how the relation stands among all: a pair that reports of the two alone begin did not
+    begin where a limit was reached. `crowding`: what of the relation did not begin.
+    """
+    if not found.holds or standing.holds:
+        return found
+    entities = (found.a.entity, found.b.entity)
+    if standing.pairs >= limits.relation_pairs:
+        name, most = "relation_pairs", limits.relation_pairs
+        why = f"{standing.pairs:,} pairs of the relation hold"
+    else:
+        name, most = "relation_partners", limits.relation_partners
+        in_pairs = (f"{one} is in {count:,}" for one, count in zip(entities, standing.partners, strict=True))
+        why = f"both were in as many pairs of it; now {' and '.join(in_pairs)}"
+    refused = [f"{crowding.entities[one]:,} of {one}" for one in entities if crowding and one in crowding.entities]
+    more = f"; with the last report {' and '.join(refused)} did not begin" if refused else ""
+    reason = (
+        f"it did not begin: {why} (limit {name}, {most:,}){more}; raise {name} in limits, or ask for fewer pairs by the"
+        " relation's filters, its distance or its time_to_live"
+    )
+    return replace(found, holds=False, since=None, due=None, dwelt=False, told=(), reasons=(reason,))
 
 
 class _PairPast:

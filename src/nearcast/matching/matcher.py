@@ -6,6 +6,7 @@ evaluated once (Agent §6.1.2). For every event the outcome is that of the plain
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +16,8 @@ import pyarrow as pa
 from nearcast.matching.bitset import BitsetMatcher, FilterGroup, MatchedPairs
 from nearcast.matching.postfix import PostfixFilters
 from nearcast.model.filter import Atom, Entities, Filter, atoms
-from nearcast.state.timeline import Environment
+from nearcast.model.limits import Limits
+from nearcast.state.timeline import Environment, Excess
 
 __all__ = ["FilterGroup", "FilterMatcher", "MatchedPairs", "location_conditions"]
 
@@ -82,9 +84,18 @@ class FilterMatcher:
             np.concatenate([few.levels, many.levels]),
         )
 
-    def selected(self, table: pa.Table) -> list[npt.NDArray[np.bool_]]:
-        """For each condition, which events of the table satisfy it; conditions know no surroundings."""
-        return self._bits.selected(table)
+    def selected(
+        self, table: pa.Table, limits: Limits | None = None, excess: Counter[Excess] | None = None
+    ) -> list[npt.NDArray[np.bool_]]:
+        """For each condition, which events of the table satisfy it; conditions know no surroundings.
+
+        What comes to one of the limits, which are the defaults where none are given, is counted in `excess`.
+        """
+        around = Environment(limits=limits or Limits())
+        found = self._bits.held(table, around)
+        if excess is not None:
+            excess.update(around.excess)
+        return found
 
 
 def location_conditions(filter: Filter) -> list[Entities]:

@@ -7,6 +7,7 @@ columns. Only then follows, pair by pair, what they changed.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -19,19 +20,23 @@ from nearcast.geo.distance import geodesic, planar
 from nearcast.model.arrays import Flags, Integers, Truths, distinct
 from nearcast.model.columns import to_events, without_payloads
 from nearcast.model.event import Event
+from nearcast.model.limits import Limits
 from nearcast.model.relation import Named, Side
-from nearcast.relations.boxes import Boxes, meeting
+from nearcast.relations.boxes import PointBoxes, meeting, surely_apart
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
-from nearcast.relations.predicate import RelationPredicate
 from nearcast.relations.reports import GEOGRAPHIC, PLACE, PLANAR, Column, GrowableTable, ReportTable
 from nearcast.relations.transitions import BEGINS, FAILS, FALLS_SILENT, LEAVES, UNCHANGED, PairEffects, deadlines
 from nearcast.state.lateness import FOREVER
+from nearcast.state.timeline import Excess
 
 FALSE, TRUE, UNKNOWN = 0, 1, -1
 
 
 Evaluate = Callable[[Integers, Integers, Integers], tuple[Truths, Truths]]
 """For numbers of rules, points of side a and points of side b: the truths of entering and of staying."""
+
+BothBoxes = tuple[PointBoxes, PointBoxes]
+"""Of all points the boxes as either side of a rule."""
 
 Members = Mapping[int, Flags]
 """For each filter's number: which points satisfy it."""
@@ -180,12 +185,24 @@ _CODES: dict[Truth, int] = {True: TRUE, False: FALSE, None: UNKNOWN}
 
 
 class PredicateEvaluator:
-    """Gives the truths of a stretch's evaluations; `newest` has each entity's newest event where rules ask for it."""
+    """Gives the truths of a stretch's evaluations; `newest` has each entity's newest event where rules ask for it,
+    `boxes` those of rules, by number, that hold only where they meet. `excess` counts what came to a limit.
+    """
 
-    def __init__(self, rules: PairRules, reports: ReportTable, newest: Mapping[int, Event]) -> None:
+    def __init__(
+        self,
+        rules: PairRules,
+        reports: ReportTable,
+        newest: Mapping[int, Event],
+        boxes: Mapping[int, BothBoxes],
+        limits: Limits,
+        excess: Counter[Excess],
+    ) -> None:
         self._rules = rules
         self._reports = reports
         self._newest = newest
+        self._boxes = boxes
+        self._limits, self._excess = limits, excess
         self._read: dict[int, Event] = {}
 
     def __call__(self, rule: Integers, a: Integers, b: Integers) -> tuple[Truths, Truths]:
@@ -196,16 +213,30 @@ class PredicateEvaluator:
         with np.errstate(over="ignore", invalid="ignore"):
             enter[plain], stay[plain] = near_or_far(self._rules, self._reports, rule[plain], a[plain], b[plain])
         others = np.flatnonzero(~bounded)
+        if len(others) and self._boxes:
+            apart = self._apart(rule[others], a[others], b[others])
+            enter[others[apart]] = stay[others[apart]] = FALSE
+            others = others[~apart]
         if len(others):
             self._read_events(np.concatenate([a[others], b[others]]))
         for at in others.tolist():
             found = self._rules.all[rule[at]]
             assert found and found.enter and found.stay, "a rule without a bound has its predicates"
-            enter[at], stay[at] = (self._truth(one, int(a[at]), int(b[at])) for one in (found.enter, found.stay))
+            both = self._event(int(a[at])), self._event(int(b[at]))
+            enter[at], stay[at] = (
+                _CODES[one.truth(*both, self._limits, self._excess)] for one in (found.enter, found.stay)
+            )
         return enter, stay
 
-    def _truth(self, predicate: RelationPredicate, a: int, b: int) -> int:
-        return _CODES[predicate.truth(self._event(a), self._event(b))]
+    def _apart(self, rule: Integers, a: Integers, b: Integers) -> Flags:
+        """Which evaluations are FALSE for boxes that do not meet."""
+        found = np.zeros(len(rule), np.bool_)
+        for number, boxes in self._boxes.items():
+            one = self._rules.all[number]
+            own = np.flatnonzero(rule == number)
+            if one and one.readings and len(own):
+                found[own] = surely_apart(boxes[0], a[own], boxes[1], b[own], one.readings, self._limits)
+        return found
 
     def _event(self, point: int) -> Event:
         return self._newest[point] if point < self._reports.known else self._read[point]
@@ -238,12 +269,12 @@ def candidates(
     numbers: dict[str, int],
     all_: bool = False,
     most: int | None = None,
-    boxes: tuple[Boxes, Boxes] | None = None,
+    boxes: BothBoxes | None = None,
 ) -> Pairs:
     """Pairs of entities that reports may bring within the rule's reach, each once, perhaps with some others.
 
     They ascend; of an unordered pair the lesser number is first. `filters` are the numbers of the sides' filters.
-    `boxes`: those of all entities as either side, of a rule that holds only where they meet. `all_`: also those that no
+    `boxes`: those of all points as either side, of a rule that holds only where they meet. `all_`: also those that no
     report is of. Raises `TooManyPairs` where they are more than `most`.
     """
     first = 0 if all_ else reports.known
@@ -321,14 +352,13 @@ def _all(sides: Sequence[Integers], first: int, reports: ReportTable, most: floa
     yield np.tile(a, len(new_b)), np.repeat(new_b, len(a))
 
 
-def _meeting(
-    sides: Sequence[Integers], first: int, reports: ReportTable, boxes: tuple[Boxes, Boxes]
-) -> Iterator[Pairs]:
-    """Every pair of which one has reported, and whose boxes meet."""
-    a, b = (np.unique(_entities(side, reports)) for side in sides)
-    new_a, new_b = (np.unique(_entities(side[side >= first], reports)) for side in sides)
-    yield from meeting(new_a, boxes[0], b, boxes[1])
-    yield from ((own, other) for other, own in meeting(new_b, boxes[1], a, boxes[0]))
+def _meeting(sides: Sequence[Integers], first: int, reports: ReportTable, boxes: BothBoxes) -> Iterator[Pairs]:
+    """Every pair of which one has reported, and whose boxes meet, as something that is known of each has them."""
+    (a, b), (own, others) = sides, (one.boxes for one in boxes)
+    for left, right in meeting(a[a >= first], own, b, others):
+        yield _entities(left, reports), _entities(right, reports)
+    for right, left in meeting(b[b >= first], others, a, own):
+        yield _entities(left, reports), _entities(right, reports)
 
 
 def _entities(points: Integers, reports: ReportTable) -> Integers:

@@ -6,6 +6,7 @@ which anything can.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -18,6 +19,7 @@ from nearcast.geo.dynamic_index import SpatialHash, level_of
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.arrays import Flags
 from nearcast.model.event import Place
+from nearcast.model.limits import Limits
 from nearcast.model.relation import Detection, Gathering, ListMembers, Matching, Relation
 from nearcast.relations.reports import EntityTable, ReportTable, micros_of, moment_of
 from nearcast.relations.transition_events import CAUSED, EXPIRED, OVERDUE, Participant, Transition
@@ -35,6 +37,7 @@ from nearcast.relations.transitions import (
 )
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
+from nearcast.state.timeline import Excess
 
 MOST_NAMED = 1_000
 """Members around one that the event of a gathering names, the first by their names; its `count` is of all."""
@@ -267,6 +270,8 @@ class GatheringStates:
 
     def __init__(self, known: EntityTable) -> None:
         self.by_id: dict[str, GatheringState] = {}
+        self.limits = Limits()
+        self.excess: Counter[Excess] = Counter()
         self._known = known
         self._listed: dict[str, frozenset[str]] = {}
         self._indices: dict[str, FilterMatcher] = {}
@@ -282,7 +287,7 @@ class GatheringStates:
             case Matching(filter):
                 self._indices[relation.id] = FilterMatcher((), [filter])
                 table = newest()
-                inside = self._indices[relation.id].selected(table)[0]
+                inside = self._indices[relation.id].selected(table, self.limits, self.excess)[0]
                 self._join(crowd, self._known.numbered(table)[inside].tolist(), now)
             case ListMembers(client, name):
                 self._listed[relation.id] = frozenset(lists.get(client, {}).get(name, ()))
@@ -366,7 +371,7 @@ class GatheringStates:
     def _inside(self, id: str, reports: ReportTable) -> Flags:
         """Of each report that counts whether it makes its entity one of the crowd."""
         if id in self._indices:
-            flags: Flags = self._indices[id].selected(reports.table)[0][reports.row]
+            flags: Flags = self._indices[id].selected(reports.table, self.limits, self.excess)[0][reports.row]
             return flags
         return self._listed_flags(id)[reports.entity]
 

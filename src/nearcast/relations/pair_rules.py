@@ -12,7 +12,7 @@ from nearcast.geo.distance import surely_beyond, surely_within
 from nearcast.model.arrays import Flags
 from nearcast.model.filter import Filter
 from nearcast.model.relation import Named, Pair, Relation
-from nearcast.relations.boxes import met_sides
+from nearcast.relations.boxes import met_sides, readings
 from nearcast.relations.predicate import RelationPredicate, bound_of, is_symmetric, reach, widened
 from nearcast.relations.reports import GrowableTable
 from nearcast.relations.transitions import Lifecycle
@@ -27,7 +27,8 @@ class PairRule:
     """One relation between pairs: its number among the rules, and the order of its definition.
 
     `metres` is how far its predicate for entering reaches, `boxes` which geometries meet where it is TRUE (see
-    `boxes`). `unordered`: a pair is one pair, whoever is side a.
+    `boxes`), and `readings` how often it reads them, 0 where boxes alone do not tell that it is FALSE. `unordered`: a
+    pair is one pair, whoever is side a.
     """
 
     number: int
@@ -39,6 +40,7 @@ class PairRule:
     boxes: tuple[bool, bool] | None
     enter: RelationPredicate | None
     stay: RelationPredicate | None
+    readings: int
 
     @property
     def is_named(self) -> bool:
@@ -147,4 +149,5 @@ def _rule(number: int, sequence: int, relation: Relation) -> PairRule:
         boxes=met_sides(pair.when),
         enter=None if plain else RelationPredicate(pair.when),
         stay=None if plain else RelationPredicate(widened(pair.when, relation.margin)),
+        readings=readings(pair.when),
     )

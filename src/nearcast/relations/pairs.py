@@ -8,7 +8,9 @@ pairs. The outcome is that of the reference.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +20,13 @@ from nearcast.errors import Fault
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.event import Event
+from nearcast.model.filter import Filter
 from nearcast.model.limits import Limits
 from nearcast.model.relation import Detection, Matching, Named, Pair, Relation
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.relations.admission import PairAdmission
-from nearcast.relations.boxes import CORNERS, Boxes, box_table, joined, place_boxes, told_box
-from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, TooManyPairs, candidates, read
+from nearcast.relations.boxes import BOX, PointBoxes, box_table, place_boxes, told_box
+from nearcast.relations.evaluations import BothBoxes, Members, Pairs, PredicateEvaluator, TooManyPairs, candidates, read
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
 from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable, micros_of
 from nearcast.relations.shards import (
@@ -39,9 +42,18 @@ from nearcast.relations.transition_events import CAUSED, EXPIRED
 from nearcast.relations.transitions import FALLS_SILENT, REMOVED, deadline, deadlines, tells_exit
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER
+from nearcast.state.timeline import Excess
 
 Newest = Callable[[], pa.Table]
 """Gives the newest event of every entity, where it is asked for."""
+
+
+class PairStanding(NamedTuple):
+    """Whether a relation holds between two, in how many of its pairs each of them is, and how many there are."""
+
+    holds: bool
+    partners: tuple[int, int]
+    pairs: int
 
 
 MOST_PAIRS = 250_000
@@ -63,6 +75,8 @@ class PairRelations:
         self._index: FilterMatcher | None = None
         self.admission = PairAdmission()
         self._boxes: GrowableTable | None = None
+        self.limits = Limits()
+        self.excess: Counter[Excess] = Counter()
 
     @property
     def size(self) -> int:
@@ -86,7 +100,26 @@ class PairRelations:
         rows = [position[pairs[side][named]] for side in ("a", "b")]
         return pairs["rule"][named].astype(np.int64), np.stack([*rows, pairs["held"][named]])
 
-    def transitions(self, reports: ReportTable, limits: Limits) -> list[ToldPairs]:
+    def pair_standing(self, id: str, a: str, b: str) -> PairStanding:
+        """How a relation between pairs stands for two entities, named in the order of its sides."""
+        number = self.rules.by_id[id].number
+        one, other = (self.known.numbers.get(name, NOBODY) for name in (a, b))
+        held = [shard.pairs["held"] & (shard.pairs["rule"] == number) for shard in self.shards]
+        sides = [
+            np.concatenate([shard.pairs[side][own] for shard, own in zip(self.shards, held, strict=True)])
+            for side in ("a", "b")
+        ]
+        holds = bool(((sides[0] == one) & (sides[1] == other)).any())
+        partners = (int((sides[0] == each).sum() + (sides[1] == each).sum()) for each in (one, other))
+        return PairStanding(holds, (next(partners), next(partners)), len(sides[0]))
+
+    def limit(self, limits: Limits) -> None:
+        """Goes on within other limits."""
+        if limits != self.limits:
+            # What cannot be read within some limits has no box within these.
+            self.limits, self._boxes = limits, None
+
+    def transitions(self, reports: ReportTable) -> list[ToldPairs]:
         """What a stretch tells; entities are not updated yet.
 
         Raises `TooManyPairs`, with nothing changed, for a stretch of several rows that looks at too many pairs.
@@ -94,14 +127,16 @@ class PairRelations:
         if not self.rules.by_id:
             return []
         members = self._members_over(reports)
-        view = BatchView(self.rules, self.known, reports, members, self._newest)
-        near = self._near(reports, members)
+        boxes = self._all_boxes(reports, self.rules.general.values())
+        view = BatchView(self.rules, self.known, reports, members, self._newest, boxes, self.limits, self.excess)
+        near = self._near(reports, members, boxes)
         looks = sum(shard.evaluations(view) for shard in self.shards)
         looks += sum(int(reports.counts[side].sum()) for own in near for _, pairs in own for side in pairs)
         if looks > MOST_PAIRS and reports.length > 1:
             raise TooManyPairs
+        self._count_unread(boxes, reports, first=reports.known)
         effects = [shard.effects(view, own) for shard, own in zip(self.shards, near, strict=True)]
-        admitted = self.admission.admit(effects, self.rules, self.known.names, reports, limits)
+        admitted = self.admission.admit(effects, self.rules, self.known.names, reports, self.limits)
         every = zip(self.shards, effects, admitted, strict=True)
         told = [one for shard, each, own in every for one in shard.transitions(view, each.which, own)]
         self._remember(reports, members)
@@ -114,7 +149,7 @@ class PairRelations:
         # Compiled once for all filters in use; a new or ended relation lets it go.
         if self._index is None:
             self._index = FilterMatcher((), list(self.rules.filters))
-        found = self._index.selected(reports.table)
+        found = self._index.selected(reports.table, self.limits, self.excess)
         return {
             number: np.concatenate([self._base(number), flags[reports.row]])
             for number, flags in zip(self.rules.filters.values(), found, strict=True)
@@ -131,44 +166,59 @@ class PairRelations:
         columns = self.rules.columns
         return int(columns["filter_a"][rule.number]), int(columns["filter_b"][rule.number])
 
-    def _near(self, reports: ReportTable, members: Members) -> list[list[tuple[PairRule, Pairs]]]:
+    def _near(
+        self, reports: ReportTable, members: Members, boxes: Mapping[int, BothBoxes]
+    ) -> list[list[tuple[PairRule, Pairs]]]:
         """For each shard its pairs of open relations that the stretch may bring together."""
         found: list[list[tuple[PairRule, Pairs]]] = [[] for _ in self.shards]
         for rule in self.rules.open.values() if len(reports.row) else ():
             most = MOST_PAIRS if reports.length > 1 else None
-            boxes = self._boxes_of(rule, reports)
-            pairs = candidates(rule, self._filters(rule), reports, members, self.known.numbers, most=most, boxes=boxes)
+            own_boxes, filters, numbers = boxes.get(rule.number), self._filters(rule), self.known.numbers
+            pairs = candidates(rule, filters, reports, members, numbers, most=most, boxes=own_boxes)
             for own, share in zip(found, shared(self.known, *pairs, len(self.shards)), strict=True):
                 a, b = (side[share] for side in pairs)
                 if len(a):
                     own.append((rule, (a, b)))
         return found
 
-    def _boxes_of(self, rule: PairRule, reports: ReportTable) -> tuple[Boxes, Boxes] | None:
-        """The boxes of all entities as either side of a rule that holds only where they meet; None for another."""
-        if rule.boxes is None or math.isfinite(rule.metres):
-            return None
-        a, b = (self._told_boxes(reports) if told else place_boxes(reports) for told in rule.boxes)
-        return a, b
+    def _all_boxes(self, reports: ReportTable, rules: Iterable[PairRule]) -> dict[int, BothBoxes]:
+        """By number the boxes of all points as either side of those rules that hold only where they meet."""
+        own = {rule.number: rule.boxes for rule in rules if rule.boxes and not math.isfinite(rule.metres)}
+        made: dict[bool, PointBoxes] = {}
+        for told in {told for both in own.values() for told in both}:
+            made[told] = self._told_boxes(reports) if told else place_boxes(reports)
+        return {number: (made[a], made[b]) for number, (a, b) in own.items()}
 
-    def _told_boxes(self, reports: ReportTable) -> Boxes:
-        """Of each entity the box of the geometries that it tells, as a stretch begins and in it."""
+    def _told_boxes(self, reports: ReportTable) -> PointBoxes:
+        """Of each point the box of the geometries that it tells."""
         if self._boxes is None:
             self._boxes = box_table()
             self._boxes.append(len(self.known))
             for number, event in self._newest.items():
-                self._set_box(number, told_box(event))
+                self._set_box(number, told_box(event, self.limits))
         table = self._boxes
         table.append(len(self.known) - table.length)
-        found = np.stack([table[name] for name in CORNERS], axis=1)
-        if not len(reports.row):
-            return found
-        more = np.array([told_box(event) for event in read(reports.table, reports.row)])
-        return joined(found, reports.entity, more)
+        rows = [np.stack([table[name] for name in BOX], axis=1)]
+        if len(reports.row):
+            rows.append(np.array([told_box(event, self.limits) for event in read(reports.table, reports.row)]))
+        return PointBoxes.of(np.concatenate(rows))
+
+    def _count_unread(self, boxes: Mapping[int, BothBoxes], reports: ReportTable, first: int) -> None:
+        """Counts the geometries from a point on that are not read for their limits: no pair is looked at for them."""
+        # Those that are told are the same for all rules.
+        rules = [(self.rules.all[number], both) for number, both in boxes.items()]
+        told = [both[rule.boxes.index(True)] for rule, both in rules if rule and rule.boxes and any(rule.boxes)]
+        if not told:
+            return
+        points = first + np.flatnonzero(told[0].are_beyond(self.limits)[first:])
+        rows = reports.row[points[points >= reports.known] - reports.known]
+        events = [self._newest[point] for point in points[points < reports.known].tolist()]
+        for event in (*events, *(read(reports.table, rows) if len(rows) else ())):
+            self.excess[event.source, event.type, "geometry_work"] += 1
 
     def _set_box(self, number: int, box: tuple[float, ...]) -> None:
         assert self._boxes is not None, "it is made before"
-        for name, value in zip(CORNERS, box, strict=True):
+        for name, value in zip(BOX, box, strict=True):
             self._boxes[name][number] = value
 
     def share(self, pairs: GrowableTable, shards: int) -> None:
@@ -186,16 +236,14 @@ class PairRelations:
             for number, event in (
                 zip(reports.entity[last].tolist(), events, strict=True) if self._boxes is not None else ()
             ):
-                self._set_box(number, told_box(event))
+                self._set_box(number, told_box(event, self.limits))
 
-    def define(
-        self, relation: Relation, sequence: int, newest: Newest, now: int, cause: Cause, limits: Limits
-    ) -> ToldPairs:
+    def define(self, relation: Relation, sequence: int, newest: Newest, now: int, cause: Cause) -> ToldPairs:
         """Adds a relation; what it tells of the present.
 
         `newest` gives the newest event of every entity, where the relation needs to know more of it than its place.
         """
-        return self._present(self._add(relation, sequence, newest), now, cause, limits)
+        return self._present(self._add(relation, sequence, newest), now, cause)
 
     def begins(self, relation: Relation, newest: Newest, now: int) -> int:
         """How many pairs a new relation would tell of; 0 where they are surely no more than one event may cause.
@@ -208,6 +256,7 @@ class PairRelations:
             return 0
         # What is refused must change nothing, so it is counted beside what there is.
         beside = PairRelations(self.known, 1)
+        beside.limits = self.limits
         rule = beside._add(relation, 0, newest)
         try:
             count = int(beside._holding(rule, *beside._pairs_of(rule), now).sum())
@@ -240,13 +289,17 @@ class PairRelations:
             # As of the definition; from the next stretch on `_remember` carries it on.
             self._members[number] = GrowableTable({"inside": np.False_})
             if table is not None:
-                self._base(number)[self.known.numbered(table)] = FilterMatcher((), [filter]).selected(table)[0]
+                self._base(number)[self.known.numbered(table)] = self._inside(filter, table)
         if rule.enter and not general and table is not None:
             events = read(table, np.arange(len(table)))
             self._newest = dict(zip(self.known.numbered(table).tolist(), events, strict=True))
         return rule
 
-    def _present(self, rule: PairRule, now: int, cause: Cause, limits: Limits) -> ToldPairs:
+    def _inside(self, filter: Filter, table: pa.Table) -> Flags:
+        """Which of the newest events satisfy a filter."""
+        return FilterMatcher((), [filter]).selected(table, self.limits, self.excess)[0]
+
+    def _present(self, rule: PairRule, now: int, cause: Cause) -> ToldPairs:
         """What holds when a relation is defined; its pairs have rows then."""
         a, b = self._pairs_of(rule)
         held = self._holding(rule, a, b, now)
@@ -255,7 +308,7 @@ class PairRelations:
             if rule.is_named:
                 self._place(rule, a, b)
             return NOTHING_TOLD
-        a, b = self.admission.admit_present(rule, a[held], b[held], self.known.names, limits)
+        a, b = self.admission.admit_present(rule, a[held], b[held], self.known.names, self.limits)
         due = deadline(now, int(self.rules.columns["lasting"][rule.number]))
         started_at = micros_of(cause.moment)
         self._place(rule, a, b, held=True, started_at=started_at, due=due)
@@ -280,7 +333,9 @@ class PairRelations:
             return a, b
         reports = ReportTable.nothing(self.known)
         members = {number: self._base(number) for number in self._members}
-        boxes = self._boxes_of(rule, reports)
+        every = self._all_boxes(reports, [rule])
+        self._count_unread(every, reports, first=0)
+        boxes = every.get(rule.number)
         filters, numbers = self._filters(rule), self.known.numbers
         a, b = candidates(rule, filters, reports, members, numbers, True, MOST_PRESENT, boxes)
         return by_name(a, b, self.known.names) if rule.unordered else (a, b)
@@ -291,7 +346,9 @@ class PairRelations:
         held = np.zeros(len(a), np.bool_)
         # Of many pairs that are defined before anything is reported, none costs a look at all entities.
         if there.any():
-            evaluate = PredicateEvaluator(self.rules, ReportTable.nothing(self.known), self._newest)
+            # Candidates are those whose boxes meet.
+            nothing = ReportTable.nothing(self.known)
+            evaluate = PredicateEvaluator(self.rules, nothing, self._newest, {}, self.limits, self.excess)
             held[there] = evaluate(np.full(int(there.sum()), rule.number), a[there], b[there])[0] == 1
         return held
 

@@ -56,6 +56,7 @@ from nearcast.relations.transitions import (
 )
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
+from nearcast.state.timeline import Excess
 
 Lists = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Of each client its lists of entities."""
@@ -86,6 +87,7 @@ class EventwiseRelations:
         self.known: dict[str, LatestReport] = {}
         self.lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
         self.limits = Limits()
+        self.excess: Counter[Excess] = Counter()
         self._states: dict[str, _State] = {}
 
     def __len__(self) -> int:
@@ -160,7 +162,7 @@ class EventwiseRelations:
         return [told for state in crowds for told in state.all(world, cause)]
 
     def _world(self) -> RelationView:
-        return RelationView(self.known, self.now, self.lists, self.limits)
+        return RelationView(self.known, self.now, self.lists, self.limits, self.excess)
 
     def held(self, id: str, pair: tuple[str, str]) -> HoldState | None:
         """Since when a relation holds between two, by the order of its sides; None where it does not."""
@@ -228,6 +230,8 @@ class RelationView:
     now: int
     lists: Lists
     limits: Limits = field(default_factory=Limits)
+    excess: Counter[Excess] = field(default_factory=Counter)
+    """How many predicates were not decided, of which events, for they came to a limit."""
 
 
 def _other(pair: tuple[str, str], entity: str) -> str:
@@ -353,7 +357,7 @@ class _State:
             case ListMembers(client, list):
                 return entity in world.lists.get(client, {}).get(list, ())
             case _:
-                return truth(side.filter, known.event, NO_CONTEXT) is True
+                return truth(side.filter, known.event, NO_CONTEXT, world.limits) is True
 
     def _is_of_others(self, event: Event) -> bool:
         """No relation is about what it tells itself."""
@@ -369,7 +373,7 @@ class _State:
         about = self.relation.about
         if isinstance(about, Pair):
             a, b = (world.known[entity].event for entity in pair)
-            return self._predicate(about, staying).truth(a, b)
+            return self._predicate(about, staying).truth(a, b, world.limits, world.excess)
         if world.known[pair[0]].event.place is None:
             return None
         return len(self._near(pair[0], world, self.relation.margin if staying else 0.0)) >= about.count - 1
@@ -421,7 +425,7 @@ class _State:
         if isinstance(about, Pair):
             return own
         # Without a time nobody is silent: each counts through its deadline, also where that is past.
-        early = RelationView(world.known, NEVER, world.lists)
+        early = RelationView(world.known, NEVER, world.lists, world.limits, world.excess)
         others = (self._deadline(other) for _, other in self._near(pair[0], early, self.relation.margin))
         return gathered_until(own, others, about.count)
 

@@ -7,8 +7,9 @@ What is widened is the predicate for staying: a pair that holds ends only where 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nearcast.filters.expressions import told_geometries, truth_of
@@ -18,16 +19,20 @@ from nearcast.model.event import Event, Place
 from nearcast.model.expression import ARITHMETIC, TOLD_GEOMETRY, Call, Constant, Expression, Property, parts
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, PlainNot, atoms
 from nearcast.model.geometry_budget import GeometryWork
+from nearcast.model.limits import Limits
 from nearcast.model.relation import SIDES
 from nearcast.model.values import Value, narrowed
 
 if TYPE_CHECKING:
     from nearcast.geo import shapes
+    from nearcast.state.timeline import Excess
 
 METRES = Call("DISTANCE", (Property("a"), Property("b")))
 """The distance of both sides."""
 
 _METRES = Property("distance(a, b)")
+
+DEFAULT = Limits()
 
 WIDENED = ("<", "<=", ">", ">=", "=", "BETWEEN")
 
@@ -48,9 +53,23 @@ class RelationPredicate:
     def __init__(self, filter: Filter) -> None:
         self._filter = _mapped(filter, lambda call, _: _without_distance(call))
 
-    def truth(self, a: Event, b: Event) -> Truth:
-        """Its truth for the newest events of two entities; UNKNOWN where something it needs is not there."""
-        return _truth(self._filter, _Sides(a, b))
+    def truth(self, a: Event, b: Event, limits: Limits = DEFAULT, excess: Counter[Excess] | None = None) -> Truth:
+        """Its truth for the newest events of two entities; UNKNOWN where something it needs is not there.
+
+        Where it comes to a limit that is counted in `excess`, for the one of both that tells the larger geometry.
+        """
+        work = GeometryWork(limits)
+        found = _truth(self._filter, _Sides(a, b, work))
+        if work.beyond and excess is not None:
+            larger = max(a, b, key=_told_length)
+            excess[larger.source, larger.type, work.beyond] += 1
+        return found
+
+
+def _told_length(event: Event) -> int:
+    """Characters of the geometries that an event tells."""
+    values = (value for name in TOLD_GEOMETRY for value in event.values(name))
+    return sum(len(value) for value in values if isinstance(value, str))
 
 
 def _truth(node: Filter, facts: _Sides) -> Truth:
@@ -69,7 +88,7 @@ class _Sides:
 
     a: Event
     b: Event
-    work: GeometryWork = field(default_factory=GeometryWork)
+    work: GeometryWork
 
     @property
     def place(self) -> Place | None:

@@ -7,6 +7,7 @@ once, and how many there are changes nothing of the outcome.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,14 +15,16 @@ import numpy as np
 
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.event import Event
+from nearcast.model.limits import Limits
 from nearcast.relations.admission import ShardEffects
-from nearcast.relations.evaluations import Members, Pairs, PredicateEvaluator, effects_of
+from nearcast.relations.evaluations import BothBoxes, Members, Pairs, PredicateEvaluator, effects_of
 from nearcast.relations.pair_rules import PairRule, PairRules
 from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable
 from nearcast.relations.told_pairs import NO_REASON, ToldPairs, reasons_of, told_pairs
 from nearcast.relations.transition_events import EXPIRED
 from nearcast.relations.transitions import DETECTS, PairEffects, PairTransitions, deadlines, pair_transitions
 from nearcast.state.lateness import FOREVER, NEVER
+from nearcast.state.timeline import Excess
 
 NOTHING = PairEffects(*(np.zeros(0, np.int64) for _ in range(4)))
 """No effects."""
@@ -51,13 +54,18 @@ def shared(known: EntityTable, a: Integers, b: Integers, count: int) -> list[Int
 
 @dataclass(frozen=True, slots=True)
 class BatchView:
-    """What all shards see alike of a stretch; `newest` has each entity's newest event where rules ask for it."""
+    """What all shards see alike of a stretch; `newest` has each entity's newest event where rules ask for it, `boxes`
+    those of all points as either side of rules, by number, that hold only where they meet.
+    """
 
     rules: PairRules
     known: EntityTable
     reports: ReportTable
     members: Members
     newest: Mapping[int, Event]
+    boxes: Mapping[int, BothBoxes]
+    limits: Limits
+    excess: Counter[Excess]
 
 
 def pair_rows() -> GrowableTable:
@@ -87,7 +95,7 @@ class Shard:
         for rule, pairs in near:
             self._add(rule, pairs, view.known.names)
         which = np.flatnonzero(self._concerned(view))
-        evaluate = PredicateEvaluator(view.rules, view.reports, view.newest)
+        evaluate = PredicateEvaluator(view.rules, view.reports, view.newest, view.boxes, view.limits, view.excess)
         return ShardEffects(
             self.pairs,
             which,

@@ -6,7 +6,7 @@ report, and relations about what relations tell event by event.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -40,6 +40,7 @@ from nearcast.relations.transition_tables import CausingEvents, ReportRows, tran
 from nearcast.state.derived import At, Cause, StageInput, derived_of, in_tables, merge_tables
 from nearcast.state.lateness import FOREVER, NEVER, moments_of
 from nearcast.state.repository import NewestEvents, Repository, without_excess
+from nearcast.state.timeline import Excess
 
 Newest = Callable[[], pa.Table]
 """Gives the newest event of every entity, where it is asked for."""
@@ -119,7 +120,7 @@ class RelationStage:
         repository is read when a relation is defined. The present state of a new relation is told to be of its time.
         """
         events, self._limits = stage_input.events, stage_input.registry.settings.limits
-        self._plain.limits = self._limits
+        self._limit(stage_input.excess)
         if self._relations and len(derived_of(events)):
             events = events.filter(pc.equal(events.column("part"), 0))
         rows = rows or ReportRows.of(events)
@@ -147,7 +148,14 @@ class RelationStage:
                 yield from self._told(found, CausingEvents.alone(cause), node)
             if not self._relations:
                 self._reset()
+                self._limit(stage_input.excess)
         yield from self._stretches(rows, done, len(rows), node)
+
+    def _limit(self, excess: Counter[Excess]) -> None:
+        """Goes on within the limits that are set, and counts there what comes to one."""
+        self._pairing.limit(self._limits)
+        self._crowds.limits = self._plain.limits = self._limits
+        self._pairing.excess = self._crowds.excess = self._plain.excess = excess
 
     @property
     def size(self) -> int:
@@ -232,7 +240,7 @@ class RelationStage:
         if isinstance(relation.about, Gathering) and not sees_derived(relation):
             return self._crowds.define(relation, self._sequence, newest, self._lists, self._now, cause)
         if not sees_derived(relation):
-            return self._pairing.define(relation, self._sequence, newest, self._now, cause, self._limits)
+            return self._pairing.define(relation, self._sequence, newest, self._now, cause)
         if not len(self._plain):
             self._begin_plain(newest())
         return self._plain.define(relation, self._sequence, cause)
@@ -309,7 +317,7 @@ class RelationStage:
 
     def _transitions(self, reports: ReportTable) -> _Told:
         """What is told at each row."""
-        return _Told(self._pairing.transitions(reports, self._limits), list(self._crowds.transitions(reports)))
+        return _Told(self._pairing.transitions(reports), list(self._crowds.transitions(reports)))
 
     def _told(
         self, found: _Told, causes: CausingEvents, node: str | None, reports: ReportTable | None = None

@@ -7,6 +7,7 @@ goes on with the state at its start and every change inside it, so what follows 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -44,7 +45,7 @@ from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.previous_values import PreviousValues
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository, without_excess
-from nearcast.state.timeline import Environment, Followed, Timeline
+from nearcast.state.timeline import Environment, Excess, Followed, Timeline
 from nearcast.zones.stage import ZONE_CHANGES, ZoneStage
 
 SETTINGS_TYPE = "nearcast.settings"
@@ -124,6 +125,8 @@ class StateFold:
         self.forgotten = 0
         self._times: dict[int, datetime | None] = {}
         self._control: dict[int, Event] = {}
+        # Of the next batch to be given.
+        self._excess: Counter[Excess] = Counter()
         self._following = MembershipTracker()
         self._remembered = PreviousValues()
         self._clients = self._all_clients()
@@ -281,7 +284,10 @@ class StateFold:
         members = self._members(list(subscription_index.terms), counted)
         previous = self._remembered.values_over(list(subscription_index.remembered), events, self.repository, counted)
         self.repository.fold_events(kept)
-        around = Environment(clients.places, members, previous, self.registry.settings.limits)
+        # A copy: stages count on, for the next one.
+        excess = Counter(self._excess)
+        self._excess.clear()
+        around = Environment(clients.places, members, previous, self.registry.settings.limits, excess)
         index = subscription_index.incremental_index.index(events, around)
         return FoldedBatch(events, self.registry.settings, index, subscription_index.assignments(), around, clients)
 
@@ -309,7 +315,7 @@ class StateFold:
             yield events
             return
         known = self.repository.as_of_now()
-        stage_input = StageInput(changes, self._times, events, self.registry, known, refusals)
+        stage_input = StageInput(changes, self._times, events, self.registry, known, refusals, self._excess)
         done = 0
         for piece, until in pieces(events, stages[0].derive(stage_input), DERIVED):
             end = len(changes) if until is None else bisect_left(changes, until, key=itemgetter(0))
@@ -328,7 +334,8 @@ class StateFold:
         if terms != self._terms:
             self._conditions = FilterMatcher((), [term.conditions for term in terms if term.conditions is not None])
             self._terms = terms
-        return self._following.members_over(terms, self._conditions, events, self.repository)
+        limits = self.registry.settings.limits
+        return self._following.members_over(terms, self._conditions, events, self.repository, limits, self._excess)
 
 
 def _world_of(table: pa.Table) -> pa.Table:

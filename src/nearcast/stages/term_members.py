@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +13,9 @@ from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.arrays import Flags
 from nearcast.model.columns import places_of
 from nearcast.model.filter import Entities
+from nearcast.model.limits import Limits
 from nearcast.state.repository import Repository, entities
-from nearcast.state.timeline import EntityMembership, Followed, TermMembers
+from nearcast.state.timeline import EntityMembership, Excess, Followed, TermMembers
 
 
 class MembershipTracker:
@@ -22,14 +25,24 @@ class MembershipTracker:
         self._members: dict[Entities, TermMembers] = {}
 
     def members_over(
-        self, terms: Sequence[Entities], index: FilterMatcher, events: pa.Table, repository: Repository
+        self,
+        terms: Sequence[Entities],
+        index: FilterMatcher,
+        events: pa.Table,
+        repository: Repository,
+        limits: Limits | None = None,
+        excess: Counter[Excess] | None = None,
     ) -> Followed:
-        """The terms' members over a batch; `index` has only their conditions, `repository` lacks the batch yet."""
+        """The terms' members over a batch; `index` has only their conditions, `repository` lacks the batch yet.
+
+        What comes to one of the limits, the defaults unless others are given, is counted in `excess`.
+        """
         followed = Followed()
         if terms:
+            select = partial(_selected, index, terms, limits, excess)
             newest = repository.newest() if any(term not in self._members for term in terms) else None
-            start = _selected(index, terms, newest) if newest is not None else {}
-            change = _selected(index, terms, events)
+            start = select(newest) if newest is not None else {}
+            change = select(events)
             for term in terms:
                 base = self._members.get(term) or TermMembers(dict(_members(newest, start[term])))
                 followed[term] = TermMembers(base.base, _joined_and_left(base.base, events, change[term]))
@@ -43,9 +56,15 @@ class MembershipTracker:
                 members.base.pop(entity, None)
 
 
-def _selected(index: FilterMatcher, terms: Sequence[Entities], events: pa.Table) -> dict[Entities, Flags]:
+def _selected(
+    index: FilterMatcher,
+    terms: Sequence[Entities],
+    limits: Limits | None,
+    excess: Counter[Excess] | None,
+    events: pa.Table,
+) -> dict[Entities, Flags]:
     """Which of the events satisfy the conditions of each term; a term without conditions takes all."""
-    found = iter(index.selected(events))
+    found = iter(index.selected(events, limits, excess))
     return {term: np.ones(len(events), np.bool_) if term.conditions is None else next(found) for term in terms}
 
 

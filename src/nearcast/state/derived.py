@@ -8,6 +8,7 @@ It is decided as of there, in the same batch; so the outcome rests on the journa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,6 +27,7 @@ from nearcast.model.sequence import MOST_PARTS
 from nearcast.model.values import Value
 from nearcast.state.registry import Registry
 from nearcast.state.repository import NewestEvents
+from nearcast.state.timeline import Excess
 
 At = tuple[int, Change]
 """A change and the position of the event that makes it."""
@@ -37,8 +39,8 @@ class StageInput:
 
     `times` are those of the control events that made the changes, by position. `events` is a table of EVENTS, those
     that earlier stages derived among them. Of `registry` the settings count; `repository` is as of the beginning, and
-    stays so.
-    A stage adds the position of a change that it leaves out, and why, to `refusals`.
+    stays so. A stage adds the position of a change that it leaves out, and why, to `refusals`; in `excess` it counts
+    what it could not decide, of which events, for that came to a limit.
     """
 
     changes: Sequence[At]
@@ -47,6 +49,7 @@ class StageInput:
     registry: Registry
     repository: NewestEvents
     refusals: list[tuple[int, Fault]] = field(default_factory=list)
+    excess: Counter[Excess] = field(default_factory=Counter)
 
 
 class DerivingStage(Protocol):
