@@ -100,6 +100,7 @@ def _steps(
     tables: Iterable[pa.Table], registry: Registry, pair: tuple[str, str], until: int | datetime | None
 ) -> Iterator[PairStep]:
     """Only reports of the two and control events are read out of the columns; of the others the time."""
+    yield PairStep(0, NEVER, MAIN, SettingsChange(registry.settings))
     yield from (PairStep(0, NEVER, MAIN, RelationChange(one)) for one in registry.relations.values())
     wanted = pa.array(pair, pa.string())
     now = NEVER

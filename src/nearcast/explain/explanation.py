@@ -271,9 +271,10 @@ def _values(atom: Atom, scene: ExplanationScene) -> Iterable[Value]:
         return ()
     if isinstance(atom.name, str):
         return scene.event.values(atom.name)
+    limits = scene.registry.settings.limits
     if isinstance(atom.name, Distance):
-        return sorted(distances(atom.name, scene.event, scene))[:SHOWN_PAIRS]
-    number = count(atom.name, scene.event, scene)
+        return sorted(distances(atom.name, scene.event, scene, limits))[:SHOWN_PAIRS]
+    number = count(atom.name, scene.event, scene, limits)
     return () if number is None else (number,)
 
 

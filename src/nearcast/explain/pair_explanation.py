@@ -15,7 +15,15 @@ from nearcast.errors import Fault
 from nearcast.filters.evaluate import NO_CONTEXT, atom_truths, truth
 from nearcast.filters.truth import Truth
 from nearcast.geo.distance import distance
-from nearcast.model.changes import Change, ClientChange, ClientRemoval, ClockTick, RelationChange, RelationRemoval
+from nearcast.model.changes import (
+    Change,
+    ClientChange,
+    ClientRemoval,
+    ClockTick,
+    RelationChange,
+    RelationRemoval,
+    SettingsChange,
+)
 from nearcast.model.event import Event
 from nearcast.model.expression import Call, Property, parts
 from nearcast.model.filter import Atom, Filter, atoms
@@ -189,6 +197,8 @@ class _PairPast:
                     self._end(None)
             case ClientChange() | ClientRemoval() as change:
                 self._relations.note_lists(change)
+            case SettingsChange(settings):
+                self._relations.limits = settings.limits
 
     @property
     def _lateness(self) -> int:
@@ -224,8 +234,9 @@ class _PairPast:
         metres = None
         if reports[0] is not None and reports[1] is not None:
             both = reports[0], reports[1]
-            whole = RelationPredicate(about.when).truth(*both)
-            conditions = tuple(_of_predicate(about.when, relation.margin, *both))
+            limits = self._relations.limits
+            whole = RelationPredicate(about.when).truth(*both, limits)
+            conditions = tuple(_of_predicate(about.when, relation.margin, *both, limits))
             metres = distance(both[0].place, both[1].place) if both[0].place and both[1].place else None
         held = self._relations.held(relation.id, (a, b))
         now = self._relations.now
@@ -256,9 +267,12 @@ class _PairPast:
         if isinstance(side, Named):
             return SideFinding(entity, known.event, side.entity == entity, (), silent)
         assert isinstance(side, Matching)
-        found = atom_truths(side.filter, known.event, NO_CONTEXT)
+        limits = self._relations.limits
+        found = atom_truths(side.filter, known.event, NO_CONTEXT, limits)
         conditions = tuple(PredicateFinding(atom, own, own, _read(atom, known.event)) for atom, own in found)
-        return SideFinding(entity, known.event, truth(side.filter, known.event, NO_CONTEXT) is True, conditions, silent)
+        return SideFinding(
+            entity, known.event, truth(side.filter, known.event, NO_CONTEXT, limits) is True, conditions, silent
+        )
 
     def _reasons(
         self,
@@ -288,10 +302,10 @@ class _PairPast:
                 yield f"the predicate is UNKNOWN{why}"
 
 
-def _of_predicate(when: Filter, margin: float, a: Event, b: Event) -> Iterator[PredicateFinding]:
+def _of_predicate(when: Filter, margin: float, a: Event, b: Event, limits: Limits) -> Iterator[PredicateFinding]:
     """Each atom of a predicate, for entering and for staying."""
     for atom, wider in zip(atoms(when), atoms(widened(when, margin)), strict=True):
-        found, staying = (RelationPredicate(one).truth(a, b) for one in (atom, wider))
+        found, staying = (RelationPredicate(one).truth(a, b, limits) for one in (atom, wider))
         yield PredicateFinding(atom, found, staying, _read_of_both(atom, a, b))
 
 

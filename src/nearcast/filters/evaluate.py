@@ -157,8 +157,8 @@ def atom_truth(atom: Atom, event: Event, around: EvaluationContext, limits: Limi
     if isinstance(atom.name, Call):
         return truth_of(atom.name, EventFacts(event, around, GeometryWork(limits)))
     if isinstance(atom.name, Distance):
-        return some(satisfies(atom, metres) for metres in distances(atom.name, event, around))
-    number = count(atom.name, event, around)
+        return some(satisfies(atom, metres) for metres in distances(atom.name, event, around, limits))
+    number = count(atom.name, event, around, limits)
     return None if number is None else satisfies(atom, number)
 
 
@@ -224,21 +224,21 @@ class EventFacts:
         return self.around.user(name)
 
 
-def distances(term: Distance, event: Event, around: EvaluationContext) -> Iterator[float]:
+def distances(term: Distance, event: Event, around: EvaluationContext, limits: Limits = DEFAULT) -> Iterator[float]:
     """The distances of all pairs whose places are known and of one kind, in metres."""
-    for a in located(term.a, event, around):
-        for b in located(term.b, event, around):
+    for a in located(term.a, event, around, limits):
+        for b in located(term.b, event, around, limits):
             metres = distance(a, b) if a and b else None
             if metres is not None:
                 yield metres
 
 
-def count(term: Count, event: Event, around: EvaluationContext) -> int | None:
+def count(term: Count, event: Event, around: EvaluationContext, limits: Limits = DEFAULT) -> int | None:
     """How many of `of` there are, or are within the distance of (some) `around`; None if nobody knows where that is."""
-    found = list(located(term.of, event, around))
+    found = list(located(term.of, event, around, limits))
     if term.around is None or term.within is None:
         return len(found)
-    centres = [place for place in located(term.around, event, around) if place]
+    centres = [place for place in located(term.around, event, around, limits) if place]
     if not centres:
         return None
     return sum(any(_within(place, centre, term.within) for centre in centres) for place in found)
@@ -249,7 +249,9 @@ def _within(a: Place | None, b: Place, metres: float) -> bool:
     return apart is not None and apart <= metres
 
 
-def located(where: Located, event: Event, around: EvaluationContext) -> Iterator[Place | None]:
+def located(
+    where: Located, event: Event, around: EvaluationContext, limits: Limits = DEFAULT
+) -> Iterator[Place | None]:
     """The places that a reference stands for; an entity without a place counts, but is nowhere."""
     match where:
         case Place():
@@ -262,7 +264,7 @@ def located(where: Located, event: Event, around: EvaluationContext) -> Iterator
                 yield place
         case Entities(conditions):
             for other in around.entities():
-                if conditions is None or truth(conditions, other, NO_CONTEXT) is True:
+                if conditions is None or truth(conditions, other, NO_CONTEXT, limits) is True:
                     yield other.place
 
 
