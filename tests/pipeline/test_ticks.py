@@ -188,6 +188,15 @@ def test_what_is_due_waits_for_events_that_are_there(running: Running) -> None:
     assert [("enter", 0.0), ("dwell", 10.0)] == seen(running.told)
 
 
+def test_what_a_tick_does_not_settle_gets_one_tick(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it is said to be due."""
+    running.publish(cart("a", 0))
+    running.decide()
+    monkeypatch.setattr(StateFold, "next_due", lambda _self, _until: 0)
+    running.pass_time(5)
+    assert 1 == running.ticks.ticks
+
+
 def test_a_tick_is_not_ahead_of_its_acceptance_and_of_the_past_changes_nothing(running: Running) -> None:
     """Whoever writes it."""
     running.publish(cart("a", 0), cart("b", 5))

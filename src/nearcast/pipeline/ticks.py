@@ -66,7 +66,7 @@ class TickWriter:
         self._journal, self._known, self._steady, self._wall = journal, known, steady, wall
         self._paced = PacedClock()
         self._asked, self._due = -1, FOREVER
-        self._written = 0
+        self._written, self._told = 0, NEVER
         self.ticks = 0
         if known.clock != NEVER:
             # While the pipeline was away the clock went on.
@@ -81,6 +81,10 @@ class TickWriter:
             self._asked, self._due = position, self._known.next_due(clock)
         if clock < self._due or (clock < self._due + PATIENCE and self._journal.end("events") > position):
             return False
+        # What a tick did not settle no other will: else one would come at every look.
+        if self._due == self._told:
+            return False
+        self._told = self._due
         self._write(clock)
         return True
 
