@@ -20,6 +20,7 @@ from nearcast.server.admin import management
 from nearcast.server.ingest import group_commit, publishing
 from nearcast.server.ingest.group_commit import GroupCommit
 from nearcast.server.metrics import ServerMetrics
+from nearcast.server.sessions import manager
 from tests.server.conftest import run, running, unit, until
 from tests.server.test_bounds import count
 
@@ -199,5 +200,30 @@ def test_lists_beyond_those_that_a_client_may_have_are_refused() -> None:
             assert (400, "at most 2 lists of a client") == (answer.status_code, answer.json()["expected"])
             known = server.service.session_manager.registry.clients["a"].lists
             assert {"a": ("x", "ab"), "b": ("x", "b")} == known
+
+    run(test)
+
+
+def test_what_expires_together_ends_in_parts_between_which_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hundred thousand may wait for a client that is away; all of them end."""
+    monkeypatch.setattr(manager, "EXPIRED_TOGETHER", 3)
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a", ttl=0.01)
+            parts: list[int] = []
+            record = server.service.session_manager.record_outcomes
+
+            def recorded(session: Any, settled: Any) -> Any:
+                parts.append(len(settled))
+                return record(session, settled)
+
+            monkeypatch.setattr(server.service.session_manager, "record_outcomes", recorded)
+            await server.publish(*(unit(str(number)) for number in range(10)))
+            await until(lambda: sum(parts) == 10)
+            assert 3 >= max(parts)
+            assert not server.service.session_manager.session("a").waiting.waiting
 
     run(test)

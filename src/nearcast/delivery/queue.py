@@ -218,10 +218,10 @@ class DeliveryQueue:
         self._compact()
         return ended
 
-    def expire(self, now: float) -> list[SettledDelivery]:
-        """Ends what has waited its time to live."""
-        ended = []
-        while self._expiries and self._expiries[0][0] <= now:
+    def expire(self, now: float, most: int | None = None) -> list[SettledDelivery]:
+        """Ends what has waited its time to live, at most so many of it; None: all."""
+        ended: list[SettledDelivery] = []
+        while self._expiries and self._expiries[0][0] <= now and (most is None or len(ended) < most):
             delivery = self.waiting.get(heapq.heappop(self._expiries)[1])
             # One that another subscription has taken over may live longer than it was to.
             if delivery and delivery.expires is not None and delivery.expires <= now:

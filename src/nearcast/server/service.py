@@ -287,7 +287,7 @@ class AccessServer:
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             try:
-                self.session_manager.expire()
+                await self.session_manager.expire()
                 self.session_manager.prune()
                 self.client_updates.flush()
                 self.session_manager.reorder_late()

@@ -29,7 +29,7 @@ from nearcast.server.metrics import ServerMetrics
 from nearcast.server.sessions.journal_tailer import DecidedDelivery
 from nearcast.server.sessions.outcomes import DeliveryOutcome, delivered
 from nearcast.server.sessions.payloads import SendableEvent
-from nearcast.server.sessions.session import TAKEN_OVER, Connection, Session
+from nearcast.server.sessions.session import EXPIRED_TOGETHER, TAKEN_OVER, Connection, Session
 from nearcast.state.registry import Registry
 
 
@@ -369,13 +369,12 @@ class SessionManager:
                 self.metrics.acknowledging(one.delivery.priority, clock.age(one.delivery.accepted))
         return self.outcomes.submit([DeliveryOutcome(session.client.id, one) for one in settled])
 
-    def expire(self) -> None:
-        """Ends what has lived its time, also where nobody is connected."""
-        now = clock.steady()
-        for session in self.sessions.values():
-            ended = session.waiting.expire(now)
-            if ended:
+    async def expire(self) -> None:
+        """Ends what has lived its time, also where nobody is connected; in parts, between which others have a turn."""
+        for session in [*self.sessions.values()]:
+            while ended := session.waiting.expire(clock.steady(), EXPIRED_TOGETHER):
                 self.record_outcomes(session, ended)
+                await asyncio.sleep(0)
 
     def prune(self) -> None:
         """Forgets sessions of clients that nobody knows any more, once nothing is outstanding."""

@@ -33,6 +33,9 @@ AHEAD = 256
 AHEAD_BYTES = 1 << 20
 """And of so many bytes: they are in memory for this connection alone, beside what all share."""
 
+EXPIRED_TOGETHER = 1_000
+"""Deliveries that expire before others have their turn: a hundred thousand may wait for one client."""
+
 NOTICES = 1_000
 """Messages kept for a client that does not read: of pongs and faults, which it provokes itself, the oldest give way."""
 
@@ -130,9 +133,11 @@ class Pump:
             session.woken.clear()
             await self._send_notices()
             now = clock.steady()
-            expired = session.waiting.expire(now)
-            if expired:
+            if expired := session.waiting.expire(now, EXPIRED_TOGETHER):
                 self.ended(session, expired)
+                # There may be more of them; and meanwhile another connection may have come.
+                await asyncio.sleep(0)
+                continue
             # Chosen anew each time round: while the pace made it wait, something more urgent may have come.
             delivery = session.waiting.next()
             delay = session.pace.delay(delivery.size, now) if delivery else None
