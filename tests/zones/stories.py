@@ -125,7 +125,7 @@ def _changed(plain: PlainZones, registry: Registry, repository: Repository, chan
         case ZoneShapesChange(id) if id in plain.layers:
             return plain.define(registry.zones[id], micros_of(cause_at(Cause(0, NOON, NOON), plain.now).moment))
         case ClockTick(clock) if plain.layers:
-            return plain.tick(micros_of(clock))
+            return plain.pass_time(micros_of(clock))
         case ZoneRemoval(id):
             return plain.end(id)
     return []

@@ -41,8 +41,13 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--relation", help="Explain this relation between --a and --b, instead of an event.")
 @click.option("--a", "side_a", help="An entity; with --relation.")
 @click.option("--b", "side_b", help="The other one.")
-@click.option("--at", "moment", help="With --relation: at this time, as in 2020-01-31T12:00:00Z; else at the end.")
-@click.option("--position", type=click.IntRange(min=1), help="With --relation: after the event at this position.")
+@click.option("--zones", "layer", help="Explain where --entity is among the zones of this layer, instead of an event.")
+@click.option("--entity", help="An entity; with --zones.")
+@click.option("--zone", help="With --zones: this zone alone.")
+@click.option(
+    "--at", "moment", help="With --relation or --zones: at this time, as in 2020-01-31T12:00:00Z; else at the end."
+)
+@click.option("--position", type=click.IntRange(min=1), help="With these: after the event at this position.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per client.")
 def command(
     event_id: str | None,
@@ -56,6 +61,9 @@ def command(
     relation: str | None,
     side_a: str | None,
     side_b: str | None,
+    layer: str | None,
+    entity: str | None,
+    zone: str | None,
     moment: str | None,
     position: int | None,
     as_json: bool,
@@ -68,9 +76,14 @@ def command(
 
     With --relation, --a and --b instead of EVENT: why a relation holds between two entities, or does not: their newest
     reports, the sides and the predicate by parts, with the margin, since when, dwell and silence.
+
+    With --zones and --entity: in which zones of a layer an entity is and since when, or why it is in none, or not in
+    --zone.
     """
-    if (event_id is None) == (relation is None):
-        raise click.UsageError("give EVENT, or --relation with --a and --b")
+    if sum(one is not None for one in (event_id, relation, layer)) != 1:
+        raise click.UsageError("give EVENT, or --relation with --a and --b, or --zones with --entity")
+    if (layer is None) != (entity is None) or (zone is not None and layer is None):
+        raise click.UsageError("give --zones with --entity, and --zone with them or not")
     if relation is not None and (side_a is None or side_b is None or (moment is not None and position is not None)):
         raise click.UsageError("give --relation with --a and --b, and one of --at and --position or none")
     if bool(definition_files) != bool(event_files) or (event_files and journal_file):
@@ -85,10 +98,13 @@ def command(
     from nearcast.cli import explain_history as folded
 
     about = None if side_a is None or side_b is None else {side_a, side_b}
+    about = about if entity is None else {entity}
     heard = event_id is not None and rule is None and _can_be_read_again(event_files)
     with folded.folded_history(journal_file, definition_files, event_files, about, heard) as history:
         if relation is not None and side_a is not None and side_b is not None:
             folded.print_pair(history, relation, (side_a, side_b), position, moment, as_json)
+        elif layer is not None and entity is not None:
+            folded.print_zones(history, layer, entity, zone, position, moment, as_json)
         elif rule is not None:
             folded.print_rule(history, rule, str(event_id), source, as_json)
         else:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from nearcast.cli.explain_pair import moment_of_text, pair_data, pair_finding_among_all, pair_lines
 from nearcast.cli.explain_rule import rule_data, rule_lines
+from nearcast.cli.explain_zone import zone_data, zone_finding, zone_lines
 from nearcast.cli.output import DeadLetterLog, plain, print_json, progress, wrapped
 from nearcast.errors import Fault, SetupError
 from nearcast.explain.delivery_status import DeliveryStatus, delivery_statuses, undelivered
@@ -171,6 +172,22 @@ def print_pair(
         lambda: _stretches(history.journal, "events", end), history.registry, relation, pair, until
     )
     print_json(pair_data(found)) if as_json else click.echo(wrapped(map(plain, pair_lines(found))))
+
+
+def print_zones(
+    history: FoldedHistory,
+    layer: str,
+    entity: str,
+    zone: str | None,
+    position: int | None,
+    moment: str | None,
+    as_json: bool,
+) -> None:
+    """Prints why an entity is in zones of a layer or not, after a position or at a time, else at the end."""
+    until = position if moment is None else moment_of_text(moment)
+    tables = _stretches(history.journal, "events", history.journal.end("events"))
+    found = zone_finding(tables, history.registry, layer, entity, zone, until)
+    print_json(zone_data(found)) if as_json else click.echo(wrapped(map(plain, zone_lines(found))))
 
 
 def _stretches(

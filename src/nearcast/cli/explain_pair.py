@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -45,7 +45,9 @@ def pair_finding(
 
     `tables` are EVENTS from the first on, `registry` what was there before them. Raises `Fault`.
     """
-    return explain_pair(relation, *pair, _steps(tables, registry, pair, until))
+    held: list[Change] = [SettingsChange(registry.settings), *map(RelationChange, registry.relations.values())]
+    before = [PairStep(0, NEVER, MAIN, one) for one in held]
+    return explain_pair(relation, *pair, [*before, *steps_about(tables, registry, pair, until)])
 
 
 def pair_finding_among_all(
@@ -96,13 +98,11 @@ def moment_of_text(text: str) -> datetime:
     return found
 
 
-def _steps(
-    tables: Iterable[pa.Table], registry: Registry, pair: tuple[str, str], until: int | datetime | None
+def steps_about(
+    tables: Iterable[pa.Table], registry: Registry, about: Sequence[str], until: int | datetime | None
 ) -> Iterator[PairStep]:
-    """Only reports of the two and control events are read out of the columns; of the others the time."""
-    yield PairStep(0, NEVER, MAIN, SettingsChange(registry.settings))
-    yield from (PairStep(0, NEVER, MAIN, RelationChange(one)) for one in registry.relations.values())
-    wanted = pa.array(pair, pa.string())
+    """Only reports of some entities and control events are read out of the columns; of the others the time."""
+    wanted = pa.array(about, pa.string())
     now = NEVER
     for table in tables:
         read = pc.or_(are_control(table), pc.is_in(entities(table), wanted))

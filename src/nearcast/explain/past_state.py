@@ -15,6 +15,7 @@ from nearcast.model.changes import (
     SituationChange,
     SubscriptionChange,
     SubscriptionRemoval,
+    ZoneRuleChange,
 )
 from nearcast.model.event import Event
 from nearcast.model.expression import Call, remembered
@@ -53,7 +54,7 @@ class EntityChanges:
                 self.receivers[subscription.id] = subscription.clients
             case SubscriptionRemoval(id):
                 self.went[id] = position
-            case RelationChange() | SituationChange():
+            case RelationChange() | SituationChange() | ZoneRuleChange():
                 self.derives = True
 
 
@@ -76,7 +77,7 @@ def changes_of(event: Event, state: Registry, parse: Parse) -> list[Change]:
 
 def derives(registry: Registry) -> bool:
     """Whether something may be derived."""
-    return bool(registry.relations or registry.situations)
+    return bool(registry.relations or registry.situations or registry.zones)
 
 
 def rests_on_derived(past: PastState) -> bool:

@@ -90,8 +90,7 @@ class PlainZones:
 
     def report(self, event: Event) -> list[ZoneTransition]:
         """What a report changes, and the time that it brings."""
-        self.pass_time(micros_of(event.moment))
-        found = [one for layer in self.layers.values() for one in self._expired(layer)]
+        found = self.pass_time(micros_of(event.moment))
         known = self.known.get(event.entity)
         if known is not None and _is_older(event, known.event):
             return found
@@ -101,21 +100,18 @@ class PlainZones:
             found += self._reported(layer, event, moment)
         return found
 
-    def tick(self, now: int) -> list[ZoneTransition]:
-        """What changes as the clock comes to `now` though nothing is reported."""
-        self.pass_time(now)
+    def pass_time(self, now: int) -> list[ZoneTransition]:
+        """What changes as the clock comes to `now`."""
+        self.now = max(self.now, now)
         return [one for layer in self.layers.values() for one in self._expired(layer)]
 
-    def pass_time(self, now: int) -> None:
-        """Takes note that the clock came to `now`; what that ends is told with the next report."""
-        self.now = max(self.now, now)
-
-    def _silent_after(self, layer: PlainLayer, entity: str) -> int:
+    def silent_after(self, layer: PlainLayer, entity: str) -> int:
+        """The clock through which an entity counts without a report."""
         return deadline(self.known[entity].heard, layer.lifecycle.time_to_live)
 
     def _expired(self, layer: PlainLayer) -> Iterator[ZoneTransition]:
         for (entity, zone), held in list(layer.held.items()):
-            silent = self._silent_after(layer, entity)
+            silent = self.silent_after(layer, entity)
             after, told = layer.lifecycle.passed(held, silent, self.now)
             for detect in told:
                 time = held.due if detect == "dwell" else silent
@@ -126,7 +122,7 @@ class PlainZones:
     def _reported(self, layer: PlainLayer, event: Event, moment: int) -> Iterator[ZoneTransition]:
         if event.place is None:
             return
-        watched = layer.watches(event) and self._silent_after(layer, event.entity) >= self.now
+        watched = layer.watches(event) and self.silent_after(layer, event.entity) >= self.now
         measured = watched and layer.measured(event)
         inside = layer.inside(event, self.limits) if measured else []
         for zone in [*inside, *(zone for one, zone in layer.held if one == event.entity and zone not in inside)]:
@@ -223,7 +219,7 @@ class PlainZones:
 
     def _is_watched(self, layer: PlainLayer, entity: str) -> bool:
         event = self.known[entity].event
-        alive = self._silent_after(layer, entity) >= self.now
+        alive = self.silent_after(layer, entity) >= self.now
         return alive and layer.measured(event) and layer.watches(event)
 
     def _present(self, layer: PlainLayer, zones: Mapping[str, Zone], moment: int) -> Iterator[ZoneTransition]:
@@ -244,8 +240,3 @@ def _hold(layer: PlainLayer, entity: str, zone: str, state: HoldState | None) ->
 def _is_older(event: Event, other: Event) -> bool:
     own, known = event.moment, other.moment
     return own is not None and known is not None and own < known
-
-
-def told_in_order(told: Iterable[ZoneTransition]) -> list[ZoneTransition]:
-    """What one cause tells, in the order of telling."""
-    return sorted(told, key=lambda one: one.order)

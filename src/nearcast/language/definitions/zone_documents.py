@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -11,7 +12,7 @@ from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.definitions.filter_warnings import never_holding, types_of
 from nearcast.language.definitions.relation_documents import filter_faults
 from nearcast.language.definitions.subscription_documents import filter_data, read_filter
-from nearcast.language.nodes import DocumentNode, DocumentReader, closest, listed
+from nearcast.language.nodes import DocumentNode, DocumentReader, closest, from_data, listed
 from nearcast.language.quantities import read_duration, read_metres
 from nearcast.model.changes import ZoneShapesChange
 from nearcast.model.event import Coordinates
@@ -21,6 +22,9 @@ from nearcast.model.subscription import Settings
 from nearcast.model.zone import ZONE_DETECTIONS, Zone, ZoneDetection, ZoneLayer, ZoneRule
 
 FIELDS_OF_A_LAYER = ("detect", "margin", "for", "time_to_live", "coordinates")
+
+MOST_NAMED = 1_000
+"""Zones of a layer that its document names."""
 
 PORTION = 512 * 1024
 """Characters of the zones that one control event has, about: it may have a megabyte."""
@@ -42,6 +46,21 @@ def read_zone_rule(
     if len(reader.faults) > before or id is None or of is None or margin is None:
         return None
     return ZoneRule(id, of, detect, margin, lasting, time_to_live, coordinates)
+
+
+def zone_rule_document(data: Mapping[str, Any], where: Mark, limits: Limits | None = None) -> ZoneRule:
+    """The rule that a document asks for. Raises `DefinitionError` with every fault."""
+    reader = DocumentReader(limits)
+    rule = read_zone_rule(from_data(data, where), None, reader)
+    reader.refuse()
+    assert rule is not None, "without a fault there is a rule"
+    return rule
+
+
+def zone_layer_data(layer: ZoneLayer) -> dict[str, Any]:
+    """A layer as a document, JSON-able, with the number of its zones and the names of the first of them."""
+    names = list(islice(layer.zones, MOST_NAMED))
+    return {**zone_rule_data(layer.rule), "count": len(layer.zones), "zones": names}
 
 
 def zone_rule_data(rule: ZoneRule) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from nearcast.journal.seam import Journal
 from nearcast.model.columns import are_control, to_events
 from nearcast.model.relation import RELATION_EVENT
 from nearcast.model.situation import SITUATION_TYPE
+from nearcast.model.zone import ZONE_EVENT
 from nearcast.state.lateness import moments_of
 from nearcast.state.repository import entities
 
@@ -45,7 +46,7 @@ class JournalViews:
 
 
 class ActiveDerivations:
-    """The relations and situations that hold, as the log of derived events tells them.
+    """The relations and situations that hold, and who is in which zone, as the log of derived events tells them.
 
     At most so many of each kind are kept: beyond it those that began first are left out.
     """
@@ -57,8 +58,9 @@ class ActiveDerivations:
         self._held: dict[str, OrderedDict[tuple[str, ...], ActiveDerivation]] = {
             RELATION_EVENT: OrderedDict(),
             SITUATION_TYPE: OrderedDict(),
+            ZONE_EVENT: OrderedDict(),
         }
-        self.left_out = {RELATION_EVENT: 0, SITUATION_TYPE: 0}
+        self.left_out = dict.fromkeys(self._held, 0)
 
     def page(
         self, type_: str, after: int, limit: int, wanted: Callable[[dict[str, Any]], bool] = lambda data: True
@@ -84,7 +86,10 @@ class ActiveDerivations:
 
     def _take(self, type_: str, sequence: int, data: dict[str, Any]) -> None:
         held = self._held[type_]
-        key, ended = _relation_key(data) if type_ == RELATION_EVENT else ((data["id"],), data["phase"] == "end")
+        if data.get("detect") == "outside":
+            # Of a layer, and nothing that began.
+            return
+        key, ended = _KEYS[type_](data)
         before = held.get(key)
         if ended:
             held.pop(key, None)
@@ -100,6 +105,19 @@ def _relation_key(data: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
     """Of a pair both names, of a gathering the one in its middle; and whether it has ended."""
     other = data["b"] if isinstance(data.get("b"), str) else ""
     return (data["relation"], data["a"], other), data["detect"] == "exit"
+
+
+def _zone_key(data: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
+    """Who is in which zone; and whether that has ended."""
+    return (data["layer"], data["entity"], data["zone"]), data["detect"] == "exit"
+
+
+_KEYS: dict[str, Callable[[dict[str, Any]], tuple[tuple[str, ...], bool]]] = {
+    RELATION_EVENT: _relation_key,
+    SITUATION_TYPE: lambda data: ((data["id"],), data["phase"] == "end"),
+    ZONE_EVENT: _zone_key,
+}
+"""Of what is told: what names it, and whether it has ended."""
 
 
 class NewestReports:

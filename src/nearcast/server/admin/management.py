@@ -27,6 +27,12 @@ from nearcast.language.definitions.situation_documents import (
     situation_document,
 )
 from nearcast.language.definitions.subscription_documents import subscription_data, subscription_document
+from nearcast.language.definitions.zone_documents import (
+    read_zone_shapes,
+    zone_layer_data,
+    zone_rule_data,
+    zone_rule_document,
+)
 from nearcast.model.changes import (
     ActionChange,
     ActionRemoval,
@@ -39,6 +45,8 @@ from nearcast.model.changes import (
     SituationRemoval,
     SubscriptionChange,
     SubscriptionRemoval,
+    ZoneRemoval,
+    ZoneRuleChange,
 )
 from nearcast.model.event import Event
 from nearcast.model.situation import Situation
@@ -310,6 +318,14 @@ SITUATIONS = ManagedKind(
     situation_data,
     SituationRemoval,
 )
+LAYERS = ManagedKind(
+    "layer of zones",
+    "zones",
+    "Ends it. Who was in its zones is told to have left.",
+    lambda registry: registry.zones,
+    zone_layer_data,
+    ZoneRemoval,
+)
 RULES = (
     RuleKind(
         RELATIONS,
@@ -359,6 +375,46 @@ def rule_routes(kind: RuleKind) -> APIRouter:
     return router
 
 
+layers = APIRouter(tags=["manage"], route_class=BoundedRoute)
+
+
+@layers.put(f"/zones/{ID}")
+async def put_layer(
+    id: str, document: RuleDocument, token: Manager, service: Here, size: Size, dry: Dry = False
+) -> ChangeAnswer:
+    """Adds a layer of zones without any, or gives one another rule; its zones stay."""
+
+    def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
+        """The change, and what is answered."""
+        rule = zone_rule_document(given(document, id), REQUEST, settings.limits)
+        return ZoneRuleChange(rule), zone_rule_data(rule)
+
+    return await put(service, size, read, dry)
+
+
+@layers.put(f"/zones/{ID}/features", name="put features")
+async def put_features(
+    id: str, document: RuleDocument, token: Manager, service: Here, size: Size, dry: Dry = False
+) -> ChangeAnswer:
+    """Adds zones to a layer, or replaces those of the same names, and takes away those that are `removed`."""
+    before = LAYERS.there(service.session_manager.registry).get(id)
+    LAYERS.document(id, service)
+
+    def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
+        """The change, and what is answered."""
+        change = read_zone_shapes({**document.given(), "layer": id}, settings.limits, REQUEST)
+        if before is not None and before.with_zones(change.zones, change.removed, settings.limits) is None:
+            expected = f"at most {settings.limits.zones:,} zones of {settings.limits.zones_bytes:,} characters"
+            raise DefinitionError(Fault(expected, "more", REQUEST, "make several layers of them"))
+        names = [zone.name for zone in change.zones]
+        return change, {"layer": id, "zones": names, "removed": list(change.removed)}
+
+    try:
+        return await put(service, size, read, dry)
+    except Fault as fault:
+        raise DefinitionError(fault) from None
+
+
 def _check_cycle(asked: Situation, there: Mapping[str, Situation], settings: Settings) -> None:
     """A rule that would stand on itself, by way of others, is refused with the way."""
     way = rule_cycle({**there, asked.id: asked}.values(), settings.ontology)
@@ -368,5 +424,5 @@ def _check_cycle(asked: Situation, there: Mapping[str, Situation], settings: Set
 
 
 router = APIRouter()
-for _router in (clients, subscriptions, common, *map(rule_routes, RULES)):
+for _router in (clients, subscriptions, common, *map(rule_routes, RULES), routes(LAYERS), layers):
     router.include_router(_router)

@@ -1,4 +1,4 @@
-"""Reading what is so now: relations and situations that hold, and the newest report of an entity; page by page."""
+"""Reading what is so now: what holds between things and in zones, and the newest report of an entity; page by page."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.model.relation import RELATION_EVENT
 from nearcast.model.sequence import read_sequence, write_sequence
 from nearcast.model.situation import SITUATION_TYPE
+from nearcast.model.zone import ZONE_EVENT
 from nearcast.server.admin.management import RELATIONS, SITUATIONS
 from nearcast.server.auth import Manager, service_of
 from nearcast.server.error_responses import NotFound
@@ -61,6 +62,30 @@ async def active_situations(
         return situation in (None, data["situation"])
 
     return await _page(service, SITUATION_TYPE, "situations", limit, after, wanted)
+
+
+@router.get("/active/zones")
+async def active_zones(
+    token: Manager,
+    service: Here,
+    limit: Limit = 100,
+    after: After = "0",
+    layer: str | None = None,
+    entity: str | None = None,
+) -> dict[str, Any]:
+    """Who is in which zone, in the order in which that began, as the newest event of each tells it.
+
+    Of layers that do not tell `exit` it is not known. `layer` and `entity` ask for those of one.
+    """
+    known = service.session_manager.registry.zones
+
+    def wanted(data: dict[str, Any]) -> bool:
+        """Whether something that holds is asked for, and known to hold."""
+        found = known.get(data["layer"])
+        told = found is not None and "exit" in found.rule.detect
+        return told and layer in (None, data["layer"]) and entity in (None, data["entity"])
+
+    return await _page(service, ZONE_EVENT, "zones", limit, after, wanted)
 
 
 @router.get("/relations/active", include_in_schema=False)

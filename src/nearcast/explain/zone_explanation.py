@@ -1,0 +1,198 @@
+"""Why an entity is in a zone, or is not: its reports alone are gone through once more.
+
+Pure, as `explanation`: reports, definitions and the stream's time come in as steps, in the order of the journal.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from nearcast.errors import Fault
+from nearcast.explain.pair_explanation import PairStep
+from nearcast.filters.evaluate import NO_CONTEXT, atom_truths
+from nearcast.filters.truth import Truth
+from nearcast.model.changes import Change, SettingsChange, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
+from nearcast.model.event import Event
+from nearcast.model.filter import Atom
+from nearcast.model.zone import ZoneRule
+from nearcast.relations.reports import FOREVER, moment_of
+from nearcast.state.lateness import NEVER
+from nearcast.state.registry import Registry
+from nearcast.zones.reference import PlainLayer, PlainZones
+from nearcast.zones.zone_events import ZoneTransition
+
+LAST_TOLD = 5
+"""Of what was told of the entity the last ones are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneStanding:
+    """A zone: whether the entity counts as in it, since the time of which event, and when it has lasted (None: no
+    `for`, or told); whether its newest place is in it, and whether it is beyond the margin.
+    """
+
+    zone: str
+    holds: bool
+    since: datetime | None
+    due: datetime | None
+    dwelt: bool
+    inside: bool
+    beyond: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneFinding:
+    """Where an entity is among the zones of a layer as of a position; `time` is the stream's then.
+
+    `report` is its newest one, `watched` whether the filter selects it, with the truth of each atom; `silent_since` is
+    when its time to live was over, None where it is not. `reasons` say why it is in no zone, or not in that asked for.
+    """
+
+    rule: ZoneRule
+    zones: int
+    position: int
+    time: datetime | None
+    entity: str
+    report: Event | None
+    watched: bool
+    conditions: tuple[tuple[Atom, Truth], ...]
+    silent_since: datetime | None
+    standings: tuple[ZoneStanding, ...]
+    told: tuple[tuple[int, ZoneTransition], ...]
+    reasons: tuple[str, ...]
+
+
+def explain_zones(
+    layer: str, entity: str, zone: str | None, registry: Registry, steps: Iterable[PairStep]
+) -> ZoneFinding:
+    """What steps lead to for an entity and a layer, or one zone of it; `registry` is what there was before them.
+
+    Raises `Fault` where the layer or the zone is not there then.
+    """
+    past = _ZonePast(layer, registry)
+    for step in steps:
+        past.follow(step)
+    found = past.plain.layers.get(layer)
+    if found is None:
+        there = ", ".join(sorted(past.registry.zones)) or "none"
+        raise Fault("a layer of zones that there was then", layer, None, f"there were {there}")
+    if zone is not None and zone not in found.layer.zones:
+        raise Fault(f"a zone that {layer} had then", zone, None, f"it had {len(found.layer.zones):,}")
+    return past.finding(found, entity, zone)
+
+
+class _ZonePast:
+    """An entity's past, as far as one layer is about it."""
+
+    def __init__(self, layer: str, registry: Registry) -> None:
+        self.registry = registry
+        self.plain = PlainZones(registry.settings.limits)
+        self._layer = layer
+        self._position = 0
+        self._told: deque[tuple[int, ZoneTransition]] = deque(maxlen=LAST_TOLD)
+        if layer in registry.zones:
+            self.plain.define(registry.zones[layer], NEVER)
+
+    def follow(self, step: PairStep) -> None:
+        """Takes the next step."""
+        self._position = step.position
+        self._note(self.plain.pass_time(step.now))
+        match step.happened:
+            case Event() as event:
+                self._note(self.plain.report(event))
+            case None:
+                pass
+            case _:
+                self._change(step.happened, step.now)
+
+    def _change(self, change: Change, now: int) -> None:
+        # The reader of the steps has folded it into the registry.
+        match change:
+            case SettingsChange(settings):
+                self.plain.limits = settings.limits
+            case ZoneRuleChange() | ZoneShapesChange():
+                id = change.rule.id if isinstance(change, ZoneRuleChange) else change.layer
+                if id == self._layer and id in self.registry.zones:
+                    self._note(self.plain.define(self.registry.zones[id], now))
+            case ZoneRemoval(id) if id == self._layer:
+                self._note(self.plain.end(id))
+
+    def _note(self, told: Iterable[ZoneTransition]) -> None:
+        self._told.extend((self._position, one) for one in told if one.detect not in ("inside", "outside"))
+
+    def finding(self, layer: PlainLayer, entity: str, zone: str | None) -> ZoneFinding:
+        """What is so now."""
+        known, now = self.plain.known.get(entity), self.plain.now
+        event = known.event if known else None
+        ends = self.plain.silent_after(layer, entity) if known else FOREVER
+        conditions = atom_truths(layer.layer.rule.of, event, NO_CONTEXT) if event else ()
+        standings = tuple(self._standings(layer, entity, event, zone))
+        watched = event is not None and layer.watches(event)
+        silent = moment_of(ends) if ends < now else None
+        held = any(one.holds for one in standings)
+        return ZoneFinding(
+            rule=layer.layer.rule,
+            zones=len(layer.layer.zones),
+            position=self._position,
+            time=None if now == NEVER else moment_of(now),
+            entity=entity,
+            report=event,
+            watched=watched,
+            conditions=tuple(conditions),
+            silent_since=silent,
+            standings=standings,
+            told=tuple(self._told),
+            reasons=() if held else tuple(self._reasons(layer, event, watched, silent, standings, zone)),
+        )
+
+    def _standings(
+        self, layer: PlainLayer, entity: str, event: Event | None, zone: str | None
+    ) -> Iterator[ZoneStanding]:
+        """Of the zone asked for, else of each that the entity counts as in, or whose area its place is in."""
+        measured = event is not None and layer.measured(event)
+        inside = layer.inside(event, self.plain.limits) if event is not None and measured else []
+        held = [name for one, name in layer.held if one == entity]
+        for name in [zone] if zone is not None else list(dict.fromkeys([*held, *inside])):
+            state = layer.held.get((entity, name))
+            yield ZoneStanding(
+                zone=name,
+                holds=state is not None,
+                since=None if state is None or state.started_at == NEVER else moment_of(state.started_at),
+                due=None if state is None or state.due == FOREVER else moment_of(state.due),
+                dwelt=state is not None and state.dwell_sent,
+                inside=name in inside,
+                beyond=event is not None
+                and measured
+                and name not in inside
+                and layer.beyond(name, event, self.plain.limits),
+            )
+
+    def _reasons(
+        self,
+        layer: PlainLayer,
+        event: Event | None,
+        watched: bool,
+        silent: datetime | None,
+        standings: tuple[ZoneStanding, ...],
+        zone: str | None,
+    ) -> Iterator[str]:
+        """Why it is in none, or not in the one asked for."""
+        rule = layer.layer.rule
+        if event is None:
+            yield "it was not heard of"
+        elif event.place is None:
+            yield "its newest report has no place"
+        elif not watched:
+            yield "the filter does not select its newest report"
+        elif not layer.measured(event):
+            yield f"its place is {event.place.coordinates}, the zones are {rule.coordinates}"
+        elif silent is not None:
+            yield f"it was silent for longer than time_to_live, {rule.time_to_live:g} s"
+        elif any(one.inside for one in standings):
+            most = self.plain.limits.zones_at_once
+            yield f"its place is in it, but it has not reported since, or is in {most:,} before (limit zones_at_once)"
+        else:
+            yield f"its place is outside of {'it' if zone is not None else 'every zone'}"

@@ -1,0 +1,88 @@
+"""Why an entity is in a zone or is not, at any position of a history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from nearcast.errors import Fault
+from nearcast.explain.pair_explanation import PairStep
+from nearcast.explain.zone_explanation import ZoneFinding, explain_zones
+from nearcast.model.changes import ZoneRemoval, ZoneRuleChange
+from nearcast.model.event import MAIN, Event
+from nearcast.relations.reports import micros_of
+from nearcast.state.lateness import NEVER
+from nearcast.state.registry import Registry
+from tests.relations.stories import Step, placed, report
+from tests.zones.stories import box, rule, zone, zones
+
+LAYER: list[Step] = [
+    ZoneRuleChange(rule(margin=3, lasting=10, time_to_live=60)),
+    zones(zone("north", box(0, 0, 10, 10)), zone("south", box(0, -10, 10, 0))),
+]
+
+
+def found(story: Sequence[Step], name: str | None = None, entity: str = "van") -> ZoneFinding:
+    """What a story leads to for an entity."""
+    registry = Registry()
+
+    def steps() -> Iterator[PairStep]:
+        """The story as what is read of a history."""
+        now = NEVER
+        for position, step in enumerate(story, 1):
+            if isinstance(step, Event):
+                now = max(now, micros_of(step.accepted))
+                own = placed(step, position)
+                yield PairStep(position, now, MAIN, own if own.entity == entity else None)
+            else:
+                registry.apply(step)
+                yield PairStep(position, now, MAIN, step)
+
+    return explain_zones("depots", entity, name, registry, steps())
+
+
+def test_since_when_it_is_in_a_zone() -> None:
+    """With what it has lasted, what was told, and of each zone that it is in."""
+    story = [*LAYER, report("van", 5, 0, second=0), report("bus", 0, 0, second=5)]
+    one = found(story)
+    assert ["north", "south"] == [each.zone for each in one.standings]
+    north = one.standings[0]
+    assert (True, True, False) == (north.holds, north.inside, north.dwelt)
+    assert north.since is not None and north.due is not None and 10 == (north.due - north.since).total_seconds()
+    later = found([*story, report("bus", 0, 0, second=11), report("van", 5, 12, second=12)])
+    assert [("north", True, False, False)] == [
+        (each.zone, each.holds, each.inside, each.beyond) for each in later.standings
+    ]
+    assert later.standings[0].dwelt
+    assert ["dwell", "exit"] == [told.detect for _, told in later.told][-3:][::2]
+
+
+@pytest.mark.parametrize(
+    ("story", "reason"),
+    [
+        ([], "it was not heard of"),
+        ([report("van", None, second=0)], "its newest report has no place"),
+        ([report("van", 5, 5, second=0, type="bus")], "the filter does not select its newest report"),
+        ([report("van", 5, 5, second=0, geographic=True)], "its place is geographic, the zones are planar"),
+        ([report("van", 50, 5, second=0)], "its place is outside of every zone"),
+        ([report("van", 5, 5, second=0), report("bus", 5, 5, second=61)], "it was silent for longer than time_to_live"),
+    ],
+)
+def test_why_it_is_in_none(story: Sequence[Step], reason: str) -> None:
+    """Each for its own reason; a zone by itself too."""
+    one = found([*LAYER, *story])
+    assert 1 == len(one.reasons) and one.reasons[0].startswith(reason)
+    assert not any(each.holds for each in one.standings)
+    alone = found([*LAYER, *story], "north")
+    assert ["north"] == [each.zone for each in alone.standings] and len(alone.reasons) == 1
+
+
+def test_what_is_not_there_is_told() -> None:
+    """A layer, also one that was removed, and a zone."""
+    with pytest.raises(Fault, match="a layer of zones that there was then, got depots; there were none"):
+        found([])
+    with pytest.raises(Fault, match="a layer of zones"):
+        found([*LAYER, ZoneRemoval("depots")])
+    with pytest.raises(Fault, match="a zone that depots had then, got east; it had 2"):
+        found(LAYER, "east")
