@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -286,3 +287,24 @@ def test_many_reports_in_many_zones_are_looked_at_in_shorter_stretches(monkeypat
     monkeypatch.setattr(stages.ReportTable, "of", staticmethod(watched))
     assert expected == events_told(ZoneStage(), story)
     assert 1 <= min(looked) <= 5
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(FORMS), st.lists(st.integers(5, 200), max_size=3))
+def test_many_that_walk_about(seed: int, form: dict[str, Any], cuts: list[int]) -> None:
+    """Twenty walkers among zones that lie over each other: many come and go within one stretch."""
+    chance = random.Random(seed)
+    many = []
+    for number in range(15):
+        west, south = chance.uniform(0, 30), chance.uniform(0, 30)
+        east, north = west + chance.uniform(1, 15), south + chance.uniform(1, 15)
+        many.append(zone(f"z{number}", box(west, south, east, north)))
+    places = {f"car-{number}": (chance.uniform(0, 40), chance.uniform(0, 40)) for number in range(20)}
+    story: list[Step] = [ZoneRuleChange(rule(**form)), zones(*many)]
+    for second in range(200):
+        name = chance.choice(list(places))
+        x, y = (one + chance.gauss(0, 5) for one in places[name])
+        places[name] = (x, y)
+        kind = chance.choice(["car"] * 9 + ["bus"])
+        story.append(report(name, x, y, second / 10, type=kind, size=chance.choice([0, 1, 2])))
+    assert plainly_told(story) == events_told(ZoneStage(), story, cuts)

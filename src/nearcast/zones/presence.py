@@ -307,7 +307,8 @@ class LayerPresence:
 
     def _drop(self) -> None:
         """Forgets pairs that do not hold."""
-        held = self.pairs["held"]
+        # A copy: the column itself is moved up on the way.
+        held = self.pairs["held"].copy()
         if not held.all():
             self.pairs.keep(held)
 
