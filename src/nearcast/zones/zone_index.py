@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import shapely
 
 from nearcast.geo.shapes import within
 from nearcast.geo.zone_shapes import shape_of
-from nearcast.model.arrays import Flags, Floats, Integers
+from nearcast.model.arrays import Flags, Floats, Integers, distinct
 from nearcast.model.event import Coordinates
 from nearcast.model.geometry_budget import GeometryWork
 from nearcast.model.limits import Limits
@@ -57,31 +57,44 @@ class ZoneIndex:
         """
         if not len(x) or not len(self):
             return np.zeros(0, np.int64), np.zeros(0, np.int64), 0
-        # A few zones share all their points.
-        step = max(16, min(4_096, TOGETHER // len(self)))
         found, count = [], 0
-        for first in range(0, len(x), step):
-            point, zone = self._inside(x[first : first + step], y[first : first + step])
-            found.append((point + first) * len(self) + zone)
-            count += len(point)
+        for point, zone in self._candidates(x, y):
+            # By zone, so that each is in the processor's caches when it is looked at again.
+            order = np.argsort(zone, kind="stable")
+            point, zone = point[order], zone[order]
+            inside = shapely.intersects_xy(self._array[zone], x[point], y[point])
+            if self.coordinates == "geographic":
+                # The antimeridian has two names.
+                edge = np.flatnonzero(~inside & (np.abs(x[point]) == 180))
+                inside[edge] = shapely.intersects_xy(self._array[zone[edge]], -x[point[edge]], y[point[edge]])
+            found.append(point[inside] * len(self) + zone[inside])
+            count += len(found[-1])
             if bounded and count > MOST_HITS and len(x) > 1:
                 raise TooManyPairs
-        keys = np.unique(np.concatenate(found))
+        keys = distinct(np.concatenate(found))
         point, zone = keys // len(self), keys % len(self)
         rank = np.arange(len(point)) - np.searchsorted(point, point)
         kept = rank < most
         return point[kept], zone[kept], int(len(point) - kept.sum())
 
-    def _inside(self, x: Floats, y: Floats) -> tuple[Integers, Integers]:
+    def _candidates(self, x: Floats, y: Floats) -> Iterator[tuple[Integers, Integers]]:
+        """Pairs of a point and a zone whose box it is in, many at a time but not more than fit the memory."""
         if self._tree is None:
             self._tree = shapely.STRtree(self._array)
         own = np.arange(len(x))
         if self.coordinates == "geographic" and (edge := np.flatnonzero(np.abs(x) == 180)).size:
-            # The antimeridian has two names.
             own, x, y = np.append(own, edge), np.append(x, -x[edge]), np.append(y, y[edge])
-        point, zone = self._tree.query(shapely.points(x, y))
-        inside = shapely.intersects_xy(self._array[zone], x[point], y[point])
-        return own[point[inside]], zone[inside]
+        # Of one step each point may be in the boxes of all zones.
+        step, waiting, count = max(16, min(4_096, TOGETHER // len(self))), [], 0
+        for first in range(0, len(own), step):
+            point, zone = self._tree.query(shapely.points(x[first : first + step], y[first : first + step]))
+            waiting.append((own[point + first], zone))
+            count += len(point)
+            if count > TOGETHER // 8:
+                yield np.concatenate([one for one, _ in waiting]), np.concatenate([one for _, one in waiting])
+                waiting, count = [], 0
+        if waiting:
+            yield np.concatenate([one for one, _ in waiting]), np.concatenate([one for _, one in waiting])
 
     def beyond(self, zone: Integers, x: Floats, y: Floats, metres: float, limits: Limits) -> Flags:
         """Of points outside of zones whether each is surely more than so many metres from its zone."""
