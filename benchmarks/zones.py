@@ -1,10 +1,11 @@
 """Reports held against zones, beside a spatial join without any state: `python -m benchmarks.zones [--zones 10000]`.
 
 Moving entities and zones of a region, most of them small, some over each other. *Live* is the stage alone, so many
-reports at a time, as the pipeline gives them; *history* is the stage alone in large batches, and `nearcast.replay` of a
-file, from lines of JSON to deliveries. What the first second tells, who is where, is not counted but for that file. Beside them what one would use instead, which knows no entity, no state and no
-order: the pairs of a report and a zone by Shapely's tree (what `geopandas.sjoin` does), and by DuckDB's `ST_Intersects`
-on the same file, where `duckdb` and its extension `spatial` are installed. Figures are reports per CPU-second.
+reports at a time, as the pipeline gives them; *history* is the stage alone in large batches, and `nearcast.replay` of
+a file, from lines of JSON to deliveries. What the first second tells, who is where, is not counted but for that file.
+Beside them what one would use instead, which knows no entity, no state and no order: the pairs of a report and a zone
+by Shapely's tree (what `geopandas.sjoin` does), and by DuckDB's `ST_Intersects` on the same file, where `duckdb` and
+its extension `spatial` are installed. Figures are reports per CPU-second.
 """
 
 from __future__ import annotations

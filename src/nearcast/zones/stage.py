@@ -63,7 +63,7 @@ class ZoneStage:
         or zone is told to be of its time.
         """
         self._limits = stage_input.registry.settings.limits
-        concerning = [one for one in stage_input.changes if isinstance(one[1], ZONE_CHANGES)]
+        concerning = [one for one in stage_input.changes if isinstance(one[1], (*ZONE_CHANGES, ClockTick))]
         if not self._layers and not concerning:
             return
         events = without_excess(stage_input.events, self._limits.entity_bytes)
@@ -230,7 +230,7 @@ class ZoneStage:
         return told
 
 
-ZONE_CHANGES = (ZoneRuleChange, ZoneShapesChange, ZoneRemoval, ClockTick)
+ZONE_CHANGES = (ZoneRuleChange, ZoneShapesChange, ZoneRemoval)
 
 
 class NewestReportsThen:

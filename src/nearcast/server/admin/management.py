@@ -51,6 +51,7 @@ from nearcast.model.changes import (
 from nearcast.model.event import Event
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
+from nearcast.model.zone import ZoneLayer
 from nearcast.server import clock
 from nearcast.server.admin.documents import (
     MANAGED,
@@ -378,10 +379,10 @@ def rule_routes(kind: RuleKind) -> APIRouter:
 layers = APIRouter(tags=["manage"], route_class=BoundedRoute)
 
 
-@layers.put(f"/zones/{ID}")
+@layers.put(f"/zones/{ID}", response_model=ChangeAnswer)
 async def put_layer(
     id: str, document: RuleDocument, token: Manager, service: Here, size: Size, dry: Dry = False
-) -> ChangeAnswer:
+) -> Response:
     """Adds a layer of zones without any, or gives one another rule; its zones stay."""
 
     def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
@@ -392,18 +393,17 @@ async def put_layer(
     return await put(service, size, read, dry)
 
 
-@layers.put(f"/zones/{ID}/features", name="put features")
+@layers.put(f"/zones/{ID}/features", name="put features", response_model=ChangeAnswer)
 async def put_features(
     id: str, document: RuleDocument, token: Manager, service: Here, size: Size, dry: Dry = False
-) -> ChangeAnswer:
+) -> Response:
     """Adds zones to a layer, or replaces those of the same names, and takes away those that are `removed`."""
-    before = LAYERS.there(service.session_manager.registry).get(id)
-    LAYERS.document(id, service)
+    before: ZoneLayer = LAYERS.known(id, service)
 
     def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
         """The change, and what is answered."""
         change = read_zone_shapes({**document.given(), "layer": id}, settings.limits, REQUEST)
-        if before is not None and before.with_zones(change.zones, change.removed, settings.limits) is None:
+        if before.with_zones(change.zones, change.removed, settings.limits) is None:
             expected = f"at most {settings.limits.zones:,} zones of {settings.limits.zones_bytes:,} characters"
             raise DefinitionError(Fault(expected, "more", REQUEST, "make several layers of them"))
         names = [zone.name for zone in change.zones]
