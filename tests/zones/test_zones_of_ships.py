@@ -96,7 +96,7 @@ def independently(frame: pd.DataFrame, given: dict[str, shapely.Geometry]) -> li
     tree = shapely.STRtree(list(given.values()))
     report, zone_ = tree.query(shapely.points(frame["LON"], frame["LAT"]), predicate="intersects")
     inside = pd.Series(zone_).groupby(report).agg(set)
-    now = frame["time"].cummax().to_numpy()
+    now, moments = frame["time"].cummax().to_numpy(), frame["time"].to_numpy()
     told: list[Told] = []
     newest: dict[str, pd.Timestamp] = {}
     where: dict[str, dict[int, int]] = {}
@@ -112,7 +112,8 @@ def independently(frame: pd.DataFrame, given: dict[str, shapely.Geometry]) -> li
     for entity, number, first, last in held:
         what = entity, names[number], _text(frame["time"][first])
         told.append(Told(first + 1, "enter", *what))
-        lasted = int(np.searchsorted(now, now[first] + np.timedelta64(DWELL, "s")))
+        # Durations are of moments: who enters late, by the clock, may have lasted at once.
+        lasted = max(first, int(np.searchsorted(now, moments[first] + np.timedelta64(DWELL, "s"))))
         if lasted <= min(last, len(frame) - 1):
             told.append(Told(lasted + 1, "dwell", *what))
         if last < len(frame):

@@ -18,8 +18,8 @@ from nearcast.model.changes import Change, SettingsChange, ZoneRemoval, ZoneRule
 from nearcast.model.event import Event
 from nearcast.model.filter import Atom
 from nearcast.model.zone import ZoneRule
-from nearcast.relations.reports import FOREVER, moment_of
-from nearcast.state.lateness import NEVER
+from nearcast.relations.reports import moment_of
+from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.registry import Registry
 from nearcast.zones.reference import PlainLayer, PlainZones
 from nearcast.zones.zone_events import ZoneTransition
