@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 from nearcast.errors import EventError, Mark
 from nearcast.language.cloudevents import MAX_BYTES, DeadLetter, read_event, read_line
+from nearcast.language.control_events import changes, to_event
 from nearcast.language.event_files import read_file
+from nearcast.model.changes import SettingsChange
 from nearcast.model.event import Event, Place
-from nearcast.model.subscription import Channel
+from nearcast.model.subscription import Channel, Settings
 from tests.language.strategies import characters, floats, geographic_places, integers, planar_places, texts, times
 from tests.shared import shared
 from tests.written_events import write_event
@@ -372,3 +374,15 @@ def test_conformance_samples() -> None:
                 continue
             with pytest.raises(EventError, match=r'specversion "1\.0"'):
                 read_event(whole, HERE)
+
+
+def test_in_a_channel_by_arrival_the_time_is_the_acceptance() -> None:
+    """Whatever the publisher states, also tomorrow; other channels, and files, go by what is stated."""
+    channels = (Channel("old", "planar", ("unit",), order="arrival"), FIRES)
+    noon, later = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 3, 12, tzinfo=UTC)
+    stated = document(time="2026-01-03T12:00:00Z")
+    assert (noon, later) == tuple(read_event(stated, HERE, channels, taken).time for taken in (noon, None))
+    with pytest.raises(EventError, match="time"):
+        read_event({**stated, "type": "fire"}, HERE, channels, noon)
+    change = SettingsChange(Settings(channels=channels))
+    assert [change] == changes(to_event(change, "e", "s"), Settings())

@@ -124,6 +124,7 @@ class EventReader:
         self._channels, self._accepted, self._name_length = tuple(channels), accepted, name_length
         # Looked up once, and not with each event: a table of channels is found by all that they are.
         self._tables, self._composing = _tables(self._channels), _composing(self._channels)
+        self._by_arrival = frozenset(one.name for one in self._channels if one.order == "arrival")
 
     def read(self, document: Mapping[str, Any], where: Mark, payload: bytes | None = None) -> Event:
         """The event that an object means; `payload` is the object as it came, if it came as bytes.
@@ -148,7 +149,8 @@ class EventReader:
 
     def _event(self, document: dict[str, Any], where: Mark, payload: bytes) -> Event:
         id, type_, source, subject = _names(document, where, self._name_length)
-        time = _time(document.get("time"), where, self._accepted)
+        # Where senders' clocks are not believed, none is refused for what it says.
+        time = _time(document.get("time"), where, None if self._by_arrival else self._accepted)
         attributes = _context(document, where)
         control = type_.startswith(CONTROL_PREFIX)
         if control and type_ not in CONTROL_TYPES:
@@ -166,6 +168,9 @@ class EventReader:
             if not control:
                 channel = _channel_of(type_, document.get("channel"), place, self._tables, self._channels, where)
             about = source_and_subject(source, subject) if channel in self._composing else None
+        if self._by_arrival and self._accepted is not None:
+            arrived = channel in self._by_arrival
+            time = self._accepted if arrived else _time(document.get("time"), where, self._accepted)
         if shapes:
             check_degrees(shapes, channel, place, self._channels, where)
         accepted = self._accepted

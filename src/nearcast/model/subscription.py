@@ -17,6 +17,11 @@ Naming = Literal["subject", "source and subject"]
 
 NAMINGS: tuple[Naming, ...] = ("subject", "source and subject")
 
+EventOrder = Literal["time", "arrival"]
+"""Whether the time of an event is what its publisher says, or when it was accepted."""
+
+EVENT_ORDERS: tuple[EventOrder, ...] = ("time", "arrival")
+
 ANY_SUBSCRIPTION = "*"
 """The key under which a RELEVANCE file, which names no subscription, keeps its vectors."""
 
@@ -69,13 +74,14 @@ class Roles:
 class Channel:
     """A meeting point of publishers and subscribers: its event types, none = every other, and its one kind of place.
 
-    `entity`: what names that which its events are about.
+    `entity`: what names that which its events are about. `order`: what their time is.
     """
 
     name: str
     coordinates: Coordinates
     types: tuple[str, ...] = ()
     entity: Naming = "subject"
+    order: EventOrder = "time"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from nearcast.errors import Fault
 from nearcast.language.definitions.limit_documents import limits_data, read_limits
@@ -22,7 +22,7 @@ from nearcast.model.context import (
 from nearcast.model.event import CONTROL_PREFIX, Coordinates
 from nearcast.model.limits import Limits
 from nearcast.model.ontology import Ontology
-from nearcast.model.subscription import NAMINGS, Channel, Naming, Roles, Settings
+from nearcast.model.subscription import EVENT_ORDERS, NAMINGS, Channel, Roles, Settings
 
 FIELDS = ("levels", "awareness", "space", "matrix", "roles", "default", "channels", "ontology", "limits")
 MAX_LEVELS = 100
@@ -76,6 +76,7 @@ def settings_data(settings: Settings) -> dict[str, Any]:
         data["channels"] = {
             one.name: {"coordinates": one.coordinates, "types": list(one.types)}
             | ({} if one.entity == "subject" else {"entity": one.entity})
+            | ({} if one.order == "time" else {"order": one.order})
             for one in settings.channels
         }
     if settings.ontology:
@@ -271,7 +272,7 @@ def check_role(
 def _channels(node: DocumentNode, reader: DocumentReader) -> tuple[Channel, ...]:
     channels = []
     for name, channel in reader.named(node, "channels"):
-        fields = reader.fields(channel, ("coordinates",), ("types", "entity"), f"channel {name}")
+        fields = reader.fields(channel, ("coordinates",), ("types", "entity", "order"), f"channel {name}")
         types = (
             [reader.text(item, "a type") for item in reader.items(fields["types"], "types")]
             if "types" in fields
@@ -282,18 +283,25 @@ def _channels(node: DocumentNode, reader: DocumentReader) -> tuple[Channel, ...]
                 reader.fault("types of events that tell of the world", fields["types"], came=item)
         coordinates = fields.get("coordinates")
         if coordinates is not None:
-            naming = _naming(fields["entity"], reader) if "entity" in fields else "subject"
+            naming = _one_of(NAMINGS, fields.get("entity"), reader)
+            order = _one_of(EVENT_ORDERS, fields.get("order"), reader)
             kept = tuple(item for item in types if item)
-            channels.append(Channel(name, _coordinates(coordinates, reader), kept, naming))
+            channels.append(Channel(name, _coordinates(coordinates, reader), kept, naming, order))
     return tuple(channels)
 
 
-def _naming(node: DocumentNode, reader: DocumentReader) -> Naming:
-    for one in NAMINGS:
+Word = TypeVar("Word", bound=str)
+
+
+def _one_of(known: tuple[Word, ...], node: DocumentNode | None, reader: DocumentReader) -> Word:
+    """The word that is given, the first of those known without one."""
+    if node is None:
+        return known[0]
+    for one in known:
         if node.value == one:
             return one
-    reader.fault(" or ".join(NAMINGS), node, closest(str(node.value), NAMINGS))
-    return "subject"
+    reader.fault(" or ".join(known), node, closest(str(node.value), known))
+    return known[0]
 
 
 def _coordinates(node: DocumentNode, reader: DocumentReader) -> Coordinates:
