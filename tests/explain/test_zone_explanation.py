@@ -6,15 +6,18 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from nearcast.cli.explain_zone import zone_lines
 from nearcast.errors import Fault
 from nearcast.explain.pair_explanation import PairStep
 from nearcast.explain.zone_explanation import ZoneFinding, explain_zones
 from nearcast.model.changes import ZoneRemoval, ZoneRuleChange
 from nearcast.model.event import MAIN, Event
+from nearcast.model.limits import Limits
+from nearcast.model.subscription import Settings
 from nearcast.relations.reports import micros_of
 from nearcast.state.lateness import NEVER
 from nearcast.state.registry import Registry
-from tests.relations.stories import Step, placed, report
+from tests.relations.stories import NO_OTHER, Step, placed, report
 from tests.zones.stories import box, rule, zone, zones
 
 LAYER: list[Step] = [
@@ -23,9 +26,11 @@ LAYER: list[Step] = [
 ]
 
 
-def found(story: Sequence[Step], name: str | None = None, entity: str = "van") -> ZoneFinding:
+def found(
+    story: Sequence[Step], name: str | None = None, entity: str = "van", limits: Limits = NO_OTHER
+) -> ZoneFinding:
     """What a story leads to for an entity."""
-    registry = Registry()
+    registry = Registry(Settings(limits=limits))
 
     def steps() -> Iterator[PairStep]:
         """The story as what is read of a history."""
@@ -76,6 +81,17 @@ def test_why_it_is_in_none(story: Sequence[Step], reason: str) -> None:
     assert not any(each.holds for each in one.standings)
     alone = found([*LAYER, *story], "north")
     assert ["north"] == [each.zone for each in alone.standings] and len(alone.reasons) == 1
+
+
+def test_zones_that_do_not_count_are_named_with_their_limit() -> None:
+    """Of all how many there are, of one that it does not count; without meeting the limit none is."""
+    story, one = [*LAYER, report("van", 5, 0, second=0)], Limits(zones_at_once=1)
+    everywhere = found(story, limits=one)
+    assert (["north"], 1) == ([each.zone for each in everywhere.standings if each.holds], everywhere.uncounted)
+    assert "  its place is in 1 more, which do not count (limit zones_at_once)" in list(zone_lines(everywhere))
+    [reason] = found(story, "south", limits=one).reasons
+    assert "its place is in it, but in 1 zones that were defined before (limit zones_at_once)" == reason
+    assert 0 == found(story).uncounted
 
 
 def test_what_is_not_there_is_told() -> None:

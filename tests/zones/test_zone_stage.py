@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from nearcast.model.changes import ClockTick, ZoneRemoval, ZoneRuleChange
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
+from nearcast.pipeline.monitoring import CrowdMonitor, PipelineMetrics
 from nearcast.zones import stage as stages
 from nearcast.zones.stage import ZoneStage
 from tests.relations.stories import Step, at, report
@@ -240,6 +241,25 @@ def test_an_entity_in_very_many_zones_is_in_the_first_of_them() -> None:
     assert [f"z{number}" for number in range(5)] == [next(event.values("zone")) for event in told]
     assert {"depots": 6} == stage.crowded()
     assert plainly_told(story, Limits(zones_at_once=5)) == told
+
+
+def test_zones_that_do_not_count_are_a_metric_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """By their layer; of a layer whose zones all count nothing is told."""
+    many = [zone(f"z{number}", WIDE) for number in range(8)]
+    story: list[Step] = [ZoneRuleChange(rule()), zones(*many), report("van", 5, 5, second=0)]
+    stage, metrics = ZoneStage(), PipelineMetrics()
+    monitor = CrowdMonitor(metrics)
+    events_told(stage, story)
+    monitor.report([stage])
+    assert [] == caplog.messages
+    stage = ZoneStage()
+    for number in range(2):
+        events_told(stage, [*story[: 0 if number else 2], report("van", 6, 5, number)], limits=Limits(zones_at_once=5))
+        monitor.report([stage])
+    [told] = caplog.messages
+    assert told.startswith("place in more zones than count layer=depots more=3: raise zones_at_once")
+    counted = metrics.registry.get_sample_value("nearcast_pipeline_crowded_zones_total", {"layer": "depots"})
+    assert 6 == counted == stage.crowded()["depots"]
 
 
 def test_more_zones_than_a_layer_may_have_change_nothing() -> None:

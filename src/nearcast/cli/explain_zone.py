@@ -42,6 +42,8 @@ def zone_lines(found: ZoneFinding) -> Iterator[str]:
         yield f"  is in none of them: {'; '.join(found.reasons)}" if not found.standings else _not_in(found)
     for one in found.standings:
         yield from _standing(one, found)
+    if found.uncounted:
+        yield f"  its place is in {found.uncounted:,} more, which do not count (limit zones_at_once)"
     if found.report is not None:
         place = "nowhere" if found.report.place is None else f"{found.report.place.x:g}, {found.report.place.y:g}"
         yield f"  newest report {found.report.id}, position {found.report.position:,}, at {place}"
@@ -86,6 +88,7 @@ def zone_data(found: ZoneFinding) -> dict[str, Any]:
         "silent_since": _time(found.silent_since),
         "zones": [_standing_data(one) for one in found.standings],
         "reasons": list(found.reasons),
+        "uncounted": found.uncounted,
         "told": [
             {
                 "position": position,

@@ -17,6 +17,7 @@ from nearcast.filters.truth import Truth
 from nearcast.model.changes import Change, SettingsChange, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
 from nearcast.model.event import Event
 from nearcast.model.filter import Atom
+from nearcast.model.limits import Limits
 from nearcast.model.zone import ZoneRule
 from nearcast.relations.reports import moment_of
 from nearcast.state.lateness import FOREVER, NEVER
@@ -26,6 +27,9 @@ from nearcast.zones.zone_events import ZoneTransition
 
 LAST_TOLD = 5
 """Of what was told of the entity the last ones are kept."""
+
+NO_MOST = Limits(zones_at_once=1 << 62)
+"""As if an entity might be in any number of zones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class ZoneFinding:
 
     `report` is its newest one, `watched` whether the filter selects it, with the truth of each atom; `silent_since` is
     when its time to live was over, None where it is not. `reasons` say why it is in no zone, or not in that asked for.
+    `uncounted`: how many zones its place is in beyond those that count.
     """
 
     rule: ZoneRule
@@ -63,6 +68,7 @@ class ZoneFinding:
     standings: tuple[ZoneStanding, ...]
     told: tuple[tuple[int, ZoneTransition], ...]
     reasons: tuple[str, ...]
+    uncounted: int = 0
 
 
 def explain_zones(
@@ -146,7 +152,14 @@ class _ZonePast:
             standings=standings,
             told=tuple(self._told),
             reasons=() if held else tuple(self._reasons(layer, event, watched, silent, standings, zone)),
+            uncounted=self._uncounted(layer, event),
         )
+
+    def _uncounted(self, layer: PlainLayer, event: Event | None) -> int:
+        """How many zones its place is in beyond those that count."""
+        if event is None or not layer.measured(event):
+            return 0
+        return max(0, len(layer.inside(event, NO_MOST)) - self.plain.limits.zones_at_once)
 
     def _standings(
         self, layer: PlainLayer, entity: str, event: Event | None, zone: str | None
@@ -192,7 +205,9 @@ class _ZonePast:
         elif silent is not None:
             yield f"it was silent for longer than time_to_live, {rule.time_to_live:g} s"
         elif any(one.inside for one in standings):
+            yield "its place is in it, but it has not reported since"
+        elif zone is not None and zone in layer.inside(event, NO_MOST):
             most = self.plain.limits.zones_at_once
-            yield f"its place is in it, but it has not reported since, or is in {most:,} before (limit zones_at_once)"
+            yield f"its place is in it, but in {most:,} zones that were defined before (limit zones_at_once)"
         else:
             yield f"its place is outside of {'it' if zone is not None else 'every zone'}"

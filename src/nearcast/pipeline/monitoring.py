@@ -13,6 +13,7 @@ from nearcast.relations.stage import Scopes
 from nearcast.situations.stage import SituationStage
 from nearcast.state.derived import DerivingStage
 from nearcast.state.timeline import Excess
+from nearcast.zones.stage import ZoneStage
 
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
@@ -42,6 +43,9 @@ class PipelineMetrics:
         )
         self.crowded = self._counter(
             "crowded", "Pairs that did not begin with a report, as a limit of the relation was reached", ["relation"]
+        )
+        self.crowded_zones = self._counter(
+            "crowded_zones", "Zones that did not count for a report, as its place is in too many", ["layer"]
         )
         self.unprovided = Gauge(
             "nearcast_pipeline_unprovided",
@@ -131,39 +135,60 @@ class SituationMonitor:
         self._metrics.unprovided.set(len(waiting))
 
 
-MOST_RELATIONS = 100
-"""Relations that are counted by their own names; more are counted as `OTHERS`."""
+MOST_NAMED = 100
+"""Relations that are counted by their own names, and layers of zones; more are counted as `OTHERS`."""
 
 OTHERS = "(others)"
 
 
 class CrowdMonitor:
-    """Counts the pairs that did not begin for a limit, and says once of each relation that there are some."""
+    """Counts the pairs that did not begin for a limit, and says once of each relation or layer that there are some."""
 
     def __init__(self, metrics: PipelineMetrics) -> None:
         self._metrics = metrics
-        self._known: dict[str, int] = {}
+        self._relations = _NamedCounts(metrics.crowded)
+        self._layers = _NamedCounts(metrics.crowded_zones)
         self._early = 0
 
     def report(self, stages: Iterable[DerivingStage]) -> None:
         """After a batch."""
+        stages = list(stages)
         self._report_early(sum(stage.early for stage in stages if isinstance(stage, Scopes)))
         crowded = {id: one for stage in stages if isinstance(stage, Scopes) for id, one in stage.crowded().items()}
-        self._known = {id: count for id, count in self._known.items() if id in crowded}
-        for id, crowding in crowded.items():
-            if id not in self._known and crowding.refused:
-                entity, more = next(iter(crowding.entities.items()), ("", 0))
-                log.warning(
-                    "relation has more pairs than it may relation=%s entity=%s more=%d:"
-                    " raise relation_partners or relation_pairs of limits, or ask for fewer",
-                    id, entity, more,
-                )  # fmt: skip
-            named = id if id in self._known or len(self._known) < MOST_RELATIONS else OTHERS
-            self._metrics.crowded.labels(named).inc(max(0, crowding.refused - self._known.get(id, 0)))
-            self._known[id] = crowding.refused
+        for id in self._relations.raise_to({id: one.refused for id, one in crowded.items()}):
+            entity, more = next(iter(crowded[id].entities.items()), ("", 0))
+            log.warning(
+                "relation has more pairs than it may relation=%s entity=%s more=%d:"
+                " raise relation_partners or relation_pairs of limits, or ask for fewer",
+                id, entity, more,
+            )  # fmt: skip
+        zones = {id: count for stage in stages if isinstance(stage, ZoneStage) for id, count in stage.crowded().items()}
+        for id in self._layers.raise_to(zones):
+            log.warning(
+                "place in more zones than count layer=%s more=%d: raise zones_at_once of limits, or make more layers",
+                id, zones[id],
+            )  # fmt: skip
 
     def _report_early(self, early: int) -> None:
         if early and not self._early:
             log.warning("more reports wait for the lateness of relations than may: raise waiting_reports of limits")
         self._metrics.early.inc(max(0, early - self._early))
         self._early = early
+
+
+class _NamedCounts:
+    """A counter by name that follows counts which others keep."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self._known: dict[str, int] = {}
+
+    def raise_to(self, counts: Mapping[str, int]) -> list[str]:
+        """Follows the counts; the names that are new among those that count something."""
+        self._known = {id: count for id, count in self._known.items() if id in counts}
+        new = [id for id, count in counts.items() if count and id not in self._known]
+        for id, count in counts.items():
+            named = id if id in self._known or len(self._known) < MOST_NAMED else OTHERS
+            self._counter.labels(named).inc(max(0, count - self._known.get(id, 0)))
+            self._known[id] = count
+        return new
