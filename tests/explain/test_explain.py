@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.cli.explain_text import as_text
+from nearcast.cli.explain_text import as_data, as_text
 from nearcast.errors import Mark
 from nearcast.explain.delivery_status import DeliveryStatus, delivery_statuses, undelivered
 from nearcast.explain.explanation import AtomFinding, ExplanationScene, explain
@@ -145,6 +145,18 @@ def test_a_late_event_is_told_as_such() -> None:
     assert (None, "s") == (explain(around([ANN, newer, newer], 3).scene, "ann").newer, found.chosen)
     told = as_text(found, [], None).splitlines()
     assert "  late: one of 2026-01-01T13:00:00.000Z, at position 3, was known already; this one" in told[1]
+
+
+@pytest.mark.parametrize(("minutes", "said"), [(59, 0), (60, 1)])
+def test_of_a_clock_that_fell_back_it_says_so(minutes: int, said: int) -> None:
+    """From an hour on; what is less late is only late."""
+    newer = replace(event(("a", 1)), time=datetime(2026, 1, 1, 13, tzinfo=UTC))
+    late = replace(event(("a", 2)), time=datetime(2026, 1, 1, 13, tzinfo=UTC) - timedelta(minutes=minutes))
+    found = explain(around([ANN, newer, late], 3).scene, "ann")
+    text = as_text(found, [], None)
+    assert said == text.count("  late by 1:00:00: its sender's clock fell back, or it was kept back for so long\n")
+    data = as_data(found, [], None)
+    assert (60.0 * minutes, bool(said)) == (data["late_by"], data["clock_fell_back"])
 
 
 def test_the_default_role_is_told() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -86,6 +86,9 @@ def _event(found: Explanation) -> Iterator[str]:
     if newer is not None and newer.moment is not None:
         came = f"one of {_moment(newer.moment)}, at position {newer.position:,}"
         yield f"  late: {came}, was known already; this one is delivered, and moves nothing"
+        if found.fell_back:
+            why = "its sender's clock fell back, or it was kept back for so long"
+            yield f"  late by {timedelta(seconds=round(found.late_by.total_seconds()))}: {why}"
 
 
 def _answer(found: Explanation, status: DeliveryStatus | None) -> str:
@@ -158,6 +161,8 @@ def as_data(found: Explanation, reasons: list[str], status: DeliveryStatus | Non
     return {
         "event": {name: getattr(event, name) for name in ("id", "source", "type", "entity", "position")},
         "late_behind": found.newer.position if found.newer else None,
+        "late_by": found.late_by.total_seconds(),
+        "clock_fell_back": found.fell_back,
         "client": found.name,
         "known": found.client is not None,
         "role": found.role,

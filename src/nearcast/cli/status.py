@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from nearcast.cli.options import server_options
-from nearcast.cli.output import pluralize, print_json
+from nearcast.cli.output import plain, pluralize, print_json
 from nearcast.cli.system import fetch
 
 COUNTS = (
@@ -26,6 +26,7 @@ COUNTS = (
     "failures_total",
     "crowded_total",
     "late_total",
+    "fallen_clock_total",
 )
 FIGURES = (*COUNTS, "stage_seconds_sum", "stage_seconds_count")
 ANSWERED = ("sessions", "known", "read", "queued", "outcomes", "in_flight", "waiting", "latency", "balance", "seconds")
@@ -64,8 +65,8 @@ def show(status: dict[str, Any], console: Console) -> None:
         f" {pluralize(read['events'], 'event')}, decided through {read['deliveries']:,}; up {status['seconds']:,.0f} s"
     )
     console.print(_told(status.get("pipeline")))
-    for line in _beyond(status.get("pipeline") or {}):
-        console.print(line)
+    for line in limits_met(status.get("pipeline") or {}):
+        console.print(line, markup=False)
     console.print(latency_table(status))
     outcomes = {name: count for name, count in status["outcomes"].items() if count}
     told = ", ".join(f"{name} {count:,}" for name, count in outcomes.items()) or "none settled yet"
@@ -106,12 +107,15 @@ def _told(pipeline: dict[str, float] | None) -> str:
     )
 
 
-def _beyond(pipeline: dict[str, float]) -> Iterator[str]:
-    """What the pipeline left out for a limit."""
+def limits_met(pipeline: dict[str, float]) -> Iterator[str]:
+    """What the pipeline left out for a limit, and what moved nothing."""
     for name, count in sorted(pipeline.items()):
         if name.startswith("crowded_total_") and count:
             relation = name.removeprefix("crowded_total_")
             yield f"relation {relation}: {count:,.0f} times a pair did not begin, beyond the limits of pairs"
+        if name.startswith("fallen_clock_total_") and count:
+            source = name.removeprefix("fallen_clock_total_")
+            yield f"source {plain(source)}: its clock fell back, {pluralize(int(count), 'report')} moved nothing"
 
 
 def latency_table(status: dict[str, Any]) -> Table:

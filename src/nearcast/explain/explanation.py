@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 from nearcast.delivery.priority import awareness_class, context_class, priority_row
 from nearcast.filters.evaluate import (
@@ -27,7 +28,7 @@ from nearcast.filters.receiver_terms import asked_of_receiver, for_receiver
 from nearcast.filters.relevance import ABSENT, Classes, by_role, classes_of, role_relevance
 from nearcast.filters.truth import Truth
 from nearcast.model.context import Awareness, HeldClass
-from nearcast.model.event import Event, Place
+from nearcast.model.event import CLOCK_FALL, Event, Place
 from nearcast.model.expression import GEOMETRY, TOLD_GEOMETRY, Call, attributes, remembered, users
 from nearcast.model.filter import And, Atom, Count, Distance, Filter, Located, Not, PlainNot, This, User
 from nearcast.model.geometry_budget import GeometryWork
@@ -111,6 +112,17 @@ class Explanation:
     level: int | None
     priority: int | None
     newer: Event | None = None
+
+    @property
+    def late_by(self) -> timedelta:
+        """By how much that one is newer; nothing where there is none."""
+        own, newer = self.event.moment, self.newer.moment if self.newer else None
+        return newer - own if own is not None and newer is not None else timedelta()
+
+    @property
+    def fell_back(self) -> bool:
+        """Whether that is as much as where a sender's clock fell back."""
+        return self.late_by >= CLOCK_FALL
 
 
 @dataclass(slots=True)

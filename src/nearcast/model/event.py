@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from nearcast.model.sequence import sequence
@@ -38,6 +38,9 @@ DERIVED = ("nearcast.relation", "nearcast.situation", "nearcast.action", "nearca
 
 MAIN = "main"
 """The entry node of events that name none: those of a file, and those written before entry nodes had names."""
+
+CLOCK_FALL = timedelta(hours=1)
+"""How far before the newest report of its entity one is whose sender's clock fell back, and is not only behind."""
 
 OWN = ("id", "type", "source", "subject", "time")
 """The fields of an event that are attributes by their names."""

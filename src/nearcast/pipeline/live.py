@@ -27,7 +27,13 @@ from pyspark.sql import DataFrame, SparkSession
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS
 from nearcast.pipeline.follower import Follower
-from nearcast.pipeline.monitoring import CrowdMonitor, ExcessMonitor, PipelineMetrics, SituationMonitor
+from nearcast.pipeline.monitoring import (
+    CrowdMonitor,
+    ExcessMonitor,
+    FallenClockMonitor,
+    PipelineMetrics,
+    SituationMonitor,
+)
 from nearcast.pipeline.query import CHANGES, chunk_batch, start
 from nearcast.pipeline.retrying_journal import RetryingJournal
 from nearcast.pipeline.snapshots import ready_file
@@ -87,7 +93,7 @@ class BatchDecider:
         self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
         self._guarded_states: defaultdict[Scope, GuardedStates] = defaultdict(GuardedStates)
         self._situations, self._excess = SituationMonitor(metrics), ExcessMonitor(metrics)
-        self._crowds = CrowdMonitor(metrics)
+        self._crowds, self._fallen = CrowdMonitor(metrics), FallenClockMonitor(metrics)
         self.batches = 0
         self._ticks = TickWriter(journal, self.follower.known)
         self._deciding = threading.Lock()
@@ -143,6 +149,7 @@ class BatchDecider:
         self._keep_standings(through)
         self._situations.report(self.follower.known.stages)
         self._crowds.report(self.follower.known.stages)
+        self._fallen.report(self.follower.known.fallen_clocks.by_source)
         judged = time.perf_counter()
         deliveries = pa.concat_tables(tables)
         # Also where nobody gets anything: by the end of the log everybody knows how far is decided.

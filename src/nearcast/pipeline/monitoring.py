@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from nearcast.errors import SetupError
+from nearcast.model.values import moment_at, time_text
 from nearcast.relations.stage import Scopes
 from nearcast.situations.stage import SituationStage
 from nearcast.state.derived import DerivingStage
+from nearcast.state.fallen_clocks import OTHERS, FallenClock
 from nearcast.state.timeline import Excess
 from nearcast.zones.stage import ZoneStage
 
@@ -30,6 +32,9 @@ class PipelineMetrics:
         self.refused = self._counter("refused", "Control events that changed nothing, see the dead letters")
         self.excess = self._counter("excess", "Atoms not decided for an event, as they came to a limit", ["limit"])
         self.late = self._counter("late", "Events that came after a newer one of their entity: they move nothing")
+        self.fallen = self._counter(
+            "fallen_clock", "Late events by which the clock of their source fell back by an hour or more", ["source"]
+        )
         self.ticks = self._counter("ticks", "Ticks that were written, as something was due and no event came")
         self.early = self._counter("early", "Reports that did not wait for the lateness of relations, as too many did")
         self.failures = self._counter("failures", "Batches that failed; each is decided again after a restart")
@@ -103,6 +108,31 @@ class ExcessMonitor:
                 log.warning("beyond limit=%s source=%s type=%s: UNKNOWN, see explain", limit, source, type_)
 
 
+class FallenClockMonitor:
+    """Counts the reports of sources whose clock fell back, and says so once of each source."""
+
+    def __init__(self, metrics: PipelineMetrics) -> None:
+        self._metrics = metrics
+        self._known: dict[str, int] = {}
+
+    def report(self, found: Mapping[str, FallenClock]) -> None:
+        """After a batch."""
+        for source, one in found.items():
+            if source not in self._known:
+                log.warning(
+                    "a clock fell back source=%s entity=%s newest=%s came=%s position=%d: its reports are late and move"
+                    " nothing until they are newer than that. Set its clock, or give its channel order: arrival;"
+                    " GET /entities/ID says what counts",
+                    source, one.entity, _written(one.newest), _written(one.came), one.position,
+                )  # fmt: skip
+            self._metrics.fallen.labels(source).inc(one.reports - self._known.get(source, 0))
+            self._known[source] = one.reports
+
+
+def _written(moment: int) -> str:
+    return time_text(moment_at(moment))
+
+
 class SituationMonitor:
     """Counts what the stage infer could not use, and says once which rules wait for what nobody provides."""
 
@@ -137,8 +167,6 @@ class SituationMonitor:
 
 MOST_NAMED = 100
 """Relations that are counted by their own names, and layers of zones; more are counted as `OTHERS`."""
-
-OTHERS = "(others)"
 
 
 class CrowdMonitor:

@@ -41,6 +41,7 @@ from nearcast.situations.stage import SituationStage
 from nearcast.stages.isolation import rejected
 from nearcast.stages.term_members import MembershipTracker
 from nearcast.state.derived import DERIVED, At, DerivingStage, StageInput, pieces
+from nearcast.state.fallen_clocks import FallenClocks
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.previous_values import PreviousValues
 from nearcast.state.registry import Registry
@@ -123,6 +124,7 @@ class StateFold:
         self._unheard = [(position, change) for change in self.registry.changes()] if stages is None else []
         self.stages: Sequence[DerivingStage] = derived_stages() if stages is None else stages
         self.forgotten = 0
+        self.fallen_clocks = FallenClocks()
         self._times: dict[int, datetime | None] = {}
         self._control: dict[int, Event] = {}
         # Of the next batch to be given.
@@ -280,7 +282,9 @@ class StateFold:
         # These read the repository as the batch begins, so its events join it only after them.
         # What is late is decided as any other, and moves nothing.
         kept = without_excess(events, self.registry.settings.limits.entity_bytes)
-        counted = kept.filter(pa.array(self.repository.counting(kept)))
+        counts = self.repository.counting(kept)
+        self.fallen_clocks.follow(kept, counts, self.repository.known_moments(kept))
+        counted = kept.filter(pa.array(counts))
         members = self._members(list(subscription_index.terms), counted)
         previous = self._remembered.values_over(list(subscription_index.remembered), events, self.repository, counted)
         self.repository.fold_events(kept)

@@ -93,6 +93,10 @@ class Repository:
         """Which of the next events, in journal order, are not late."""
         return self._ledger.counting(self._numbers(events), events)
 
+    def known_moments(self, events: pa.Table) -> Integers:
+        """The moment of the newest report of the entity of each of the next events; `NEVER` where there is none."""
+        return self._ledger["moment"][self._numbers(events)]
+
     def _numbers(self, events: pa.Table) -> Integers:
         """The number of each event's entity: one table is asked for twice, and of a million names each costs."""
         if events is not self._numbered[0]:
