@@ -88,7 +88,8 @@ KEPT: dict[str, tuple[object, str, str]] = {
     "SituationStore": (
         SituationStore(plan(ONTOLOGY, ())),
         "readings windows _by_rule",
-        "_seats _watched _holders _keys _plan _levels _horizons",
+        # The limits come with each batch, and what came to them is counted with it.
+        "conditions _seats _watched _holders _keys _plan _levels _horizons",
     ),
 }
 """Of what stages are made of: the attributes that documents have, and those that are made again."""

@@ -152,6 +152,8 @@ def _missing(
         return (
             f"the rules for {leaf.situation} are unknown themselves: {_unknown_rules(leaf.situation, scene.plan, view)}"
         )
+    if (limited := view.limited.get((rule.id, leaf.number))) is not None:
+        return limited
     lacking = [name for name in leaf.names if not view.readings(name, rule)]
     if not lacking and leaf.aggregates:
         found = ((entity, one) for entity, one in _over_time(leaf, rule, view) if one.why)

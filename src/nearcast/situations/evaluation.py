@@ -8,6 +8,7 @@ condition of it is, or a reading denies it; else unknown.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -18,10 +19,12 @@ from nearcast.filters.truth import Truth, negated, some
 from nearcast.model.event import Place
 from nearcast.model.expression import Call
 from nearcast.model.geometry_budget import GeometryWork
+from nearcast.model.limits import Limits
 from nearcast.model.values import Value
 from nearcast.situations.readings import ContextReading, ReadingStore, SituationCentre
 from nearcast.situations.rule_plan import ConditionBranch, ConditionLeaf, ConditionNode, PlannedRule, RulePlan
 from nearcast.situations.windows import Aggregate, AggregateFinding, ReadingWindows
+from nearcast.state.timeline import Excess
 
 NEVER = 1 << 62
 """A moment that does not come."""
@@ -50,10 +53,24 @@ class RunningSituation(Protocol):
         """Whether it is; else its rule has not held for long enough."""
 
 
+@dataclass(slots=True)
+class ConditionLimits:
+    """What conditions may take. `excess` counts those that came to a limit, by the entity and the class of the longest
+    reading that they compared, in the places of source and type.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    excess: Counter[Excess] = field(default_factory=Counter)
+
+
 class SituationWorld(Protocol):
     """What there is: rules, readings, situations."""
 
     plan: RulePlan
+
+    @property
+    def conditions(self) -> ConditionLimits:
+        """What conditions may take."""
 
     @property
     def readings(self) -> ReadingStore:
@@ -84,7 +101,7 @@ class Evidence:
 
 class RuleEvaluation:
     """One centre at one moment. `lapses` is the first moment at which what was looked at may count otherwise;
-    `seen` are the keys of all that was looked at.
+    `seen` are the keys of all that was looked at; `limited` says to which limits conditions came, by rule and number.
     """
 
     def __init__(self, world: SituationWorld, centre: SituationCentre, now: int) -> None:
@@ -94,6 +111,7 @@ class RuleEvaluation:
         self._found: dict[tuple[PlannedRule, str], list[ContextReading]] = {}
         self.lapses = NEVER
         self.seen: set[tuple[str, str]] = set()
+        self.limited: dict[tuple[str, int], str] = {}
 
     def verdict(self, rule: PlannedRule, held: bool = False) -> tuple[Truth, str]:
         """Whether there is a situation of this rule, and the id of the necessary rule that refutes it; `held`: there
@@ -133,10 +151,7 @@ class RuleEvaluation:
         if leaf.situation is not None:
             return self._situation(leaf, leaf.situation, rule)
         if leaf.computed is not None:
-            facts = {name: self._values(name, rule) for name in leaf.names}
-            for aggregate in leaf.aggregates:
-                facts[aggregate.text] = tuple(value for _, value in self._aggregated(aggregate, rule))
-            return truth_of(leaf.computed, _Facts(facts))
+            return self._computed(leaf, leaf.computed, rule)
         readings = self.readings(leaf.names[0], rule)
         if leaf.compares is None:
             return some(satisfies(leaf.atom, reading.value) for reading in readings)
@@ -148,6 +163,24 @@ class RuleEvaluation:
                     return True
                 found = False
         return found
+
+    def _computed(self, leaf: ConditionLeaf, call: Call, rule: PlannedRule) -> Truth:
+        facts = {name: self._values(name, rule) for name in leaf.names}
+        for aggregate in leaf.aggregates:
+            facts[aggregate.text] = tuple(value for _, value in self._aggregated(aggregate, rule))
+        work = GeometryWork(self._world.conditions.limits)
+        found = truth_of(call, _Facts(facts, work=work))
+        if work.beyond:
+            self._note_limit(leaf, rule, work)
+        return found
+
+    def _note_limit(self, leaf: ConditionLeaf, rule: PlannedRule, work: GeometryWork) -> None:
+        """Counts that a condition came to a limit, for what has the longest geometry of those that it read."""
+        read = [one for name in leaf.names for one in self.readings(name, rule)]
+        longest = max(read, key=lambda one: (_length(one.value), one.entity, one.name), default=None)
+        entity, name = ("", leaf.names[0] if leaf.names else "") if longest is None else (longest.entity, longest.name)
+        self._world.conditions.excess[entity, name, work.beyond] += 1
+        self.limited[rule.id, leaf.number] = work.reason
 
     def _values(self, name: str, rule: PlannedRule) -> tuple[Value, ...]:
         # Of very many choices among values only the first count, so they have an order that no index decides.
@@ -302,6 +335,10 @@ def satisfied(leaf: ConditionLeaf, value: Value) -> bool:
         return True
     found = (value if isinstance(value, bool) else None) if leaf.situation is not None else satisfies(leaf.atom, value)
     return (negated(found) if leaf.negated else found) is True
+
+
+def _length(value: Value) -> int:
+    return len(value) if isinstance(value, str) else 0
 
 
 def _age(reading: ContextReading) -> tuple[int, str, str]:

@@ -90,6 +90,8 @@ class SituationStage:
         found: list[Event] = []
         events, self._change_times = stage_input.events, stage_input.times
         self._limits = stage_input.registry.settings.limits
+        for lane in self._lanes.values():
+            self._limit(lane)
         positions = events.column("position").to_numpy()
         done = 0
         for position, change in stage_input.changes:
@@ -98,7 +100,12 @@ class SituationStage:
                 found += self._fold(events.slice(done, cut - done))
                 done = cut
                 found += self._apply(position, change)
-        return found + list(self._fold(events.slice(done)))
+        found += self._fold(events.slice(done))
+        for lane in self._lanes.values():
+            conditions = lane.engine.scene.conditions
+            stage_input.excess.update(conditions.excess)
+            conditions.excess.clear()
+        return found
 
     @property
     def clock(self) -> int:
@@ -153,8 +160,6 @@ class SituationStage:
         self.provided.update(name for one in reported for name in one.read)
         rows = ObservedTable(table, reported, times, self._areas)
         lanes = list(self._lanes.values())
-        for lane in lanes:
-            lane.engine.scene.windows.limits = self._limits
         # In the order of rows, and of lanes in each.
         for row, number, situation_change in merge(
             *(_numbered(number, lane.fold(rows)) for number, lane in enumerate(lanes)), key=_place
@@ -268,11 +273,17 @@ class SituationStage:
                     yield from self._tell(situation_change, lane, cause)
         self._lanes = {lateness: lane for lateness, lane in sorted(self._lanes.items()) if lateness in plans}
 
+    def _limit(self, lane: ReorderBuffer) -> None:
+        """Lets the limits of the settings hold in a lane."""
+        scene = lane.engine.scene
+        scene.windows.limits = scene.conditions.limits = self._limits
+
     def _lane(self, lateness: int) -> ReorderBuffer:
         if lateness not in self._lanes:
             self._lanes[lateness] = ReorderBuffer(
                 lateness, SituationEngine(self._scene(plan(self._ontology, ()))), self._areas
             )
+            self._limit(self._lanes[lateness])
         self._lanes[lateness].areas = self._areas
         return self._lanes[lateness]
 

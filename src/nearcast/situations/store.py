@@ -10,6 +10,7 @@ from typing import TypeVar
 from nearcast.geo.dynamic_index import Cell, SpatialHash, cell_of, cells_around, joined_levels, level_of
 from nearcast.model.event import Place
 from nearcast.model.ontology import Ontology
+from nearcast.situations.evaluation import ConditionLimits
 from nearcast.situations.lifecycle import SituationInstance
 from nearcast.situations.readings import ContextReading, SituationCentre, is_near, separation
 from nearcast.situations.rule_plan import PlannedRule, RulePlan, spans_of
@@ -178,6 +179,7 @@ class SituationStore:
 
     def __init__(self, plan: RulePlan) -> None:
         self.readings, self.windows = IndexedReadingStore(), IndexedReadingWindows()
+        self.conditions = ConditionLimits()
         self._by_rule: dict[str, dict[SituationInstance, None]] = defaultdict(dict)
         self._seats: dict[Key, dict[SituationInstance, None]] = defaultdict(dict)
         self._watched: dict[Key, dict[SituationInstance, None]] = defaultdict(dict)

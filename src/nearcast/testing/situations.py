@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nearcast.model.limits import Limits
-from nearcast.situations.evaluation import satisfied
+from nearcast.situations.evaluation import ConditionLimits, satisfied
 from nearcast.situations.lifecycle import SituationInstance
 from nearcast.situations.readings import ContextReading, SituationCentre, is_near
 from nearcast.situations.rule_plan import PlannedRule, RulePlan
@@ -68,6 +68,7 @@ class PlainScene:
     plan: RulePlan
     readings: PlainReadings = field(default_factory=PlainReadings)
     windows: PlainReadingWindows = field(default_factory=PlainReadingWindows)
+    conditions: ConditionLimits = field(default_factory=ConditionLimits)
     situations: dict[str, SituationInstance] = field(default_factory=dict)
 
     def put_reading(self, reading: ContextReading) -> bool:
