@@ -32,7 +32,7 @@ from nearcast.model.context import Awareness, ContextSpace, restriction_matrix
 from nearcast.model.event import Event, Place
 from nearcast.model.limits import Limits
 from nearcast.model.subscription import Roles, Settings, Subscription
-from nearcast.model.values import Value
+from nearcast.model.values import Value, microseconds_of
 from nearcast.state.registry import Registry
 from tests.random_filters import events
 from tests.stages.test_stages import all_settings, as_table, every_change, plainly
@@ -78,6 +78,20 @@ def test_a_class_that_is_held_is_told() -> None:
         [own] = found.modules
         assert (2, 2) == (own.context_class, found.context_class) and own.alone < 2
         assert expected in as_text(found, [], None)
+
+
+def test_a_reading_that_lapsed_is_told() -> None:
+    """Since when it is unknown, of when it was, and for how long it was valid."""
+    module = Awareness("bandwidth", (1250.0, 2500.0), valid=600.0)
+    settings = SettingsChange(Settings(space=ContextSpace((module,))))
+    slow = to_event(ClientChange("ann", readings={"bandwidth": 100}), "c", "s", NOON)
+    lapse = ClientChange("ann", lapsed={"bandwidth": microseconds_of(NOON)})
+    found = explain(around([settings, slow, lapse, subscribed("s", "a = 1"), event(("a", 1))], 5).scene, "ann")
+    told, read = as_text(found, [], None), "the reading of 2026-01-01T12:00:00.000Z was valid for 10 min"
+    assert f"bandwidth unknown since 2026-01-01T12:10:00.000Z, {read}; counts as the best: class 2" in told
+    assert [None, "2026-01-01T12:00:00.000Z"] == [
+        as_data(found, [], None)["modules"][0][name] for name in ("reading", "lapsed")
+    ]
 
 
 def test_what_takes_too_much_work_is_told() -> None:

@@ -102,7 +102,8 @@ def settings(draw: st.DrawFn) -> Settings:
     bounds = st.lists(floats, min_size=levels - 1, max_size=levels - 1, unique=True).map(sorted).map(tuple)
     readings = draw(st.lists(names, unique=True, max_size=2))
     held = st.tuples(st.floats(0, 99, exclude_min=True), st.just(True), st.floats(0, 1e6)) | st.just((0.0, False, 2.5))
-    modules = tuple(Awareness(reading, draw(bounds), *draw(held)) for reading in readings)
+    valid = st.none() | st.floats(1e6, 1e9)
+    modules = tuple(Awareness(reading, draw(bounds), *draw(held), draw(valid)) for reading in readings)
     cells = levels ** len(modules)
     table = st.lists(st.integers(0, levels - 1), min_size=cells, max_size=cells).map(tuple)
     space = ContextSpace(modules, draw(st.none() | table) if modules else None)
@@ -127,6 +128,7 @@ _classes = st.dictionaries(
     | st.builds(HeldClass, st.integers(0, 9), st.just(9), st.booleans(), st.just((3, 7))),
     max_size=2,
 )
+_moments = st.dictionaries(names, st.integers(0, 2**55), max_size=2)
 _readings = st.dictionaries(names, st.floats(0, 1e12), max_size=3)
 _matrices = st.none() | st.just(delay_matrix(3))
 _places = st.none() | planar_places | geographic_places
@@ -142,6 +144,8 @@ client_changes = st.builds(
     _matrices,
     st.none() | _lists,
     st.none() | _classes,
+    moments=st.none() | _moments,
+    lapsed=st.none() | _moments,
 )
 changes = (
     client_changes

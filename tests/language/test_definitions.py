@@ -197,6 +197,13 @@ def test_words_stay_words(tmp_path: Path) -> None:
         ("margin: a number, or one below 100 and %", "", "awareness: {b: {maximum: 3, margin: ¦100 %}}"),
         ("a margin of at most 1, the lowest bound", "readings are never", "awareness: {b: {maximum: 3, margin: ¦2}}"),
         ("for: a number and one of ms", "", "awareness: {b: {maximum: 3, for: ¦soon}}"),
+        ("valid: a number and one of ms", "", "awareness: {b: {maximum: 3, valid: ¦long}}"),
+        (
+            "a validity of at least 3 s, as `for` has",
+            "a reading that holds for less",
+            "awareness: {b: {maximum: 3, for: 3 s, valid: ¦2 s}}",
+        ),
+        ("the time of a reading", "", "clients: [{id: a, lapsed: {b: ¦12}}]"),
         ("upper bounds that rise", "", "awareness: {b: {intervals: ¦[3, 2]}}"),
         ("2 upper bounds for 3 classes", "", "awareness: {b: {intervals: ¦[3]}}"),
         ("a matrix of 3 rows of 3 priorities", "", "matrix: ¦[[0]]"),

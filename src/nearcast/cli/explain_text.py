@@ -13,6 +13,7 @@ from nearcast.explain.explanation import AtomFinding, Explanation, ModuleFinding
 from nearcast.explain.why_not import observed
 from nearcast.filters.relevance import ABSENT
 from nearcast.language.cql2 import write
+from nearcast.language.quantities import duration_text
 from nearcast.model.context import WITHHELD
 from nearcast.model.event import Event
 from nearcast.model.situation import SITUATION_TYPE
@@ -103,10 +104,18 @@ def _context(found: Explanation) -> Iterator[str]:
     role, task = found.role or "none", found.task or "none"
     yield f"  role {role}, task {task}"
     for module in found.modules:
-        reading = "not known, counts as the best" if module.reading is None else f"{module.reading:g}"
+        reading = _unknown(module) if module.reading is None else f"{module.reading:g}"
         yield f"  {module.name} {reading}: class {module.context_class}{_held(module)}"
     row = ", ".join(f"level {level} → {priority}" for level, priority in enumerate(found.row))
     yield f"  context class {found.context_class}: {row}"
+
+
+def _unknown(module: ModuleFinding) -> str:
+    if module.lapsed is None or module.valid is None:
+        return "not known, counts as the best"
+    ended = _moment(moment_at(module.lapsed + round(module.valid * 1_000_000)))
+    read = f"the reading of {_moment(moment_at(module.lapsed))} was valid for {duration_text(module.valid)}"
+    return f"unknown since {ended}, {read}; counts as the best"
 
 
 def _held(module: ModuleFinding) -> str:
@@ -168,7 +177,9 @@ def as_data(found: Explanation, reasons: list[str], status: DeliveryStatus | Non
         "role": found.role,
         "task": found.task,
         "modules": [
-            {"name": m.name, "reading": m.reading, "class": m.context_class, "alone": m.alone} for m in found.modules
+            {"name": m.name, "reading": m.reading, "class": m.context_class, "alone": m.alone}
+            | ({} if m.lapsed is None else {"lapsed": _moment(moment_at(m.lapsed))})
+            for m in found.modules
         ],
         "context_class": found.context_class,
         "row": found.row,

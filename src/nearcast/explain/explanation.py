@@ -81,6 +81,7 @@ class ModuleFinding:
     """One awareness module: its reading (None: not known, which counts as the best class) and class.
 
     `held`: where the module holds classes, what earlier readings led to; `alone`: the class of the reading by itself.
+    `lapsed`: the moment of the reading that held for `valid` seconds and is unknown since, microseconds since 1970.
     """
 
     name: str
@@ -88,6 +89,8 @@ class ModuleFinding:
     context_class: int
     alone: int
     held: HeldClass | None = None
+    lapsed: int | None = None
+    valid: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +167,7 @@ def explain(scene: ExplanationScene, name: str) -> Explanation:
     role, task = known.role, known.task
     if role is None and task is None and settings.roles.default:
         role, task = settings.roles.default
-    modules = tuple(
-        _module(module, known.readings.get(module.reading), known.classes.get(module.reading))
-        for module in settings.space.modules
-    )
+    modules = tuple(_module(module, known) for module in settings.space.modules)
     c = context_class(settings.space, known.readings, settings.levels, known.classes)
     row = priority_row(settings, known)
     findings = [] if client is None or scene.event.control else list(_subscriptions(scene, client))
@@ -190,9 +190,11 @@ def explain(scene: ExplanationScene, name: str) -> Explanation:
     )
 
 
-def _module(module: Awareness, reading: float | None, held: HeldClass | None) -> ModuleFinding:
+def _module(module: Awareness, client: ClientProfile) -> ModuleFinding:
+    name = module.reading
+    reading, held, lapsed = client.readings.get(name), client.classes.get(name), client.lapsed().get(name)
     alone, found = awareness_class(module, reading), awareness_class(module, reading, held)
-    return ModuleFinding(module.reading, reading, found, alone, held)
+    return ModuleFinding(name, reading, found, alone, held, lapsed, module.valid)
 
 
 def _subscriptions(scene: ExplanationScene, client: ClientProfile) -> Iterator[SubscriptionFinding]:

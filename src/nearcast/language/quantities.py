@@ -26,6 +26,14 @@ def read_duration(node: DocumentNode, what: str, reader: DocumentReader) -> floa
     return None
 
 
+def duration_text(seconds: float) -> str:
+    """A duration in the greatest unit of which it is a whole number, else in seconds: `read_duration` inverts it."""
+    for unit, size in reversed(UNITS.items()):
+        if size >= 1 and seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"
+
+
 def bounded(seconds: float | None, node: DocumentNode, what: str, reader: DocumentReader) -> float | None:
     """The same seconds; None after a fault if they are too many."""
     if seconds is not None and seconds > LONGEST:

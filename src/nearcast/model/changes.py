@@ -20,7 +20,8 @@ class ClientChange:
 
     A reading of None is one that is unknown again. `classes` are those that earlier readings led to, which
     need not all have been told; `moment` is the time of the readings, microseconds since 1970 (None: as that of the
-    newest known).
+    newest known); `moments` are those of single readings, where they are others. `lapsed`: readings that are unknown
+    from now on, by name with the moment of the reading that is withdrawn: one of another moment stays.
     """
 
     client: str
@@ -32,6 +33,8 @@ class ClientChange:
     lists: Mapping[str, tuple[str, ...]] | None = None
     classes: Mapping[str, HeldClass] | None = None
     moment: int | None = field(default=None, compare=False)
+    moments: Mapping[str, int] | None = None
+    lapsed: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

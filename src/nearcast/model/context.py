@@ -20,7 +20,8 @@ class Awareness:
 
     `bounds` are the N−1 inclusive upper bounds, ascending: readings up to bounds[0] are class 0, above the last N−1.
     A class is left only where a reading is beyond its bound by `margin`, in the reading's unit or, if that is
-    `relative`, in percent of the bound, and has been so for `lasting` seconds by the readings' times.
+    `relative`, in percent of the bound, and has been so for `lasting` seconds by the readings' times. A reading holds
+    for `valid` seconds after its moment, and is unknown then; None: until there is another.
     """
 
     reading: str
@@ -28,6 +29,7 @@ class Awareness:
     margin: float = 0.0
     relative: bool = False
     lasting: float = 0.0
+    valid: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -99,6 +101,10 @@ class ContextSpace:
 
     modules: tuple[Awareness, ...] = ()
     table: tuple[int, ...] | None = None
+
+    def validities(self) -> dict[str, float]:
+        """For how many seconds readings hold, by reading; those that hold until there is another are not in it."""
+        return {one.reading: one.valid for one in self.modules if one.valid is not None}
 
 
 def equal_intervals(maximum: float, levels: int) -> tuple[float, ...]:

@@ -30,7 +30,8 @@ ANY_SUBSCRIPTION = "*"
 class ClientProfile:
     """A receiver as far as it is known: who, in which role and task, in which context, where; lists of entities.
 
-    `classes`: by reading, where the settings hold classes (`Awareness.holds`).
+    `classes`: by reading, where the settings hold classes (`Awareness.holds`). `moments`: by reading, of the newest
+    one, microseconds since 1970, where readings have a validity; of a reading that is not there, of that which lapsed.
     """
 
     id: str
@@ -41,6 +42,11 @@ class ClientProfile:
     matrix: Matrix | None = None
     lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     classes: Mapping[str, HeldClass] = field(default_factory=dict)
+    moments: Mapping[str, int] = field(default_factory=dict)
+
+    def lapsed(self) -> dict[str, int]:
+        """The moments of the readings that are unknown since they lapsed, by reading."""
+        return {name: moment for name, moment in self.moments.items() if name not in self.readings}
 
 
 @dataclass(frozen=True, slots=True)

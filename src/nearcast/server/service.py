@@ -144,6 +144,7 @@ class AccessServer:
         while piece := await asyncio.to_thread(next, pieces, None):
             session_manager.deliver(piece)
         session_manager.read_through(events, deliveries)
+        session_manager.validity_timers.restart(session_manager.registry)
         self.event_entry.define(session_manager.registry, events)
         self.event_entry.definitions_read(events)
         self._tasks = [
@@ -199,7 +200,7 @@ class AccessServer:
 
     def _note_bandwidth(self, event: Event, change: object) -> None:
         if isinstance(change, ClientChange) and event.source != MEASURED:
-            self.session_manager.state_bandwidth(change.client, change.readings)
+            self.session_manager.state_bandwidth(change)
         elif isinstance(change, ClientRemoval):
             # Who is declared anew under this name is not held to what the other one stated.
             self.session_manager.forget_bandwidth(change.client)
@@ -290,6 +291,7 @@ class AccessServer:
                 await self.session_manager.expire()
                 self.session_manager.prune()
                 self.client_updates.flush()
+                await self.client_updates.withdraw_lapsed()
                 self.session_manager.reorder_late()
                 if self.config.measure:
                     for session in [one for one in self.session_manager.sessions.values() if one.connection]:

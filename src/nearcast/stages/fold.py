@@ -270,7 +270,7 @@ class StateFold:
         for position, change in changes:
             self.registry.apply(change)
             subscription_index.apply(position, change)
-            if isinstance(change, ClientChange):
+            if isinstance(change, ClientChange) and change.client in self.registry.clients:
                 clients.set(self.registry.clients[change.client], self.registry.settings, position)
             elif isinstance(change, ClientRemoval):
                 clients.places.record_change(change.client, position, None)

@@ -30,6 +30,9 @@ from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import ClientProfile, Settings, Subscription
 from nearcast.model.zone import Zone, ZoneLayer, ZoneRule
 
+UNKNOWN_MOMENT = 0
+"""By this a reading is withdrawn of which nobody knows when it was."""
+
 Held = Settings | ClientProfile | Subscription | Relation | Situation | Action | ZoneRule | Zone
 
 
@@ -49,7 +52,7 @@ class Registry:
 
     def apply(self, change: Change) -> None:
         """Folds one change into the registry; removing what is not there changes nothing, nor does a tick."""
-        if isinstance(change, ClockTick):
+        if isinstance(change, ClockTick) or self._withdraws_of_nobody(change):
             return
         self.version += 1
         match change:
@@ -69,6 +72,7 @@ class Registry:
                 self.relations.pop(id, None)
             case SettingsChange(settings):
                 self._drop_classes(settings.space)
+                self._drop_moments(settings.space)
                 self.settings = settings
             case SituationChange(situation):
                 self.situations.pop(situation.id, None)
@@ -104,6 +108,24 @@ class Registry:
                     same = {one.reading for one in space.modules if one in self.settings.space.modules}
                     kept = {name: one for name, one in client.classes.items() if name in same}
                     self.clients[id] = replace(client, classes=kept)
+
+    def _withdraws_of_nobody(self, change: Change) -> bool:
+        """Whether readings lapse of a client that was removed: it is not declared anew by that."""
+        return isinstance(change, ClientChange) and change.lapsed is not None and change.client not in self.clients
+
+    def _drop_moments(self, space: ContextSpace) -> None:
+        """Moments stay where readings have a validity still; of those that lapsed, where it is the same."""
+        before, after = self.settings.space.validities(), space.validities()
+        if before == after:
+            return
+        for id, client in self.clients.items():
+            kept = {
+                name: moment
+                for name, moment in client.moments.items()
+                if name in after and (name in client.readings or before.get(name) == after[name])
+            }
+            if kept != client.moments:
+                self.clients[id] = replace(client, moments=kept)
 
     def copy(self) -> Registry:
         """A registry that goes its own way from here."""
@@ -156,8 +178,10 @@ class Registry:
 def change_of(held: Held) -> Change:
     """The change that adds what a registry holds."""
     match held:
-        case ClientProfile(id, role, task, readings, place, matrix, lists, classes):
-            return ClientChange(id, role, task, readings, place, matrix, lists or None, classes or None)
+        case ClientProfile(id, role, task, readings, place, matrix, lists, classes, moments):
+            return ClientChange(
+                id, role, task, readings, place, matrix, lists or None, classes or None, moments=moments or None
+            )
         case Subscription():
             return SubscriptionChange(held)
         case Relation():
@@ -183,6 +207,10 @@ def changed(client: ClientProfile | None, change: ClientChange, settings: Settin
     beyond = frozenset(readings_beyond(client, change, settings.limits))
     merged = {**client.readings, **(change.readings or {})}
     readings = {name: value for name, value in merged.items() if value is not None and name not in beyond}
+    for name, moment in (change.lapsed or {}).items():
+        # One that came meanwhile is of another moment.
+        if client.moments.get(name, UNKNOWN_MOMENT) == moment and name not in (change.readings or {}):
+            readings.pop(name, None)
     return ClientProfile(
         id=client.id,
         role=client.role if change.role is None else change.role,
@@ -192,7 +220,24 @@ def changed(client: ClientProfile | None, change: ClientChange, settings: Settin
         matrix=change.matrix or client.matrix,
         lists=_lists_after(client, change, settings.limits),
         classes=classes_after(client, change, readings, settings.space),
+        moments=_moments_after(client, change, readings, settings.space),
     )
+
+
+def _moments_after(
+    client: ClientProfile, change: ClientChange, readings: Mapping[str, float], space: ContextSpace
+) -> Mapping[str, int]:
+    """The moments of a client's readings that have a validity, after a change that leaves these readings."""
+    if not (change.readings or change.moments):
+        return client.moments
+    given, moments, found = change.readings or {}, change.moments or {}, dict(client.moments)
+    for name in space.validities():
+        moment = moments.get(name, change.moment if name in given else found.get(name))
+        if moment is None or (name in given and name not in readings):
+            found.pop(name, None)
+        else:
+            found[name] = moment
+    return found
 
 
 def classes_after(
@@ -200,7 +245,7 @@ def classes_after(
 ) -> Mapping[str, HeldClass]:
     """The classes of a client's modules that hold them, by reading, after a change that leaves these readings."""
     holding = [one for one in space.modules if one.holds]
-    if not holding or (change.readings is None and change.classes is None):
+    if not holding or (change.readings is None and change.classes is None and change.lapsed is None):
         return client.classes if holding else {}
     found = dict(client.classes)
     for module in holding:

@@ -15,7 +15,7 @@ from nearcast.model.changes import ClientChange
 from nearcast.model.context import HeldClass
 from nearcast.model.event import Place, place_data
 from nearcast.model.subscription import ClientProfile, Settings
-from nearcast.model.values import INTEGER_MAXIMUM
+from nearcast.model.values import INTEGER_MAXIMUM, microseconds_of, moment_at, time_of, time_text
 
 GEOMETRY_NAMES = ("geometry", "geom")
 GEOMETRIES = frozenset(
@@ -185,7 +185,7 @@ def _positions(coordinates: object) -> Iterator[list[Any]]:
             yield item
 
 
-_FIELDS = ("role", "task", "readings", "position", "matrix", "lists", "classes")
+_FIELDS = ("role", "task", "readings", "position", "matrix", "lists", "classes", "moments", "lapsed")
 
 
 def client_document(data: Mapping[str, Any], where: Mark, settings: Settings | None = None) -> ClientChange:
@@ -219,7 +219,17 @@ def client_data(client: ClientProfile | ClientChange) -> dict[str, Any]:
         data["lists"] = {name: list(entities) for name, entities in client.lists.items()}
     if isinstance(client, ClientChange) and client.classes is not None:
         data["classes"] = {name: _class_data(held) for name, held in client.classes.items()}
+    if isinstance(client, ClientChange) and client.moments is not None:
+        data["moments"] = _moments_data(client.moments)
+    # Of a client too: who says again what it read withdraws nothing by it that came since.
+    lapsed = client.lapsed if isinstance(client, ClientChange) else client.lapsed() or None
+    if lapsed is not None:
+        data["lapsed"] = _moments_data(lapsed)
     return data
+
+
+def _moments_data(moments: Mapping[str, int]) -> dict[str, str]:
+    return {name: time_text(moment_at(moment)) for name, moment in moments.items()}
 
 
 def _class_data(held: HeldClass) -> dict[str, Any]:
@@ -241,9 +251,10 @@ def read_client(node: DocumentNode, settings: Settings, reader: DocumentReader) 
     matrix = read_matrix(fields["matrix"], settings.levels, reader) if "matrix" in fields else None
     lists = _lists(fields["lists"], reader) if "lists" in fields else None
     classes = _classes(fields["classes"], reader) if "classes" in fields else None
+    moments, lapsed = (_moments(fields[one], one, reader) if one in fields else None for one in ("moments", "lapsed"))
     if (names and names[0] in fields and id is None) or len(reader.faults) > before or id is None:
         return None
-    return ClientChange(id, role, task, readings, place, matrix, lists, classes)
+    return ClientChange(id, role, task, readings, place, matrix, lists, classes, moments=moments, lapsed=lapsed)
 
 
 def _place(node: DocumentNode, settings: Settings, reader: DocumentReader) -> Place | None:
@@ -304,6 +315,18 @@ def _lists(node: DocumentNode, reader: DocumentReader) -> dict[str, tuple[str, .
         entities = (reader.text(item, "an entity's id") for item in items)
         lists[name] = tuple(dict.fromkeys(entity for entity in entities if entity))
     return lists
+
+
+def _moments(node: DocumentNode, what: str, reader: DocumentReader) -> dict[str, int]:
+    """The times of readings, by reading, in microseconds since 1970."""
+    found: dict[str, int] = {}
+    for name, written in reader.named(node, what):
+        moment = time_of(written.value) if isinstance(written.value, str) else None
+        if moment is None:
+            reader.fault("the time of a reading, as in 2026-01-31T12:00:00Z", written)
+        else:
+            found[name] = microseconds_of(moment)
+    return found
 
 
 def _classes(node: DocumentNode, reader: DocumentReader) -> dict[str, HeldClass]:

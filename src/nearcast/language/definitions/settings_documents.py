@@ -111,13 +111,15 @@ def _module_data(module: Awareness) -> dict[str, Any]:
         data["margin"] = f"{module.margin!r} %" if module.relative else module.margin
     if module.lasting:
         data["for"] = module.lasting
+    if module.valid is not None:
+        data["valid"] = module.valid
     return data
 
 
 def _awareness(node: DocumentNode, levels: int, reader: DocumentReader) -> tuple[Awareness, ...]:
     modules = []
     for name, module in reader.named(node, "awareness"):
-        fields = reader.fields(module, (), ("maximum", "intervals", "margin", "for"), f"awareness of {name}")
+        fields = reader.fields(module, (), ("maximum", "intervals", "margin", "for", "valid"), f"awareness of {name}")
         stated = [one for one in ("maximum", "intervals") if one in fields]
         if len(stated) != 1:
             reader.fault("maximum or intervals", module, came=", ".join(stated) or "none")
@@ -134,14 +136,21 @@ def _awareness(node: DocumentNode, levels: int, reader: DocumentReader) -> tuple
 
 def _held(
     fields: Mapping[str, DocumentNode], bounds: tuple[float, ...], reader: DocumentReader
-) -> tuple[float, bool, float]:
-    """By how much a reading must be beyond a bound, whether in percent of that, and for how many seconds."""
+) -> tuple[float, bool, float, float | None]:
+    """By how much a reading must be beyond a bound, whether in percent of that, for how many seconds, and for how many
+    a reading holds.
+    """
     margin, relative = (read_share(fields["margin"], "margin", reader) if "margin" in fields else None) or (0.0, False)
     if bounds and not relative and 0 <= bounds[0] < margin:
         expected = f"a margin of at most {bounds[0]:g}, the lowest bound"
         reader.fault(expected, fields["margin"], "readings are never below 0: the lowest class would never come back")
     lasting = read_duration(fields["for"], "for", reader) if "for" in fields else None
-    return margin, relative, lasting or 0.0
+    valid = read_duration(fields["valid"], "valid", reader) if "valid" in fields else None
+    if lasting is not None and valid is not None and valid < lasting:
+        expected = f"a validity of at least {lasting:g} s, as `for` has"
+        advice = "a reading that holds for less would be unknown before it changes a class"
+        reader.fault(expected, fields["valid"], advice, came=f"{valid:g} s")
+    return margin, relative, lasting or 0.0, valid
 
 
 def _bounds(node: DocumentNode, levels: int, reader: DocumentReader) -> tuple[float, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
@@ -103,16 +104,19 @@ class ChangeAnswer(BaseModel):
 MANAGED, SAID, MEASURED = "nearcast/server/managed", "nearcast/server/said", "nearcast/server/measured"
 """Sources of control events: who manages said so, the client said so of itself, the server measured it."""
 
+LAPSED = "nearcast/server/lapsed"
+"""And: what a client said, or the server measured, was valid for so long."""
 
-def control_event(type_: str, data: Mapping[str, Any], source: str) -> Event:
-    """A new control event, not yet in the journal. Raises EventError."""
+
+def control_event(type_: str, data: Mapping[str, Any], source: str, time: datetime | None = None) -> Event:
+    """A new control event, not yet in the journal, of this time or of now. Raises EventError."""
     accepted = clock.moment(clock.now())
     document = {
         "specversion": "1.0",
         "id": uuid.uuid4().hex,
         "type": type_,
         "source": source,
-        "time": time_text(accepted),
+        "time": time_text(time or accepted),
         "data": data,
     }
     return read_event(document, Mark("request"), accepted=accepted)

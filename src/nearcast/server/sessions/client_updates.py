@@ -8,6 +8,11 @@ all that led to it. Of what a client says faster than it may, the newest of each
 A measured bandwidth is a reading as well, of the source `MEASURED`. It lapses when a connection begins, and when
 something waits and nothing fills the link any more: then the reading is what was stated, or unknown, in the journal
 too. Else what a slow moment made the matrix withhold would never be sent, and so never be measured again.
+
+Where settings have a validity for a reading, the server withdraws it once that is over, stated or measured: by a client
+change in the journal that names the moment of the reading, and takes effect when it is read there. So it does not touch
+a newer one, and a second server that withdraws the same changes nothing. Of several servers that which has the client's
+connection is the first; where there is none, whichever comes first.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from nearcast.delivery.priority import awareness_class
@@ -26,15 +32,16 @@ from nearcast.model.context import Awareness
 from nearcast.model.event import Event
 from nearcast.model.rate_limit import RateLimit
 from nearcast.model.subscription import ClientProfile, Settings
-from nearcast.model.values import microseconds_of
+from nearcast.model.values import microseconds_of, moment_at
 from nearcast.server import clock
-from nearcast.server.admin.documents import MEASURED, SAID, check_room, checked_changes, control_event
+from nearcast.server.admin.documents import LAPSED, MEASURED, SAID, check_room, checked_changes, control_event
 from nearcast.server.config import ServerLimits
 from nearcast.server.error_responses import fault_json
 from nearcast.server.ingest.group_commit import QueueFull
 from nearcast.server.sessions.manager import SessionManager
 from nearcast.server.sessions.session import Session
-from nearcast.state.registry import changed
+from nearcast.server.sessions.validity_timers import LapsedReading
+from nearcast.state.registry import UNKNOWN_MOMENT, changed
 
 log = logging.getLogger(__name__)
 
@@ -46,15 +53,27 @@ MEASURED_SECONDS = 10.0
 AGAIN_SECONDS = 1.0
 """Until the journal is asked again to take what it did not take."""
 
+LAPSE_WAIT_SECONDS = 0.25
+"""How much later a server withdraws readings of a client that is not connected to it: another may do so first."""
+
+LAPSE_AGAIN_SECONDS = 5.0
+"""Until a reading is withdrawn again that is still there, for the journal did not take it."""
+
+LAPSED_TOGETHER = 200
+"""Readings that are withdrawn before others have their turn."""
+
 HELD_SECONDS = 0.05
 """Who says more than it may is heard again after so long: it waits, and nobody else."""
 
 
 @dataclass
 class UnwrittenUpdates:
-    """What a client said and the journal does not have: newest values, and since when something waits."""
+    """What a client said and the journal does not have: newest values, and since when something waits; `moments` of
+    the readings among them.
+    """
 
     data: dict[str, Any] = field(default_factory=dict)
+    moments: dict[str, int] = field(default_factory=dict)
     due: float = 0.0
     source: str = SAID
 
@@ -141,16 +160,16 @@ class ClientUpdates:
         for change in changes:
             self.session_manager.apply(change)
             if source != MEASURED:
-                self.session_manager.state_bandwidth(client, change.readings)
-        self._write(client, data, urgent, source)
+                self.session_manager.state_bandwidth(change)
+        self._write(client, data, _moments(changes), urgent, source)
 
-    def _write(self, client: str, data: dict[str, Any], urgent: bool, source: str) -> None:
+    def _write(self, client: str, data: dict[str, Any], moments: dict[str, int], urgent: bool, source: str) -> None:
         now = clock.steady()
         # What a client stated must not be taken for measured, nor the other way round.
         if client in self._unwritten and self._unwritten[client].source != source:
             self._publish(client)
         kept = self._unwritten.setdefault(client, UnwrittenUpdates())
-        kept.data, kept.source = _merged(kept.data, data), source
+        kept.data, kept.moments, kept.source = _merged(kept.data, data), kept.moments | moments, source
         interval = self.limits.place_seconds if "position" in data else self.limits.reading_seconds
         due = self._written.get(client, 0.0) + interval
         # The earlier of the two: a place must not wait as long as readings do.
@@ -163,6 +182,11 @@ class ClientUpdates:
         self._written[client] = clock.steady()
         # `readings` are empty where none were said.
         data = {name: value for name, value in kept.data.items() if value}
+        # When they were heard, from which on they are valid; not when they are written.
+        lasting, said = self.session_manager.registry.settings.space.validities(), kept.data["readings"]
+        moments = {name: kept.moments[name] for name in lasting if name in kept.moments and said.get(name) is not None}
+        if moments:
+            data |= client_data(ClientChange(client, moments=moments))
         known = self.session_manager.registry.clients.get(client)
         held = {name: one for name, one in known.classes.items() if name in kept.data["readings"]} if known else {}
         if held:
@@ -183,8 +207,8 @@ class ClientUpdates:
         """Tries again later, below what was said since; not if the client was removed: it would be declared anew."""
         if client in self.session_manager.registry.clients:
             newer = self._unwritten.get(client, UnwrittenUpdates(source=kept.source))
-            due = clock.steady() + AGAIN_SECONDS
-            self._unwritten[client] = UnwrittenUpdates(_merged(kept.data, newer.data), due, newer.source)
+            due, moments = clock.steady() + AGAIN_SECONDS, kept.moments | newer.moments
+            self._unwritten[client] = UnwrittenUpdates(_merged(kept.data, newer.data), moments, due, newer.source)
 
     def forget(self, client: str) -> None:
         """A client was removed: what it said and is not written yet would declare it anew."""
@@ -221,11 +245,39 @@ class ClientUpdates:
         kept = self._unwritten.get(client)
         if not kept or not kept.data.get("readings"):
             return None
-        return ClientChange(client, readings=kept.data["readings"])
+        return ClientChange(client, readings=kept.data["readings"], moments=kept.moments)
+
+    async def withdraw_lapsed(self) -> None:
+        """Withdraws the readings that have lapsed, in parts, between which others have a turn."""
+        timers = self.session_manager.validity_timers
+        while part := list(islice(timers.due(self.session_manager.registry), LAPSED_TOGETHER)):
+            events = [event for one in part for event in self._withdrawal(one)]
+            try:
+                if events:
+                    self.publish(events).add_done_callback(_retrieved)
+            except QueueFull:
+                log.warning("journal full, readings are withdrawn later readings=%d", len(events))
+            await asyncio.sleep(0)
+
+    def _withdrawal(self, lapsed: LapsedReading) -> list[Event]:
+        """The control event that withdraws a reading, or none as yet."""
+        timers, session = self.session_manager.validity_timers, self.session_manager.sessions.get(lapsed.client)
+        wait = LAPSE_WAIT_SECONDS - clock.age(lapsed.ended / 1e6)
+        if wait > 0 and lapsed.moment != UNKNOWN_MOMENT and not (session and session.connection):
+            timers.retry(lapsed, wait)
+            return []
+        # The reading comes before what withdraws it.
+        if lapsed.client in self._unwritten:
+            self._publish(lapsed.client)
+        timers.retry(lapsed, LAPSE_AGAIN_SECONDS)
+        log.info("reading lapsed client=%s reading=%s", lapsed.client, lapsed.name)
+        change = ClientChange(lapsed.client, lapsed={lapsed.name: lapsed.moment})
+        return [control_event("nearcast.client", client_data(change), LAPSED, moment_at(lapsed.ended))]
 
     def measure(self, session: Session) -> None:
         """Makes the measured bandwidth the client's reading, where that puts it into another class."""
         now, settings = clock.steady(), self.session_manager.registry.settings
+        self._end_stated(session)
         measured = session.pace.measured(now)
         module = next((one for one in settings.space.modules if one.reading == BANDWIDTH), None)
         client = session.client
@@ -238,8 +290,9 @@ class ClientUpdates:
         present = measured if session.stated is None else min(measured, session.stated)
         measured_so = {BANDWIDTH: round(present, 1)}
         change = ClientChange(client.id, readings=measured_so, moment=microseconds_of(clock.moment(clock.now())))
-        # Within a class no priority changes: the journal is spared it.
-        if _standing(module, client) == _standing(module, changed(client, change, settings)):
+        # Within a class no priority changes: the journal is spared it, as long as what it has is valid.
+        same = _standing(module, client) == _standing(module, changed(client, change, settings))
+        if same and not _half_over(module, client):
             return
         self._measured[client.id] = now
         log.info("bandwidth measured client=%s kbit_per_second=%.1f", client.id, present)
@@ -248,20 +301,54 @@ class ClientUpdates:
     def lapse(self, session: Session) -> bool:
         """Makes the client's bandwidth what it stated, or unknown, if it was measured; whether it was."""
         present = session.client.readings.get(BANDWIDTH)
+        self._end_stated(session)
         if present is None or present == session.stated:
             return False
         log.info("measured bandwidth lapsed client=%s", session.client.id)
         if session.stated is not None and BANDWIDTH in session.client.classes:
             # What was measured must not hold the class in which what is stated would not be.
             self.update(session, {"readings": {BANDWIDTH: None}}, MEASURED)
-        self.update(session, {"readings": {BANDWIDTH: session.stated}}, MEASURED)
+        said: dict[str, Any] = {"readings": {BANDWIDTH: session.stated}}
+        stated_at = self.session_manager.stated_moments.get(session.client.id, UNKNOWN_MOMENT)
+        if session.stated is not None and stated_at != UNKNOWN_MOMENT:
+            # It is as old as it was.
+            said |= client_data(ClientChange(session.client.id, moments={BANDWIDTH: stated_at}))
+        self.update(session, said, MEASURED)
         return True
+
+    def _end_stated(self, session: Session) -> None:
+        """What was stated and has lapsed meanwhile caps nothing any more, though what was measured since is valid."""
+        valid = self.session_manager.registry.settings.space.validities().get(BANDWIDTH)
+        client = session.client.id
+        stated_at = self.session_manager.stated_moments.get(client, UNKNOWN_MOMENT)
+        if valid is None or stated_at == UNKNOWN_MOMENT or session.client.moments.get(BANDWIDTH) == stated_at:
+            return
+        if clock.age(stated_at / 1e6) >= valid:
+            self.session_manager.forget_bandwidth(client)
 
 
 def _starved(session: Session) -> bool:
     """Whether all that waits is withheld: nothing is sent, so nothing is measured."""
     waiting = session.waiting
     return bool(waiting.waiting) and not waiting.in_flight and waiting.next() is None
+
+
+def _half_over(module: Awareness, client: ClientProfile) -> bool:
+    """Whether half of the time is over for which a client's reading is valid."""
+    moment = client.moments.get(module.reading)
+    return module.valid is not None and (moment is None or clock.age(moment / 1e6) > module.valid / 2)
+
+
+def _moments(changes: list[ClientChange]) -> dict[str, int]:
+    """The moments of the readings that are said, by reading."""
+    found = {name: (one.moments or {}).get(name, one.moment) for one in changes for name in one.readings or ()}
+    return {name: moment for name, moment in found.items() if moment is not None}
+
+
+def _retrieved(written: asyncio.Future[list[int]]) -> None:
+    """Whether it failed is seen by what is there still."""
+    if not written.cancelled():
+        written.exception()
 
 
 def _merged(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:

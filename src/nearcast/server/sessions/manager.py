@@ -7,7 +7,7 @@ import heapq
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from nearcast.delivery.pacing import Pacing
@@ -30,7 +30,8 @@ from nearcast.server.sessions.journal_tailer import DecidedDelivery
 from nearcast.server.sessions.outcomes import DeliveryOutcome, delivered
 from nearcast.server.sessions.payloads import SendableEvent
 from nearcast.server.sessions.session import EXPIRED_TOGETHER, TAKEN_OVER, Connection, Session
-from nearcast.state.registry import Registry
+from nearcast.server.sessions.validity_timers import ValidityTimers
+from nearcast.state.registry import UNKNOWN_MOMENT, Registry
 
 
 class SubscriptionMembership:
@@ -84,6 +85,8 @@ class SessionManager:
         self.events_through, self.deliveries_through = 0, 0
         self._reached: list[tuple[int, int, asyncio.Future[None]]] = []
         self.stated: dict[str, float] = {}
+        self.stated_moments: dict[str, int] = {}
+        self.validity_timers = ValidityTimers()
         self._closing: set[asyncio.Task[None]] = set()
 
     # What the journal brings
@@ -95,13 +98,17 @@ class SessionManager:
         removed = self._subscription_before(change)
         self.registry.apply(change)
         match change:
-            case ClientChange():
+            case ClientChange(client):
+                if client in self.registry.clients:
+                    self.validity_timers.note(self.registry.clients[client])
                 self._reorder(outlooks)
             case ClientRemoval(client):
+                self.validity_timers.forget(client)
                 self._forget(client)
             case SubscriptionChange() | SubscriptionRemoval():
                 self._unsubscribed(removed)
             case SettingsChange():
+                self.validity_timers.restart(self.registry)
                 self._reorder(outlooks)
 
     def _outlooks(self, change: Change) -> list[tuple[Session, tuple[object, ...]]]:
@@ -258,23 +265,32 @@ class SessionManager:
             session.stated = self.stated.get(client)
         return session
 
-    def state_bandwidth(self, client: str, readings: Mapping[str, float | None] | None) -> None:
-        """Takes note of the bandwidth that somebody, not this server, stated for a client: the cap of its pace."""
-        if not readings or "bandwidth" not in readings:
+    def state_bandwidth(self, change: ClientChange) -> None:
+        """Takes note of the bandwidth that somebody, not this server, stated for a client: the cap of its pace.
+
+        One that has lapsed is none.
+        """
+        client, readings = change.client, change.readings or {}
+        if change.lapsed and self.stated_moments.get(client, UNKNOWN_MOMENT) <= change.lapsed.get("bandwidth", -1):
+            self.forget_bandwidth(client)
+        if "bandwidth" not in readings:
             return
         stated = readings["bandwidth"]
         if stated is None:
             self.forget_bandwidth(client)
             return
         self.stated[client] = stated
+        moment = (change.moments or {}).get("bandwidth", change.moment)
+        self.stated_moments[client] = UNKNOWN_MOMENT if moment is None else moment
         session = self.sessions.get(client)
         if session:
             session.stated = session.pace.stated = stated
             session.wake()
 
     def forget_bandwidth(self, client: str) -> None:
-        """A client was removed: its pace has no cap."""
+        """A client was removed, or what it stated holds no more: its pace has no cap."""
         self.stated.pop(client, None)
+        self.stated_moments.pop(client, None)
         if client in self.sessions:
             session = self.sessions[client]
             session.stated = session.pace.stated = None
