@@ -68,6 +68,7 @@ class ClientDocument(Document):
     matrix: str | list[list[int]] | None = Field(
         None, description="Its own priorities: delay, restriction, or N rows of N."
     )
+    lapsed: dict[str, str] | None = Field(None, description="Times of the readings that were valid until now.")
 
 
 class SubscriptionDocument(Document):
