@@ -25,14 +25,17 @@ from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from nearcast.model.situation import Action, Effect, Run, Webhook
 from nearcast.server import action_runner as module
-from nearcast.server import action_targets, webhook_post
+from nearcast.server import webhook_post
 from nearcast.server.action_runner import ActionRunner
-from nearcast.server.action_targets import AT_ONCE, ATTEMPTS
+from nearcast.server.action_targets import ActionTarget
+from nearcast.server.config import ServerLimits
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.sessions.outcomes import RefusedInput
 from nearcast.server.webhook_post import ActionFailed
 from nearcast.state.registry import Registry
 from tests.server.conftest import run, until
+
+LIMITS = ServerLimits()
 
 
 class Receiver:
@@ -78,9 +81,16 @@ class Scene:
         return payload
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[ActionRunner]:
+    async def running(self, limits: ServerLimits = LIMITS) -> AsyncIterator[ActionRunner]:
         actions = ActionRunner(
-            self.journal, self.registry, self.letters.append, self.metrics, self.mark, 0.001, private=True
+            self.journal,
+            self.registry,
+            self.letters.append,
+            self.metrics,
+            self.mark,
+            0.001,
+            private=True,
+            limits=limits,
         )
         task = asyncio.create_task(actions.run())
         await asyncio.sleep(0.05)
@@ -131,13 +141,14 @@ def test_what_never_succeeds_is_a_dead_letter() -> None:
     """With its reason and the event; others are run meanwhile."""
 
     async def test() -> None:
-        receiver = Receiver(*[500] * ATTEMPTS)
+        receiver = Receiver(*[500] * LIMITS.action_attempts)
         async with receiver.serving():
             scene = Scene(Webhook(receiver.url))
             async with scene.running():
                 payload = scene.call(1)
                 await until(lambda: scene.letters)
-        assert [f"expected an answer of 200 to 299, got 500; given up at attempt {ATTEMPTS}"] == scene.reasons
+        last = LIMITS.action_attempts
+        assert [f"expected an answer of 200 to 299, got 500; given up at attempt {last}"] == scene.reasons
         assert payload == scene.letters[0].content
 
     run(test)
@@ -231,17 +242,16 @@ class Misbehaving(Receiver):
             writer.close()
 
 
-def test_a_target_that_drips_ends_in_time_and_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_that_drips_ends_in_time_and_holds_up_no_other() -> None:
     """Each byte comes soon after the one before; what counts is the whole. Others are served meanwhile."""
-    monkeypatch.setattr(webhook_post.post, "__defaults__", (0.2,))
-    monkeypatch.setattr(action_targets, "ATTEMPTS", 2)
+    little = ServerLimits(webhook_seconds=0.2, action_attempts=2)
 
     async def test() -> None:
         good, bad = Receiver(), Misbehaving("drip")
         async with good.serving(), bad.serving():
             scene = Scene(Webhook(bad.url))
             scene.registry.actions["good"] = Action("good", parse("Fire", Mark("here")), (Webhook(good.url),))
-            async with scene.running() as actions:
+            async with scene.running(little) as actions:
                 for position in range(1, 40):
                     scene.call(position)
                 scene.call(40, action="good")
@@ -274,7 +284,7 @@ def test_an_answer_is_neither_decompressed_nor_read_to_its_end(monkeypatch: pyte
                 scene.call(1)
                 await until(lambda: actions.through == 1)
         assert [] == scene.letters
-        assert webhook_post.ANSWER_BYTES < sum(read) <= webhook_post.ANSWER_BYTES + 4096
+        assert LIMITS.webhook_answer_bytes < sum(read) <= LIMITS.webhook_answer_bytes + 4096
 
     run(test)
 
@@ -297,26 +307,26 @@ def test_a_redirect_is_not_followed() -> None:
     run(test)
 
 
-def test_a_target_that_fails_is_left_alone_and_tried_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_that_fails_is_left_alone_and_tried_one_at_a_time() -> None:
     """What is beyond its queue is a dead letter at once, with the reason; it goes on where it answers again."""
-    monkeypatch.setattr(action_targets, "MOST_WAITING", 20)
+    few = ServerLimits(actions_waiting=20)
 
     async def test() -> None:
-        receiver = Receiver(*[503] * (action_targets.OPEN_AFTER + 3))
+        receiver = Receiver(*[503] * (few.action_failures + 3))
         async with receiver.serving():
             scene = Scene(Webhook(receiver.url))
-            async with scene.running() as actions:
+            async with scene.running(few) as actions:
                 scene.call(1)
-                await until(lambda: len(receiver.got) > action_targets.OPEN_AFTER)
+                await until(lambda: len(receiver.got) > few.action_failures)
                 scene.call(2)
                 await until(lambda: actions.through == 2, 10)
-                target = action_targets.ActionTarget("x", actions._once, actions._tried, actions._end, 0.001)  # type: ignore[arg-type]
-                target.failures = action_targets.OPEN_AFTER
+                target = ActionTarget("x", actions._once, actions._tried, actions._end, 0.001, few)  # type: ignore[arg-type]
+                target.failures = few.action_failures
                 target._closed_until = asyncio.get_running_loop().time() + 60
                 events = [Event(str(one), "t", "s", payload=scene.call(one)) for one in range(3, 40)]
                 for event in events:
                     target.submit(event)
-                await until(lambda: len(scene.letters) >= len(events) - 20 - AT_ONCE)
+                await until(lambda: len(scene.letters) >= len(events) - 20 - few.actions_at_once)
                 assert 1 == sum("at most 20 actions that wait for x" in one for one in scene.reasons[:1])
                 assert 0 < scene.metrics.actions.labels("webhook", "overflowed")._value.get()
                 await target.close()
@@ -413,9 +423,9 @@ def test_python_actions_that_hang_or_exit_stop_nothing_else(monkeypatch: pytest.
         async with scene.running() as actions:
             scene.call(1, "run", "exit")
             await until(lambda: scene.letters)
-            for position in range(2, AT_ONCE + 2):
+            for position in range(2, LIMITS.actions_at_once + 2):
                 scene.call(position, "run")
-            await until(lambda: len(actions._open) == AT_ONCE)
+            await until(lambda: len(actions._open) == LIMITS.actions_at_once)
             try:
                 async with asyncio.timeout(10):
                     assert 1 == await asyncio.to_thread(lambda: 1)

@@ -34,6 +34,7 @@ from nearcast.runtime.file_lock import try_lock
 from nearcast.runtime.plug_ins import plug_ins
 from nearcast.server import clock
 from nearcast.server.action_targets import ActionTarget
+from nearcast.server.config import ServerLimits
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.sessions.outcomes import RefusedInput, note
 from nearcast.server.webhook_post import ActionFailed, post, webhook_client
@@ -45,8 +46,6 @@ FIRST_PAUSE = 1.0
 ROWS, BYTES = 5_000, 32 << 20
 WAIT_SECONDS = 0.1
 TURN_SECONDS = 1.0
-THREADS = 16
-"""Python actions that are run at the same time, of all targets."""
 
 Bury = Callable[[RefusedInput], None]
 
@@ -71,13 +70,14 @@ class ActionRunner:
         pause: float = FIRST_PAUSE,
         error_log: RateLimitedErrorLog | None = None,
         private: bool = False,
+        limits: ServerLimits | None = None,
     ) -> None:
         self.journal, self.registry, self.metrics = journal, registry, metrics
         self._write_dead_letter, self._path, self._pause = write_dead_letter, path, pause
         self._error_log = error_log or RateLimitedErrorLog("journal")
-        self._private = private
+        self._private, self._limits = private, limits or ServerLimits()
         # Not asyncio's own threads: functions that hang would keep everything else that waits for the journal waiting.
-        self._threads = ThreadPoolExecutor(THREADS, "nearcast-actions")
+        self._threads = ThreadPoolExecutor(self._limits.action_threads, "nearcast-actions")
         self._through = 0
         self._open: dict[int, Event] = {}
         self._targets: dict[str, ActionTarget] = {}
@@ -157,7 +157,7 @@ class ActionRunner:
         target = self._targets.get(name)
         if target is None:
             target = self._targets[name] = ActionTarget(
-                name, partial(self._once, http=http), self._tried, self._end, self._pause
+                name, partial(self._once, http=http), self._tried, self._end, self._pause, self._limits
             )
         self._open[id(event)] = event
         await target.wait_for_room()
@@ -207,7 +207,7 @@ class ActionRunner:
         effects = self._effects(data)
         for effect in effects:
             if isinstance(effect, Webhook):
-                await post(http, effect, event, int(clock.now()), self._private)
+                await post(http, effect, event, int(clock.now()), self._private, self._limits)
             else:
                 await asyncio.get_running_loop().run_in_executor(self._threads, _call, effect, event)
         if not effects:

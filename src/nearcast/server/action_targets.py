@@ -13,25 +13,8 @@ from contextlib import asynccontextmanager, suppress
 
 from nearcast.model.event import Event
 from nearcast.runtime.backoff import backoff
-from nearcast.server.webhook_post import LONGEST_PAUSE, ActionFailed
-
-ATTEMPTS = 8
-"""Of one action; then it is given up."""
-
-AT_ONCE = 4
-"""Actions that are run for one target at the same time."""
-
-MOST_WAITING = 10_000
-"""Actions that wait for one target; what comes beyond them is given up at once."""
-
-ROOM_SECONDS = 1.0
-"""So long is waited for room in the queue of a target that works: a long log may come faster than it takes."""
-
-LONGEST_WAIT = 3_600.0
-"""Seconds; what waited longer for a target that does not answer is given up without another attempt."""
-
-OPEN_AFTER = 5
-"""Failures in a row after which a target is left alone for a while."""
+from nearcast.server.config import ServerLimits
+from nearcast.server.webhook_post import ActionFailed
 
 Attempt = Callable[[Event], Awaitable[None]]
 """Runs an action once. Raises `ActionFailed`."""
@@ -46,13 +29,16 @@ Failed = Callable[[Event, ActionFailed, int], None]
 class ActionTarget:
     """The actions for one target, in order of their events. `pause`: seconds before a second attempt."""
 
-    def __init__(self, name: str, attempt: Attempt, failed: Failed, ended: Ended, pause: float) -> None:
+    def __init__(
+        self, name: str, attempt: Attempt, failed: Failed, ended: Ended, pause: float, limits: ServerLimits
+    ) -> None:
         self.name, self._attempt, self._failed, self._ended, self._pause = name, attempt, failed, ended, pause
+        self._limits = limits
         self.waiting: deque[tuple[Event, float]] = deque()
         self.failures = 0
         self._workers: set[asyncio.Task[None]] = set()
         self._closed_until = 0.0
-        self._pauses = backoff(pause, LONGEST_PAUSE)
+        self._pauses = backoff(pause, limits.action_pause_seconds)
         self._probing = asyncio.Lock()
         self._taken = asyncio.Event()
 
@@ -64,24 +50,25 @@ class ActionTarget:
     @property
     def is_open(self) -> bool:
         """Whether the circuit is open: the target is left alone, or tried by one attempt at a time."""
-        return self.failures >= OPEN_AFTER
+        return self.failures >= self._limits.action_failures
 
     async def wait_for_room(self) -> None:
         """Returns when there is room in the queue, or none is to be expected soon."""
         # Others that were begun get their turn also where nothing is waited for.
         await asyncio.sleep(0)
-        if len(self.waiting) >= MOST_WAITING and not self.is_open:
+        if len(self.waiting) >= self._limits.actions_waiting and not self.is_open:
             self._taken.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._taken.wait(), ROOM_SECONDS)
+                await asyncio.wait_for(self._taken.wait(), self._limits.action_room_seconds)
 
     def submit(self, event: Event) -> None:
         """Takes an action; where too many wait it ends at once."""
-        if len(self.waiting) >= MOST_WAITING:
-            self._ended(event, f"expected at most {MOST_WAITING:,} actions that wait for {self.name}, got more", 0)
+        most = self._limits.actions_waiting
+        if len(self.waiting) >= most:
+            self._ended(event, f"expected at most {most:,} actions that wait for {self.name}, got more", 0)
             return
         self.waiting.append((event, asyncio.get_running_loop().time()))
-        if len(self._workers) < AT_ONCE:
+        if len(self._workers) < self._limits.actions_at_once:
             worker = asyncio.create_task(self._work())
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
@@ -97,23 +84,25 @@ class ActionTarget:
     async def _work(self) -> None:
         while self.waiting:
             event, since = self.waiting.popleft()
+            longest = self._limits.action_wait_seconds
             self._taken.set()
-            if self.is_open and asyncio.get_running_loop().time() - since > LONGEST_WAIT:
-                self._ended(event, f"{self.name} has not answered for {LONGEST_WAIT:,.0f} s", 0)
+            if self.is_open and asyncio.get_running_loop().time() - since > longest:
+                self._ended(event, f"{self.name} has not answered for {longest:,.0f} s", 0)
             else:
                 await self._attempts(event)
 
     async def _attempts(self, event: Event) -> None:
         """Runs one action until it succeeds, or is given up."""
-        pauses = backoff(self._pause, LONGEST_PAUSE)
-        for attempt in range(1, ATTEMPTS + 1):
+        pauses = backoff(self._pause, self._limits.action_pause_seconds)
+        most = self._limits.action_attempts
+        for attempt in range(1, most + 1):
             try:
                 async with self._permission():
                     await self._once(event)
                 self._ended(event, None, attempt)
                 return
             except ActionFailed as error:
-                if error.final or attempt == ATTEMPTS:
+                if error.final or attempt == most:
                     self._ended(event, error.reason, attempt)
                     return
                 self._failed(event, error, attempt)
@@ -130,7 +119,7 @@ class ActionTarget:
     def _note(self, reached: bool) -> None:
         """Keeps in mind whether the target was reached."""
         if reached:
-            self.failures, self._pauses = 0, backoff(self._pause, LONGEST_PAUSE)
+            self.failures, self._pauses = 0, backoff(self._pause, self._limits.action_pause_seconds)
             return
         self.failures += 1
         if self.is_open:

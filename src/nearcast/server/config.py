@@ -74,6 +74,26 @@ class ServerLimits:
     """Dead letters that are kept, the newest, about."""
     dead_letter_seconds: float = 5.0
     """So often is looked whether there are more."""
+    webhook_seconds: float = 10.0
+    """An attempt to post a webhook: from the look-up of the name to the end of the answer, however that drips."""
+    webhook_answer_bytes: int = 16 * 1024
+    """Of an answer's body, as it comes over the wire; what is longer is left there. Nobody reads it."""
+    action_attempts: int = 8
+    """Of one action, webhook or Python; then it is given up."""
+    actions_at_once: int = 4
+    """Actions that are run for one target at the same time."""
+    actions_waiting: int = 10_000
+    """Actions that wait for one target; what comes beyond them is given up at once."""
+    action_room_seconds: float = 1.0
+    """So long is waited for room in the queue of a target that works: a long log may come faster than it takes."""
+    action_wait_seconds: float = 3_600.0
+    """What waited longer for a target that does not answer is given up without another attempt."""
+    action_failures: int = 5
+    """Failures in a row after which a target is left alone for a while."""
+    action_pause_seconds: float = 60.0
+    """The longest pause between attempts, and for which a target is left alone, also where it asks for more."""
+    action_threads: int = 16
+    """Python actions that are run at the same time, of all targets."""
     held_seconds: float = 0.25
     """An event loop that is held for so long is told in the log, with what held it, and counted."""
     ping_seconds: float = 10.0

@@ -112,6 +112,7 @@ class AccessServer:
                 None if settled is None else settled.with_name(settled.name + mark),
                 error_log=self.error_log,
                 private=config.private_webhooks,
+                limits=limits,
             )
             for kind, mark in ((ActionRunner, "-actions"), (TriggeredActions, "-triggers"))
         )

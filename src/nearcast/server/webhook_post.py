@@ -23,17 +23,10 @@ import httpx
 
 from nearcast.model.event import Event
 from nearcast.model.situation import SECRET_PREFIX, Webhook
-
-TOTAL_SECONDS = 10.0
-"""From the look-up of the name to the end of the answer, however slowly that drips."""
-
-ANSWER_BYTES = 16 * 1024
-"""Of an answer's body, as it comes over the wire; what is longer is left there. Nobody reads it."""
+from nearcast.server.config import ServerLimits
 
 AGAIN = frozenset({408, 425, 429})
 """Answers of the 400s after which it is worth trying again."""
-
-LONGEST_PAUSE = 60.0
 
 PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 """What a header may have as it is. Ids have the names of actions and situations in them, in any script."""
@@ -63,19 +56,19 @@ def webhook_client() -> httpx.AsyncClient:
 
 
 async def post(
-    http: httpx.AsyncClient, webhook: Webhook, event: Event, seconds: int, private: bool, total: float = TOTAL_SECONDS
+    http: httpx.AsyncClient, webhook: Webhook, event: Event, seconds: int, private: bool, limits: ServerLimits
 ) -> None:
     """Posts an event once, `seconds` since 1970 being now. Raises `ActionFailed`.
 
     `private`: whether the addresses of this machine and of private networks may be reached.
     """
-    sent = headers(event, _secret(webhook), seconds)
+    sent, total = headers(event, _secret(webhook), seconds), limits.webhook_seconds
     try:
         async with asyncio.timeout(total):
             url = httpx.URL(webhook.url)
             port = url.port or (443 if url.scheme == "https" else 80)
             addresses = await reachable_addresses(url.host, port, private)
-            status, pause = await _first_answer(http, url, addresses, event.payload, sent)
+            status, pause = await _first_answer(http, url, addresses, event.payload, sent, limits)
     except TimeoutError:
         raise ActionFailed(f"expected an answer within {total:g} s, got none or a part of one") from None
     except httpx.HTTPError as error:
@@ -87,17 +80,22 @@ async def post(
 
 
 async def _first_answer(
-    http: httpx.AsyncClient, url: httpx.URL, addresses: Sequence[str], content: bytes, sent: dict[str, str]
+    http: httpx.AsyncClient,
+    url: httpx.URL,
+    addresses: Sequence[str],
+    content: bytes,
+    sent: dict[str, str],
+    limits: ServerLimits,
 ) -> tuple[int, float]:
     """The answer of the first address that can be connected to."""
     for address in addresses[:-1]:
         with suppress(httpx.ConnectError):
-            return await _answer(http, url, address, content, sent)
-    return await _answer(http, url, addresses[-1], content, sent)
+            return await _answer(http, url, address, content, sent, limits)
+    return await _answer(http, url, addresses[-1], content, sent, limits)
 
 
 async def _answer(
-    http: httpx.AsyncClient, url: httpx.URL, address: str, content: bytes, sent: dict[str, str]
+    http: httpx.AsyncClient, url: httpx.URL, address: str, content: bytes, sent: dict[str, str], limits: ServerLimits
 ) -> tuple[int, float]:
     """The status, and the pause that is asked for. A little of the body is read, as some do not like to be cut off."""
     request = http.build_request(
@@ -115,11 +113,11 @@ async def _answer(
         size = 0
         async for piece in answer.aiter_raw(4096):
             size += len(piece)
-            if size > ANSWER_BYTES:
+            if size > limits.webhook_answer_bytes:
                 break
     finally:
         await answer.aclose()
-    return answer.status_code, _asked_pause(answer)
+    return answer.status_code, _asked_pause(answer, limits.action_pause_seconds)
 
 
 async def reachable_addresses(host: str, port: int, private: bool) -> list[str]:
@@ -186,7 +184,7 @@ def signature(secret: str, seconds: int, body: bytes) -> str:
     return hmac.new(secret.encode(), f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
 
 
-def _asked_pause(answer: httpx.Response) -> float:
-    """The seconds for which the receiver asks to be left alone."""
+def _asked_pause(answer: httpx.Response, longest: float) -> float:
+    """The seconds for which the receiver asks to be left alone, up to the longest."""
     written = answer.headers.get("Retry-After", "")
-    return min(float(written), LONGEST_PAUSE) if written.isascii() and written.isdigit() else 0.0
+    return min(float(written), longest) if written.isascii() and written.isdigit() else 0.0
