@@ -312,3 +312,7 @@ def test_a_log_is_trimmed_to_its_newest_rows(journal: Journal) -> None:
     assert [*range(60 - len(left) + 1, 61)] == left
     assert left
     assert [61] == journal.append("events", events([99]))
+    journal.trim("events", 0, 0)
+    assert 61 == journal.end("events")
+    assert [62] == journal.append("events", events([100]))
+    assert [62] == positions(journal.read("events", 61, 100))

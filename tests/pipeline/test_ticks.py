@@ -13,13 +13,18 @@ import pytest
 import yaml
 
 from nearcast.cli.system import define
+from nearcast.errors import Mark
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language.control_events import changes
+from nearcast.language.control_events import changes, to_event
+from nearcast.language.cql2 import parse
 from nearcast.language.definitions import files
+from nearcast.model.changes import ClientChange, SubscriptionChange
 from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event, Place
+from nearcast.model.subscription import Subscription
 from nearcast.pipeline.snapshots import load, save
 from nearcast.pipeline.ticks import PacedClock, TickWriter
+from nearcast.stages.decide import decide
 from nearcast.stages.fold import StateFold
 from nearcast.state.derived import derived_of
 from nearcast.state.lateness import NEVER
@@ -207,6 +212,38 @@ def test_a_tick_is_not_ahead_of_its_acceptance_and_of_the_past_changes_nothing(r
     running.publish(replace(tick, id="t2", payload=b'{"data": {"clock": "2020-01-01T00:00:00Z"}}'))
     running.decide()
     assert 1_000_000 * int(NOW.timestamp()) == running.known.clock
+
+
+def test_a_tick_reaches_nobody_and_what_it_ends_is_delivered_at_its_position(running: Running) -> None:
+    """To whoever asks for everything: three events that are derived, at positions of which two are ticks'."""
+    running.publish(cart("a", 0), cart("b", 5))
+    running.pass_time(31)
+    end = running.journal.end("events")
+    controls = [to_event(ClientChange("ann"), "c", "s"), to_event(_subscribed("all"), "s", "s")]
+    again = to_table(
+        replace(event, position=position)
+        for position, event in enumerate([*controls, *to_events(running.journal.read("events", 0, end))], 1)
+    )
+    rows = [row for batch in StateFold().fold(again, changes) for row in decide(batch, batch.events).to_pylist()]
+    expected = [(end - 1, 0), (end, 0), (end, 1), (end + 1, 1), (end + 2, 1)]
+    assert expected == [(row["position"], row["part"]) for row in rows]
+
+
+def _subscribed(id: str) -> SubscriptionChange:
+    return SubscriptionChange(Subscription(id, ("ann",), parse("TRUE", Mark("here"))))
+
+
+def test_ticks_go_on_where_the_journal_let_go_of_its_events(running: Running, tmp_path: Path) -> None:
+    """Of all but the tick that was last, after a restart from a snapshot."""
+    running.publish(cart("a", 0), cart("b", 5))
+    running.pass_time(11)
+    save(running.known, tmp_path / "known")
+    running.journal.trim("events", 0, 0)
+    assert ["nearcast.tick"] == running.journal.read("events", 0, 100).column("type").to_pylist()
+    again = Running(running.journal, load(tmp_path / "known", running.known.position))
+    again.pass_time(21)
+    assert [("exit", 30.0)] == seen(again.told)
+    assert again.known.position == running.journal.end("events")
 
 
 def test_the_paced_clock_never_falls() -> None:

@@ -13,6 +13,10 @@ from websockets.exceptions import ConnectionClosed
 from nearcast.cli.server import _tokens_of
 from nearcast.cli.system import without_secrets
 from nearcast.errors import AccessError, EventError, RightError, SessionError, SetupError
+from nearcast.language.control_events import changes
+from nearcast.model.changes import ClockTick
+from nearcast.model.columns import to_events
+from nearcast.model.subscription import Settings
 from nearcast.server.access import allow, bearer, tokens_from, tokens_in
 from nearcast.server.app import create_app, listen
 from nearcast.server.config import ServerConfig, loopback
@@ -191,6 +195,37 @@ def test_a_publisher_cannot_manage() -> None:
                 await publisher.publish([unit("e1")])
                 server.pipeline.decide()
                 assert "e1" == (await received(client, 1))[0].event["id"]
+
+    run(test)
+
+
+def test_a_tick_needs_the_right_to_manage_and_is_not_ahead_of_its_acceptance() -> None:
+    """Who may not manage moves no clock; whoever may moves it no further than to when it was accepted.
+
+    It is no report of anybody, and reaches nobody.
+    """
+
+    async def test() -> None:
+        tick = {**unit("t1"), "type": "nearcast.tick", "data": {"clock": "9999-01-01T00:00:00Z"}}
+        async with running(tokens=TOKENS) as server:
+            server.http.headers["Authorization"] = "Bearer c:c"
+            await server.declare("a", filter="TRUE")
+            before = server.journal.end("events")
+            async with server.publisher(token="aaa") as publisher:
+                with pytest.raises(RightError):
+                    await publisher.publish([tick])
+            assert before == server.journal.end("events")
+            async with server.publisher(token="c:c") as publisher:
+                faults = (await publisher.publish([{**tick, "data": {"clock": "soon"}}])).faults
+                assert ["a time, as in 2020-01-31T12:00:00Z"] == [fault.expected for fault in faults.values()]
+                assert not (await publisher.publish([tick, unit("e1", subject="u2")])).faults
+            [stored] = to_events(server.journal.read("events", before, 1))
+            assert stored.accepted and [ClockTick(stored.accepted)] == changes(stored, Settings())
+            server.pipeline.decide()
+            async with server.client("a", token="bbb") as client:
+                assert ["e1"] == [one.event["id"] for one in await received(client, 1)]
+            for name, status in (("u1", 404), ("u2", 200)):
+                assert status == (await server.http.get(f"/entities/{name}")).status_code
 
     run(test)
 

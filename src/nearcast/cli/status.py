@@ -27,6 +27,7 @@ COUNTS = (
     "crowded_total",
     "late_total",
     "fallen_clock_total",
+    "ticks_total",
 )
 FIGURES = (*COUNTS, "stage_seconds_sum", "stage_seconds_count")
 ANSWERED = ("sessions", "known", "read", "queued", "outcomes", "in_flight", "waiting", "latency", "balance", "seconds")

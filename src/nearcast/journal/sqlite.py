@@ -172,7 +172,8 @@ class SqliteJournal(Journal):
         query = "SELECT number, last - first + 1, size FROM blocks WHERE log = ? ORDER BY last DESC, number DESC"
         with self._writing() as connection:
             for number, held, bytes in connection.execute(query, (log,)):
-                if kept_rows >= rows or kept_bytes >= size:
+                # The newest stays, whatever is asked: what is written next has a link to it.
+                if kept_rows and (kept_rows >= rows or kept_bytes >= size):
                     gone.append((number,))
                     count += held
                 kept_rows, kept_bytes = kept_rows + held, kept_bytes + bytes
