@@ -58,6 +58,8 @@ def test_a_newer_reading_is_not_withdrawn() -> None:
 def test_what_lapses_of_a_client_that_was_removed_does_not_declare_it() -> None:
     """Neither after it went nor before it came."""
     assert {} == folded(settings(), said(7, 100), ClientRemoval("a"), lapse(7)).clients
+    again = ClientChange("a", role="cook", lapsed={"bandwidth": 7})
+    assert "cook" == folded(settings(), again).clients["a"].role
 
 
 def test_a_reading_of_which_nobody_knows_when_it_was_can_be_withdrawn() -> None:

@@ -43,6 +43,7 @@ step = st.one_of(
     st.tuples(st.just("reads"), st.sampled_from(CLIENTS), st.sampled_from(["radius", "least"]), st.integers(0, 100)),
     st.tuples(st.just("moves"), st.sampled_from(CLIENTS), st.sampled_from([0, 50, 100])),
     st.tuples(st.just("goes"), st.sampled_from(CLIENTS)),
+    st.tuples(st.just("lapses"), st.sampled_from(CLIENTS), st.sampled_from(["radius", "least"])),
 )
 
 
@@ -78,6 +79,10 @@ def test_it_is_the_subscriptions_of_each_client_written_out(filter: str, steps: 
         if kind == "reads":
             known[client] = {**known[client], told[1]: float(told[2])}
             change["readings"] = {told[1]: told[2]}
+        elif kind == "lapses":
+            known[client].pop(told[1], None)
+            # Their times are not known, for nothing says that they are valid for a time.
+            change["lapsed"] = {told[1]: "1970-01-01T00:00:00Z"}
         elif kind == "moves":
             change["position"] = {"x": told[1], "y": 0}
         else:

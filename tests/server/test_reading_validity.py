@@ -131,6 +131,23 @@ def test_a_reading_that_was_not_written_yet_is_valid_from_when_it_was_heard() ->
     asyncio.run(test())
 
 
+def test_a_reading_is_renewed_in_the_journal_before_the_one_there_lapses() -> None:
+    """Though readings of one class are written seconds later: another server would withdraw what is there."""
+
+    async def test() -> None:
+        with by_hand() as hand:
+            here = Written()
+            here.said(100.0)
+            for seconds, expected in ((1, 1), (57, 3), (0.1, 3)):
+                hand.seconds += seconds
+                if seconds == 57:
+                    here.updates.update(here.manager.session("a"), {"position": {"x": 1, "y": 2}})
+                here.said(100.0)
+                assert expected == len(here.door.taken)
+
+    asyncio.run(test())
+
+
 def test_a_withdrawal_that_the_journal_did_not_take_is_written_again() -> None:
     """Until the reading is gone, and not with each look."""
 

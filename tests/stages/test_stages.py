@@ -79,9 +79,11 @@ client_changes = st.builds(
     readings=st.sampled_from([None, {"bandwidth": 100.0}, {"bandwidth": 1250.0}, {"bandwidth": 3000.0}]),
     place=st.one_of(st.none(), places),
 )
+lapses = st.builds(ClientChange, st.sampled_from(CLIENTS), lapsed=st.just({"bandwidth": 0}))
 every_change = st.one_of(
     client_changes,
     client_changes,
+    lapses,
     st.builds(SubscriptionChange, subscriptions()),
     st.builds(SubscriptionChange, subscriptions()),
     st.builds(SubscriptionRemoval, st.sampled_from(["s0", "s1"])),

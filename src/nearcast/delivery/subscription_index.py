@@ -255,8 +255,9 @@ class SubscriptionIndex:
             case ClientRemoval(name):
                 self._leave(position, name)
             case ClientChange():
-                self._come(position, change.client)
-                if change.readings is not None:
+                if not change.withdraws_only:
+                    self._come(position, change.client)
+                if change.readings is not None or change.lapsed is not None:
                     self._reread(position, change.client)
 
     def forget_all(self) -> None:

@@ -45,7 +45,7 @@ class EntityChanges:
     def note(self, position: int, change: Change) -> None:
         """Takes note of one change."""
         match change:
-            case ClientChange():
+            case ClientChange() if not change.withdraws_only:
                 self.clients_came.setdefault(change.client, position)
             case ClientRemoval(name):
                 self.clients_went[name] = position

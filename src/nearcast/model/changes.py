@@ -36,6 +36,12 @@ class ClientChange:
     moments: Mapping[str, int] | None = None
     lapsed: Mapping[str, int] | None = None
 
+    @property
+    def withdraws_only(self) -> bool:
+        """Whether it does nothing but withdraw readings; then it declares no client."""
+        given = (self.role, self.task, self.readings, self.place, self.matrix, self.lists, self.classes, self.moments)
+        return self.lapsed is not None and all(one is None for one in given)
+
 
 @dataclass(frozen=True, slots=True)
 class ClientRemoval:

@@ -111,7 +111,7 @@ class Registry:
 
     def _withdraws_of_nobody(self, change: Change) -> bool:
         """Whether readings lapse of a client that was removed: it is not declared anew by that."""
-        return isinstance(change, ClientChange) and change.lapsed is not None and change.client not in self.clients
+        return isinstance(change, ClientChange) and change.withdraws_only and change.client not in self.clients
 
     def _drop_moments(self, space: ContextSpace) -> None:
         """Moments stay where readings have a validity still; of those that lapsed, where it is the same."""

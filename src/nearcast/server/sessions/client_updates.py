@@ -156,7 +156,7 @@ class ClientUpdates:
     def _apply(self, session: Session, data: dict[str, Any], changes: list[ClientChange], source: str) -> None:
         client, settings = session.client.id, self.session_manager.registry.settings
         # Before the changes take effect: compared with what was known until now.
-        urgent = any(_urgent(session, change, settings) for change in changes)
+        urgent = any(_urgent(session, change, settings, self.limits.reading_seconds) for change in changes)
         for change in changes:
             self.session_manager.apply(change)
             if source != MEASURED:
@@ -281,7 +281,11 @@ class ClientUpdates:
         measured = session.pace.measured(now)
         module = next((one for one in settings.space.modules if one.reading == BANDWIDTH), None)
         client = session.client
-        if module is None or now - self._measured.get(client.id, 0.0) < MEASURED_SECONDS:
+        if module is None:
+            return
+        # What is valid for less is renewed more often.
+        interval = MEASURED_SECONDS if module.valid is None else min(MEASURED_SECONDS, module.valid / 2)
+        if now - self._measured.get(client.id, 0.0) < interval:
             return
         if measured is None:
             if (session.pace.worked_on or _starved(session)) and self.lapse(session):
@@ -333,6 +337,17 @@ def _starved(session: Session) -> bool:
     return bool(waiting.waiting) and not waiting.in_flight and waiting.next() is None
 
 
+def _nearly_over(module: Awareness, client: ClientProfile, seconds: float) -> bool:
+    """Whether the reading that the journal has may lapse before another one is written.
+
+    Another server would withdraw it, though the client has said a newer one.
+    """
+    moment = client.moments.get(module.reading)
+    if module.valid is None or moment is None:
+        return False
+    return clock.age(moment / 1e6) > max(module.valid - 2 * seconds, module.valid / 2)
+
+
 def _half_over(module: Awareness, client: ClientProfile) -> bool:
     """Whether half of the time is over for which a client's reading is valid."""
     moment = client.moments.get(module.reading)
@@ -356,15 +371,18 @@ def _merged(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any
     return {**older, **newer, "readings": {**older.get("readings", {}), **newer.get("readings", {})}}
 
 
-def _urgent(session: Session, change: ClientChange, settings: Settings) -> bool:
-    """Whether the pipeline should know at once."""
+def _urgent(session: Session, change: ClientChange, settings: Settings, seconds: float) -> bool:
+    """Whether the pipeline should know at once; other readings are written within so many seconds."""
     client, readings = session.client, change.readings or {}
     other_role = change.role not in (None, client.role) or change.task not in (None, client.task)
     asked = [module for module in settings.space.modules if module.reading in readings]
     if other_role or not asked:
         return other_role
     after = changed(client, change, settings)
-    return any(_standing(module, client) != _standing(module, after) for module in asked)
+    return any(
+        _standing(module, client) != _standing(module, after) or _nearly_over(module, client, seconds)
+        for module in asked
+    )
 
 
 def _standing(module: Awareness, client: ClientProfile) -> tuple[object, ...]:

@@ -49,18 +49,23 @@ class ValidityTimers:
             self._heap.clear()
             self._due.clear()
             self._retried.clear()
+            # Once for all of them: there may be a hundred thousand.
+            steady, now = clock.steady(), clock.now()
             for client in registry.clients.values() if validities else ():
-                self.note(client)
+                self._note(client, steady, now)
 
     def note(self, client: ClientProfile) -> None:
         """Takes note of the readings that a client has now."""
+        if self._validities and client.readings:
+            self._note(client, clock.steady(), clock.now())
+
+    def _note(self, client: ClientProfile, steady: float, now: float) -> None:
         for name, valid in self._validities.items():
             known = client.moments.get(name, UNKNOWN_MOMENT)
             if name in client.readings and self._retried.get((client.id, name)) != known:
-                due = clock.steady() + valid
-                if name in client.moments:
-                    due -= clock.age(client.moments[name] / 1e6)
-                self._await(client.id, name, due)
+                # Where the clock was set since it may be too early: its exact age is asked at its turn.
+                age = max(0.0, now - known / 1e6) if name in client.moments else 0.0
+                self._await(client.id, name, steady + valid - age)
 
     def _await(self, client: str, name: str, due: float) -> None:
         """An earlier entry stays: it is put off at its turn."""
