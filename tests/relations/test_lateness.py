@@ -147,6 +147,18 @@ def test_a_late_report_is_awaited() -> None:
     assert [(4, "enter", "a", "b")] != [summary(one) for one in events_told(Scopes(), [defined(), *story[1:]])]
 
 
+WHOLE = defined(lasting=5, detect=["enter", "dwell"])
+
+
+@pytest.mark.parametrize(("relation", "since"), [(WHOLE, 3), (late(WHOLE), 7)])
+def test_a_pair_is_of_the_moment_of_the_report_that_made_it_hold(relation: RelationChange, since: int) -> None:
+    """Also where the other's is of a later moment; with lateness reports count in order, so it is the later of both."""
+    story = [relation, report("a", 0, second=7), report("b", 5, second=3), report("c", 900, second=20)]
+    for engine in (Scopes(), Reference()) if not relation.relation.lateness else (Scopes(),):
+        found = events_told(engine, story)
+        assert [("enter", at(since)), ("dwell", at(since + 5))] == [(summary(one)[1], one.time) for one in found]
+
+
 def test_a_tick_ends_the_waiting() -> None:
     """Where nothing else comes; a clock before then does not."""
     story = [late(defined()), report("a", 0, second=0), report("b", 5, second=1)]
