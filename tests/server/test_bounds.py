@@ -12,11 +12,14 @@ from unittest.mock import patch
 import orjson
 import pytest
 
+from nearcast.delivery.queue import SettledDelivery
 from nearcast.journal.memory import MemoryJournal
 from nearcast.model.changes import ClientChange
 from nearcast.server.config import ServerLimits
 from nearcast.server.connection_limits import OpenConnections
 from nearcast.server.sessions import client_updates
+from nearcast.server.sessions import manager as managers
+from nearcast.server.sessions.session import Session
 from tests.server.conftest import Running, received, run, running, unit, until
 from tests.server.test_deliver import SETTINGS, raw, socket_of, stored, waiting
 
@@ -322,6 +325,42 @@ def test_a_session_is_put_in_order_so_often_and_the_last_order_counts() -> None:
                 await until(lambda: not manager.session("a").disordered)
             await server.declare("other")
             await is_served(server, "e1")
+
+    run(test)
+
+
+@pytest.mark.parametrize("removed", ["clients/a", "subscriptions/all-a"])
+def test_what_waits_for_what_is_removed_ends_in_parts(removed: str) -> None:
+    """Others have their turn between any two of them; every delivery has its outcome."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a", relevance=0.3)
+            await server.publish(*(unit(str(number)) for number in range(20)))
+            await until(lambda: len(waiting(server).waiting) == 20)
+            manager, parts, turns = server.service.session_manager, list[int](), list[int]()
+            record, session = manager.record_outcomes, manager.session("a")
+            turn = 0
+
+            def recorded(session: Session, settled: list[SettledDelivery]) -> Any:
+                parts.append(len(settled))
+                turns.append(turn)
+                return record(session, settled)
+
+            async def others() -> None:
+                nonlocal turn
+                while True:
+                    turn += 1
+                    await asyncio.sleep(0)
+
+            task = asyncio.create_task(others())
+            with patch.object(manager, "record_outcomes", recorded), patch.object(managers, "EXPIRED_TOGETHER", 7):
+                (await server.http.delete(f"/{removed}")).raise_for_status()
+                await until(lambda: 20 == sum(parts))
+            task.cancel()
+            assert [7, 7, 6] == [count for count in parts if count]
+            assert len(set(turns)) == len(turns)
+            assert (20, 0) == (session.waiting.settled["unsubscribed"], session.waiting.balance())
 
     run(test)
 

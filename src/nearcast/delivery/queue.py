@@ -19,6 +19,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 from nearcast.model.context import WITHHELD
 from nearcast.model.subscription import ClientProfile, Roles
@@ -239,12 +240,20 @@ class DeliveryQueue:
         self._counts = Counter(delivery.priority for delivery in self.waiting.values())
         self._rebuild()
 
-    def unsubscribe(self, subscription: str, now: float, take_over: TakeOver = _nobody) -> list[SettledDelivery]:
+    def waiting_for(self, subscription: str) -> list[int]:
+        """The sequences of what waits for a subscription."""
+        return [one.sequence for one in self.waiting.values() if one.subscription == subscription]
+
+    def unsubscribe(
+        self, subscription: str, now: float, take_over: TakeOver = _nobody, sequences: Iterable[int] | None = None
+    ) -> list[SettledDelivery]:
         """Ends what waits for a subscription that is no more; what is in flight may still be acknowledged.
 
         A delivery that `take_over` gives to another subscription waits on, in the queue of its priority there.
+        `sequences`: of these deliveries alone those that do.
         """
-        gone = [delivery for delivery in self.waiting.values() if delivery.subscription == subscription]
+        asked = self.waiting_for(subscription) if sequences is None else sequences
+        gone = [one for one in map(self.waiting.get, asked) if one is not None and one.subscription == subscription]
         return [settled for delivery in gone for settled in self._hand_over(delivery, now, take_over)]
 
     def _hand_over(self, delivery: QueuedDelivery, now: float, take_over: TakeOver) -> list[SettledDelivery]:
@@ -258,9 +267,9 @@ class DeliveryQueue:
         self._enqueue(delivery, priority)
         return []
 
-    def clear(self, now: float) -> list[SettledDelivery]:
-        """Ends everything, when the client itself is removed."""
-        gone = [*self.in_flight.values(), *self.waiting.values()]
+    def clear(self, now: float, most: int | None = None) -> list[SettledDelivery]:
+        """Ends everything, when the client itself is removed, at most so many of it; None: all."""
+        gone = list(islice(chain(self.in_flight.values(), self.waiting.values()), most))
         return [self._settle(delivery, "unsubscribed", now) for delivery in gone]
 
     def _settle(self, delivery: QueuedDelivery, outcome: str, now: float) -> SettledDelivery:

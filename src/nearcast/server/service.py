@@ -238,7 +238,10 @@ class AccessServer:
         async with self._handing_over:
             # Each by itself: one that cannot be taken must not take those behind it along.
             controls = zip(news.controls, changes, strict=True)
-            redefined = [self._survived(self._apply, control) is not False for control in controls]
+            redefined = []
+            for control in controls:
+                redefined.append(self._survived(self._apply, control) is not False)
+                await self.session_manager.end_removed()
             for start in range(0, len(news.decided), AT_ONCE):
                 self._deliver(news.decided[start : start + AT_ONCE])
                 await asyncio.sleep(0)

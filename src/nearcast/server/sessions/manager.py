@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import logging
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
@@ -63,6 +63,8 @@ REORDERS = 100_000
 """Deliveries of one client that are put in a new order per second."""
 REORDER_COST = 100
 """What it costs to order a queue, in deliveries: an empty one too is looked at."""
+LOOKED_AT_TOGETHER = 50_000
+"""Waiting deliveries among which those for a removed subscription are looked for before others have their turn."""
 
 
 class SessionManager:
@@ -88,11 +90,13 @@ class SessionManager:
         self.stated_moments: dict[str, int] = {}
         self.validity_timers = ValidityTimers()
         self._closing: set[asyncio.Task[None]] = set()
+        self._removed: deque[tuple[Session, str | None]] = deque()
 
     # What the journal brings
 
     def apply(self, change: Change) -> None:
-        """Folds a change into the registry and lets it take effect on what waits."""
+        """Folds a change into the registry and lets it take effect on what waits; after a removal `end_removed` ends
+        what it concerns, before anything else is queued."""
         # Both before the change: afterwards nobody knows how it was.
         outlooks = self._outlooks(change)
         removed = self._subscription_before(change)
@@ -146,9 +150,8 @@ class SessionManager:
     def _forget(self, client: str) -> None:
         session = self.sessions.get(client)
         if session:
-            self.record_outcomes(session, session.waiting.clear(clock.steady()))
             session.client = ClientProfile(client)
-            session.tell({"notice": {"removed": client}})
+            self._removed.append((session, None))
 
     def _subscription_before(self, change: Change) -> Subscription | None:
         match change:
@@ -166,7 +169,39 @@ class SessionManager:
         for client in set(before.clients) - set(after.clients if after else ()):
             session = self.sessions.get(client)
             if session:
-                self._end(session, before.id, clock.steady())
+                self._removed.append((session, before.id))
+
+    async def end_removed(self) -> None:
+        """Ends what waits for what was removed; in parts, between which others have a turn."""
+        looked_at = 0
+        while self._removed:
+            session, subscription = self._removed.popleft()
+            looked_at += REORDER_COST + len(session.waiting.waiting)
+            try:
+                if subscription is None:
+                    await self._end_all(session)
+                else:
+                    await self._end_subscribed(session, subscription)
+            except Exception:
+                self.metrics.errors.labels("removal").inc()
+                log.exception("not ended client=%s", session.client.id)
+            if looked_at > LOOKED_AT_TOGETHER:
+                looked_at = 0
+                await asyncio.sleep(0)
+
+    async def _end_all(self, session: Session) -> None:
+        """Ends all that is for a client; what it is sent meanwhile, too."""
+        while ended := session.waiting.clear(clock.steady(), EXPIRED_TOGETHER):
+            self.record_outcomes(session, ended)
+            await asyncio.sleep(0)
+        session.tell({"notice": {"removed": session.client.id}})
+
+    async def _end_subscribed(self, session: Session, subscription: str) -> None:
+        """Ends what waits for a subscription of a client."""
+        waiting = session.waiting.waiting_for(subscription)
+        for first in range(0, len(waiting), EXPIRED_TOGETHER):
+            self._end(session, subscription, waiting[first : first + EXPIRED_TOGETHER], clock.steady())
+            await asyncio.sleep(0)
 
     def deliver(self, decided: Iterable[DecidedDelivery]) -> None:
         """Queues deliveries, those to clients that nobody knows any more end at once."""
@@ -208,15 +243,15 @@ class SessionManager:
         ended = session.waiting.insert(delivery, priority, now)
         # Queued first and ended then, so that it has an outcome as every delivery has.
         if not self._holds(delivery.subscription, session, delivery):
-            self._end(session, delivery.subscription, now)
+            self._end(session, delivery.subscription, [delivery.sequence], now)
         if ended:
             self.record_outcomes(session, ended)
         session.wake()
 
-    def _end(self, session: Session, subscription: str, now: float) -> None:
-        """What waits for a subscription of the client ends, unless another one of it selected the event too."""
+    def _end(self, session: Session, subscription: str, sequences: Iterable[int], now: float) -> None:
+        """What of these waits for a subscription of the client ends, unless another one selected the event too."""
         take_over = partial(self._take_over, session, session.priority_of(self.registry.settings))
-        self.record_outcomes(session, session.waiting.unsubscribe(subscription, now, take_over))
+        self.record_outcomes(session, session.waiting.unsubscribe(subscription, now, take_over, sequences))
 
     def _take_over(self, session: Session, priority_of: PriorityOf, delivery: QueuedDelivery) -> int | None:
         for number, (name, level) in enumerate(delivery.others, 1):
@@ -379,8 +414,9 @@ class SessionManager:
 
     def record_outcomes(self, session: Session, settled: list[SettledDelivery]) -> asyncio.Future[list[int]]:
         """Puts outcomes on their way into the journal; the future tells when they, and all before them, are durable."""
+        for outcome, count in Counter(one.outcome for one in settled).items():
+            self.metrics.outcomes.labels(outcome).inc(count)
         for one in settled:
-            self.metrics.outcomes.labels(one.outcome).inc()
             if one.outcome == "acknowledged":
                 self.metrics.acknowledging(one.delivery.priority, clock.age(one.delivery.accepted))
         return self.outcomes.submit([DeliveryOutcome(session.client.id, one) for one in settled])
