@@ -259,6 +259,8 @@ def test_what_a_reading_withheld_is_sent_once_it_lapsed() -> None:
                 assert "1" == delivery.event["id"]
             found = (await server.http.get("/clients/a")).json()
             assert ["bandwidth"] == [*found["lapsed"]] and not found.get("readings")
+            (await server.http.delete("/clients/a")).raise_for_status()
+            assert {"id": "a"} == (await server.http.put("/clients/a", json=found)).json()["document"]
 
     run(test)
 

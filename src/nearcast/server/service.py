@@ -54,6 +54,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 HOUSEKEEPING_SECONDS = 0.5
+TOGETHER_SECONDS = 0.02
 CHECKPOINT_SECONDS = 5.0
 FOLD_ROWS = 20_000
 PENDING_OUTCOMES = 20_000
@@ -101,7 +102,7 @@ class AccessServer:
             self.interest_index, journal, self.metrics, config.precision, self.session_manager.instance
         )
         self.views = JournalViews(journal, limits.active, limits.entities)
-        self.client_updates = ClientUpdates(self.session_manager, self.events.submit, limits)
+        self.client_updates = ClientUpdates(self.session_manager, self.events.submit, limits, config.node)
         self._settled = settled
         self.actions, self.triggered = (
             kind(
@@ -151,6 +152,7 @@ class AccessServer:
         self._tasks = [
             self._begin(self.loop_monitor.run()),
             self._begin(self._housekeeping()),
+            self._begin(self._withdraw_lapsed()),
             self._begin(self._keep_watermark()),
             self._begin(self._trim_dead_letters()),
             self._begin(self.actions.run()),
@@ -295,7 +297,6 @@ class AccessServer:
                 await self.session_manager.expire()
                 self.session_manager.prune()
                 self.client_updates.flush()
-                await self.client_updates.withdraw_lapsed()
                 self.session_manager.reorder_late()
                 if self.config.measure:
                     for session in [one for one in self.session_manager.sessions.values() if one.connection]:
@@ -303,6 +304,20 @@ class AccessServer:
             except Exception:
                 self.metrics.errors.labels("housekeeping").inc()
                 log.exception("housekeeping failed")
+
+    async def _withdraw_lapsed(self) -> None:
+        timers = self.session_manager.validity_timers
+        while True:
+            # Not to the moment: what lapses within so long is withdrawn together.
+            left = timers.next_in()
+            await asyncio.sleep(
+                HOUSEKEEPING_SECONDS if left is None else min(HOUSEKEEPING_SECONDS, left + TOGETHER_SECONDS)
+            )
+            try:
+                await self.client_updates.withdraw_lapsed()
+            except Exception:
+                self.metrics.errors.labels("housekeeping").inc()
+                log.exception("readings not withdrawn")
 
     def _write_dead_letter(self, letter: RefusedInput) -> None:
         """Puts what was given up into the dead letters, as far as there is room."""

@@ -68,7 +68,7 @@ class ClientDocument(Document):
     matrix: str | list[list[int]] | None = Field(
         None, description="Its own priorities: delay, restriction, or N rows of N."
     )
-    lapsed: dict[str, str] | None = Field(None, description="Times of the readings that were valid until now.")
+    lapsed: dict[str, str] | None = Field(None, description="Times of readings that are unknown since; read only.")
 
 
 class SubscriptionDocument(Document):

@@ -182,7 +182,8 @@ async def put_client(
 
     def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
         """The change, and what is answered to a dry request."""
-        change = client_document(given(document, id), REQUEST, settings)
+        # `lapsed` is told, not asked for: who writes what it read withdraws nothing, and adds who was removed.
+        change = replace(client_document(given(document, id), REQUEST, settings), lapsed=None)
         check_room(change, service.session_manager.registry)
         return change, client_data(change)
 

@@ -12,7 +12,7 @@ too. Else what a slow moment made the matrix withhold would never be sent, and s
 Where settings have a validity for a reading, the server withdraws it once that is over, stated or measured: by a client
 change in the journal that names the moment of the reading, and takes effect when it is read there. So it does not touch
 a newer one, and a second server that withdraws the same changes nothing. Of several servers that which has the client's
-connection is the first; where there is none, whichever comes first.
+connection is the first, then the main one, then the others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.definitions.client_documents import client_data
 from nearcast.model.changes import ClientChange
 from nearcast.model.context import Awareness
-from nearcast.model.event import Event
+from nearcast.model.event import MAIN, Event
 from nearcast.model.rate_limit import RateLimit
 from nearcast.model.subscription import ClientProfile, Settings
 from nearcast.model.values import microseconds_of, moment_at
@@ -54,7 +54,9 @@ AGAIN_SECONDS = 1.0
 """Until the journal is asked again to take what it did not take."""
 
 LAPSE_WAIT_SECONDS = 0.25
-"""How much later a server withdraws readings of a client that is not connected to it: another may do so first."""
+"""How much later a server withdraws readings of a client that is not connected to it, and twice that where it is not
+the main one: another may do so first.
+"""
 
 LAPSE_AGAIN_SECONDS = 5.0
 """Until a reading is withdrawn again that is still there, for the journal did not take it."""
@@ -86,8 +88,10 @@ class ClientUpdates:
         session_manager: SessionManager,
         publish: Callable[[list[Event]], asyncio.Future[list[int]]],
         limits: ServerLimits,
+        node: str = MAIN,
     ) -> None:
         self.session_manager, self.publish, self.limits = session_manager, publish, limits
+        self._lapse_wait = LAPSE_WAIT_SECONDS * (1 if node == MAIN else 2)
         self._unwritten: dict[str, UnwrittenUpdates] = {}
         self._held: dict[str, dict[str, Any]] = {}
         self._rates: dict[str, RateLimit] = {}
@@ -262,7 +266,7 @@ class ClientUpdates:
     def _withdrawal(self, lapsed: LapsedReading) -> list[Event]:
         """The control event that withdraws a reading, or none as yet."""
         timers, session = self.session_manager.validity_timers, self.session_manager.sessions.get(lapsed.client)
-        wait = LAPSE_WAIT_SECONDS - clock.age(lapsed.ended / 1e6)
+        wait = self._lapse_wait - clock.age(lapsed.ended / 1e6)
         if wait > 0 and lapsed.moment != UNKNOWN_MOMENT and not (session and session.connection):
             timers.retry(lapsed, wait)
             return []

@@ -41,6 +41,10 @@ class ValidityTimers:
         """Entries, those that do not count any more too."""
         return len(self._heap)
 
+    def next_in(self) -> float | None:
+        """Seconds until the next entry has its turn; None: there is none."""
+        return max(0.0, self._heap[0][0] - clock.steady()) if self._heap else None
+
     def restart(self, registry: Registry) -> None:
         """Begins anew with all that is known, if settings have other validities than before."""
         validities = registry.settings.space.validities()
