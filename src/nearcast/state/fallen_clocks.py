@@ -6,7 +6,7 @@ A receiver whose count of weeks rolls over goes on 1,024 weeks earlier. All that
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
@@ -34,7 +34,7 @@ OTHERS = "(others)"
 """The name of those."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FallenClock:
     """Of a source whose clock fell back: the entity and the moments, in microseconds, by which that was noticed first;
     how many reports there were so far.
@@ -44,7 +44,7 @@ class FallenClock:
     newest: int
     came: int
     position: int
-    reports: int
+    reports: int = 0
 
 
 class FallenClocks:
@@ -56,19 +56,22 @@ class FallenClocks:
 
     def follow(self, events: pa.Table, counts: Flags, known: Integers) -> None:
         """The next events, with which of them are not late, and the moment that was known of the entity of each."""
+        if counts.all() and not self._in_a_row:
+            return
         moments = moments_of(events)
         rows = self._concerned(events, counts, known, moments)
         some = events.select(["about", "subject", "source"]).take(pa.array(rows))
         names, sources = entities(some).to_pylist(), some.column("source").to_pylist()
+        columns = (events.column("position").to_numpy(), counts, moments, known)
         newest: dict[str, int] = {}
-        for row, name, source in zip(rows.tolist(), names, sources, strict=True):
-            own, before = int(moments[row]), newest.get(name, int(known[row]))
-            if counts[row]:
+        for name, source, position, counted, own, before in zip(
+            names, sources, *(column[rows].tolist() for column in columns), strict=True
+        ):
+            if counted:
                 newest[name] = own
                 self._in_a_row.pop(name, None)
-            elif before - own >= FALL:
-                position = events.column("position")[row].as_py()
-                self._note(source, FallenClock(name, before, own, position, 0))
+            elif newest.get(name, before) - own >= FALL:
+                self._note(source, FallenClock(name, newest.get(name, before), own, position))
 
     def _concerned(self, events: pa.Table, counts: Flags, known: Integers, moments: Integers) -> Integers:
         """The rows of entities of which one is late enough, or was. Seldom are there any."""
@@ -88,5 +91,4 @@ class FallenClocks:
             del self._in_a_row[next(iter(self._in_a_row))]
         if many >= IN_A_ROW:
             name = source if source in self.by_source or len(self.by_source) < SOURCES else OTHERS
-            known = self.by_source.get(name, found)
-            self.by_source[name] = replace(known, reports=known.reports + (IN_A_ROW if many == IN_A_ROW else 1))
+            self.by_source.setdefault(name, found).reports += IN_A_ROW if many == IN_A_ROW else 1
