@@ -306,16 +306,16 @@ class AccessServer:
                 log.exception("housekeeping failed")
 
     async def _withdraw_lapsed(self) -> None:
-        timers = self.session_manager.validity_timers
+        timers, room = self.session_manager.validity_timers, True
         while True:
             # Not to the moment: what lapses within so long is withdrawn together.
-            left = timers.next_in()
-            await asyncio.sleep(
-                HOUSEKEEPING_SECONDS if left is None else min(HOUSEKEEPING_SECONDS, left + TOGETHER_SECONDS)
-            )
+            left = timers.next_in() if room else None
+            wait = HOUSEKEEPING_SECONDS if left is None else min(HOUSEKEEPING_SECONDS, left + TOGETHER_SECONDS)
+            await asyncio.sleep(wait)
             try:
-                await self.client_updates.withdraw_lapsed()
+                room = await self.client_updates.withdraw_lapsed()
             except Exception:
+                room = False
                 self.metrics.errors.labels("housekeeping").inc()
                 log.exception("readings not withdrawn")
 

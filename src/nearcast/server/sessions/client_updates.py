@@ -251,8 +251,11 @@ class ClientUpdates:
             return None
         return ClientChange(client, readings=kept.data["readings"], moments=kept.moments)
 
-    async def withdraw_lapsed(self) -> None:
-        """Withdraws the readings that have lapsed, in parts, between which others have a turn."""
+    async def withdraw_lapsed(self) -> bool:
+        """Withdraws the readings that have lapsed, in parts, between which others have a turn.
+
+        Whether the journal had room for them; else the rest waits.
+        """
         timers = self.session_manager.validity_timers
         while part := list(islice(timers.due(self.session_manager.registry), LAPSED_TOGETHER)):
             events = [event for one in part for event in self._withdrawal(one)]
@@ -261,7 +264,9 @@ class ClientUpdates:
                     self.publish(events).add_done_callback(_retrieved)
             except QueueFull:
                 log.warning("journal full, readings are withdrawn later readings=%d", len(events))
+                return False
             await asyncio.sleep(0)
+        return True
 
     def _withdrawal(self, lapsed: LapsedReading) -> list[Event]:
         """The control event that withdraws a reading, or none as yet."""
