@@ -66,14 +66,14 @@ KEPT: dict[str, tuple[object, str, str]] = {
     "GatheringStates": (GatheringStates(EntityTable()), "by_id _listed _known", "_indices _flags limits excess"),
     "EventwiseRelations": (EventwiseRelations(), "now known _states", "lists limits excess"),
     "EntityTable": (EntityTable(), "names columns", "numbers"),
-    "ZoneStage": (ZoneStage(), "_now _sequence _gone _known _layers", "_limits _step _filters"),
+    "ZoneStage": (ZoneStage(), "_now _sequence _gone _known _layers", "_limits _excess _step _filters"),
     # Zones and rules are the registry's, shapes and trees are made of them.
     "LayerPresence": (
         LayerPresence(ZoneLayer(ZoneRule("z", Atom("type", Operator.EQ, "t"))), 1, EntityTable()),
         "layer sequence crowded pairs _known",
         "index _lifecycle _kind _rules",
     ),
-    "ZoneIndex": (ZoneIndex("planar"), "", "coordinates zones numbers _shapes _array _tree"),
+    "ZoneIndex": (ZoneIndex("planar"), "", "coordinates zones numbers _shapes _array _tree _work"),
     "SituationStage": (
         SituationStage(),
         "refused provided version _ontology _rules _actions _hidden_after _lanes _time _number _stale",

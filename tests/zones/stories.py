@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -21,6 +22,7 @@ from nearcast.relations.reports import micros_of
 from nearcast.state.derived import Cause, StageInput
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
+from nearcast.state.timeline import Excess
 from nearcast.zones.reference import PlainZones
 from nearcast.zones.stage import ZoneStage
 from nearcast.zones.stored_zones import zones_document, zones_of
@@ -63,7 +65,11 @@ def zones(*given: Zone, removed: Sequence[str] = (), layer: str = "depots") -> Z
 
 
 def events_told(
-    stage: ZoneStage, steps: Sequence[Step], cuts: Sequence[int] = (), limits: Limits = NO_OTHER
+    stage: ZoneStage,
+    steps: Sequence[Step],
+    cuts: Sequence[int] = (),
+    limits: Limits = NO_OTHER,
+    excess: Counter[Excess] | None = None,
 ) -> list[Event]:
     """What the stage tells of a story, which it gets in batches that begin at these steps, within limits."""
     repository, told, registry = Repository(), [], Registry(Settings(limits=limits))
@@ -78,7 +84,8 @@ def events_told(
                 registry.apply(step)
         table = to_table(events)
         times = {position: NOON for position, _ in changes}
-        told += stage.derive(StageInput(changes, times, table, registry, repository))
+        counted = Counter[Excess]() if excess is None else excess
+        told += stage.derive(StageInput(changes, times, table, registry, repository, excess=counted))
         repository.fold_events(table)
     return told
 

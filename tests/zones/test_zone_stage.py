@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,8 +16,10 @@ from nearcast.model.changes import ClockTick, ZoneRemoval, ZoneRuleChange
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.pipeline.monitoring import CrowdMonitor, PipelineMetrics
+from nearcast.state.timeline import Excess
 from nearcast.zones import stage as stages
 from nearcast.zones.stage import ZoneStage
+from nearcast.zones.zone_index import ZONE_WORK
 from tests.relations.stories import Step, at, report
 from tests.zones.stories import Restarted, box, events_told, plainly_told, rule, summaries, zone, zones
 
@@ -112,7 +115,8 @@ def test_the_stage_tells_what_the_reference_tells(story: Sequence[Step], data: s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stages, "STRETCH", stretch)
         stage._step = stretch
-        assert plainly_told(story) == events_told(stage, story, cuts)
+        limits = Limits(zone_work=data.draw(st.sampled_from([1_000_000, 2 * (ZONE_WORK + 5)])))
+        assert plainly_told(story, limits) == events_told(stage, story, cuts, limits)
 
 
 def test_who_enters_and_leaves_is_told_with_the_zone_and_its_properties() -> None:
@@ -241,6 +245,38 @@ def test_an_entity_in_very_many_zones_is_in_the_first_of_them() -> None:
     assert [f"z{number}" for number in range(5)] == [next(event.values("zone")) for event in told]
     assert {"depots": 6} == stage.crowded()
     assert plainly_told(story, Limits(zones_at_once=5)) == told
+
+
+SLANTS = [{"type": "Polygon", "coordinates": [[[0, 0], [20, n], [20, 10], [0, 0]]]} for n in range(8)]
+"""Many with one box, in none of which the corner of the east and the south is."""
+
+
+def test_zones_that_are_too_much_work_are_unknown_and_counted() -> None:
+    """Of zones with one box the first are looked at; by the others nothing begins, and nothing ends."""
+    many = [zone(f"z{number}", SLANTS[number]) for number in range(6)]
+    reports: list[Step] = [report("van", 19, 9, second=0), report("van", 19, 0.1, 1), report("van", 50, 9, 2)]
+    story = [ZoneRuleChange(rule()), zones(*many), *reports]
+    limits, excess = Limits(zone_work=4 * (ZONE_WORK + 4)), Counter[Excess]()
+    told = events_told(ZoneStage(), story, limits=limits, excess=excess)
+    assert [f"z{number}" for number in range(4)] == [next(event.values("zone")) for event in told[:4]]
+    assert {limit for *_, limit in excess} == {"zone_work"} and 2 == sum(excess.values())
+    assert plainly_told(story, limits) == told
+    ordinary = Counter[Excess]()
+    events_told(ZoneStage(), story, excess=ordinary)
+    assert Counter() == ordinary
+
+
+@pytest.mark.parametrize(("units", "left"), [(4 * (ZONE_WORK + 4), 5), (1_000_000, 4)])
+def test_what_holds_goes_on_while_it_is_unknown_and_ends_out_of_its_box(units: int, left: int) -> None:
+    """Where nobody looks whether a place is in a zone nothing ends; out of the zone's box that is known."""
+    last = zone("last", {"type": "Polygon", "coordinates": [[[-30, 0], [20, 0], [-30, 10], [-30, 0]]]})
+    many = [zone(f"z{number}", SLANTS[number]) for number in range(4)]
+    reports: list[Step] = [report("van", -20, 5, second=0), report("van", 19, 9, 1), report("van", 19, 11, 2)]
+    story, limits = [ZoneRuleChange(rule()), zones(*many, last), *reports], Limits(zone_work=units)
+    told = events_told(ZoneStage(), story, limits=limits)
+    ends = {next(event.values("zone")): event.position for event in told if "exit" in event.values("detect")}
+    assert {"z0": 5, "z1": 5, "z2": 5, "z3": 5, "last": left} == ends
+    assert plainly_told(story, limits) == told
 
 
 def test_zones_that_do_not_count_are_a_metric_and_told_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from nearcast.errors import Fault
@@ -159,7 +159,8 @@ class _ZonePast:
         """How many zones its place is in beyond those that count."""
         if event is None or not layer.measured(event):
             return 0
-        return max(0, len(layer.inside(event, NO_MOST)) - self.plain.limits.zones_at_once)
+        all_of_them = replace(self.plain.limits, zones_at_once=NO_MOST.zones_at_once)
+        return max(0, len(layer.inside(event, all_of_them)) - self.plain.limits.zones_at_once)
 
     def _standings(
         self, layer: PlainLayer, entity: str, event: Event | None, zone: str | None
@@ -206,6 +207,9 @@ class _ZonePast:
             yield f"it was silent for longer than time_to_live, {rule.time_to_live:g} s"
         elif any(one.inside for one in standings):
             yield "its place is in it, but it has not reported since"
+        elif zone is not None and not layer.looked_at(zone, event, self.plain.limits):
+            most = self.plain.limits.zone_work
+            yield f"whether its place is in it is UNKNOWN: zones before it are {most:,} units of work (limit zone_work)"
         elif zone is not None and zone in layer.inside(event, NO_MOST):
             most = self.plain.limits.zones_at_once
             yield f"its place is in it, but in {most:,} zones that were defined before (limit zones_at_once)"

@@ -38,6 +38,8 @@ class Limits:
     """Characters of all zones of one layer together."""
     zones_at_once: int = 1_000
     """Zones of one layer that an entity is in at once: of more, those that were defined first."""
+    zone_work: int = 1_000_000
+    """Work on the zones of one layer for one report: for each whose box its place is in its corners, and 32."""
     window_readings: int = 10_000
     """Readings of one class by one entity that are kept for aggregates over a time: those of 2 h 46, a second apart."""
     windows_readings: int = 5_000_000

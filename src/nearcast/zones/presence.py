@@ -48,7 +48,7 @@ from nearcast.relations.transitions import (
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.zones.zone_events import ZoneReason, ZoneTransition
-from nearcast.zones.zone_index import ZoneIndex
+from nearcast.zones.zone_index import ZoneHits, ZoneIndex
 
 ZONE_REASONS: dict[int, ZoneReason | None] = {
     FAILS: None,
@@ -92,14 +92,15 @@ class WatchedNow:
 
 @dataclass(frozen=True, slots=True)
 class StretchEffects:
-    """What a stretch does to pairs, which are rows of a layer's table; which reports that count are watched; and how
-    many zones did not count for an entity that was in too many.
+    """What a stretch does to pairs, which are rows of a layer's table; which reports that count are watched; how
+    many zones did not count for an entity that was in too many; the rows of reports for which zones were too much work.
     """
 
     which: Integers
     effects: PairEffects
     watched: Flags
     crowded: int
+    excess: Integers
 
 
 class LayerPresence:
@@ -136,8 +137,10 @@ class LayerPresence:
         watched = selected & (reports.columns["kind"] == self._kind)
         probes = np.flatnonzero(watched)
         x, y = (reports.columns[name][probes] for name in ("x", "y"))
-        point, zone, crowded = self.index.hits(x, y, limits.zones_at_once)
-        report = probes[point]
+        hits = self.index.hits(x, y, limits)
+        report, zone = probes[hits.point], hits.zone
+        cut = np.full(len(watched), len(self.index))
+        cut[probes] = hits.cut
         which = self._concerned(reports, reports.entity[report], zone)
         pair, own = reports.of_entities(self.pairs["a"][which])
         if len(own) > MOST_EVALUATIONS and reports.length > 1:
@@ -146,9 +149,10 @@ class LayerPresence:
         inside = _among(own * size + self.pairs["zone"][which][pair], report * size + zone)
         effect = np.where(placed[own] & ~selected[own], LEAVES, UNCHANGED)
         effect[watched[own] & inside] = BEGINS
-        self._fail(effect, np.flatnonzero(watched[own] & ~inside), which[pair], own, reports, limits)
+        self._fail(effect, np.flatnonzero(watched[own] & ~inside), which[pair], own, reports, limits, cut)
         effects = PairEffects(pair, reports.row[own], effect, np.full(len(own), FOREVER))
-        return StretchEffects(which, self._with_silence(which, effects, reports), watched, crowded)
+        excess = reports.row[probes[hits.cut < len(self.index)]]
+        return StretchEffects(which, self._with_silence(which, effects, reports), watched, hits.crowded, excess)
 
     def transitions(self, found: StretchEffects, reports: ReportTable) -> list[AtRow]:
         """What a stretch tells that does this."""
@@ -179,14 +183,23 @@ class LayerPresence:
         return deadlines(heard, np.full(len(heard), self._lifecycle.time_to_live))
 
     def _fail(
-        self, effect: Integers, outside: Integers, row: Integers, own: Integers, reports: ReportTable, limits: Limits
+        self,
+        effect: Integers,
+        outside: Integers,
+        row: Integers,
+        own: Integers,
+        reports: ReportTable,
+        limits: Limits,
+        cut: Integers,
     ) -> None:
-        """Notes where watched reports are out of their zones; within the margin they change nothing."""
+        """Notes where watched reports are out of their zones; within the margin, and where a zone was not looked at,
+        they change nothing.
+        """
         if self.rule.margin:
             # Who was in no zone before needs none: only what may hold is measured.
             outside = outside[self._may_hold(effect, row)[outside]]
         zone, x, y = self.pairs["zone"][row[outside]], *(reports.columns[name][own[outside]] for name in ("x", "y"))
-        beyond = self.index.beyond(zone, x, y, self.rule.margin, limits)
+        beyond = self.index.beyond(zone, x, y, self.rule.margin, limits, cut[own[outside]])
         effect[outside[beyond]] = FAILS
 
     def _may_hold(self, effect: Integers, row: Integers) -> Flags:
@@ -326,13 +339,10 @@ class LayerPresence:
         hits = self._hits(watched, limits)
         return [*ended, *self._unheld(hits, fresh, watched, limits), *self.begin(hits, fresh, watched, cause)]
 
-    def _hits(self, watched: WatchedNow, limits: Limits) -> tuple[Integers, Integers]:
-        point, zone, _ = self.index.hits(watched.x, watched.y, limits.zones_at_once, bounded=False)
-        return point, zone
+    def _hits(self, watched: WatchedNow, limits: Limits) -> ZoneHits:
+        return self.index.hits(watched.x, watched.y, limits, bounded=False)
 
-    def _unheld(
-        self, hits: tuple[Integers, Integers], fresh: Flags, watched: WatchedNow, limits: Limits
-    ) -> list[ZoneTransition]:
+    def _unheld(self, hits: ZoneHits, fresh: Flags, watched: WatchedNow, limits: Limits) -> list[ZoneTransition]:
         """The ends of what does not hold in zones that are others now, as far as it is known where its entity is."""
         if not fresh.any() or not self.pairs.length:
             return []
@@ -340,20 +350,19 @@ class LayerPresence:
         at[watched.entity] = np.arange(len(watched.entity))
         size = max(1, len(self.index))
         point, zone = at[self.pairs["a"]], self.pairs["zone"]
-        out = fresh[zone] & (point >= 0) & ~_among(point * size + zone, hits[0] * size + hits[1])
+        out = fresh[zone] & (point >= 0) & ~_among(point * size + zone, hits.point * size + hits.zone)
         rows = np.flatnonzero(out)
         x, y = (column[point[rows]] for column in (watched.x, watched.y))
-        return self._ended(rows[self.index.beyond(zone[rows], x, y, self.rule.margin, limits)], None)
+        beyond = self.index.beyond(zone[rows], x, y, self.rule.margin, limits, hits.cut[point[rows]])
+        return self._ended(rows[beyond], None)
 
     def begin_present(self, watched: WatchedNow, cause: Cause, limits: Limits) -> list[ZoneTransition]:
         """What holds when the layer is defined."""
         return self.begin(self._hits(watched, limits), np.ones(len(self.index), np.bool_), watched, cause)
 
-    def begin(
-        self, hits: tuple[Integers, Integers], fresh: Flags, watched: WatchedNow, cause: Cause
-    ) -> list[ZoneTransition]:
+    def begin(self, hits: ZoneHits, fresh: Flags, watched: WatchedNow, cause: Cause) -> list[ZoneTransition]:
         """Begins what is so now in some zones, and holds not yet."""
-        point, zone = (column[fresh[hits[1]]] for column in hits)
+        point, zone = (column[fresh[hits.zone]] for column in (hits.point, hits.zone))
         entity, size = watched.entity[point], max(1, len(self.index))
         new = ~_among(entity * size + zone, self.pairs["a"] * size + self.pairs["zone"])
         entity, zone = entity[new], zone[new]

@@ -62,15 +62,22 @@ class PlainLayer:
         """The zones that a report's place is in, the first so many of them."""
         assert event.place is not None
         x, y = np.array([event.place.x]), np.array([event.place.y])
-        _, zone, _ = self.shapes.hits(x, y, limits.zones_at_once, bounded=False)
-        return [self.shapes.zones[number].name for number in zone.tolist()]
+        hits = self.shapes.hits(x, y, limits, bounded=False)
+        return [self.shapes.zones[number].name for number in hits.zone.tolist()]
 
     def beyond(self, zone: str, event: Event, limits: Limits) -> bool:
         """Whether a report's place, which is out of a zone, is so by more than the margin."""
         assert event.place is not None
         number = np.array([self.shapes.numbers[zone]])
         x, y = np.array([event.place.x]), np.array([event.place.y])
-        return bool(self.shapes.beyond(number, x, y, self.layer.rule.margin, limits)[0])
+        cut = self.shapes.hits(x, y, limits, bounded=False).cut
+        return bool(self.shapes.beyond(number, x, y, self.layer.rule.margin, limits, cut)[0])
+
+    def looked_at(self, zone: str, event: Event, limits: Limits) -> bool:
+        """Whether it is known if a report's place is in a zone."""
+        assert event.place is not None
+        number, x, y = np.array([self.shapes.numbers[zone]]), np.array([event.place.x]), np.array([event.place.y])
+        return bool(self.shapes.looked_at(number, x, y, self.shapes.hits(x, y, limits, bounded=False).cut)[0])
 
 
 class PlainZones:

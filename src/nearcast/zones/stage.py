@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 
 from nearcast.errors import Fault
 from nearcast.matching.matcher import FilterMatcher
-from nearcast.model.arrays import Flags
+from nearcast.model.arrays import Flags, Integers
 from nearcast.model.changes import Change, ClockTick, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
@@ -22,6 +23,7 @@ from nearcast.relations.reports import GEOGRAPHIC, PLANAR, EntityTable, ReportTa
 from nearcast.state.derived import Cause, StageInput, derived_of
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.repository import NewestEvents, Repository, without_excess
+from nearcast.state.timeline import Excess
 from nearcast.zones.presence import LayerPresence, WatchedNow, lifecycle_of
 from nearcast.zones.zone_events import ZoneTransition, zone_events
 
@@ -40,6 +42,7 @@ class ZoneStage:
         self._now = NEVER
         self._sequence = 0
         self._limits = Limits()
+        self._excess: Counter[Excess] = Counter()
         self._step = STRETCH
         self._gone: set[str] = set()
         self._known = EntityTable()
@@ -63,6 +66,7 @@ class ZoneStage:
         or zone is told to be of its time.
         """
         self._limits = stage_input.registry.settings.limits
+        self._excess = stage_input.excess
         concerning = [one for one in stage_input.changes if isinstance(one[1], (*ZONE_CHANGES, ClockTick))]
         if not self._layers and not concerning:
             return
@@ -213,9 +217,17 @@ class ZoneStage:
         ]
         found: dict[int, list[ZoneTransition]] = {}
         for layer, evaluated in zip(self._layers.values(), prepared, strict=True):
+            self._count_excess(evaluated.excess, reports)
             for row, one in layer.transitions(evaluated, reports):
                 found.setdefault(row, []).append(one)
         return found
+
+    def _count_excess(self, rows: Integers, reports: ReportTable) -> None:
+        """Counts the reports whose place is in the boxes of zones that are too much work."""
+        if len(rows):
+            chosen = reports.table.select(["source", "type"]).take(pa.array(rows, pa.int64()))
+            columns = (column.to_pylist() for column in chosen.columns)
+            self._excess.update((source, type_, "zone_work") for source, type_ in zip(*columns, strict=True))
 
     def _forgotten(self) -> list[ZoneTransition]:
         """Forgets what is to be forgotten; what that ends."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,22 @@ DEGREE = 110_000.0
 """Metres of a degree of latitude at least."""
 
 
+ZONE_WORK = 32
+"""Work on a zone beside that on its corners, in the same units: about 10 ns each."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneHits:
+    """Pairs of a point and a zone that it is in, by point, then zone; `crowded` is how many there were beyond those
+    that count. Of each point zones from number `cut` on were not looked at, if its place is in their boxes.
+    """
+
+    point: Integers
+    zone: Integers
+    crowded: int
+    cut: Integers
+
+
 class ZoneIndex:
     """Zones by number, in the order of their layer; shapes are made of texts that are new, the tree when it is used."""
 
@@ -37,6 +54,7 @@ class ZoneIndex:
         self._shapes: dict[str, shapely.Geometry] = {}
         self._array: npt.NDArray[np.object_] = np.zeros(0, object)
         self._tree: shapely.STRtree | None = None
+        self._work: Integers = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
         return len(self.zones)
@@ -51,14 +69,15 @@ class ZoneIndex:
         self.zones, self.numbers = list(zones.values()), {name: number for number, name in enumerate(zones)}
         self._array, self._tree = np.array(list(self._shapes.values()), object), None
 
-    def hits(self, x: Floats, y: Floats, most: int, bounded: bool = True) -> tuple[Integers, Integers, int]:
-        """Pairs of a point and a zone that it is in, its boundary too, by point, then zone; of each point the first
-        `most`, and how many there were beyond. Raises `TooManyPairs` where `bounded`, for several points.
+    def hits(self, x: Floats, y: Floats, limits: Limits, bounded: bool = True) -> ZoneHits:
+        """The zones that points are in, their boundaries too, of each the first `zones_at_once`, as far as `zone_work`
+        lets them be looked at. Raises `TooManyPairs` where `bounded`, for several points.
         """
+        cut = np.full(len(x), len(self))
         if not len(x) or not len(self):
-            return np.zeros(0, np.int64), np.zeros(0, np.int64), 0
+            return ZoneHits(np.zeros(0, np.int64), np.zeros(0, np.int64), 0, cut)
         found, count = [], 0
-        for point, zone in self._candidates(x, y):
+        for point, zone in self._candidates(x, y, limits.zone_work, cut):
             # By zone, so that each is in the processor's caches when it is looked at again.
             order = np.argsort(zone, kind="stable")
             point, zone = point[order], zone[order]
@@ -74,13 +93,16 @@ class ZoneIndex:
         keys = distinct(np.concatenate(found))
         point, zone = keys // len(self), keys % len(self)
         rank = np.arange(len(point)) - np.searchsorted(point, point)
-        kept = rank < most
-        return point[kept], zone[kept], int(len(point) - kept.sum())
+        kept = rank < limits.zones_at_once
+        return ZoneHits(point[kept], zone[kept], int(len(point) - kept.sum()), cut)
 
-    def _candidates(self, x: Floats, y: Floats) -> Iterator[tuple[Integers, Integers]]:
-        """Pairs of a point and a zone whose box it is in, many at a time but not more than fit the memory."""
+    def _candidates(self, x: Floats, y: Floats, most: int, cut: Integers) -> Iterator[tuple[Integers, Integers]]:
+        """Pairs of a point and a zone whose box it is in, many at a time but not more than fit the memory; of each
+        point as many as are `most` work at most, and the number of the next one in `cut`.
+        """
         if self._tree is None:
             self._tree = shapely.STRtree(self._array)
+            self._work = ZONE_WORK + shapely.get_num_coordinates(self._array).astype(np.int64)
         own = np.arange(len(x))
         if self.coordinates == "geographic" and (edge := np.flatnonzero(np.abs(x) == 180)).size:
             own, x, y = np.append(own, edge), np.append(x, -x[edge]), np.append(y, y[edge])
@@ -88,7 +110,10 @@ class ZoneIndex:
         step, waiting, count = max(16, min(4_096, TOGETHER // len(self))), [], 0
         for first in range(0, len(own), step):
             point, zone = self._tree.query(shapely.points(x[first : first + step], y[first : first + step]))
-            waiting.append((own[point + first], zone))
+            point = point + first
+            for crowded in np.flatnonzero(np.bincount(point, self._work[zone]) > most).tolist():
+                point, zone = self._within_work(point, zone, crowded, most, int(own[crowded]), cut)
+            waiting.append((own[point], zone))
             count += len(point)
             if count > TOGETHER // 8:
                 yield np.concatenate([one for one, _ in waiting]), np.concatenate([one for _, one in waiting])
@@ -96,10 +121,41 @@ class ZoneIndex:
         if waiting:
             yield np.concatenate([one for one, _ in waiting]), np.concatenate([one for _, one in waiting])
 
-    def beyond(self, zone: Integers, x: Floats, y: Floats, metres: float, limits: Limits) -> Flags:
-        """Of points outside of zones whether each is surely more than so many metres from its zone."""
+    def _within_work(
+        self, point: Integers, zone: Integers, crowded: int, most: int, own: int, cut: Integers
+    ) -> tuple[Integers, Integers]:
+        """The pairs without those of one point that are too much work: the zones that were defined first stay."""
+        of_it = np.sort(zone[point == crowded])
+        first = int(of_it[np.searchsorted(np.cumsum(self._work[of_it]), most, "right")])
+        cut[own] = min(first, int(cut[own]))
+        kept = (point != crowded) | (zone < first)
+        return point[kept], zone[kept]
+
+    def looked_at(self, zone: Integers, x: Floats, y: Floats, cut: Integers) -> Flags:
+        """Of points and zones whether it is known if the one is in the other."""
+        found: Flags = zone < cut
+        some = np.flatnonzero(~found)
+        if len(some):
+            west, south, east, north = shapely.bounds(self._array[zone[some]]).T
+            x, y = x[some], y[some]
+            there = (west <= x) & (x <= east)
+            if self.coordinates == "geographic":
+                there |= (np.abs(x) == 180) & (west <= -x) & (-x <= east)
+            found[some] = ~there | (y < south) | (y > north)
+        return found
+
+    def beyond(self, zone: Integers, x: Floats, y: Floats, metres: float, limits: Limits, cut: Integers) -> Flags:
+        """Of points that were not found in zones whether each is surely out of its zone, and more than so many metres
+        from it; `cut` is that of each point, see `ZoneHits`.
+        """
+        known = self.looked_at(zone, x, y, cut)
         if not metres:
-            return np.ones(len(zone), np.bool_)
+            return known
+        known[known] = self._apart(zone[known], x[known], y[known], metres, limits)
+        return known
+
+    def _apart(self, zone: Integers, x: Floats, y: Floats, metres: float, limits: Limits) -> Flags:
+        """Of points outside of zones whether each is surely more than so many metres from its zone."""
         if self.coordinates == "planar":
             found: Flags = shapely.distance(self._array[zone], shapely.points(x, y)) > metres
             return found
