@@ -17,6 +17,7 @@ from nearcast.model.subscription import Settings
 from nearcast.relations.reports import micros_of
 from nearcast.state.lateness import NEVER
 from nearcast.state.registry import Registry
+from nearcast.zones.zone_index import ZONE_WORK
 from tests.relations.stories import NO_OTHER, Step, placed, report
 from tests.zones.stories import box, rule, zone, zones
 
@@ -92,6 +93,14 @@ def test_zones_that_do_not_count_are_named_with_their_limit() -> None:
     [reason] = found(story, "south", limits=one).reasons
     assert "its place is in it, but in 1 zones that were defined before (limit zones_at_once)" == reason
     assert 0 == found(story).uncounted
+
+
+def test_a_zone_that_nobody_looked_at_is_unknown_with_its_limit() -> None:
+    """Of zones around a place that are too much work the later ones; the first is known."""
+    story, one = [*LAYER, report("van", 5, 0, second=0)], Limits(zone_work=ZONE_WORK + 5)
+    assert [True] == [each.holds for each in found(story, "north", limits=one).standings]
+    [reason] = found(story, "south", limits=one).reasons
+    assert reason.startswith("whether its place is in it is UNKNOWN") and reason.endswith("(limit zone_work)")
 
 
 def test_what_is_not_there_is_told() -> None:
