@@ -33,20 +33,24 @@ from nearcast.state.derived import derived_of
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HERE = Mark("here")
-PAIR = {
-    "a": "type = 'cart'",
-    "b": "type = 'cart'",
-    "when": "distance(a, b) <= 10",
-    "detect": ["enter", "dwell", "exit"],
-}
+PAIR = {"a": "type = 'cart'", "b": "type = 'cart'", "when": "distance(a, b) <= 10"}
+DOCK = {"type": "Polygon", "coordinates": [[[-2, -5], [7, -5], [7, 5], [-2, 5], [-2, -5]]]}
+HALL = {"coordinates": "planar", "of": "type = 'cart'", "features": [{"id": "dock", "geometry": DOCK}]}
+TOLD = {"detect": ["enter", "dwell", "exit"], "for": "10 s", "time_to_live": "30 s"}
+MEAN = "AVG(Heat, 5 min) > 60 AND RATE(Heat, 1 h) < 1"
 DEFINED: dict[str, Any] = {
     "channels": {"yard": {"coordinates": "planar"}},
     "relations": [
-        {"id": "near", **PAIR, "for": "10 s", "time_to_live": "30 s"},
-        {"id": "patient", **PAIR, "for": "10 s", "time_to_live": "30 s", "lateness": "5 s"},
+        {"id": "near", **PAIR, **TOLD},
+        {"id": "patient", **PAIR, **TOLD, "lateness": "5 s"},
+        {"id": "crowd", "among": "type = 'cart'", "within": 50, "count": 3, **TOLD},
     ],
+    "zones": {"hall": {**HALL, **TOLD}},
     "ontology": {"classes": {"Heat": {"unit": "°C", "within": 1}}, "situations": {"Hot": {}}},
-    "situations": [{"id": "hot", "class": "Hot", "when": "Heat > 60", "valid": "10 s", "for": "3 s"}],
+    "situations": [
+        {"id": "hot", "class": "Hot", "when": "Heat > 60", "valid": "10 s", "for": "3 s"},
+        {"id": "mean", "class": "Hot", "when": MEAN, "valid": "10 s", "for": "3 s", "lateness": "5 s"},
+    ],
     "clients": [{"id": "ann"}],
     "subscriptions": [{"id": "all", "client": "ann", "filter": "type = 'cart'"}],
 }
@@ -132,12 +136,15 @@ def decided(events: Sequence[Event], cuts: Sequence[int] = ()) -> tuple[list[Eve
 
 
 def of_others(told: Sequence[Event]) -> list[tuple[object, ...]]:
-    """What is told of pairs of senders whose clocks are right, and of what time."""
+    """What is told of pairs of senders whose clocks are right, and of each in a zone, and of what time."""
     found = []
     for event in told:
         data = orjson.loads(event.payload)["data"]
-        if data.get("relation") and data["a"].isupper() and data["b"].isupper():
-            found.append((data["relation"], data["a"], data["b"], data["detect"], data["since"], event.time))
+        names = (data["a"], data["b"]) if "relation" in data else (data.get("entity", ""),)
+        # Not gatherings, whose members may be anybody.
+        if all(isinstance(name, str) and name.isupper() for name in names):
+            what = data.get("relation") or data["layer"]
+            found.append((what, *names, data["detect"], data["since"], event.time))
     return sorted(found, key=str)
 
 
@@ -153,7 +160,7 @@ def test_nothing_is_lost_or_told_twice_and_nobody_else_is_affected(story: list[S
     for event in told:
         data = orjson.loads(event.payload)["data"]
         if "relation" in data:
-            key = (data["relation"], data["a"], data["b"])
+            key = (data["relation"], data["a"], data["b"] if isinstance(data["b"], str) else "")
             assert (
                 last.get(key)
                 in {"enter": (None, "exit"), "dwell": ("enter",), "exit": ("enter", "dwell")}[data["detect"]]
@@ -167,8 +174,8 @@ def test_such_stories_tell_of_others() -> None:
     edges = [Step(1, "xy"[n % 2], 5, time) for n, time in enumerate([*EDGES, "ahead"])]
     story = [Step(0, "A", 0, None), Step(0, "B", 5, None), *edges, Step(30, "C", 100, None)]
     told, _ = decided(published(story))
-    words = [(relation, word) for relation in ("near", "patient") for word in ("dwell", "enter", "exit")]
-    assert words == sorted((str(one[0]), str(one[3])) for one in of_others(told))
+    words = {(what, word) for what in ("near", "patient", "hall") for word in ("dwell", "enter", "exit")}
+    assert words == {(one[0], one[-3]) for one in of_others(told)}
     assert of_others(_without_edges(story)) == of_others(told)
 
 
