@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from nearcast.cli import replay
-from nearcast.cli.replay import EngineChoice
+from nearcast.cli import engine_choice
+from nearcast.cli.engine_choice import EngineChoice
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes
 from nearcast.model.columns import to_table
@@ -92,7 +92,7 @@ def test_what_spark_goes_on_with_is_decided_as_by_one_process(
     monkeypatch.setattr(replay_engine, "START_SECONDS", 0.0)
     monkeypatch.setattr(replay_engine, "CARRYING_SECONDS", 0.0)
     monkeypatch.setattr(replay_engine, "ENOUGH_EVENTS", 1)
-    monkeypatch.setattr(replay, "FIRST_STRETCH", 50)
+    monkeypatch.setattr(engine_choice, "FIRST_STRETCH", 50)
     events = [Event(str(number), "t", "s", attributes=(("n", number % 7),), payload=b"{}") for number in range(300)]
     journal = SqliteJournal(tmp_path / "journal")
     journal.append("events", to_table(events))
@@ -102,7 +102,7 @@ def test_what_spark_goes_on_with_is_decided_as_by_one_process(
         for change in (ANN, subscribed("some", text="n = 1")):
             registry.apply(change)
         choice = EngineChoice(engine, "local[2]", tmp_path)
-        deliveries = [found for _, found in choice.decided(journal, StateFold(registry))]
+        deliveries = [found for _, found in choice.decided(journal, StateFold(registry), 300)]
         return choice.told, [row for table in deliveries for row in table.to_pylist()]
 
     told, rows = decided("auto")
