@@ -73,8 +73,8 @@ FAULTS: tuple[tuple[Any, str], ...] = (
     ("text", "expected a Feature, got str"),
     (feature({"type": "Point", "coordinates": [1, 2]}), "expected a Polygon or MultiPolygon as geometry, got Point"),
     (feature(None), "expected a Polygon or MultiPolygon as geometry, got none"),  # type: ignore[arg-type]
-    (feature(square(), None), "expected a name, got none"),
-    (feature(square(), "a\nb"), r"expected a name, got 'a\\nb'"),
+    (feature(square(), None), "expected a name: its id, or properties.name, got none"),
+    (feature(square(), "a\nb"), r"properties.name, got 'a\\nb'"),
     (feature(square(), "first"), "expected each zone once, got first again; it is already feature 1"),
     (feature(BOWTIE), r"rings do not cross or touch themselves, got Self-intersection\[0.5 0.5\]"),
     (feature(OPEN), r"a closed ring of four corners or more, got \[0.0, 0.0\] to \[0.0, 1.0\]"),
@@ -84,6 +84,14 @@ FAULTS: tuple[tuple[Any, str], ...] = (
     (feature({"type": "Polygon", "coordinates": [[[0, "x"]]]}), r"two finite numbers as a corner, got \[0, 'x'\]"),
     (feature({"type": "Polygon", "coordinates": []}), "a list of rings in coordinates, got none"),
 )
+
+
+def test_a_name_that_is_a_property_says_so(tmp_path: Path) -> None:
+    """Where the way leads nowhere the fault names the property, or those there are."""
+    named = feature(square(), None, code="north")
+    for way, advice in (("code", "name: properties.code in the layer"), ("gate", "its properties are .*code")):
+        with pytest.raises(DefinitionError, match=f"expected a name at {way}, got none; .*{advice}"):
+            files.load([written(tmp_path, named, name=way)])
 
 
 @pytest.mark.parametrize(("wrong", "told"), FAULTS)

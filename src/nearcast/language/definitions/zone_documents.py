@@ -170,20 +170,26 @@ def _zone(feature: Any, layer: str, coordinates: Coordinates, way: str | None, l
 
 def _name(feature: dict[str, Any], properties: dict[str, Any], way: str | None, limits: Limits) -> str:
     if way is None:
-        found = feature.get("id", properties.get("name"))
+        found = properties.get("name") if feature.get("id") is None else feature["id"]
     else:
         found = feature
         for key in way.split("."):
             found = found.get(key) if isinstance(found, dict) else None
     text = str(found) if type(found) is int else found
     if not isinstance(text, str) or not text.strip() or not text.isprintable():
-        advice = (
-            f"name says where it is; now it is {way}" if way else "its id, or name in its properties; name: says where"
-        )
-        raise Fault("a name", "none" if found is None else repr(found)[:80], None, advice)
+        expected = f"a name at {way}" if way else "a name: its id, or properties.name"
+        raise Fault(expected, "none" if found is None else repr(found)[:80], None, _naming_advice(properties, way))
     if len(text) > limits.name_length:
         raise Fault(f"a name of at most {limits.name_length:,} characters", f"{len(text):,}")
     return text
+
+
+def _naming_advice(properties: dict[str, Any], way: str | None) -> str:
+    """How to say where the name of a feature is, by the properties that it has."""
+    if way in properties:
+        return f"name: properties.{way} in the layer"
+    some = listed([key[:40] for key in list(properties)[:5]]) if properties else "none"
+    return f"name in the layer says where it is, as properties.code; its properties are {some}"
 
 
 def warnings_of_zones(layers: Iterable[ZoneLayer], settings: Settings) -> Iterator[Fault]:
