@@ -25,9 +25,9 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.cloudevents import read_event
 from nearcast.language.control_events import changes
 from nearcast.language.definitions import files
-from nearcast.model.changes import Change
+from nearcast.model.changes import Change, DefinitionChange
 from nearcast.model.columns import entered_events
-from nearcast.pipeline.past_journal import Definition, PositionSpan
+from nearcast.pipeline.past_journal import PositionSpan
 from nearcast.pipeline.snapshots import save
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import StateFold
@@ -202,7 +202,7 @@ def _only(folder: Path, subscription: str) -> Path:
 
 def test_every_change_is_either_of_definitions_or_kept() -> None:
     """A new one has to be one or the other: others take the place of what people define, and of that only."""
-    kept = {one.__name__ for one in get_args(Change)} - {one.__name__ for one in get_args(Definition)}
+    kept = {one.__name__ for one in get_args(Change)} - {one.__name__ for one in get_args(DefinitionChange)}
     assert {"ClientChange", "ClientRemoval", "ClockTick"} == kept
 
 

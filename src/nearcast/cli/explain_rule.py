@@ -9,9 +9,9 @@ from nearcast.cli.explain_text import TRUTHS, unit_text
 from nearcast.language.cql2 import write
 from nearcast.model.event import place_data
 from nearcast.model.filter import Not
-from nearcast.model.values import time_text
+from nearcast.model.values import moment_at, time_text
 from nearcast.situations.diagnosis import ConditionFinding, ReadingFinding, RuleFinding
-from nearcast.situations.events import aggregate_data, moment_of
+from nearcast.situations.events import aggregate_data
 from nearcast.situations.windows import AggregateFinding
 
 
@@ -35,7 +35,7 @@ def rule_lines(found: RuleFinding) -> Iterator[str]:
 
 
 def _at(moment: int) -> str:
-    return time_text(moment_of(moment))
+    return time_text(moment_at(moment))
 
 
 def _condition_lines(conditions: Iterable[ConditionFinding]) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _condition_data(found: ConditionFinding) -> dict[str, Any]:
                 "value": one.reading.value,
                 "unit": one.unit,
                 "entity": one.reading.entity,
-                "time": time_text(moment_of(one.reading.moment)),
+                "time": time_text(moment_at(one.reading.moment)),
                 "age": one.age,
                 "metres": one.metres,
                 "event": one.reading.position,

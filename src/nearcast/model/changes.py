@@ -146,14 +146,12 @@ class ClockTick:
     clock: datetime
 
 
-Change = (
-    ClientChange
-    | ClientRemoval
+DefinitionChange = (
+    SettingsChange
     | SubscriptionChange
     | SubscriptionRemoval
     | RelationChange
     | RelationRemoval
-    | SettingsChange
     | SituationChange
     | SituationRemoval
     | ActionChange
@@ -161,5 +159,7 @@ Change = (
     | ZoneRuleChange
     | ZoneShapesChange
     | ZoneRemoval
-    | ClockTick
 )
+"""What definition files say, all but what is known of clients."""
+
+Change = DefinitionChange | ClientChange | ClientRemoval | ClockTick

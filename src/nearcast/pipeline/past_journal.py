@@ -19,23 +19,10 @@ from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes
 from nearcast.model.arrays import Integers
-from nearcast.model.changes import (
-    ActionChange,
-    ActionRemoval,
-    Change,
-    RelationChange,
-    RelationRemoval,
-    SettingsChange,
-    SituationChange,
-    SituationRemoval,
-    SubscriptionChange,
-    SubscriptionRemoval,
-    ZoneRemoval,
-    ZoneRuleChange,
-    ZoneShapesChange,
-)
+from nearcast.model.changes import Change, DefinitionChange, SettingsChange
 from nearcast.model.event import Event
 from nearcast.model.subscription import Channel, Settings
+from nearcast.model.values import microseconds_of
 from nearcast.pipeline.snapshots import read_snapshot
 from nearcast.stages.fold import Parse, StateFold
 
@@ -98,7 +85,7 @@ def _positions_at(
     journal: Journal, end: int, first: Bound, last: Bound, advance: Callable[[int], None]
 ) -> tuple[int, int]:
     """The position before the first event from a time on, and that of the last event up to a time; 0 without a time."""
-    begin, until = (_micros(one) if isinstance(one, datetime) else None for one in (first, last))
+    begin, until = (microseconds_of(one) if isinstance(one, datetime) else None for one in (first, last))
     before, through = end, 0
     for table in journal.row_ranges("events", journal.trimmed("events"), end, STRETCH):
         positions, stamps = _acceptances(table)
@@ -117,11 +104,6 @@ def _acceptances(events: pa.Table) -> tuple[Integers, Integers]:
     accepted = pc.coalesce(events.column("accepted"), events.column("time"))
     known = pc.is_valid(accepted)
     return events.column("position").filter(known).to_numpy(), pc.cast(accepted.filter(known), pa.int64()).to_numpy()
-
-
-def _micros(moment: datetime) -> int:
-    seconds = int(moment.replace(microsecond=0).timestamp())
-    return seconds * 1_000_000 + moment.microsecond
 
 
 def state_before(
@@ -159,23 +141,6 @@ def _trimmed(after: int, gone: int, newest: StateFold | None) -> Fault:
     return Fault(f"all events before position {after + 1:,}", f"a journal without those up to {gone:,}", advice=advice)
 
 
-Definition = (
-    SettingsChange
-    | SubscriptionChange
-    | SubscriptionRemoval
-    | RelationChange
-    | RelationRemoval
-    | SituationChange
-    | SituationRemoval
-    | ActionChange
-    | ActionRemoval
-    | ZoneRuleChange
-    | ZoneShapesChange
-    | ZoneRemoval
-)
-"""What other definitions take the place of."""
-
-
 class RecordedClients:
     """Reads the control events of a journal for a history under other definitions, as they were taken: without the
     journal's own.
@@ -195,4 +160,4 @@ class RecordedClients:
             if isinstance(change, SettingsChange):
                 self._settings = change.settings
                 self.channels.add(change.settings.channels)
-        return [change for change in found if not isinstance(change, Definition)]
+        return [change for change in found if not isinstance(change, DefinitionChange)]

@@ -18,7 +18,7 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import is_
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -257,27 +257,35 @@ def load(folder: Path, at_most: int, shards: int = SHARDS) -> StateFold:
 
     Pairs that are related are in so many shards, however many the snapshot has.
     """
+
+    def leave_out(snapshot: Path, error: Exception) -> None:
+        # Out of the way: `save` takes what is there for good.
+        log.warning("snapshot left out path=%s error=%r; the journal is read instead", snapshot, error)
+        shutil.rmtree(snapshot, ignore_errors=True)
+
+    return _newest(folder, at_most, shards, leave_out) or StateFold(stages=derived_stages(shards))
+
+
+def read_snapshot(folder: Path, at_most: int) -> StateFold | None:
+    """The same for who only reads beside a pipeline: None if there is none, and nothing is removed."""
+
+    def pass_over(snapshot: Path, error: Exception) -> None:
+        # It may also have been replaced meanwhile by a newer one.
+        log.info("snapshot not read path=%s error=%r; the journal is read instead", snapshot, error)
+
+    return _newest(folder, at_most, SHARDS, pass_over)
+
+
+def _newest(folder: Path, at_most: int, shards: int, unreadable: Callable[[Path, Exception], None]) -> StateFold | None:
+    """What the newest snapshot says that can be read; those newer that cannot be are told to `unreadable`."""
     for snapshot in sorted(_snapshots(folder), reverse=True):
         if int(snapshot.name) <= at_most:
             try:
                 return _known(snapshot, shards)
             except Exception as error:
                 # After a loss of power a file may be empty, and of another version anything. It only saves time, so
-                # whatever is wrong with it must stop nothing. Out of the way: `save` takes what is there for good.
-                log.warning("snapshot left out path=%s error=%r; the journal is read instead", snapshot, error)
-                shutil.rmtree(snapshot, ignore_errors=True)
-    return StateFold(stages=derived_stages(shards))
-
-
-def read_snapshot(folder: Path, at_most: int) -> StateFold | None:
-    """The same for who only reads beside a pipeline: None if there is none, and nothing is removed."""
-    for snapshot in sorted(_snapshots(folder), reverse=True):
-        if int(snapshot.name) <= at_most:
-            try:
-                return _known(snapshot, SHARDS)
-            except Exception as error:
-                # It may also have been replaced meanwhile by a newer one.
-                log.info("snapshot not read path=%s error=%r; the journal is read instead", snapshot, error)
+                # whatever is wrong with it must stop nothing.
+                unreadable(snapshot, error)
     return None
 
 

@@ -11,12 +11,13 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from nearcast.journal.seam import Journal
 from nearcast.language.control_events import to_event
 from nearcast.model.changes import ClockTick
 from nearcast.model.columns import to_table
+from nearcast.model.values import moment_at
 from nearcast.stages.fold import StateFold
 from nearcast.state.lateness import FOREVER, NEVER
 
@@ -30,8 +31,6 @@ PATIENCE = 500_000
 
 SOURCE = "nearcast:pipeline"
 """The source of ticks."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PacedClock:
@@ -89,7 +88,7 @@ class TickWriter:
         return True
 
     def _write(self, clock: int) -> None:
-        told = _EPOCH + timedelta(microseconds=clock)
+        told = moment_at(clock)
         # The machine's clock may have been set back; no tick is accepted before its clock.
         accepted = max(told, datetime.fromtimestamp(self._wall(), UTC))
         event = replace(to_event(ClockTick(told), f"tick-{uuid.uuid4()}", SOURCE), accepted=accepted)

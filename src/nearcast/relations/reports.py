@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 from zlib import crc32
 
@@ -21,6 +21,7 @@ from nearcast.geo.distance import unit_vectors
 from nearcast.model.arrays import Flags, Integers, runs
 from nearcast.model.columns import EVENTS
 from nearcast.model.event import Coordinates, Place
+from nearcast.model.values import microseconds_of, moment_at
 from nearcast.state.lateness import NEVER, counting, moments_of
 from nearcast.state.repository import entities
 
@@ -101,7 +102,6 @@ PLACE = ("kind", "x", "y", "z", "u", "v", "w")
 
 _KINDS: dict[str | None, int] = {None: NOWHERE, "planar": PLANAR, "geographic": GEOGRAPHIC}
 COORDINATES: dict[int, Coordinates] = {PLANAR: "planar", GEOGRAPHIC: "geographic"}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EntityTable:
@@ -324,9 +324,9 @@ class ReportTable:
 
 def moment_of(micros: int) -> datetime | None:
     """A time from its microseconds."""
-    return None if micros == NEVER else _EPOCH + timedelta(microseconds=micros)
+    return None if micros == NEVER else moment_at(micros)
 
 
 def micros_of(moment: datetime | None) -> int:
     """A time in microseconds."""
-    return NEVER if moment is None else (moment - _EPOCH) // timedelta(microseconds=1)
+    return NEVER if moment is None else microseconds_of(moment)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from nearcast.model.event import Event, Place, place_data
 from nearcast.model.filter import Atom
 from nearcast.model.situation import ACTION_TYPE, SITUATION_TYPE, Action, Effect, Publish, Run, Webhook
-from nearcast.model.values import Value, time_text
+from nearcast.model.values import Value, moment_at, time_text
 from nearcast.situations.evaluation import Evidence
 from nearcast.situations.lifecycle import SituationChanged
 from nearcast.situations.readings import NamedAreas
@@ -24,18 +24,6 @@ from nearcast.situations.windows import AggregateFinding
 from nearcast.state.derived import Cause, derived_event
 
 SITUATION_SOURCE = "nearcast:situations"
-
-_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def moment_of(microseconds: int) -> datetime:
-    """The moment so many microseconds after 1970 began."""
-    return _BEGINNING + timedelta(microseconds=microseconds)
-
-
-def micros_of(moment: datetime) -> int:
-    """A moment in microseconds since 1970."""
-    return (moment - _BEGINNING) // timedelta(microseconds=1)
 
 
 def situation_data(found: SituationChanged, areas: NamedAreas, units: Mapping[str, str]) -> dict[str, Any]:
@@ -49,8 +37,8 @@ def situation_data(found: SituationChanged, areas: NamedAreas, units: Mapping[st
     named = areas.narrowest(found.centre.areas)
     if named is not None:
         data["place"] = named
-    data["since"] = time_text(moment_of(found.since))
-    data["moment"] = time_text(moment_of(found.moment))
+    data["since"] = time_text(moment_at(found.since))
+    data["moment"] = time_text(moment_at(found.moment))
     if found.reason:
         data["reason"] = found.reason
     data["readings"] = {
@@ -70,7 +58,7 @@ def _evidence(ground: Evidence, moment: int, units: Mapping[str, str]) -> dict[s
         data["unit"] = units[reading.name]
     if ground.over is not None:
         data["aggregate"] = aggregate_data(ground.over)
-    data |= {"entity": reading.entity, "time": time_text(moment_of(reading.moment))}
+    data |= {"entity": reading.entity, "time": time_text(moment_at(reading.moment))}
     data["age"] = max(0, moment - reading.moment) / SECOND
     if reading.place is not None:
         data["position"] = place_data(reading.place)
@@ -81,7 +69,7 @@ def aggregate_data(found: AggregateFinding) -> dict[str, Any]:
     """An aggregate over a time: of how many readings, from when to when, and its value."""
     data: dict[str, Any] = {"of": found.text, "value": found.value, "readings": found.readings}
     if found.readings:
-        data |= {"from": time_text(moment_of(found.first)), "to": time_text(moment_of(found.last))}
+        data |= {"from": time_text(moment_at(found.first)), "to": time_text(moment_at(found.last))}
     return data
 
 
@@ -99,7 +87,7 @@ def situation_event(found: SituationChanged, data: dict[str, Any], number: int, 
 
 def _time(found: SituationChanged) -> datetime | None:
     """When it happened, by the clock; None while nothing told a time."""
-    return moment_of(found.moment) if found.moment else None
+    return moment_at(found.moment) if found.moment else None
 
 
 ACTION_SOURCE = "nearcast:actions"

@@ -21,8 +21,7 @@ from nearcast.model.columns import entries_of, places_of
 from nearcast.model.event import Event, Place
 from nearcast.model.ontology import ContextClass, Ontology
 from nearcast.model.situation import ACTION_TYPE, SITUATION_TYPE
-from nearcast.model.values import Value
-from nearcast.situations.events import moment_of
+from nearcast.model.values import Value, moment_at
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.rule_plan import with_inherited
 from nearcast.situations.units import conversion, converted
@@ -243,6 +242,6 @@ class ObservedTable:
         """An event as a cause."""
         if row not in self._causes:
             time, accepted = (column[row].as_py() for column in (self._time, self._accepted))
-            moments = (None if one is None else moment_of(one) for one in (time, accepted))
+            moments = (None if one is None else moment_at(one) for one in (time, accepted))
             self._causes[row] = Cause(self.positions[row], *moments)
         return self._causes[row]

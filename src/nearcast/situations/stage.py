@@ -30,8 +30,9 @@ from nearcast.model.limits import Limits
 from nearcast.model.ontology import Ontology, below, upwards
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import Settings
+from nearcast.model.values import microseconds_of
 from nearcast.situations.diagnosis import RuleFinding, find
-from nearcast.situations.events import action_events, lone_situation, micros_of, situation_data, situation_event
+from nearcast.situations.events import action_events, lone_situation, situation_data, situation_event
 from nearcast.situations.extract import ObservedTable, ReadingExtractor
 from nearcast.situations.lifecycle import REMOVED, SituationChanged, SituationEngine, SituationScene
 from nearcast.situations.readings import NamedAreas
@@ -179,7 +180,7 @@ class SituationStage:
         """Lets the clock come so far, at a tick."""
         if self._stale is not None:
             yield from self._replan(self._stale)
-        self._time = max(self._time, micros_of(clock))
+        self._time = max(self._time, microseconds_of(clock))
         moment = self._change_times.get(position)
         for lane in self._lanes.values():
             for situation_change in lane.pass_time(self._time, position):
