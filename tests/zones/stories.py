@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from nearcast.language.definitions.zone_documents import read_zone_rule, zones_of_features
 from nearcast.language.nodes import DocumentReader, from_data
@@ -85,7 +86,8 @@ def events_told(
         table = to_table(events)
         times = {position: NOON for position, _ in changes}
         counted = Counter[Excess]() if excess is None else excess
-        told += stage.derive(StageInput(changes, times, table, registry, repository, excess=counted))
+        tables = stage.derive(StageInput(changes, times, table, registry, repository, excess=counted))
+        told += [event for one in tables for event in to_events(one)]
         repository.fold_events(table)
     return told
 
@@ -93,7 +95,7 @@ def events_told(
 class Restarted(ZoneStage):
     """Zones that are stored and read between any two batches."""
 
-    def derive(self, stage_input: StageInput) -> list[Event]:  # type: ignore[override]
+    def derive(self, stage_input: StageInput) -> list[pa.Table]:  # type: ignore[override]
         """Goes on as what was read."""
         registry = Registry(zones={layer.rule.id: layer.layer for layer in self.layers})
         other = zones_of(read_again(zones_document(self, registry)), registry)

@@ -16,7 +16,7 @@ import pytest
 import shapely
 
 from nearcast.model.changes import ZoneRuleChange
-from nearcast.model.columns import EVENTS
+from nearcast.model.columns import EVENTS, to_events
 from nearcast.model.subscription import Settings
 from nearcast.model.values import time_text
 from nearcast.model.zone import Zone
@@ -136,7 +136,8 @@ def by_stage(frame: pd.DataFrame, given: list[Zone], batch: int) -> Iterator[Tol
     table = events(frame)
     for first in range(0, len(table), batch):
         some = table.slice(first, batch)
-        for event in stage.derive(StageInput(changes, {0: began}, some, registry, repository)):
+        told = stage.derive(StageInput(changes, {0: began}, some, registry, repository))
+        for event in (one for each in told for one in to_events(each)):
             data = orjson.loads(event.payload)["data"]
             yield Told(event.position, data["detect"], data["entity"], data["zone"], data["since"])
         repository.fold_events(some)

@@ -6,7 +6,7 @@ the i-th report of the stretch says that counted, where there are N entities.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -137,11 +137,15 @@ class EntityTable:
         if isinstance(coded, pa.ChunkedArray):
             coded = coded.combine_chunks()
         names = coded.dictionary.to_pylist()
-        found = [self.numbers.get(name, -1) for name in names]
-        own = np.array(
-            [self.number(name) if one < 0 else one for one, name in zip(found, names, strict=True)], np.int64
-        )
+        self._number_all([name for name in names if name not in self.numbers])
+        own = np.array([self.numbers[name] for name in names], np.int64)
         return own[coded.indices.to_numpy()] if len(own) else np.zeros(0, np.int64)
+
+    def _number_all(self, names: Sequence[str]) -> None:
+        """Numbers entities that have not been heard of, each once."""
+        first = self.columns.append(len(names), code=[crc32(name.encode()) for name in names])
+        self.numbers.update(zip(names, range(first, first + len(names)), strict=True))
+        self.names += names
 
     def begin(self, newest: pa.Table) -> int:
         """Takes the newest event of every entity; gives the clock that they tell."""

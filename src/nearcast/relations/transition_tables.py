@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,7 @@ from nearcast.model.columns import ATTRIBUTE, EVENTS, TIME, entered_events, to_t
 from nearcast.model.relation import RELATION_EVENT, RELATIONS
 from nearcast.model.values import time_of, time_text
 from nearcast.relations.reports import GEOGRAPHIC, NOWHERE, PLANAR, micros_of, moment_of
-from nearcast.relations.told_pairs import NO_REASON, AtRow, ToldPairs
+from nearcast.relations.told_pairs import NO_REASON, AtRow, PlaceColumns, ToldPairs
 from nearcast.relations.transition_events import DETECTIONS, REASON_NAMES, escaped_name, transition_event
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import NEVER
@@ -147,7 +146,7 @@ def transition_tables(
     part = np.arange(len(order)) - np.searchsorted(position, position) + 1
     part += np.where(position == before[0], before[1], 0)
     writer = _PairWriter(pairs, causes, node)
-    for start, stop in _cuts(position):
+    for start, stop in position_cuts(position):
         which, own_parts = order[start:stop], part[start:stop]
         of_pairs = which < len(pairs)
         tables = [writer.table(which[of_pairs], own_parts[of_pairs])]
@@ -162,7 +161,7 @@ def transition_tables(
             yield tables[0]
 
 
-def _cuts(row: Integers) -> Iterator[tuple[int, int]]:
+def position_cuts(row: Integers) -> Iterator[tuple[int, int]]:
     """Stretches of ascending rows, none of which ends within a row: `AT_ONCE` long at most, or of one row."""
     start = 0
     while start < len(row):
@@ -179,15 +178,15 @@ class _PairWriter:
 
     def __init__(self, pairs: ToldPairs, causes: CausingEvents, node: str | None) -> None:
         self._pairs, self._causes, self._node = pairs, causes, node
-        self._json = [_json(name) for name in pairs.names]
+        self._json = [json_text(name) for name in pairs.names]
         self._path = [escaped_name(name) for name in pairs.names]
-        self._path_json = [_json(path)[1:-1] for path in self._path]
+        self._path_json = [json_text(path)[1:-1] for path in self._path]
         self._sequences, self._relation = np.unique(pairs.sequence, return_inverse=True)
         self._ids = [pairs.relations[number] for number in self._sequences.tolist()]
         self._since, self._started_at = np.unique(pairs.started_at, return_inverse=True)
-        since = [_text(one) for one in self._since.tolist()]
+        since = [moment_text(one) for one in self._since.tolist()]
         self._parts = {
-            "relation": [_json(id) for id in self._ids],
+            "relation": [json_text(id) for id in self._ids],
             "since": [f',"since":"{text}"' if text else "" for text in since],
             "reason": [*(f',"reason":"{name}"' for name in REASON_NAMES), ""],
             **self._places(),
@@ -225,35 +224,14 @@ class _PairWriter:
         position = self._causes.position[pairs.row]
         moment = np.where(pairs.time == NEVER, self._causes.moment[pairs.row], pairs.time)
         ids, subjects, payloads = self._texts(pairs, relation, since, metres, position, moment, part)
-        place = pairs.places.select(pairs.a_place)
-        there = place.kind != NOWHERE
-        kinds = pa.array(["planar", "geographic"]).take(pa.array(np.where(there, place.kind - PLANAR, 0), mask=~there))
-        accepted = self._causes.accepted[pairs.row]
-        every = partial(_repeated, len(pairs))
-        columns: dict[str, pa.Array] = {
-            "position": pa.array(position),
-            "id": pa.array(ids, pa.string()),
-            "type": every(RELATION_EVENT, pa.string()),
-            "source": every(RELATIONS, pa.string()),
-            "subject": pa.array(subjects, pa.string()),
-            "time": _times(moment),
-            "accepted": _times(accepted),
-            "coordinates": kinds,
-            "x": pa.array(place.x, mask=~there),
-            "y": pa.array(place.y, mask=~there),
-            "z": pa.array(place.z, mask=~there | np.isnan(place.z)),
-            "attributes": self._attributes(pairs, relation, since, metres),
-            "payload": pa.array(payloads, pa.string()).cast(pa.binary()),
-            "part": pa.array(part, pa.int32()),
-            "node": every(self._node, pa.string()),
-        }
-        arrays = [columns.get(field.name) for field in EVENTS]
-        return pa.Table.from_arrays(
-            [
-                pa.nulls(len(pairs), field.type) if array is None else array
-                for field, array in zip(EVENTS, arrays, strict=True)
-            ],
-            schema=EVENTS,
+        return derived_table(
+            (RELATION_EVENT, RELATIONS),
+            (position, part),
+            (moment, self._causes.accepted[pairs.row]),
+            (ids, subjects, payloads),
+            pairs.places.select(pairs.a_place),
+            self._attributes(pairs, relation, since, metres),
+            self._node,
         )
 
     def _texts(
@@ -273,12 +251,12 @@ class _PairWriter:
             for metre, known in zip(_numbers(metres[0]), metres[1].tolist(), strict=True)
         ]
         times, when = np.unique(moment, return_inverse=True)
-        written = [f',"time":"{text}"' if (text := _text(one)) else "" for one in times.tolist()]
+        written = [f',"time":"{text}"' if (text := moment_text(one)) else "" for one in times.tolist()]
         first = (relation, pairs.detect, pairs.a, pairs.b, pairs.a_place, pairs.b_place, since, pairs.reason)
         columns = (*first, pairs.present, position, part, when)
         ids, subjects, payloads = [], [], []
         begin = [f"{escaped_name(id)}/" for id in self._ids]
-        begin_json = [_json(path)[1:-1] for path in begin]
+        begin_json = [json_text(path)[1:-1] for path in begin]
         path_json = self._path_json
         for (rel, detect, a, b, here, there, start, reason, present, at, number, time), distance in zip(
             zip(*(column.tolist() for column in columns), strict=True), distances, strict=True
@@ -349,7 +327,47 @@ class _PairWriter:
 _PRESENTS = ("", ',"present":true')
 
 
-def _json(text: str) -> str:
+def derived_table(
+    kind: tuple[str, str],
+    at: tuple[Integers, Integers],
+    times: tuple[Integers, Integers],
+    texts: tuple[list[str], list[str], list[str]],
+    place: PlaceColumns,
+    attributes: pa.ListArray,
+    node: str | None,
+) -> pa.Table:
+    """Derived events of one type and source, as a table of EVENTS: their positions and parts, their times and when they
+    were accepted, and their ids, subjects and payloads.
+    """
+    count = len(place.kind)
+    there = place.kind != NOWHERE
+    kinds = pa.array(["planar", "geographic"]).take(pa.array(np.where(there, place.kind - PLANAR, 0), mask=~there))
+    columns: dict[str, pa.Array] = {
+        "position": pa.array(at[0]),
+        "id": pa.array(texts[0], pa.string()),
+        "type": _repeated(count, kind[0], pa.string()),
+        "source": _repeated(count, kind[1], pa.string()),
+        "subject": pa.array(texts[1], pa.string()),
+        "time": _times(times[0]),
+        "accepted": _times(times[1]),
+        "coordinates": kinds,
+        "x": pa.array(place.x, mask=~there),
+        "y": pa.array(place.y, mask=~there),
+        "z": pa.array(place.z, mask=~there | np.isnan(place.z)),
+        "attributes": attributes,
+        "payload": pa.array(texts[2], pa.string()).cast(pa.binary()),
+        "part": pa.array(at[1], pa.int32()),
+        "node": _repeated(count, node, pa.string()),
+    }
+    arrays = [columns.get(field.name) for field in EVENTS]
+    return pa.Table.from_arrays(
+        [pa.nulls(count, field.type) if array is None else array for field, array in zip(EVENTS, arrays, strict=True)],
+        schema=EVENTS,
+    )
+
+
+def json_text(text: str) -> str:
+    """A text as JSON has it."""
     return orjson.dumps(text).decode()
 
 
@@ -358,7 +376,7 @@ def _numbers(values: npt.NDArray[np.float64]) -> list[str]:
     return orjson.dumps(values.tolist()).decode()[1:-1].split(",") if len(values) else []
 
 
-def _text(micros: int) -> str:
+def moment_text(micros: int) -> str:
     """A moment as text, empty where none is known."""
     moment = moment_of(micros)
     return "" if moment is None else time_text(moment)

@@ -268,7 +268,7 @@ def derived_event(
     document = {**cloud_event(id, type_, source, subject, time), "data": data}
     attributes: list[tuple[str, Value]] = [("specversion", "1.0")]
     for name, value in data.items() if isinstance(data, dict) else (("data", data),):
-        _add_attributes(f"data.{name}" if name in document and isinstance(data, dict) else name, value, attributes)
+        add_attributes(f"data.{name}" if name in document and isinstance(data, dict) else name, value, attributes)
     return Event(
         id=id,
         type=type_,
@@ -284,13 +284,13 @@ def derived_event(
     )
 
 
-def _add_attributes(name: str, value: Any, to: list[tuple[str, Value]]) -> None:
+def add_attributes(name: str, value: Any, to: list[tuple[str, Value]]) -> None:
     """Adds the attributes that data makes, as at the door: nested names are dotted, lists repeat."""
     if isinstance(value, dict):
         for key, child in value.items():
-            _add_attributes(f"{name}.{key}", child, to)
+            add_attributes(f"{name}.{key}", child, to)
     elif isinstance(value, list):
         for child in value:
-            _add_attributes(name, child, to)
+            add_attributes(name, child, to)
     elif value is not None:
         to.append((name, value))

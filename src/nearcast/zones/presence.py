@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearcast.model.arrays import Flags, Floats, Integers, distinct
-from nearcast.model.event import Place
 from nearcast.model.limits import Limits
-from nearcast.model.relation import DETECTIONS, Detection
-from nearcast.model.zone import ZoneDetection, ZoneLayer, ZoneRule
+from nearcast.model.relation import DETECTIONS
+from nearcast.model.zone import ZoneLayer, ZoneRule
 from nearcast.relations.evaluations import TooManyPairs
 from nearcast.relations.reports import (
     GEOGRAPHIC,
@@ -25,7 +24,6 @@ from nearcast.relations.reports import (
     GrowableTable,
     ReportTable,
     micros_of,
-    moment_of,
 )
 from nearcast.relations.transition_events import CAUSED, EXPIRED
 from nearcast.relations.transitions import (
@@ -34,7 +32,6 @@ from nearcast.relations.transitions import (
     FAILS,
     FALLS_SILENT,
     LEAVES,
-    REMOVED,
     UNCHANGED,
     Lifecycle,
     PairEffects,
@@ -47,21 +44,24 @@ from nearcast.relations.transitions import (
 )
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
-from nearcast.zones.zone_events import ZoneReason, ZoneTransition
+from nearcast.zones.told_zones import (
+    CHANGED,
+    GONE,
+    NO_REASON,
+    NO_ZONE,
+    NOTHING,
+    SILENT,
+    ToldRows,
+    ToldZones,
+    joined_zones,
+    told_rows,
+    told_zones,
+    zone_reasons,
+)
 from nearcast.zones.zone_index import ZoneHits, ZoneIndex
-
-ZONE_REASONS: dict[int, ZoneReason | None] = {
-    FAILS: None,
-    LEAVES: "left",
-    FALLS_SILENT: "silent",
-    REMOVED: "removed",
-}
 
 MOST_EVALUATIONS = 250_000
 """Pairs of an entity and a zone that a stretch of several reports looks at, each as often as the entity reports."""
-
-AtRow = tuple[int, ZoneTransition]
-"""A thing to tell, and the row of the stretch that causes it."""
 
 
 def lifecycle_of(rule: ZoneRule) -> Lifecycle:
@@ -154,16 +154,20 @@ class LayerPresence:
         excess = reports.row[probes[hits.cut < len(self.index)]]
         return StretchEffects(which, self._with_silence(which, effects, reports), watched, hits.crowded, excess)
 
-    def transitions(self, found: StretchEffects, reports: ReportTable) -> list[AtRow]:
+    def transitions(self, found: StretchEffects, reports: ReportTable) -> ToldZones:
         """What a stretch tells that does this."""
         which, effects = found.which, found.effects
         self.crowded += found.crowded
         told = list(self._states(which, effects, found.watched, reports))
         some = effects.select(np.flatnonzero(effects.effect != UNCHANGED))
         for outcome in pair_transitions(self.pairs, which, some, self._rules, reports):
-            told += self._told(outcome, which[outcome.pair], reports)
+            told.append(self._outcome(outcome, which[outcome.pair], reports))
+        named = self._told(told, reports)
         self._drop()
-        return told
+        return named
+
+    def _told(self, rows: Sequence[ToldRows], reports: ReportTable) -> ToldZones:
+        return told_zones((self.sequence, self.rule.id), self._known, self.index.zones, reports, rows)
 
     def _concerned(self, reports: ReportTable, entity: Integers, zone: Integers) -> Integers:
         """The rows of pairs that a stretch may change, by entity, then zone; those that it may begin have rows then."""
@@ -236,7 +240,9 @@ class LayerPresence:
         some = np.flatnonzero((falls <= end) & (falls < reports.length) & (falls > row))
         return PairEffects(pair[some], falls[some], np.full(len(some), FALLS_SILENT), until[some])
 
-    def _states(self, which: Integers, effects: PairEffects, watched: Flags, reports: ReportTable) -> Iterator[AtRow]:
+    def _states(
+        self, which: Integers, effects: PairEffects, watched: Flags, reports: ReportTable
+    ) -> Iterator[ToldRows]:
         """What is told at each watched report: in which zones its entity is, or that it is in none."""
         wanted = [one for one in ("inside", "outside") if one in self.rule.detect]
         if not wanted:
@@ -248,19 +254,18 @@ class LayerPresence:
         now_in = held & (effects.effect != FALLS_SILENT) & (report >= 0)
         if "inside" in wanted:
             at = np.flatnonzero(now_in)
-            rows, points = which[effects.pair[at]], reports.known + report[at]
-            yield from self._tell("inside", rows, effects.row[at], points, since[at], reports)
+            own, points = self._pairs_at(which[effects.pair[at]]), reports.known + report[at]
+            yield told_rows("inside", own, points, since[at], effects.row[at])
         if "outside" in wanted:
             out = watched.copy()
             out[report[now_in]] = False
             some = np.flatnonzero(out)
-            names = (self._known.names[number] for number in reports.entity[some].tolist())
-            places = reports.places(reports.known + some)
-            for row, name, place in zip(reports.row[some].tolist(), names, places, strict=True):
-                yield (
-                    row,
-                    ZoneTransition(CAUSED, self.sequence, self.rule.id, "outside", name, None, place, None),
-                )
+            own = reports.entity[some], np.full(len(some), NO_ZONE)
+            yield told_rows("outside", own, reports.known + some, np.full(len(some), NEVER), reports.row[some])
+
+    def _pairs_at(self, rows: Integers) -> tuple[Integers, Integers]:
+        """Entities and zones of some rows of the pairs, by their numbers."""
+        return self.pairs["a"][rows], self.pairs["zone"][rows]
 
     def _course(self, which: Integers, effects: PairEffects, reports: ReportTable) -> tuple[Flags, Integers]:
         """Whether each pair holds after each effect, and since when, by the time of the event."""
@@ -277,37 +282,14 @@ class LayerPresence:
         since = np.where(begun >= start, moment[np.maximum(begun, 0)], self.pairs["started_at"][rows])
         return held, since
 
-    def _told(self, outcome: PairTransitions, rows: Integers, reports: ReportTable) -> Iterator[AtRow]:
+    def _outcome(self, outcome: PairTransitions, rows: Integers, reports: ReportTable) -> ToldRows:
         """What an outcome tells, of these rows of the pairs."""
         # What lapses does so before the event that brings the time: entities are told where they were until then.
         before = np.where(outcome.phase == EXPIRED, 1, 0)
         points = reports.as_of(self.pairs["a"][rows], outcome.row - before)
-        effects = outcome.effect if outcome.detect == "exit" else None
-        told = (outcome.detect, rows, outcome.row, points, outcome.started_at, reports, outcome.phase, effects)
-        yield from self._tell(*told, outcome.time)
-
-    def _tell(
-        self,
-        detect: ZoneDetection,
-        rows: Integers,
-        at: Integers,
-        points: Integers,
-        since: Integers,
-        reports: ReportTable,
-        phase: Integers | None = None,
-        effects: Integers | None = None,
-        times: Integers | None = None,
-    ) -> Iterator[AtRow]:
-        count = len(rows)
-        due = [NEVER] * count if times is None else times.tolist()
-        phases = [CAUSED] * count if phase is None else phase.tolist()
-        reasons = [None] * count if effects is None else [ZONE_REASONS[one] for one in effects.tolist()]
-        entities, zones = (self.pairs[name][rows].tolist() for name in ("a", "zone"))
-        columns = (at.tolist(), phases, entities, zones, reports.places(points), since.tolist(), reasons, due)
-        for row, phase_, entity, zone, place, began, reason, time in zip(*columns, strict=True):
-            name, area = self._known.names[entity], self.index.zones[zone]
-            head = (phase_, self.sequence, self.rule.id, detect, name, area, place, moment_of(began), reason)
-            yield row, ZoneTransition(*head, time=moment_of(time))
+        reasons = zone_reasons(outcome.effect) if outcome.detect == "exit" else NO_REASON
+        own, since = self._pairs_at(rows), outcome.started_at
+        return told_rows(outcome.detect, own, points, since, outcome.row, outcome.phase, reasons, outcome.time)
 
     def next_due(self) -> int:
         """The clock at which something is told though nothing is reported; `FOREVER` where nothing is."""
@@ -325,27 +307,28 @@ class LayerPresence:
         if not held.all():
             self.pairs.keep(held)
 
-    def set_zones(self, layer: ZoneLayer, watched: WatchedNow, cause: Cause, limits: Limits) -> list[ZoneTransition]:
+    def set_zones(self, layer: ZoneLayer, watched: WatchedNow, cause: Cause, limits: Limits) -> ToldZones:
         """Takes a layer of the same rule with other zones; what that tells of who is in them."""
         before = self.index.zones
         same = {zone.name for zone in before if zone.geometry == _geometry(layer, zone.name)}
         gone = np.array([zone.name not in layer.zones for zone in before], np.bool_)
-        ended = self._ended(np.flatnonzero(gone[self.pairs["zone"]]), REMOVED)
+        ended = self._ended(np.flatnonzero(gone[self.pairs["zone"]]), GONE)
         self.layer = layer
         self.index.set(layer.zones)
         numbers = np.array([self.index.numbers.get(zone.name, -1) for zone in before], np.int64)
         self.pairs["zone"][:] = numbers[self.pairs["zone"]] if len(before) else 0
         fresh = np.array([zone.name not in same for zone in self.index.zones], np.bool_)
         hits = self._hits(watched, limits)
-        return [*ended, *self._unheld(hits, fresh, watched, limits), *self.begin(hits, fresh, watched, cause)]
+        changed = self._unheld(hits, fresh, watched, limits)
+        return joined_zones([ended, changed, self.begin(hits, fresh, watched, cause)])
 
     def _hits(self, watched: WatchedNow, limits: Limits) -> ZoneHits:
         return self.index.hits(watched.x, watched.y, limits, bounded=False)
 
-    def _unheld(self, hits: ZoneHits, fresh: Flags, watched: WatchedNow, limits: Limits) -> list[ZoneTransition]:
+    def _unheld(self, hits: ZoneHits, fresh: Flags, watched: WatchedNow, limits: Limits) -> ToldZones:
         """The ends of what does not hold in zones that are others now, as far as it is known where its entity is."""
         if not fresh.any() or not self.pairs.length:
-            return []
+            return NOTHING
         at = np.full(len(self._known), -1)
         at[watched.entity] = np.arange(len(watched.entity))
         size = max(1, len(self.index))
@@ -354,13 +337,13 @@ class LayerPresence:
         rows = np.flatnonzero(out)
         x, y = (column[point[rows]] for column in (watched.x, watched.y))
         beyond = self.index.beyond(zone[rows], x, y, self.rule.margin, limits, hits.cut[point[rows]])
-        return self._ended(rows[beyond], None)
+        return self._ended(rows[beyond], CHANGED)
 
-    def begin_present(self, watched: WatchedNow, cause: Cause, limits: Limits) -> list[ZoneTransition]:
+    def begin_present(self, watched: WatchedNow, cause: Cause, limits: Limits) -> ToldZones:
         """What holds when the layer is defined."""
         return self.begin(self._hits(watched, limits), np.ones(len(self.index), np.bool_), watched, cause)
 
-    def begin(self, hits: ZoneHits, fresh: Flags, watched: WatchedNow, cause: Cause) -> list[ZoneTransition]:
+    def begin(self, hits: ZoneHits, fresh: Flags, watched: WatchedNow, cause: Cause) -> ToldZones:
         """Begins what is so now in some zones, and holds not yet."""
         point, zone = (column[fresh[hits.zone]] for column in (hits.point, hits.zone))
         entity, size = watched.entity[point], max(1, len(self.index))
@@ -369,53 +352,36 @@ class LayerPresence:
         started, due = micros_of(cause.moment), deadline(watched.now, self._lifecycle.lasting)
         first = self.pairs.append(len(entity), a=entity, zone=zone, held=True, started_at=started, due=due)
         if "enter" not in self.rule.detect:
-            return []
-        rows = np.arange(first, self.pairs.length)
-        return [
-            self._one("enter", row, place, None, present=True)
-            for row, place in zip(rows.tolist(), self._places(entity), strict=True)
-        ]
+            return NOTHING
+        since = self.pairs["started_at"][first:]
+        return self._told_now(told_rows("enter", (entity, zone), entity, since, present=True))
 
-    def end(self) -> list[ZoneTransition]:
+    def end(self) -> ToldZones:
         """The ends of everything that holds."""
-        return self._ended(np.arange(self.pairs.length), REMOVED)
+        return self._ended(np.arange(self.pairs.length), GONE)
 
-    def forget(self, gone: Flags) -> list[ZoneTransition]:
+    def forget(self, gone: Flags) -> ToldZones:
         """Ends what holds with some entities, by number, as if they had fallen silent."""
-        return self._ended(np.flatnonzero(gone[self.pairs["a"]]), FALLS_SILENT)
+        return self._ended(np.flatnonzero(gone[self.pairs["a"]]), SILENT)
 
     def renumber(self, numbers: Integers) -> None:
         """Gives every entity its new number."""
         self.pairs["a"][:] = numbers[self.pairs["a"]]
 
-    def _ended(self, rows: Integers, effect: int | None) -> list[ZoneTransition]:
-        """Ends what holds in some rows; `effect` None: as its zone is another now."""
-        reason: ZoneReason | None = "changed" if effect is None else ZONE_REASONS[effect]
-        detects, sent = self._lifecycle.detects, self.pairs["dwell_sent"][rows].tolist()
-        told = [
-            self._one("exit", row, place, reason, EXPIRED if effect == FALLS_SILENT else CAUSED)
-            for row, place, dwelt in zip(rows.tolist(), self._places(self.pairs["a"][rows]), sent, strict=True)
-            if tells_exit(detects, dwelt)
-        ]
+    def _ended(self, rows: Integers, reason: int) -> ToldZones:
+        """Ends what holds in some rows."""
+        sent, detects = self.pairs["dwell_sent"][rows], self._lifecycle.detects
+        some = rows[np.where(sent, tells_exit(detects, True), tells_exit(detects, False))]
+        phase = EXPIRED if reason == SILENT else CAUSED
+        own, since = self._pairs_at(some), self.pairs["started_at"][some]
+        told = self._told_now(told_rows("exit", own, own[0], since, phase=phase, reason=reason))
         self.pairs["held"][rows] = False
         self._drop()
         return told
 
-    def _places(self, entity: Integers) -> Sequence[Place | None]:
-        return ReportTable.nothing(self._known).places(entity) if len(entity) else []
-
-    def _one(
-        self,
-        detect: Detection,
-        row: int,
-        place: Place | None,
-        reason: ZoneReason | None,
-        phase: int = CAUSED,
-        present: bool = False,
-    ) -> ZoneTransition:
-        name, zone = self._known.names[int(self.pairs["a"][row])], self.index.zones[int(self.pairs["zone"][row])]
-        since = moment_of(int(self.pairs["started_at"][row]))
-        return ZoneTransition(phase, self.sequence, self.rule.id, detect, name, zone, place, since, reason, present)
+    def _told_now(self, rows: ToldRows) -> ToldZones:
+        """What is told of entities where they are now: their points are their numbers."""
+        return self._told([rows], ReportTable.nothing(self._known)) if len(rows.row) else NOTHING
 
     def holding(self) -> Collection[tuple[str, str]]:
         """Who is in which zone, by names."""

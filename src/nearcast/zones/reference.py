@@ -30,9 +30,16 @@ from nearcast.relations.transitions import (
     deadline,
 )
 from nearcast.state.lateness import NEVER
-from nearcast.zones.presence import ZONE_REASONS, lifecycle_of
+from nearcast.zones.presence import lifecycle_of
 from nearcast.zones.zone_events import ZoneReason, ZoneTransition
 from nearcast.zones.zone_index import ZoneIndex
+
+ZONE_REASONS: dict[int, ZoneReason | None] = {
+    FAILS: None,
+    LEAVES: "left",
+    FALLS_SILENT: "silent",
+    REMOVED: "removed",
+}
 
 
 @dataclass(slots=True)

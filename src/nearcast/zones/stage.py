@@ -13,19 +13,20 @@ from nearcast.errors import Fault
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.changes import Change, ClockTick, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
-from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.model.zone import ZoneLayer, ZoneRule
 from nearcast.relations.evaluations import TooManyPairs
 from nearcast.relations.plain import cause_at
 from nearcast.relations.reports import GEOGRAPHIC, PLANAR, EntityTable, ReportTable, micros_of
+from nearcast.relations.transition_tables import CausingEvents
 from nearcast.state.derived import Cause, StageInput, derived_of
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.repository import NewestEvents, Repository, without_excess
 from nearcast.state.timeline import Excess
 from nearcast.zones.presence import LayerPresence, WatchedNow, lifecycle_of
-from nearcast.zones.zone_events import ZoneTransition, zone_events
+from nearcast.zones.told_zones import NOTHING, ToldZones, joined_zones
+from nearcast.zones.zone_tables import zone_tables
 
 STRETCH = 8_192
 """Rows that are evaluated together at most: enough for columns to pay, few enough for little memory."""
@@ -59,7 +60,7 @@ class ZoneStage:
         """The layers, in the order of their definitions."""
         return list(self._layers.values())
 
-    def derive(self, stage_input: StageInput) -> Iterator[Event]:
+    def derive(self, stage_input: StageInput) -> Iterator[pa.Table]:
         """What a stretch of the journal causes, ascending by position and part; to be taken to its end.
 
         Of the changes those of zones count; of the events, those that are not derived. The present state of a new layer
@@ -82,25 +83,27 @@ class ZoneStage:
             moment = stage_input.times.get(position)
             cause = Cause(position, moment, moment)
             if isinstance(change, ClockTick):
-                yield from zone_events(self._passed(change), cause)
+                yield from zone_tables(self._passed(change), CausingEvents.alone(cause))
                 continue
             if not self._layers and isinstance(change, ZoneRuleChange):
                 self._now = self._known.begin(newest.at(done))
             cause = cause_at(cause, self._now)
             try:
-                yield from zone_events(self._change(change, cause, newest, done), cause)
+                told = self._change(change, cause, newest, done)
             except Fault as fault:
                 stage_input.refusals.append((position, fault))
+            else:
+                yield from zone_tables(told, CausingEvents.alone(cause))
             if not self._layers:
                 self._now, self._known, self._gone = NEVER, EntityTable(), set()
         yield from self._stretches(events, done, len(events))
 
-    def _passed(self, tick: ClockTick) -> list[ZoneTransition]:
+    def _passed(self, tick: ClockTick) -> ToldZones:
         """What is due by a tick."""
         if not self._layers:
-            return []
-        told, self._now = self._forgotten() if self._gone else [], max(self._now, micros_of(tick.clock))
-        return [*told, *self._transitions(ReportTable.passing(self._known, self._now)).get(0, ())]
+            return NOTHING
+        told, self._now = self._forgotten() if self._gone else NOTHING, max(self._now, micros_of(tick.clock))
+        return joined_zones([told, self._transitions(ReportTable.passing(self._known, self._now))])
 
     @property
     def clock(self) -> int:
@@ -120,7 +123,7 @@ class ZoneStage:
         """How often an entity was in more zones of a layer at once than count, by layer."""
         return {id: layer.crowded for id, layer in self._layers.items() if layer.crowded}
 
-    def _change(self, change: Change, cause: Cause, newest: NewestReportsThen, done: int) -> list[ZoneTransition]:
+    def _change(self, change: Change, cause: Cause, newest: NewestReportsThen, done: int) -> ToldZones:
         """What a change tells. Raises `Fault`, with nothing changed."""
         match change:
             case ZoneRuleChange(rule):
@@ -131,13 +134,13 @@ class ZoneStage:
                 return layer.set_zones(after, watched, cause, self._limits)
             case ZoneRemoval(id):
                 return self._end(id)
-        return []
+        return NOTHING
 
-    def _define(self, rule: ZoneRule, cause: Cause, newest: NewestReportsThen, done: int) -> list[ZoneTransition]:
+    def _define(self, rule: ZoneRule, cause: Cause, newest: NewestReportsThen, done: int) -> ToldZones:
         """Adds a layer, or gives one another rule: what held by the one before ends, and begins anew."""
         before = self._layers.get(rule.id)
         if before is not None and before.rule == rule:
-            return []
+            return NOTHING
         ended = self._end(rule.id)
         self._sequence += 1
         zones = before.layer.zones if before else {}
@@ -145,7 +148,8 @@ class ZoneStage:
         self._filters = None
         if not zones:
             return ended
-        return [*ended, *layer.begin_present(self._watched(rule, newest.at(done)), cause, self._limits)]
+        present = layer.begin_present(self._watched(rule, newest.at(done)), cause, self._limits)
+        return joined_zones([ended, present])
 
     def _changed(self, id: str, change: ZoneShapesChange) -> tuple[LayerPresence, ZoneLayer]:
         """A layer, and how it is with other zones. Raises `Fault` where that cannot be."""
@@ -159,10 +163,10 @@ class ZoneStage:
             raise Fault(expected, "more", None, "these change nothing; make several layers")
         return layer, after
 
-    def _end(self, id: str) -> list[ZoneTransition]:
+    def _end(self, id: str) -> ToldZones:
         layer = self._layers.pop(id, None)
         if layer is None:
-            return []
+            return NOTHING
         if layer.pairs.length > MOST_PARTS:
             self._layers[id] = layer
             expected = f"a layer that at most {MOST_PARTS:,} entities are in when it ends"
@@ -183,11 +187,11 @@ class ZoneStage:
         number = number[there]
         return WatchedNow(number, columns["x"][number], columns["y"][number], self._now)
 
-    def _stretches(self, events: pa.Table, start: int, stop: int) -> Iterator[Event]:
+    def _stretches(self, events: pa.Table, start: int, stop: int) -> Iterator[pa.Table]:
         """What happens from one row of a batch to another."""
         if not self._layers:
             return
-        told = self._forgotten() if self._gone and start < stop else []
+        told = self._forgotten() if self._gone and start < stop else NOTHING
         while start < stop:
             step = min(self._step, stop - start)
             reports = ReportTable.of(events.slice(start, step), self._known, self._now)
@@ -196,18 +200,16 @@ class ZoneStage:
             except TooManyPairs:
                 self._step = max(1, step // 4)
                 continue
-            found[0] = [*told, *found.get(0, ())]
-            told = []
-            rows = sorted(row for row, some in found.items() if some)
-            for row, cause in zip(rows, _causes(reports.table, rows), strict=True):
-                yield from zone_events(found.pop(row), cause)
+            if len(found) or len(told):
+                yield from zone_tables(joined_zones([told, found]), CausingEvents.of(reports.table))
+            told = NOTHING
             self._known.update(reports)
             self._now = int(reports.now[-1])
             start += step
             self._step = min(STRETCH, 2 * self._step)
 
-    def _transitions(self, reports: ReportTable) -> dict[int, list[ZoneTransition]]:
-        """What is told at each row. Raises `TooManyPairs`, with nothing changed."""
+    def _transitions(self, reports: ReportTable) -> ToldZones:
+        """What is told of a stretch. Raises `TooManyPairs`, with nothing changed."""
         if self._filters is None:
             self._filters = FilterMatcher((), [layer.rule.of for layer in self._layers.values()])
         selected: list[Flags] = [flags[reports.row] for flags in self._filters.selected(reports.table)]
@@ -215,12 +217,11 @@ class ZoneStage:
             layer.evaluate(reports, own, self._limits)
             for layer, own in zip(self._layers.values(), selected, strict=True)
         ]
-        found: dict[int, list[ZoneTransition]] = {}
+        found = []
         for layer, evaluated in zip(self._layers.values(), prepared, strict=True):
             self._count_excess(evaluated.excess, reports)
-            for row, one in layer.transitions(evaluated, reports):
-                found.setdefault(row, []).append(one)
-        return found
+            found.append(layer.transitions(evaluated, reports))
+        return joined_zones(found)
 
     def _count_excess(self, rows: Integers, reports: ReportTable) -> None:
         """Counts the reports whose place is in the boxes of zones that are too much work."""
@@ -229,13 +230,13 @@ class ZoneStage:
             columns = (column.to_pylist() for column in chosen.columns)
             self._excess.update((source, type_, "zone_work") for source, type_ in zip(*columns, strict=True))
 
-    def _forgotten(self) -> list[ZoneTransition]:
+    def _forgotten(self) -> ToldZones:
         """Forgets what is to be forgotten; what that ends."""
         known, names = self._known, self._gone
         self._gone = set()
         gone = np.zeros(len(known), np.bool_)
         gone[[known.numbers[name] for name in names if name in known.numbers]] = True
-        told = [one for layer in self._layers.values() for one in layer.forget(gone)]
+        told = joined_zones([layer.forget(gone) for layer in self._layers.values()])
         numbers = known.forget(np.flatnonzero(gone), ~gone)
         for layer in self._layers.values():
             layer.renumber(numbers)
@@ -268,9 +269,3 @@ class NewestReportsThen:
 def compile_zone_rule(rule: ZoneRule) -> None:
     """Makes of a rule alone what the stage makes of it, and forgets it; raises what that raises."""
     FilterMatcher((), [rule.of])
-
-
-def _causes(table: pa.Table, rows: list[int]) -> list[Cause]:
-    """Some rows as causes."""
-    chosen = table.select(["position", "time", "accepted"]).take(pa.array(rows, pa.int64()))
-    return [Cause(*row) for row in zip(*(column.to_pylist() for column in chosen.columns), strict=True)]

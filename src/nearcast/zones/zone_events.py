@@ -16,13 +16,17 @@ import orjson
 from nearcast.model.event import Event, Place, place_data
 from nearcast.model.values import time_text
 from nearcast.model.zone import ZONE_EVENT, ZONES, Zone, ZoneDetection
+from nearcast.relations.transition_events import escaped_name
 from nearcast.state.derived import Cause, derived_event
 
 ZoneReason = Literal["left", "silent", "changed", "removed"]
 """Why one is in a zone no more though it did not move out of it: it is not watched any more, was not heard for too
 long, the zone is another now, or zone or layer were removed."""
 
-_ORDER: dict[str, int] = {"dwell": 0, "exit": 1, "enter": 2, "inside": 3, "outside": 4}
+REASON_NAMES: tuple[ZoneReason, ...] = ("left", "silent", "changed", "removed")
+
+DETECTIONS: tuple[ZoneDetection, ...] = ("dwell", "exit", "enter", "inside", "outside")
+"""What is told, in the order of telling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class ZoneTransition:
     def order(self) -> tuple[int, int, str, str, int]:
         """Ascends in the order of telling, among what one event causes."""
         zone = self.zone.name if self.zone else ""
-        return self.phase, self.sequence, self.entity, zone, _ORDER[self.detect]
+        return self.phase, self.sequence, self.entity, zone, DETECTIONS.index(self.detect)
 
 
 def zone_events(told: Iterable[ZoneTransition], cause: Cause) -> list[Event]:
@@ -60,9 +64,7 @@ def zone_events(told: Iterable[ZoneTransition], cause: Cause) -> list[Event]:
 
 def _event(told: ZoneTransition, cause: Cause, part: int) -> Event:
     names = [told.layer, told.entity, *([told.zone.name] if told.zone else ())]
-    # Names may have slashes of their own: two subjects that are one would be one entity, and conflated into one.
-    path = "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
-    subject = f"nearcast/zones/{path}"
+    subject = "nearcast/zones/" + "/".join(map(escaped_name, names))
     id = f"{subject}/{cause.position}.{part}"
     return derived_event(ZONE_EVENT, ZONES, id, subject, _data(told), cause, told.place, part, told.time)
 
