@@ -74,7 +74,8 @@ class LoopMonitor:
             self._untold, self._told = None, now
 
     def _watch(self, thread: int) -> None:
-        while not self._ended.wait(BEAT_SECONDS):
+        # It comes in time for every hold that is told: those are seen from half of `held_seconds` on.
+        while not self._ended.wait(max(BEAT_SECONDS, self.held_seconds / 4)):
             if time.monotonic() - self._beat >= BEAT_SECONDS + self.held_seconds / 2:
                 frame = sys._current_frames().get(thread)
                 if frame is not None:

@@ -46,6 +46,8 @@ FIRST_PAUSE = 1.0
 ROWS, BYTES = 5_000, 32 << 20
 WAIT_SECONDS = 0.1
 TURN_SECONDS = 1.0
+LOOK_SECONDS = 5.0
+"""So often the journal is looked at though nobody said that more is decided."""
 
 Bury = Callable[[RefusedInput], None]
 
@@ -54,7 +56,8 @@ class ActionRunner:
     """Runs the actions of one journal. `path`: where the position is kept; None: nowhere, it begins at the end.
 
     `pause` are the seconds before the second attempt; each later pause is twice as long. `private`: whether webhooks
-    may reach this machine and private networks.
+    may reach this machine and private networks. `decided` says how far is decided, from memory: while it stays, nothing
+    has come that calls for an action; None: the journal is asked each time.
     """
 
     log = "derived"
@@ -71,6 +74,7 @@ class ActionRunner:
         error_log: RateLimitedErrorLog | None = None,
         private: bool = False,
         limits: ServerLimits | None = None,
+        decided: Callable[[], int] | None = None,
     ) -> None:
         self.journal, self.registry, self.metrics = journal, registry, metrics
         self._write_dead_letter, self._path, self._pause = write_dead_letter, path, pause
@@ -79,6 +83,7 @@ class ActionRunner:
         # Not asyncio's own threads: functions that hang would keep everything else that waits for the journal waiting.
         self._threads = ThreadPoolExecutor(self._limits.action_threads, "nearcast-actions")
         self._through = 0
+        self._decided, self._looked = decided, (-1, 0.0)
         self._open: dict[int, Event] = {}
         self._targets: dict[str, ActionTarget] = {}
 
@@ -139,7 +144,7 @@ class ActionRunner:
             await asyncio.sleep(WAIT_SECONDS)
 
     async def _step(self, http: httpx.AsyncClient) -> None:
-        end = await asyncio.to_thread(self.journal.end, self.log)
+        end = await self._end_of_log()
         while self._through < end:
             fitting = partial(self.journal.end_within_bytes, self.log, self._through, ROWS, BYTES)
             count = min(end, await asyncio.to_thread(fitting)) - self._through
@@ -150,6 +155,17 @@ class ActionRunner:
         waiting = sum(len(one.waiting) for one in self._targets.values())
         self.metrics.actions_waiting.set(waiting)
         self.metrics.targets_open.set(sum(one.is_open for one in self._targets.values()))
+
+    async def _end_of_log(self) -> int:
+        """How far is to be read now; where nothing more is decided the journal is left alone for a while."""
+        if self._decided is None:
+            return await asyncio.to_thread(self.journal.end, self.log)
+        decided, now = self._decided(), clock.steady()
+        if decided == self._looked[0] and now < self._looked[1] + LOOK_SECONDS:
+            return self._through
+        end = await asyncio.to_thread(self.journal.end, self.log)
+        self._looked = decided, now
+        return end
 
     async def _submit(self, event: Event, http: httpx.AsyncClient) -> None:
         data = json.loads(event.payload)["data"]

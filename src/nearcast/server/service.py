@@ -114,6 +114,7 @@ class AccessServer:
                 error_log=self.error_log,
                 private=config.private_webhooks,
                 limits=limits,
+                decided=lambda: self.session_manager.deliveries_through,
             )
             for kind, mark in ((ActionRunner, "-actions"), (TriggeredActions, "-triggers"))
         )

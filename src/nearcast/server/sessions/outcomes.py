@@ -130,6 +130,7 @@ class SettledCheckpoint:
     def __init__(self, path: Path | None, journal: str) -> None:
         self.path, self.journal = path, journal
         self._pending: SettledMark | None = None
+        self._written: SettledMark | None = None
 
     def read(self) -> SettledMark:
         """The mark of the last run, else that of the beginning."""
@@ -159,10 +160,12 @@ class SettledCheckpoint:
         self._pending = self._pending or SettledMark(through, outcomes_end)
 
     def _write(self, mark: SettledMark, journal: Journal) -> None:
-        if self.path is None:
+        # Where nothing was settled meanwhile the disk is left alone.
+        if self.path is None or mark == self._written:
             return
         kept = {"journal": self.journal, "deliveries": mark.deliveries, "outcomes": mark.outcomes}
         note(self.path, json.dumps(kept), journal)
+        self._written = mark
 
 
 def identity(journal: Journal) -> str:

@@ -79,6 +79,8 @@ class Session:
     confirmed: deque[int] = field(default_factory=lambda: deque(maxlen=CONFIRMED))
     """Positions whose acknowledgements are durable, which the client is to be told: the last, if it never reads."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
+    sending: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set with every delivery that is sent, for who waits for one."""
 
     def priority_of(self, settings: Settings) -> Callable[[QueuedDelivery], int]:
         """Looks up the present priority of a delivery for this client: its level's place in one row of the matrix."""
@@ -178,6 +180,7 @@ class Pump:
         session, now = self.session, clock.steady()
         # In flight before it is on the wire: the acknowledgement may arrive while `send` still waits.
         session.waiting.send(delivery, now)
+        session.sending.set()
         session.pace.sent(delivery.sequence, delivery.size, now, session.waiting.next() is not None)
         self.sent(delivery)
         await self.connection.send(message_of(delivery, event), write_sequence(delivery.sequence))

@@ -169,6 +169,11 @@ async def _ping(session: Session, connection: Connection, service: AccessServer)
         if session.waiting.in_flight or now - reported >= service.config.limits.ping_seconds:
             reported = now
             session.tell({"ping": reported})
+        session.sending.clear()
+        if not session.waiting.in_flight:
+            # Thousands may be connected to whom nothing is sent for long.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(session.sending.wait(), service.config.limits.ping_seconds)
         await asyncio.sleep(min(PROBE_SECONDS, service.config.limits.ping_seconds))
 
 
