@@ -10,7 +10,11 @@ from typing import Any
 
 import httpx
 
+from nearcast.model.limits import Limits
+
 Corner = list[float]
+
+LIMITS = Limits()
 
 AREA = "POLYGON((0 0, 9 0, 9 9, 0 9, 0 0))"
 LINE = "LINESTRING(" + ", ".join(f"{n / 100} {9 if n % 2 else 0}" for n in range(100)) + ")"
@@ -87,15 +91,16 @@ def megabyte(url: str) -> None:
 
 
 def large_filters(url: str) -> None:
-    """Filters of as many atoms and literals as one may have."""
-    define(url, "atoms", " OR ".join(f"kind = 'k{n}'" for n in range(20_000)))
-    literals = ", ".join(f"'k{n}'" for n in range(250_000))
-    define(url, "literals", f"kind IN ({literals})")
+    """Filters of as many atoms and literals as one may have, or twenty times as many."""
+    for times in (1, 20):
+        define(url, "atoms", " OR ".join(f"kind = 'k{n}'" for n in range(times * LIMITS.filter_atoms)))
+        literals = ", ".join(f"'k{n}'" for n in range(times * LIMITS.filter_literals))
+        define(url, "literals", f"kind IN ({literals})")
 
 
 def costly_filters(url: str) -> None:
-    """As many expressions and patterns as a filter may have, or more."""
-    for count in (1_000, 20_000):
+    """As many expressions and patterns as a filter may have, or twenty times as many."""
+    for count in (LIMITS.filter_expressions, 20 * LIMITS.filter_expressions):
         define(url, "sums", " OR ".join(f"size + {n} > speed * {n}" for n in range(count)))
         define(url, "patterns", " OR ".join(f"kind LIKE '%{n}%'" for n in range(count)))
 

@@ -15,6 +15,8 @@ from nearcast.language.definitions.subscription_documents import subscription_do
 from nearcast.language.marks import starting_at
 from nearcast.language.nodes import from_data
 from nearcast.model.filter import Atom, Filter, Not, Operator, atoms
+from nearcast.model.limits import Limits
+from nearcast.model.subscription import Settings, Subscription
 from tests.language.strategies import attribute_atoms, cql2_filters, trees
 
 WHERE = Mark("f", 3, 5)
@@ -312,26 +314,49 @@ def test_a_wrong_literal_of_a_long_list_is_told_with_its_place() -> None:
         parse(f"a IN ({before}99999999999999999999)", Mark("f"))
 
 
+def _defined(filter: object, **limits: int) -> Subscription:
+    settings = Settings(limits=Limits(**limits))  # type: ignore[arg-type]
+    return subscription_document({"id": "s", "client": "c", "filter": filter}, Mark("f"), settings)
+
+
+def test_a_list_of_all_ships_of_a_day_is_below_the_limit() -> None:
+    """Off the United States there are 10,631, each with a number of nine digits."""
+    [atom] = atoms(_defined(f"mmsi IN {tuple(range(303_000_000, 303_010_631))}").filter)
+    assert 10_631 == len(atom.literals)
+
+
 def test_literals_have_a_limit() -> None:
-    """The same in text and in JSON."""
-    values = list(range(250_001))
-    for filter in (f"a IN {tuple(values)}", {"op": "in", "args": [{"property": "a"}, values]}):
-        document = {"id": "s", "client": "c", "filter": filter}
-        with pytest.raises(DefinitionError, match=r"at most 250,000 literals in one filter, got 250,001"):
-            subscription_document(document, Mark("f"))
+    """The same in text and in JSON; who sets a higher one has more, up to what is ever taken."""
+    larger = {"filter_literals": 300_000}
+    for most, limits in ((12_000, dict[str, int]()), (5, {"filter_literals": 5}), (250_000, larger)):
+        values = list(range(most + 1))
+        for filter in (f"a IN {tuple(values)}", {"op": "in", "args": [{"property": "a"}, values]}):
+            with pytest.raises(DefinitionError, match=rf"at most {most:,} literals in one filter .*, got {most + 1:,}"):
+                _defined(filter, **limits)
+        assert _defined(f"a IN {tuple(values[:-1])}", **limits)
+
+
+def test_atoms_have_a_limit_that_can_be_set() -> None:
+    """In a text, in a tree, and in JSON."""
+    for most, limits in ((1_000, dict[str, int]()), (3, {"filter_atoms": 3})):
+        each = [f"a{number} = {number}" for number in range(most + 1)]
+        in_json = {"op": "or", "args": [{"op": "=", "args": [{"property": f"a{n}"}, n]} for n in range(most + 1)]}
+        for filter in (" OR ".join(each), {"any": each}, in_json):
+            with pytest.raises(DefinitionError, match=rf"at most {most:,} atoms in one filter .*, got {most + 1:,}"):
+                _defined(filter, **limits)
+        assert _defined(" OR ".join(each[:-1]), **limits)
+        assert _defined({"any": each[:-1]}, **limits)
 
 
 @pytest.mark.parametrize("condition", ["a + {0} > b", "a LIKE '%{0}'", "count(uform(a = {0})) > 1"])
 def test_what_no_index_finds_has_a_limit(condition: str) -> None:
-    """Each batch of events would pay for each of them: a thousand are taken, one more is not."""
-    for count in (1_000, 1_001):
-        filter = " OR ".join(condition.format(number) for number in range(count))
-        document = {"id": "s", "client": "c", "filter": filter}
-        if count == 1_000:
-            assert subscription_document(document, Mark("f"))
-            continue
-        with pytest.raises(DefinitionError, match=r"at most 1,000 expressions, LIKEs and terms .*, got 1,001"):
-            subscription_document(document, Mark("f"))
+    """Each batch of events would pay for each of them: two hundred are taken, one more is not."""
+    for most, limits in ((200, dict[str, int]()), (2, {"filter_expressions": 2})):
+        each = [condition.format(number) for number in range(most + 1)]
+        assert _defined(" OR ".join(each[:-1]), **limits)
+        came = rf"at most {most} expressions, LIKEs and terms .* \(limit filter_expressions\), got {most + 1}"
+        with pytest.raises(DefinitionError, match=came):
+            _defined(" OR ".join(each), **limits)
 
 
 @pytest.mark.parametrize("condition", ["a LIKE '{0}'", "CASEI(a) LIKE CASEI('{0}')", "a LIKE '{0}' AND b + 1 > 2"])

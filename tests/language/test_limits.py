@@ -49,6 +49,14 @@ def test_a_limit_that_is_none_is_told(given: dict[str, object], told: str) -> No
     assert told in str(caught.value)
 
 
+def test_the_limits_of_a_file_count_for_what_is_in_it() -> None:
+    """Also where it stands before them."""
+    document = {"subscriptions": [{"id": "s", "client": "c", "filter": "a = 1 OR b = 2"}], "clients": [{"id": "c"}]}
+    assert load([{**document, "limits": {"filter_atoms": 2}}]).subscriptions
+    with pytest.raises(DefinitionError, match=r"at most 1 atoms in one filter \(limit filter_atoms\), got 2"):
+        load([{**document, "limits": {"filter_atoms": 1}}])
+
+
 LONG = "n" * 1_500
 
 

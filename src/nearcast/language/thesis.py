@@ -40,6 +40,7 @@ from nearcast.model.filter import (
     This,
     User,
 )
+from nearcast.model.limits import Limits
 from nearcast.model.subscription import ANY_SUBSCRIPTION, Roles
 from nearcast.model.values import INTEGER_MAXIMUM, INTEGER_MINIMUM, Value, narrowed
 
@@ -201,8 +202,9 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _CONDITION = re.compile(r"\s*([^=<>!\s][^=<>!]*?)\s*(<=|>=|<>|!=|=|<|>)\s*(.*?)\s*", re.DOTALL)
 
 
-def read_subscription(text: str, where: Mark) -> Filter:
-    """The filter of a SUBSCRIPTION file; a single ATOM or LOGICAL_OPERATOR as root is one too.
+def read_subscription(text: str, where: Mark, limits: Limits | None = None) -> Filter:
+    """The filter of a SUBSCRIPTION file; a single ATOM or LOGICAL_OPERATOR as root is one too. It keeps to the limits,
+    which are the defaults where none are given.
 
     Raises `DefinitionError` with every fault.
     """
@@ -220,7 +222,7 @@ def read_subscription(text: str, where: Mark) -> Filter:
     node = reading.node(parts[0])
     if reading.faults or node is None:
         raise DefinitionError(reading.faults)
-    beyond = too_large(node)
+    beyond = too_large(node, limits or Limits())
     if beyond:
         raise DefinitionError(Fault(*beyond, root.where))
     return node

@@ -8,7 +8,7 @@ number may look it up while another thread adds to it: nothing that was there mo
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -262,7 +262,7 @@ class AtomTable:
             # Lists with NaN, which no column has among its literals, are of the same question.
             if key_of(atom) is None:
                 return self._opaque_number(atom)
-            numbers = [self._literal(column, literal) for literal in atom.literals]
+            numbers = self._all_literals(column, atom.literals)
         # With the question: one list may be asked of as many attributes as there are filters.
         hashed = hash((question, *numbers))
         rest = self._listed.find(hashed, partial(self._is_list, numbers))
@@ -275,8 +275,24 @@ class AtomTable:
 
     def _known(self, column: int, literals: tuple[Value, ...]) -> list[Any]:
         """The numbers of literals in a column; None for one that it has not."""
-        alike = self._keys[column][1] not in UNLIKE
-        return list(map(self._literals[column].get, literals if alike else map(plain, literals)))
+        return list(map(self._literals[column].get, self._all_plain(column, literals)))
+
+    def _all_literals(self, column: int, literals: tuple[Value, ...]) -> list[int]:
+        """The numbers of literals in a column, new ones added: together, as one by one a long list takes thrice as
+        long.
+        """
+        known, values = self._literals[column], self._values[column]
+        own = self._all_plain(column, literals)
+        new = [literal for literal in dict.fromkeys(own) if literal not in known]
+        first = len(values)
+        values.extend(new)
+        self._count.extend(range(len(self._count), len(values)))
+        known.update(zip(new, self._count[first : len(values)], strict=True))
+        return list(map(known.__getitem__, own))
+
+    def _all_plain(self, column: int, literals: tuple[Value, ...]) -> Sequence[Any]:
+        """Literals as they are known in a column."""
+        return literals if self._keys[column][1] not in UNLIKE else list(map(plain, literals))
 
     def _is_list(self, numbers: list[int], rest: int) -> bool:
         """Whether a list is of literals with these numbers."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,7 +56,8 @@ class _Collected:
     """The tests of one column while atoms are being added."""
 
     by_operator: dict[Operator, list[tuple[int, Value]]] = field(default_factory=dict)
-    lists: list[tuple[int, Value]] = field(default_factory=list)
+    lists: list[tuple[int, Sequence[Value]]] = field(default_factory=list)
+    """Each IN atom with all its literals that compare here."""
     spans: dict[int, tuple[Value, Value]] = field(default_factory=dict)
     patterns: dict[int, str] = field(default_factory=dict)
     atoms: dict[int, None] = field(default_factory=dict)
@@ -66,14 +68,19 @@ class _Collected:
         # Ascending, so that they are looked up faster: neighbours lie close together.
         ordered = sorted({literal for operator in ORDERINGS for _, literal in tests[operator]})
         order = {literal: number for number, literal in enumerate(ordered)}
-        others = (*tests[Operator.EQ], *self.lists, *tests[Operator.NE])
-        equal = {literal: number for number, literal in enumerate(dict.fromkeys(literal for _, literal in others))}
+        single = [[literal for _, literal in tests[operator]] for operator in (Operator.EQ, Operator.NE)]
+        listed = [literals for _, literals in self.lists]
+        every = dict.fromkeys(chain(single[0], *listed, single[1]))
+        equal = dict(zip(every, range(len(every)), strict=True))
         return ColumnTests(
             ordered,
             {operator: _side_by_side(tests[operator], order) for operator in ORDERINGS},
             equal,
             _side_by_side(tests[Operator.EQ], equal),
-            _side_by_side(self.lists, equal),
+            (
+                np.repeat(np.array([number for number, _ in self.lists], np.intp), list(map(len, listed))),
+                np.fromiter(map(equal.__getitem__, chain(*listed)), np.intp),
+            ),
             _side_by_side(tests[Operator.NE], equal),
             self.spans,
             self.patterns,
@@ -135,8 +142,10 @@ def _collect(tests: _Collected, number: int, atom: Atom, kind: Kind) -> None:
         case Operator.BETWEEN:
             tests.spans[number] = atom.value  # type: ignore[assignment]
         case Operator.IN:
-            literals = zip(atom.literals, atom.kinds, strict=True)
-            tests.lists.extend([(number, literal) for literal, own in literals if own == kind])
+            literals: Sequence[Value] = atom.literals
+            if len(set(atom.kinds)) > 1:
+                literals = [literal for literal, own in zip(literals, atom.kinds, strict=True) if own == kind]
+            tests.lists.append((number, literals))
         case _:
             tests.by_operator.setdefault(atom.operator, []).append((number, atom.value))  # type: ignore[arg-type]
 

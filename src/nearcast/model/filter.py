@@ -100,7 +100,10 @@ def _interned(one: Any) -> Any:
     """Equal texts as one object: filters have few names and literals, and many of each."""
     if type(one) is str:
         return intern(one)
-    return tuple(map(_interned, one)) if type(one) is tuple else one
+    # Not by calls alone: a list may have thousands.
+    return (
+        tuple([intern(each) if type(each) is str else _interned(each) for each in one]) if type(one) is tuple else one
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,17 @@ class Limits:
     """Names of readings that a client keeps."""
     client_lists: int = 100
     """Names of lists of entities that a client keeps."""
+    filter_atoms: int = 1_000
+    """Atoms of one filter: everybody waits while it enters, some 20 milliseconds for so many."""
+    filter_literals: int = 12_000
+    """Values that are written into a filter, those of lists behind IN among them, coordinates of geometries not.
+
+    In a day of ships off the United States there are 10,631, so a list of all of them fits.
+    """
+    filter_expressions: int = 200
+    """Atoms of one filter that no index finds, so that each batch pays for each: expressions, LIKEs, terms about
+    entities. So many sums take some 8 milliseconds of a batch, and 30 to enter.
+    """
     geometry_corners: int = 50_000
     """Corners of the geometries that an atom reads of one event."""
     geometry_work: int = 4_000_000

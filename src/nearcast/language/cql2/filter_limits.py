@@ -1,4 +1,7 @@
-"""How large a filter may be, in whichever form it is written."""
+"""How large a filter may be, in whichever form it is written.
+
+What everybody waits for, as a filter of that size enters the pipeline, is in `Limits`; here is what it can be set to.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,13 @@ from collections.abc import Iterator
 
 from nearcast.model.expression import Call, Constant, Shape, parts
 from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Located, Operator, atoms
+from nearcast.model.limits import Limits
 
 MAX_ATOMS = 20_000
+"""The most that `filter_atoms` can allow: they take a third of a second to read and to index."""
 
 MAX_LITERALS = 250_000
-"""Values that are written into a filter, those of lists behind IN among them, coordinates of geometries not."""
-
-MAX_COSTLY = 1_000
-"""Atoms of one filter that are not found by an index, so that each batch of events pays for each of them: expressions,
-LIKE, terms about entities. A thousand take some 50 milliseconds of a batch for which everybody waits.
-"""
+"""The most that `filter_literals` can allow: they take three quarters of a second."""
 
 MAX_CORNERS = 50_000
 """Corners of the geometries that are written into a filter: to see that they are valid takes a second at worst."""
@@ -34,27 +34,25 @@ MAX_HEIGHT = 50
 each other may be twice as deep.
 """
 
-LONG = 1_000
-"""Characters in which no filter can be that is larger than it may be."""
 
-
-def too_large(filter: Filter) -> tuple[str, str] | None:
+def too_large(filter: Filter, limits: Limits) -> tuple[str, str] | None:
     """What is expected of a filter that is too large, and what came; None if it is not."""
     listed = list(atoms(filter))
-    if len(listed) > MAX_ATOMS:
-        return f"at most {MAX_ATOMS:,} atoms in one filter", f"{len(listed):,}"
+    if len(listed) > limits.filter_atoms:
+        return f"at most {limits.filter_atoms:,} atoms in one filter (limit filter_atoms)", f"{len(listed):,}"
     costly = sum(map(_is_costly, listed))
-    if costly > MAX_COSTLY:
-        return f"at most {MAX_COSTLY:,} expressions, LIKEs and terms about entities in one filter", f"{costly:,}"
+    if costly > limits.filter_expressions:
+        what = f"at most {limits.filter_expressions:,} expressions, LIKEs and terms about entities in one filter"
+        return f"{what} (limit filter_expressions)", f"{costly:,}"
     longest = max((len(pattern) for atom in listed for pattern in _patterns(atom)), default=0)
     if longest > MAX_PATTERN:
         return f"a pattern of at most {MAX_PATTERN:,} characters", f"one of {longest:,}"
     corners = sum(map(_corners, listed))
     if corners > MAX_CORNERS:
         return f"geometries of at most {MAX_CORNERS:,} corners in one filter", f"{corners:,}"
-    literals = sum(map(_of_atom, listed))
-    if literals > MAX_LITERALS:
-        return f"at most {MAX_LITERALS:,} literals in one filter", f"{literals:,}"
+    literals, most = sum(map(_of_atom, listed)), min(limits.filter_literals, MAX_LITERALS)
+    if literals > most:
+        return f"at most {most:,} literals in one filter (limit filter_literals)", f"{literals:,}"
     return None
 
 

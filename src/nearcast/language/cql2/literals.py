@@ -81,7 +81,12 @@ def _written(found: re.Match[str]) -> str:
 
 def literals_of(written: str) -> tuple[PlainLiteral, ...] | None:
     """The literals of a list as `PLAIN_LIST` has it; None where a number is beyond 64 bits."""
-    values = [text_of(one) if one[0] == "'" else number_of(one) for one in _ONE.findall(written)]
+    # Without backslashes a text is what stands between its quotes, but for those that are doubled.
+    doubled = "''" in written
+    values = [
+        (one[1:-1].replace("''", "'") if doubled else one[1:-1]) if one[0] == "'" else number_of(one)
+        for one in _ONE.findall(written)
+    ]
     return None if None in values else tuple(values)  # type: ignore[arg-type]
 
 

@@ -51,11 +51,11 @@ class Tokens(NamedTuple):
     starts: list[int]
 
 
-def tokenize(text: str, locate: Locate, at_once: bool = False) -> Tokens:
+def tokenize(text: str, locate: Locate, at_once: bool = False, atoms: int = MAX_ATOMS) -> Tokens:
     """The tokens of a filter's text; the end is at the offset after the last character that is no blank.
 
     With `at_once`, an IN and plain literals in parentheses are one token, `values`. Raises `Fault` for a character that
-    begins nothing, and for sizes beyond the limits.
+    begins nothing, for more than so many atoms, and for sizes beyond the limits.
     """
     tokens = _tokens(_pattern(STRICT, at_once), text)
     # Where every text ends is clear if backslashes are read as the standard has them; only if that makes no tokens,
@@ -64,7 +64,7 @@ def tokenize(text: str, locate: Locate, at_once: bool = False) -> Tokens:
         tokens = _tokens(_pattern(LOOSE, at_once), text)
     if tokens.kinds[-1:] == ["other"]:
         raise _unknown(tokens, locate)
-    _check_size(tokens.kinds, locate)
+    _check_size(tokens.kinds, locate, min(atoms, MAX_ATOMS))
     tokens.kinds.append("end")
     tokens.texts.append("the end of the filter")
     tokens.starts.append(len(text.rstrip()))
@@ -100,13 +100,14 @@ def _unknown(tokens: Tokens, locate: Locate) -> Fault:
     return Fault("a CQL2 filter", f"the character {written!r}", where, on_character(written))
 
 
-def _check_size(kinds: list[str], locate: Locate) -> None:
+def _check_size(kinds: list[str], locate: Locate, most: int) -> None:
     # Most are far from either limit, which a joint for each token would not reach.
-    if len(kinds) < MAX_ATOMS:
+    if len(kinds) < most:
         return
     # n atoms need n − 1 joints; the AND of a BETWEEN is none.
     joints = kinds.count("AND") + kinds.count("OR") - kinds.count("BETWEEN")
-    if joints >= MAX_ATOMS:
-        raise Fault(f"at most {MAX_ATOMS:,} atoms in one filter", f"{joints + 1:,}", locate(0), "split the filter")
+    if joints >= most:
+        limit = " (limit filter_atoms)" if most < MAX_ATOMS else ""
+        raise Fault(f"at most {most:,} atoms in one filter{limit}", f"{joints + 1:,}", locate(0), "split the filter")
     if len(kinds) > MAX_TOKENS:
         raise Fault(f"at most {MAX_TOKENS:,} words and signs in one filter", f"{len(kinds):,}", locate(0))

@@ -112,6 +112,7 @@ def load(sources: Sequence[Path | Mapping[str, Any]]) -> DefinitionSet:
     reader = DocumentReader()
     roots = [root for source in sources if (root := _root(source, reader)) is not None]
     settings = _settings(roots, reader)
+    reader.limits = settings.limits
     clients = _clients(roots, settings, reader)
     subscriptions = _subscriptions(roots, settings, _declared(roots), reader)
     relations = _relations(roots, clients, _declared(roots), reader)
@@ -368,7 +369,7 @@ def _file_beside(node: DocumentNode) -> tuple[Path, str]:
 def _filter_file(node: DocumentNode, settings: Settings, reader: DocumentReader) -> Filter | None:
     path = _beside(node)
     try:
-        return thesis.read_subscription(read_text(path, node.where), at(str(path)))
+        return thesis.read_subscription(read_text(path, node.where), at(str(path)), settings.limits)
     except (Fault, DefinitionError) as error:
         reader.note_raised(error)
         return None

@@ -13,7 +13,7 @@ from typing import Any
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import cql2
-from nearcast.language.cql2.filter_limits import LONG, MAX_DEPTH, too_large
+from nearcast.language.cql2.filter_limits import MAX_DEPTH, too_large
 from nearcast.language.definitions.degree_limits import beyond_degrees
 from nearcast.language.nodes import DocumentNode, DocumentReader, from_data
 from nearcast.language.quantities import bounded, read_duration, relevance_of
@@ -35,9 +35,7 @@ class Weighted:
 def read_filter(node: DocumentNode, levels: int, reader: DocumentReader, over_time: bool = False) -> Weighted | None:
     """The filter of a text or tree; None after a fault. `over_time`: there are aggregates, as in rules."""
     weighted = _weighted(node, levels, reader, 1, over_time)
-    if isinstance(node.value, str) and len(node.value) <= LONG:
-        return weighted
-    beyond = too_large(weighted.filter) if weighted else None
+    beyond = too_large(weighted.filter, reader.limits) if weighted else None
     if beyond:
         reader.fault(beyond[0], node, "split the filter", came=beyond[1])
         return None
@@ -137,7 +135,13 @@ def _leaf(
         filter = (
             cql2.parse_node(node, over_time)
             if text is None
-            else cql2.parse(text, _beginning(node), node.locate or (lambda offset: node.where), over_time)
+            else cql2.parse(
+                text,
+                _beginning(node),
+                node.locate or (lambda offset: node.where),
+                over_time,
+                reader.limits.filter_atoms,
+            )
         )
     except DefinitionError as error:
         reader.note_raised(error)
