@@ -131,6 +131,10 @@ def test_a_local_relation_sees_what_enters_at_its_node() -> None:
             "both were in as many pairs of it; now u is in 1 and v is in 1 (limit relation_partners, 1)",
         ),
         ({"relation_pairs": 2}, "2 pairs of the relation hold (limit relation_pairs, 2)"),
+        (
+            {"relation_begins": 1, "relation_burst": 1},
+            "began at once than 1 (relation_burst) and what reports make room for (limit relation_begins, 1)",
+        ),
     ],
 )
 def test_a_pair_that_did_not_begin_for_a_limit_says_so(limits: dict[str, int], reason: str) -> None:

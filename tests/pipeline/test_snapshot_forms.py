@@ -21,6 +21,7 @@ from nearcast.model.situation import Action, Publish
 from nearcast.model.subscription import Settings
 from nearcast.model.zone import ZoneLayer, ZoneRule
 from nearcast.pipeline.snapshots import MANIFEST, load, save
+from nearcast.relations.admission import PairAdmission
 from nearcast.relations.delayed import DelayedRelations
 from nearcast.relations.gatherings import GatheringStates
 from nearcast.relations.pair_rules import PairRules
@@ -62,6 +63,7 @@ KEPT: dict[str, tuple[object, str, str]] = {
         "rules known _members _newest shards admission",
         "_index _boxes limits excess",
     ),
+    "PairAdmission": (PairAdmission(), "crowded rooms", ""),
     "PairRules": (PairRules(), "by_id filters", "all open general columns _numbers"),
     "GatheringStates": (GatheringStates(EntityTable()), "by_id _listed _known", "_indices _flags limits excess"),
     "EventwiseRelations": (EventwiseRelations(), "now known _states", "lists limits excess"),

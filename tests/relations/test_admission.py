@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import islice
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.importers import ais
+from nearcast.language.cloudevents import read_event
 from nearcast.model.arrays import Integers, Truths
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
@@ -16,17 +20,22 @@ from nearcast.relations import pairs
 from nearcast.relations.evaluations import PredicateEvaluator
 from nearcast.relations.stage import RelationStage
 from nearcast.testing.relations import Reference
-from tests.relations.stories import Step, defined, events_told, report
+from tests.relations.stories import HERE, Restarted, Step, defined, events_told, report
 from tests.relations.test_stage import shards, stories
+from tests.shared import shared
 
 limited = st.builds(
-    lambda partners, total: Limits(relation_partners=partners, relation_pairs=total),
-    st.integers(1, 3),
+    lambda partners, total, begins, burst: Limits(
+        relation_partners=partners, relation_pairs=total, relation_begins=begins, relation_burst=burst
+    ),
+    st.sampled_from([1, 2, 3, 1000]),
     st.sampled_from([1, 2, 4, 1000]),
+    st.sampled_from([0, 1, 2, 1000]),
+    st.sampled_from([0, 1, 2, 5, 1000]),
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(stories, limited, st.data())
 def test_within_limits_the_stage_tells_what_the_reference_tells(
     story: Sequence[Step], limits: Limits, data: st.DataObject
@@ -35,6 +44,7 @@ def test_within_limits_the_stage_tells_what_the_reference_tells(
     cuts = data.draw(st.lists(st.integers(0, len(story)), max_size=6))
     expected = events_told(Reference(), story, limits=limits)
     assert expected == events_told(RelationStage(data.draw(shards)), story, cuts, limits)
+    assert expected == events_told(Restarted(data.draw(shards)), story, cuts, limits)
 
 
 def crowd(count: int, rounds: int = 1, seed: int = 0) -> list[Step]:
@@ -99,11 +109,58 @@ def test_what_did_not_begin_is_known() -> None:
     assert 28 == crowding.refused
 
 
+def test_so_many_begin_as_reports_make_room_for() -> None:
+    """What is beyond the burst waits for room; of who reports again the first by name begin."""
+    limits = Limits(relation_begins=1, relation_burst=3)
+    story: list[Step] = [defined("near"), *(report(name, 0, 0, 0) for name in "abcd")]
+    stage = RelationStage()
+    before = events_told(stage, story, limits=limits)
+    # b takes one of three, c brings it back and takes two, d brings one and takes the two that are left.
+    assert {("a", "b"), ("a", "c"), ("b", "c"), ("a", "d"), ("b", "d")} == standing(before)
+    crowding = stage.pairing.admission.crowded["near"]
+    assert ({"d": 1}, {"d"}) == (crowding.entities, crowding.hurried)
+    again = events_told(RelationStage(), [*story, report("c", 0, 0, 0)], limits=limits)
+    assert ("c", "d") in standing(again)
+
+
+def test_others_bring_no_room() -> None:
+    """Only what is of a side of the relation does: traffic beside a crowd lets no more of it begin."""
+    limits = Limits(relation_begins=1, relation_burst=1)
+    others: list[Step] = [report(f"bus{number}", 0, 0, 1, type="bus") for number in range(20)]
+    story = [defined("near"), *(report(name, 0, 0, 0) for name in "abc"), *others, report("d", 0, 0, 2)]
+    assert {("a", "b"), ("a", "c"), ("a", "d")} == standing(events_told(RelationStage(), story, limits=limits))
+
+
+@pytest.mark.parametrize("cuts", [[], [7, 50, 51, 100]])
+def test_a_crowd_that_reports_on_is_told_of_in_full(cuts: list[int]) -> None:
+    """Spread over its reports: the same at the same positions, whatever the batches."""
+    limits, names = Limits(relation_begins=2, relation_burst=10), [f"car{number:02}" for number in range(20)]
+    story: list[Step] = [defined("near"), *(report(name, 0, 0, 0) for _ in range(9) for name in names)]
+    told = events_told(RelationStage(), story, cuts, limits)
+    assert events_told(Reference(), story, limits=limits) == told
+    assert 20 * 19 // 2 == len(standing(told))
+    assert 20 * 2 + 10 >= sum(event.position <= 1 + 20 for event in told)
+
+
 def test_ordinary_crowds_meet_no_limit() -> None:
     """As many as there are at one place in a harbour begin with each other, all of them."""
     stage = RelationStage()
     told = events_told(stage, crowd(100))
     assert 100 * 99 // 2 == len(told)
+    assert {} == stage.pairing.admission.crowded
+
+
+@pytest.mark.data
+def test_ships_meet_no_limit() -> None:
+    """Also where a feed begins, everybody within 5 km of the first 5,000 reports, and times fall back: a tenth of the
+    burst is room enough.
+    """
+    documents = islice(ais.events(shared("data/ais_us_20220103/AISdata.csv.gz")), 5_000)
+    stage, limits = RelationStage(), Limits(relation_burst=2_000)
+    vessels = "type = 'vessel'"
+    relation = defined("near", a=vessels, b=vessels, when="distance(a, b) <= 5000", detect=["exit"])
+    events_told(stage, [relation, *(read_event(one, HERE) for one in documents)], limits=limits)
+    assert sum(int(shard.pairs["held"].sum()) for shard in stage.pairing.shards) > 5_000
     assert {} == stage.pairing.admission.crowded
 
 

@@ -140,6 +140,9 @@ def within_limits(found: PairFinding, standing: PairStanding, crowding: Crowding
     if standing.pairs >= limits.relation_pairs:
         name, most = "relation_pairs", limits.relation_pairs
         why = f"{standing.pairs:,} pairs of the relation hold"
+    elif crowding and crowding.hurried.intersection(entities) and min(standing.partners) < limits.relation_partners:
+        name, most = "relation_begins", limits.relation_begins
+        why = f"more pairs began at once than {limits.relation_burst:,} (relation_burst) and what reports make room for"
     else:
         name, most = "relation_partners", limits.relation_partners
         in_pairs = (f"{one} is in {count:,}" for one, count in zip(entities, standing.partners, strict=True))

@@ -187,8 +187,9 @@ class CrowdMonitor:
             entity, more = next(iter(crowded[id].entities.items()), ("", 0))
             log.warning(
                 "relation has more pairs than it may relation=%s entity=%s more=%d:"
-                " raise relation_partners or relation_pairs of limits, or ask for fewer",
-                id, entity, more,
+                " raise %s of limits, or ask for fewer",
+                id, entity, more, "relation_begins or relation_burst" if crowded[id].hurried
+                else "relation_partners or relation_pairs",
             )  # fmt: skip
         zones = {id: count for stage in stages if isinstance(stage, ZoneStage) for id, count in stage.crowded().items()}
         for id in self._layers.raise_to(zones):

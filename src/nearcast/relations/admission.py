@@ -1,15 +1,20 @@
-"""How many pairs of a relation may hold, and which of those that should begin do not.
+"""How many pairs of a relation may hold, and begin, and which of those that should begin do not.
 
 Two thousand at one place are two million pairs, each of which would be told. So a pair does not begin where both of its
 entities are in `relation_partners` pairs of the relation already, nor where `relation_pairs` hold: each entity has that
-many partners, but who has one partner only may have a common one with everybody. Of what one report brings about,
-first what lapses and ends makes room; then begin the pairs with those that have fewer partners, then the others, each
-by the names of the two. What did not begin never ends; it begins with the next report of either that finds room.
+many partners, but who has one partner only may have a common one with everybody. Nor does it where more began than
+reports made room for: a relation has room for `relation_burst` beginnings, of which each takes one, and each report of
+its sides brings `relation_begins` back. That counts reports, not time: a file may be in no order of time, and all that
+it tells of one moment.
+
+Of what one report brings about, first what lapses and ends makes room; then begin the pairs with those that have fewer
+partners, then the others, each by the names of the two. What did not begin never ends; it begins with the next report
+of either that finds room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,19 +33,23 @@ LISTED = 100
 @dataclass(slots=True)
 class Crowding:
     """What of a relation did not begin for its limits: how often, and for which entities how many with their last
-    report.
+    report; `hurried` are those of which some did not as too many others began before.
     """
 
     refused: int = 0
     entities: dict[str, int] = field(default_factory=dict)
+    hurried: set[str] = field(default_factory=set)
 
-    def note(self, entity: str, more: int) -> None:
+    def note(self, entity: str, more: int, hurried: bool = False) -> None:
         """Takes note of how many pairs of an entity did not begin with its report."""
         self.refused += more
+        self.hurried.discard(entity)
         if not more:
             self.entities.pop(entity, None)
         elif entity in self.entities or len(self.entities) < LISTED:
             self.entities[entity] = more
+            if hurried:
+                self.hurried.add(entity)
 
 
 class ShardEffects(NamedTuple):
@@ -51,11 +60,18 @@ class ShardEffects(NamedTuple):
     effects: PairEffects
 
 
+Reporting = Callable[[PairRule], Flags]
+"""Says of each report of a stretch whether it is of a side of a rule."""
+
+
 class PairAdmission:
-    """What did not begin so far, by relation; see `admit`."""
+    """What did not begin so far, by relation, and for how many beginnings those have room that have not all; see
+    `admit`.
+    """
 
     def __init__(self) -> None:
         self.crowded: dict[str, Crowding] = {}
+        self.rooms: dict[str, int] = {}
 
     def admit(
         self,
@@ -63,28 +79,53 @@ class PairAdmission:
         rules: PairRules,
         names: Sequence[str],
         reports: ReportTable,
+        reporting: Reporting,
         limits: Limits,
     ) -> list[PairEffects]:
         """The effects on each shard's pairs, without those that would begin a pair beyond a limit."""
         kept = [np.ones(len(one.effects.pair), np.bool_) for one in shards]
-        for number in _beginning(shards):
+        for number in self._concerned(shards, rules):
             rule = rules.all[number]
             if rule is None or rule.is_named:
                 continue
-            if _may_exceed(shards, number, limits):
-                walk = _RuleWalk.of(shards, rule, reports)
-                for place, more, dropped in walk.rows(names, limits):
+            id, through = rule.relation.id, _reports_through(reports, reporting(rule))
+            level = self._level(id, through, _begun(shards, number, reports), limits)
+            if level is None or _may_exceed(shards, number, limits):
+                walk = _RuleWalk.of(shards, rule, reports, names, through, self.rooms.get(id, limits.relation_burst))
+                for place, more, hurried, dropped in walk.rows(limits):
                     for shard, index in dropped:
                         kept[shard][index] = False
-                    if more or rule.relation.id in self.crowded:
-                        self.crowded.setdefault(rule.relation.id, Crowding()).note(names[place], more)
-            elif rule.relation.id in self.crowded:
+                    if more or id in self.crowded:
+                        self.crowded.setdefault(id, Crowding()).note(names[place], more, hurried)
+                level = walk.room
+            elif id in self.crowded:
                 for entity in np.unique(reports.entity).tolist():
-                    self.crowded[rule.relation.id].note(names[entity], 0)
+                    self.crowded[id].note(names[entity], 0)
+            self._set_room(id, level, limits)
         return [
             one.effects if flags.all() else one.effects.select(np.flatnonzero(flags))
             for one, flags in zip(shards, kept, strict=True)
         ]
+
+    def _concerned(self, shards: Sequence[ShardEffects], rules: PairRules) -> list[int]:
+        """The numbers of the rules of which some pair may begin, and of those that do not have all room."""
+        waiting = [rules.by_id[id].number for id in self.rooms]
+        return sorted({*_beginning(shards), *waiting})
+
+    def _level(self, id: str, through: Integers, begun: Integers, limits: Limits) -> int | None:
+        """The room that is left if so many pairs begin at each row; None where there is not enough."""
+        burst = limits.relation_burst
+        added = np.diff(through, prepend=0) * limits.relation_begins
+        before = self.rooms.get(id, burst) + np.cumsum(added) - (np.cumsum(begun) - begun)
+        # Room that comes where there is all is lost.
+        left = before - np.maximum(np.maximum.accumulate(before - burst), 0) - begun
+        return None if (left < 0).any() else int(left[-1]) if len(left) else self.rooms.get(id, burst)
+
+    def _set_room(self, id: str, level: int, limits: Limits) -> None:
+        if level < limits.relation_burst:
+            self.rooms[id] = level
+        else:
+            self.rooms.pop(id, None)
 
     def admit_present(
         self, rule: PairRule, a: Integers, b: Integers, names: Sequence[str], limits: Limits
@@ -111,12 +152,30 @@ class PairAdmission:
     def end(self, id: str) -> None:
         """Forgets a relation."""
         self.crowded.pop(id, None)
+        self.rooms.pop(id, None)
 
 
 def _beginning(shards: Sequence[ShardEffects]) -> list[int]:
     """The numbers of the rules of which some pair may begin."""
     found = [one.pairs["rule"][one.which[one.effects.pair[one.effects.effect == BEGINS]]] for one in shards]
     return np.unique(np.concatenate(found)).tolist() if found else []
+
+
+def _begun(shards: Sequence[ShardEffects], number: int, reports: ReportTable) -> Integers:
+    """How many pairs of a rule begin at each row of a stretch, if all do."""
+    begun = np.zeros(reports.length, np.int64)
+    for pairs, which, effects in shards:
+        begins = effects.effect == BEGINS
+        first = np.append(True, effects.pair[1:] != effects.pair[:-1])[: len(effects.pair)]
+        before = np.where(first, pairs["held"][which][effects.pair], np.append(False, begins)[: len(begins)])
+        own = begins & ~before & (pairs["rule"][which[effects.pair]] == number)
+        begun += np.bincount(effects.row[own], minlength=len(begun))
+    return begun
+
+
+def _reports_through(reports: ReportTable, own: Flags) -> Integers:
+    """How many of some reports of a stretch there were through each of its rows."""
+    return np.cumsum(np.bincount(reports.row[own], minlength=reports.length))
 
 
 def _may_exceed(shards: Sequence[ShardEffects], number: int, limits: Limits) -> bool:
@@ -145,7 +204,8 @@ def _exceeds(a: Integers, b: Integers, limits: Limits) -> bool:
 class _RuleWalk:
     """A stretch's effects on the pairs of one rule, in the order of their rows, ends before beginnings.
 
-    `pair` tells a pair from others; `shard` and `index` say which effect of the stretch it is.
+    `pair` tells a pair from others; `shard` and `index` say which effect of the stretch it is; `rank` is an entity's
+    place by name. `room` is for so many beginnings; `through` has the reports that bring some.
     """
 
     row: Integers
@@ -159,9 +219,20 @@ class _RuleWalk:
     counts: Integers
     total: int
     reporter: dict[int, int]
+    rank: Integers
+    through: Integers
+    room: int
+    counted: int = 0
 
     @staticmethod
-    def of(shards: Sequence[ShardEffects], rule: PairRule, reports: ReportTable) -> _RuleWalk:
+    def of(
+        shards: Sequence[ShardEffects],
+        rule: PairRule,
+        reports: ReportTable,
+        names: Sequence[str],
+        through: Integers,
+        room: int,
+    ) -> _RuleWalk:
         """The effects on a rule's pairs, and how many hold as the stretch begins."""
         columns: list[list[Integers]] = [[] for _ in range(7)]
         holds: list[Flags] = []
@@ -182,12 +253,15 @@ class _RuleWalk:
         reporter = dict(zip(reports.row.tolist(), reports.entity.tolist(), strict=True))
         row, begins, pair, a, b, shard, index = (column[order] for column in together)
         flags = np.concatenate(holds)
-        total = int(flags.sum())
-        return _RuleWalk(row, begins.astype(np.bool_), pair, a, b, shard, index, flags, counts, total, reporter)
+        total, rank = int(flags.sum()), np.zeros(reports.known, np.int64)
+        some = np.unique(np.concatenate([a, b])).tolist()
+        rank[sorted(some, key=names.__getitem__)] = np.arange(len(some))
+        ordered = (row, begins.astype(np.bool_), pair, a, b, shard, index)
+        return _RuleWalk(*ordered, flags, counts, total, reporter, rank, through, room)
 
-    def rows(self, names: Sequence[str], limits: Limits) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
-        """For each row that may begin something: who reports, how many pairs do not begin, and the effects that do
-        not count.
+    def rows(self, limits: Limits) -> Iterator[tuple[int, int, bool, list[tuple[int, int]]]]:
+        """For each row that may begin something: who reports, how many pairs do not begin, whether some do not as too
+        many began before, and the effects that do not count.
         """
         bounds = np.flatnonzero(np.append(True, self.row[1:] != self.row[:-1])).tolist() if len(self.row) else []
         for first, last in zip(bounds, [*bounds[1:], len(self.row)], strict=True):
@@ -198,7 +272,9 @@ class _RuleWalk:
                 continue
             some = np.arange(middle, last)
             some = some[~self.holds[self.pair[some]]]
-            begun = self._chosen(some, entity, names, limits)
+            self._bring_room(int(self.through[self.row[first]]), limits)
+            begun, hurried = self._chosen(some, entity, limits)
+            self.room -= len(begun)
             self.holds[self.pair[begun]] = True
             np.add.at(self.counts, np.concatenate([self.a[begun], self.b[begun]]), 1)
             self.total += len(begun)
@@ -206,8 +282,15 @@ class _RuleWalk:
             yield (
                 entity,
                 len(refused),
+                hurried,
                 list(zip(self.shard[refused].tolist(), self.index[refused].tolist(), strict=True)),
             )
+        self._bring_room(int(self.through[-1]) if len(self.through) else 0, limits)
+
+    def _bring_room(self, through: int, limits: Limits) -> None:
+        """Reports bring room, so many through now."""
+        self.room = min(limits.relation_burst, self.room + (through - self.counted) * limits.relation_begins)
+        self.counted = through
 
     def _end(self, effects: Integers) -> None:
         """What ends makes room."""
@@ -218,20 +301,20 @@ class _RuleWalk:
         np.subtract.at(self.counts, np.concatenate([self.a[ended], self.b[ended]]), 1)
         self.total -= len(ended)
 
-    def _chosen(self, some: Integers, entity: int, names: Sequence[str], limits: Limits) -> Integers:
-        """Which of the pairs that a report of an entity would begin do begin."""
+    def _chosen(self, some: Integers, entity: int, limits: Limits) -> tuple[Integers, bool]:
+        """Which of the pairs that a report of an entity would begin do begin; whether more would with more room."""
         other = np.where(self.a[some] == entity, self.b[some], self.a[some])
-        room = limits.relation_pairs - self.total
         free = self.counts[other] < limits.relation_partners
         first, rest = some[free], some[~free]
         left = max(0, limits.relation_partners - int(self.counts[entity]) - len(first))
-        if len(first) + min(left, len(rest)) > room:
-            first = self._by_name(first, names)[: max(0, room)]
-        left = min(left, max(0, room - len(first)))
-        rest = self._by_name(rest, names)[:left] if left < len(rest) else rest
-        return np.concatenate([first, rest])
+        allowed = min(len(first) + min(left, len(rest)), max(0, limits.relation_pairs - self.total))
+        most = min(allowed, self.room)
+        first = self._by_name(first, most)
+        return np.concatenate([first, self._by_name(rest, most - len(first))]), most < allowed
 
-    def _by_name(self, some: Integers, names: Sequence[str]) -> Integers:
-        return np.array(
-            sorted(some.tolist(), key=lambda at: (names[int(self.a[at])], names[int(self.b[at])])), np.int64
-        )
+    def _by_name(self, some: Integers, most: int) -> Integers:
+        """The first so many by name."""
+        if most >= len(some):
+            return some
+        keys = self.rank[self.a[some]] << 32 | self.rank[self.b[some]]
+        return some[np.argpartition(keys, most)[:most]]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -136,7 +137,8 @@ class PairRelations:
             raise TooManyPairs
         self._count_unread(boxes, reports, first=reports.known)
         effects = [shard.effects(view, own) for shard, own in zip(self.shards, near, strict=True)]
-        admitted = self.admission.admit(effects, self.rules, self.known.names, reports, self.limits)
+        reporting = partial(self._reporting, reports, members)
+        admitted = self.admission.admit(effects, self.rules, self.known.names, reports, reporting, self.limits)
         every = zip(self.shards, effects, admitted, strict=True)
         told = [one for shard, each, own in every for one in shard.transitions(view, each.which, own)]
         self._remember(reports, members)
@@ -154,6 +156,16 @@ class PairRelations:
             number: np.concatenate([self._base(number), flags[reports.row]])
             for number, flags in zip(self.rules.filters.values(), found, strict=True)
         }
+
+    def _reporting(self, reports: ReportTable, members: Members, rule: PairRule) -> Flags:
+        """Which reports are of a side of a rule."""
+        found = np.zeros(len(reports.row), np.bool_)
+        for side, number in zip((rule.pair.a, rule.pair.b), self._filters(rule), strict=True):
+            if isinstance(side, Named):
+                found |= reports.entity == self.known.numbers[side.entity]
+            else:
+                found |= members[number][reports.known :]
+        return found
 
     def _base(self, filter: int) -> Flags:
         """Which entities satisfy a filter as the stretch begins."""

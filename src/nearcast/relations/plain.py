@@ -107,13 +107,15 @@ class EventwiseRelations:
         self._states[relation.id] = state = _State(relation, sequence)
         return list(state.all(self._world(), cause))
 
-    def states(self) -> Iterator[tuple[Relation, int, Mapping[tuple[str, str], HoldState]]]:
-        """Each relation, the order of its definition, and what holds in it."""
-        return ((state.relation, state.sequence, state.holding) for state in self._states.values())
+    def states(self) -> Iterator[tuple[Relation, int, Mapping[tuple[str, str], HoldState], int | None]]:
+        """Each relation, the order of its definition, what holds in it, and its room for beginnings."""
+        return ((state.relation, state.sequence, state.holding, state.room) for state in self._states.values())
 
-    def restore(self, relation: Relation, sequence: int, holding: Mapping[tuple[str, str], HoldState]) -> None:
-        """Adds a relation that was there before, with what held in it."""
-        self._states[relation.id] = _State(relation, sequence, dict(holding))
+    def restore(
+        self, relation: Relation, sequence: int, holding: Mapping[tuple[str, str], HoldState], room: int | None
+    ) -> None:
+        """Adds a relation that was there before, with what held in it and its room for beginnings."""
+        self._states[relation.id] = _State(relation, sequence, dict(holding), room)
 
     def ids(self) -> list[str]:
         """The relations that there are."""
@@ -234,6 +236,13 @@ class RelationView:
     """How many predicates were not decided, of which events, for they came to a limit."""
 
 
+def _is_of(side: Side, event: Event, limits: Limits) -> bool:
+    """Whether an event is of a side of pairs."""
+    if isinstance(side, Named):
+        return event.entity == side.entity
+    return truth(side.filter, event, NO_CONTEXT, limits) is True
+
+
 def _other(pair: tuple[str, str], entity: str) -> str:
     """The entity of a pair that this one is not."""
     return pair[1] if pair[0] == entity else pair[0]
@@ -246,8 +255,11 @@ class _State:
     relation: Relation
     sequence: int
     holding: dict[tuple[str, str], HoldState] = field(default_factory=dict)
+    room: int | None = None
+    """For how many beginnings there is room; None: for as many as ever."""
     unordered: bool = field(init=False)
     derived: bool = field(init=False)
+    named: bool = field(init=False)
     lifecycle: Lifecycle = field(init=False)
     predicates: dict[bool, RelationPredicate] = field(default_factory=dict)
 
@@ -255,6 +267,7 @@ class _State:
         about = self.relation.about
         self.unordered = isinstance(about, Pair) and about.a == about.b and is_symmetric(about.when)
         self.derived = sees_derived(self.relation)
+        self.named = isinstance(about, Pair) and isinstance(about.a, Named) and isinstance(about.b, Named)
         self.lifecycle = Lifecycle.of(self.relation)
 
     @property
@@ -268,6 +281,7 @@ class _State:
         if isinstance(self.relation.about, Gathering):
             yield from self._evaluate_all([(one, "") for one in world.known], world, cause, False)
             return
+        self._bring_room(world.known[entity].event, world.limits)
         pairs = [pair for other in world.known for pair in ((entity, other), (other, entity)) if other != entity]
         begins = []
         for pair in self._own(pairs, False):
@@ -285,7 +299,22 @@ class _State:
         free = [pair for pair in sorted(begins) if partners[_other(pair, entity)] < limits.relation_partners]
         left = max(0, limits.relation_partners - partners[entity] - len(free))
         rest = [pair for pair in sorted(begins) if pair not in free][:left]
-        return [*free, *rest][: max(0, limits.relation_pairs - len(self.holding))]
+        found = [*free, *rest][: max(0, limits.relation_pairs - len(self.holding))]
+        if self.named:
+            return found
+        room = limits.relation_burst if self.room is None else self.room
+        self._set_room(room - len(found[:room]), limits)
+        return found[:room]
+
+    def _bring_room(self, event: Event, limits: Limits) -> None:
+        """A report of a side brings room for beginnings."""
+        about = self.relation.about
+        sides = (about.a, about.b) if isinstance(about, Pair) and self.room is not None else ()
+        if self.room is not None and any(_is_of(side, event, limits) for side in sides):
+            self._set_room(self.room + limits.relation_begins, limits)
+
+    def _set_room(self, room: int, limits: Limits) -> None:
+        self.room = room if room < limits.relation_burst else None
 
     def all(self, world: RelationView, cause: Cause) -> Iterator[Transition]:
         """What holds already, and what does no longer, when something else than a report changes."""

@@ -145,7 +145,10 @@ def _scope(
         "now": stage._now,
         "sequence": stage._sequence,
         "gone": sorted(stage._gone),
-        "crowded": {id: [one.refused, one.entities] for id, one in stage.pairing.admission.crowded.items()},
+        "crowded": {
+            id: [one.refused, one.entities, sorted(one.hurried)] for id, one in stage.pairing.admission.crowded.items()
+        },
+        "rooms": stage.pairing.admission.rooms,
         "lists": {client: {list_: list(names) for list_, names in one.items()} for client, one in stage._lists.items()},
         "relations": [document.refer(one, registry.relations) for one in stage._relations.values()],
         "pairs": [(id, rule.sequence) for id, rule in stage.pairing.rules.by_id.items()],
@@ -153,7 +156,7 @@ def _scope(
         "gatherings": [_gathering(id, crowd, stage) for id, crowd in stage._crowds.by_id.items()],
         "eventwise": {
             "now": stage._plain.now,
-            "relations": [(one.id, order) for one, order, _ in stage._plain.states()],
+            "relations": [(one.id, order, room) for one, order, _, room in stage._plain.states()],
         },
     }
 
@@ -207,7 +210,7 @@ def _holding(stage: RelationStage) -> Iterator[dict[str, Any]]:
     for id, crowd in stage._crowds.by_id.items():
         for entity, state in crowd.held.items():
             yield {"relation": id, "a": entity, "b": "", **state._asdict()}
-    for relation, _, holding in stage._plain.states():
+    for relation, _, holding, _ in stage._plain.states():
         for (a, b), state in holding.items():
             yield {"relation": relation.id, "a": a, "b": b, **state._asdict()}
 
@@ -225,7 +228,10 @@ def _stage(
     _read_entities(document, f"{name}-entities", stage._known)
     stage._gone = set(values["gone"])
     crowded = values["crowded"].items()
-    stage.pairing.admission.crowded = {id: Crowding(refused, dict(more)) for id, (refused, more) in crowded}
+    stage.pairing.admission.crowded = {
+        id: Crowding(refused, dict(more), set(hurried)) for id, (refused, more, hurried) in crowded
+    }
+    stage.pairing.admission.rooms = dict(values["rooms"])
     _read_pairing(document, name, values, stage)
     _read_holding(document, name, values, stage)
     return stage
@@ -274,5 +280,5 @@ def _read_holding(document: StageDocument, name: str, values: Mapping[str, Any],
     stage._plain.now = values["eventwise"]["now"]
     reports = events_by_number(document.table(f"{name}-reports", NUMBERED))
     stage._plain.known = {event.entity: LatestReport(event, heard) for heard, event in reports}
-    for id, sequence in values["eventwise"]["relations"]:
-        stage._plain.restore(stage._relations[id], sequence, held.get(id, {}))
+    for id, sequence, room in values["eventwise"]["relations"]:
+        stage._plain.restore(stage._relations[id], sequence, held.get(id, {}), room)
