@@ -10,7 +10,7 @@ from nearcast.cli.explain_zone import zone_lines
 from nearcast.errors import Fault
 from nearcast.explain.pair_explanation import PairStep
 from nearcast.explain.zone_explanation import ZoneFinding, explain_zones
-from nearcast.model.changes import ZoneRemoval, ZoneRuleChange
+from nearcast.model.changes import SettingsChange, ZoneRemoval, ZoneRuleChange
 from nearcast.model.event import MAIN, Event
 from nearcast.model.limits import Limits
 from nearcast.model.subscription import Settings
@@ -101,6 +101,67 @@ def test_a_zone_that_nobody_looked_at_is_unknown_with_its_limit() -> None:
     assert [True] == [each.holds for each in found(story, "north", limits=one).standings]
     [reason] = found(story, "south", limits=one).reasons
     assert reason.startswith("whether its place is in it is UNKNOWN") and reason.endswith("(limit zone_work)")
+
+
+ENTERED = report("van", 5, 0, second=0)
+
+
+@pytest.mark.parametrize(
+    ("last", "limits", "known", "remark"),
+    [
+        (report("van", 5, 11, second=1), NO_OTHER, (False, False), "out of it, within the margin 3 m"),
+        (report("van", None, second=1), NO_OTHER, (None, None), "its newest report has no place"),
+        (report("van", 5, 5, 1, geographic=True), NO_OTHER, (None, None), "its newest place is geographic"),
+        (
+            report("van", 5, -1, second=1),
+            Limits(zone_work=ZONE_WORK + 5),
+            (None, None),
+            "whether its place is in it is UNKNOWN: zones before it are 37 units of work (limit zone_work)",
+        ),
+        (
+            report("van", 4, 0, second=1),
+            Limits(zones_at_once=1),
+            (True, False),
+            "its place is in it, but in 1 before it (limit zones_at_once)",
+        ),
+    ],
+)
+def test_why_it_is_still_in_a_zone_that_its_place_is_not_known_to_be_in(
+    last: Event, limits: Limits, known: tuple[bool | None, bool | None], remark: str
+) -> None:
+    """What is true of its newest place: within the margin, unknown, in it without counting."""
+    before = [LAYER[0], zones(zone("other", box(-50, -9, 50, 3))), LAYER[1]] if limits != NO_OTHER else LAYER
+    story = [*before, ENTERED, SettingsChange(Settings(limits=limits)), last]
+    name = "south" if limits != NO_OTHER else "north"
+    one = found(story, name)
+    [standing] = one.standings
+    assert (True, known, remark) == (standing.holds, (standing.inside, standing.beyond), standing.remark)
+    [line] = [each for each in zone_lines(one) if each.startswith("  is in ")]
+    assert line.endswith(f"; {remark}")
+
+
+def test_a_margin_that_takes_too_much_work_is_unknown() -> None:
+    """Not within the margin: nobody knows."""
+    layer = [ZoneRuleChange(rule(margin=50, coordinates="geographic"))]
+    shape = {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [0.4, 0.5], [1, 1], [0, 1], [0, 0]]]}
+    moves = [report("van", x, 0.5, second=n, geographic=True) for n, x in enumerate((0.1, 0.5))]
+    story = [*layer, zones(zone("north", shape, coordinates="geographic")), *moves]
+    assert not found(story, "north").standings[0].holds
+    [standing] = found(story, "north", limits=Limits(geometry_work=1)).standings
+    assert (True, False, None) == (standing.holds, standing.inside, standing.beyond)
+    expected = "out of it; whether within the margin 50 m is UNKNOWN: measuring takes more than 1 units of work"
+    assert f"{expected} (limit geometry_work)" == standing.remark
+
+
+def test_how_many_zones_nobody_looked_at() -> None:
+    """Of all zones around its place, also where it is in none that was looked at."""
+    corner = {"type": "Polygon", "coordinates": [[[0, 0], [10, 0], [0, 10], [0, 0]]]}
+    story = [LAYER[0], zones(*(zone(f"z{n}", corner) for n in range(3))), report("van", 9, 9, second=0)]
+    limits = Limits(zone_work=ZONE_WORK + 5)
+    one = found(story, limits=limits)
+    assert (2, ("its place is outside of every zone that was looked at",)) == (one.unlooked, one.reasons)
+    assert "  whether its place is in 2 more is UNKNOWN (limit zone_work)" in list(zone_lines(one))
+    assert (0, ("its place is outside of every zone",)) == (found(story).unlooked, found(story).reasons)
 
 
 def test_what_is_not_there_is_told() -> None:

@@ -20,7 +20,7 @@ from nearcast.state.timeline import Excess
 from nearcast.zones import stage as stages
 from nearcast.zones.stage import ZoneStage
 from nearcast.zones.zone_index import ZONE_WORK
-from tests.relations.stories import Step, at, report
+from tests.relations.stories import NO_OTHER, Step, at, report
 from tests.zones.stories import Restarted, box, events_told, plainly_told, rule, summaries, zone, zones
 
 LEFT, RIGHT, WIDE = box(0, 0, 10, 10), box(10, 0, 20, 10), box(-5, -5, 30, 12)
@@ -277,6 +277,22 @@ def test_what_holds_goes_on_while_it_is_unknown_and_ends_out_of_its_box(units: i
     ends = {next(event.values("zone")): event.position for event in told if "exit" in event.values("detect")}
     assert {"z0": 5, "z1": 5, "z2": 5, "z3": 5, "last": left} == ends
     assert plainly_told(story, limits) == told
+
+
+def test_a_margin_that_takes_too_much_work_ends_nothing_and_is_counted() -> None:
+    """By the report, once; without meeting the limit it ends, and nothing is counted."""
+    shape = {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [0.4, 0.5], [1, 1], [0, 1], [0, 0]]]}
+    story: list[Step] = [
+        ZoneRuleChange(rule(coordinates="geographic", margin=50)),
+        zones(zone("north", shape, coordinates="geographic")),
+        *(report("van", x, 0.5, second=n, geographic=True) for n, x in enumerate((0.1, 0.5))),
+    ]
+    for limits, told, counted in ((Limits(geometry_work=1), ["enter"], 1), (NO_OTHER, ["enter", "exit"], 0)):
+        excess = Counter[Excess]()
+        events = events_told(ZoneStage(), story, limits=limits, excess=excess)
+        assert told == [one for event in events for one in event.values("detect")]
+        assert counted == sum(excess.values()) and {limit for *_, limit in excess} <= {"geometry_work"}
+        assert plainly_told(story, limits) == events
 
 
 def test_zones_that_do_not_count_are_a_metric_and_told_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -44,6 +44,8 @@ def zone_lines(found: ZoneFinding) -> Iterator[str]:
         yield from _standing(one, found)
     if found.uncounted:
         yield f"  its place is in {found.uncounted:,} more, which do not count (limit zones_at_once)"
+    if found.unlooked:
+        yield f"  whether its place is in {found.unlooked:,} more is UNKNOWN (limit zone_work)"
     if found.report is not None:
         place = "nowhere" if found.report.place is None else f"{found.report.place.x:g}, {found.report.place.y:g}"
         yield f"  newest report {found.report.id}, position {found.report.position:,}, at {place}"
@@ -64,13 +66,13 @@ def _standing(one: ZoneStanding, found: ZoneFinding) -> Iterator[str]:
     if not one.holds:
         return
     since = "" if one.since is None else f" since {time_text(one.since)}"
-    margin = "" if one.inside or not found.rule.margin else f"; out of it, within the margin {found.rule.margin:g} m"
+    remark = f"; {one.remark}" if one.remark else ""
     lasting = ""
     if found.rule.lasting is not None and one.dwelt:
         lasting = f", and lasted {found.rule.lasting:g} s"
     elif one.due is not None:
         lasting = f"; it has lasted {found.rule.lasting:g} s at {time_text(one.due)}"
-    yield f"  is in {one.zone}{since}{lasting}{margin}"
+    yield f"  is in {one.zone}{since}{lasting}{remark}"
 
 
 def zone_data(found: ZoneFinding) -> dict[str, Any]:
@@ -89,6 +91,7 @@ def zone_data(found: ZoneFinding) -> dict[str, Any]:
         "zones": [_standing_data(one) for one in found.standings],
         "reasons": list(found.reasons),
         "uncounted": found.uncounted,
+        "unknown": found.unlooked,
         "told": [
             {
                 "position": position,
@@ -103,7 +106,14 @@ def zone_data(found: ZoneFinding) -> dict[str, Any]:
 
 def _standing_data(one: ZoneStanding) -> dict[str, Any]:
     times = {"since": _time(one.since), "due": _time(one.due), "dwelt": one.dwelt}
-    return {"zone": one.zone, "holds": one.holds, **times, "inside": one.inside, "beyond": one.beyond}
+    return {
+        "zone": one.zone,
+        "holds": one.holds,
+        **times,
+        "inside": one.inside,
+        "beyond": one.beyond,
+        "remark": one.remark,
+    }
 
 
 def _time(moment: datetime | None) -> str | None:

@@ -6,7 +6,7 @@ Pure, as `explanation`: reports, definitions and the stream's time come in as st
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -28,14 +28,15 @@ from nearcast.zones.zone_events import ZoneTransition
 LAST_TOLD = 5
 """Of what was told of the entity the last ones are kept."""
 
-NO_MOST = Limits(zones_at_once=1 << 62)
-"""As if an entity might be in any number of zones."""
+NO_MOST = 1 << 62
+"""As `zones_at_once`: as if an entity might be in any number of zones."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneStanding:
     """A zone: whether the entity counts as in it, since the time of which event, and when it has lasted (None: no
-    `for`, or told); whether its newest place is in it, and whether it is beyond the margin.
+    `for`, or told); whether its newest place is in it, and whether it is out of it by more than the margin; what is to
+    be said of that, and why one of these is UNKNOWN, is the `remark`.
     """
 
     zone: str
@@ -43,8 +44,9 @@ class ZoneStanding:
     since: datetime | None
     due: datetime | None
     dwelt: bool
-    inside: bool
-    beyond: bool
+    inside: Truth
+    beyond: Truth
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class ZoneFinding:
 
     `report` is its newest one, `watched` whether the filter selects it, with the truth of each atom; `silent_since` is
     when its time to live was over, None where it is not. `reasons` say why it is in no zone, or not in that asked for.
-    `uncounted`: how many zones its place is in beyond those that count.
+    `uncounted`: how many zones its place is in beyond those that count; `unlooked`: of how many it is not known.
     """
 
     rule: ZoneRule
@@ -69,6 +71,7 @@ class ZoneFinding:
     told: tuple[tuple[int, ZoneTransition], ...]
     reasons: tuple[str, ...]
     uncounted: int = 0
+    unlooked: int = 0
 
 
 def explain_zones(
@@ -153,14 +156,18 @@ class _ZonePast:
             told=tuple(self._told),
             reasons=() if held else tuple(self._reasons(layer, event, watched, silent, standings, zone)),
             uncounted=self._uncounted(layer, event),
+            unlooked=layer.unlooked(event, self.plain.limits) if event is not None and layer.measured(event) else 0,
         )
 
     def _uncounted(self, layer: PlainLayer, event: Event | None) -> int:
         """How many zones its place is in beyond those that count."""
         if event is None or not layer.measured(event):
             return 0
-        all_of_them = replace(self.plain.limits, zones_at_once=NO_MOST.zones_at_once)
-        return max(0, len(layer.inside(event, all_of_them)) - self.plain.limits.zones_at_once)
+        return max(0, len(self._all_inside(layer, event)) - self.plain.limits.zones_at_once)
+
+    def _all_inside(self, layer: PlainLayer, event: Event) -> list[str]:
+        """The zones that its place is in, also those that do not count."""
+        return layer.inside(event, replace(self.plain.limits, zones_at_once=NO_MOST))
 
     def _standings(
         self, layer: PlainLayer, entity: str, event: Event | None, zone: str | None
@@ -171,18 +178,46 @@ class _ZonePast:
         held = [name for one, name in layer.held if one == entity]
         for name in [zone] if zone is not None else list(dict.fromkeys([*held, *inside])):
             state = layer.held.get((entity, name))
+            within, beyond, remark = self._place(layer, event, name, inside)
             yield ZoneStanding(
                 zone=name,
                 holds=state is not None,
                 since=None if state is None or state.started_at == NEVER else moment_of(state.started_at),
                 due=None if state is None or state.due == FOREVER else moment_of(state.due),
                 dwelt=state is not None and state.dwell_sent,
-                inside=name in inside,
-                beyond=event is not None
-                and measured
-                and name not in inside
-                and layer.beyond(name, event, self.plain.limits),
+                inside=within,
+                beyond=beyond,
+                remark=remark,
             )
+
+    def _place(
+        self, layer: PlainLayer, event: Event | None, zone: str, inside: Collection[str]
+    ) -> tuple[Truth, Truth, str]:
+        """Whether its newest place is in a zone, whether it is out of it by more than the margin, and a remark."""
+        limits, rule = self.plain.limits, layer.layer.rule
+        if event is None:
+            return None, None, "it was not heard of"
+        if event.place is None:
+            return None, None, "its newest report has no place"
+        if not layer.measured(event):
+            return None, None, f"its newest place is {event.place.coordinates}"
+        if zone in inside:
+            return True, False, ""
+        if not layer.looked_at(zone, event, limits):
+            return None, None, f"whether its place is in it is UNKNOWN: {_too_much(limits)}"
+        if zone in self._all_inside(layer, event):
+            return True, False, f"its place is in it, but in {limits.zones_at_once:,} before it (limit zones_at_once)"
+        beyond = layer.beyond(zone, event, limits)
+        if beyond is None:
+            most = f"{limits.geometry_work:,} units of work (limit geometry_work)"
+            remark = (
+                f"out of it; whether within the margin {rule.margin:g} m is UNKNOWN: measuring takes more than {most}"
+            )
+        elif beyond:
+            remark = "its place is out of it"
+        else:
+            remark = f"out of it, within the margin {rule.margin:g} m"
+        return False, beyond, remark
 
     def _reasons(
         self,
@@ -205,13 +240,18 @@ class _ZonePast:
             yield f"its place is {event.place.coordinates}, the zones are {rule.coordinates}"
         elif silent is not None:
             yield f"it was silent for longer than time_to_live, {rule.time_to_live:g} s"
-        elif any(one.inside for one in standings):
+        elif any(one.inside and not one.remark for one in standings):
             yield "its place is in it, but it has not reported since"
         elif zone is not None and not layer.looked_at(zone, event, self.plain.limits):
-            most = self.plain.limits.zone_work
-            yield f"whether its place is in it is UNKNOWN: zones before it are {most:,} units of work (limit zone_work)"
-        elif zone is not None and zone in layer.inside(event, NO_MOST):
+            yield f"whether its place is in it is UNKNOWN: {_too_much(self.plain.limits)}"
+        elif zone is not None and zone in self._all_inside(layer, event):
             most = self.plain.limits.zones_at_once
             yield f"its place is in it, but in {most:,} zones that were defined before (limit zones_at_once)"
+        elif zone is None and layer.unlooked(event, self.plain.limits):
+            yield "its place is outside of every zone that was looked at"
         else:
             yield f"its place is outside of {'it' if zone is not None else 'every zone'}"
+
+
+def _too_much(limits: Limits) -> str:
+    return f"zones before it are {limits.zone_work:,} units of work (limit zone_work)"

@@ -93,7 +93,8 @@ class WatchedNow:
 @dataclass(frozen=True, slots=True)
 class StretchEffects:
     """What a stretch does to pairs, which are rows of a layer's table; which reports that count are watched; how
-    many zones did not count for an entity that was in too many; the rows of reports for which zones were too much work.
+    many zones did not count for an entity that was in too many; the rows of reports for which zones were too much work,
+    and of those for which the margin was.
     """
 
     which: Integers
@@ -101,6 +102,7 @@ class StretchEffects:
     watched: Flags
     crowded: int
     excess: Integers
+    unmeasured: Integers
 
 
 class LayerPresence:
@@ -149,10 +151,13 @@ class LayerPresence:
         inside = _among(own * size + self.pairs["zone"][which][pair], report * size + zone)
         effect = np.where(placed[own] & ~selected[own], LEAVES, UNCHANGED)
         effect[watched[own] & inside] = BEGINS
-        self._fail(effect, np.flatnonzero(watched[own] & ~inside), which[pair], own, reports, limits, cut)
+        outside = np.flatnonzero(watched[own] & ~inside)
+        unmeasured = self._fail(effect, outside, which[pair], own, reports, limits, cut)
         effects = PairEffects(pair, reports.row[own], effect, np.full(len(own), FOREVER))
         excess = reports.row[probes[hits.cut < len(self.index)]]
-        return StretchEffects(which, self._with_silence(which, effects, reports), watched, hits.crowded, excess)
+        return StretchEffects(
+            which, self._with_silence(which, effects, reports), watched, hits.crowded, excess, unmeasured
+        )
 
     def transitions(self, found: StretchEffects, reports: ReportTable) -> ToldZones:
         """What a stretch tells that does this."""
@@ -195,16 +200,20 @@ class LayerPresence:
         reports: ReportTable,
         limits: Limits,
         cut: Integers,
-    ) -> None:
-        """Notes where watched reports are out of their zones; within the margin, and where a zone was not looked at,
-        they change nothing.
+    ) -> Integers:
+        """Notes where watched reports are out of their zones; within the margin, and where that is not known, they
+        change nothing. The rows of reports for which measuring the margin takes too much work.
         """
         if self.rule.margin:
             # Who was in no zone before needs none: only what may hold is measured.
             outside = outside[self._may_hold(effect, row)[outside]]
         zone, x, y = self.pairs["zone"][row[outside]], *(reports.columns[name][own[outside]] for name in ("x", "y"))
-        beyond = self.index.beyond(zone, x, y, self.rule.margin, limits, cut[own[outside]])
-        effect[outside[beyond]] = FAILS
+        cut = cut[own[outside]]
+        beyond = self.index.beyond(zone, x, y, self.rule.margin, limits, cut)
+        effect[outside[beyond == 1]] = FAILS
+        unknown = np.flatnonzero(beyond < 0)
+        unknown = unknown[self.index.looked_at(zone[unknown], x[unknown], y[unknown], cut[unknown])]
+        return distinct(reports.row[own[outside[unknown]]])
 
     def _may_hold(self, effect: Integers, row: Integers) -> Flags:
         """Of each evaluation whether its pair held when the stretch began, or one of it has begun it by then."""
@@ -337,7 +346,7 @@ class LayerPresence:
         rows = np.flatnonzero(out)
         x, y = (column[point[rows]] for column in (watched.x, watched.y))
         beyond = self.index.beyond(zone[rows], x, y, self.rule.margin, limits, hits.cut[point[rows]])
-        return self._ended(rows[beyond], CHANGED)
+        return self._ended(rows[beyond == 1], CHANGED)
 
     def begin_present(self, watched: WatchedNow, cause: Cause, limits: Limits) -> ToldZones:
         """What holds when the layer is defined."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from nearcast.filters.evaluate import NO_CONTEXT, truth
+from nearcast.filters.truth import Truth
+from nearcast.model.arrays import Floats, Integers
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.model.zone import Zone, ZoneDetection, ZoneLayer
@@ -72,19 +74,30 @@ class PlainLayer:
         hits = self.shapes.hits(x, y, limits, bounded=False)
         return [self.shapes.zones[number].name for number in hits.zone.tolist()]
 
-    def beyond(self, zone: str, event: Event, limits: Limits) -> bool:
+    def beyond(self, zone: str, event: Event, limits: Limits) -> Truth:
         """Whether a report's place, which is out of a zone, is so by more than the margin."""
-        assert event.place is not None
-        number = np.array([self.shapes.numbers[zone]])
-        x, y = np.array([event.place.x]), np.array([event.place.y])
-        cut = self.shapes.hits(x, y, limits, bounded=False).cut
-        return bool(self.shapes.beyond(number, x, y, self.layer.rule.margin, limits, cut)[0])
+        number, x, y, cut = self._held_against(zone, event, limits)
+        found = int(self.shapes.beyond(number, x, y, self.layer.rule.margin, limits, cut)[0])
+        return None if found < 0 else bool(found)
 
     def looked_at(self, zone: str, event: Event, limits: Limits) -> bool:
         """Whether it is known if a report's place is in a zone."""
+        return bool(self.shapes.looked_at(*self._held_against(zone, event, limits))[0])
+
+    def unlooked(self, event: Event, limits: Limits) -> int:
+        """Of how many zones it is not known if a report's place is in them."""
         assert event.place is not None
-        number, x, y = np.array([self.shapes.numbers[zone]]), np.array([event.place.x]), np.array([event.place.y])
-        return bool(self.shapes.looked_at(number, x, y, self.shapes.hits(x, y, limits, bounded=False).cut)[0])
+        around = self.shapes.around(event.place.x, event.place.y)
+        if not len(around):
+            return 0
+        *_, cut = self._held_against(self.shapes.zones[int(around[0])].name, event, limits)
+        return int((around >= cut).sum())
+
+    def _held_against(self, zone: str, event: Event, limits: Limits) -> tuple[Integers, Floats, Floats, Integers]:
+        """A zone's number, a report's place, and the number of the first zone that is not looked at for it."""
+        assert event.place is not None
+        x, y = np.array([event.place.x]), np.array([event.place.y])
+        return np.array([self.shapes.numbers[zone]]), x, y, self.shapes.hits(x, y, limits, bounded=False).cut
 
 
 class PlainZones:
@@ -145,7 +158,7 @@ class PlainZones:
             elif not watched:
                 effect = LEAVES
             else:
-                effect = FAILS if measured and layer.beyond(zone, event, self.limits) else UNCHANGED
+                effect = FAILS if measured and layer.beyond(zone, event, self.limits) is True else UNCHANGED
             yield from self._evaluated(layer, event.entity, zone, effect, moment)
         if measured:
             yield from self._states(layer, event)
@@ -225,7 +238,7 @@ class PlainZones:
         for entity, zone in list(own.held):
             event = self.known[entity].event
             known = zone in fresh and self._is_watched(own, entity) and zone not in own.inside(event, self.limits)
-            if known and own.beyond(zone, event, self.limits):
+            if known and own.beyond(zone, event, self.limits) is True:
                 state = own.held.pop((entity, zone))
                 if own.lifecycle.evaluated(state, REMOVED, NEVER, NEVER)[1]:
                     told.append(self._tell(own, "exit", entity, zone, state, FAILS, reason="changed"))

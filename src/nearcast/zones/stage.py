@@ -219,16 +219,17 @@ class ZoneStage:
         ]
         found = []
         for layer, evaluated in zip(self._layers.values(), prepared, strict=True):
-            self._count_excess(evaluated.excess, reports)
+            self._count_excess("zone_work", evaluated.excess, reports)
+            self._count_excess("geometry_work", evaluated.unmeasured, reports)
             found.append(layer.transitions(evaluated, reports))
         return joined_zones(found)
 
-    def _count_excess(self, rows: Integers, reports: ReportTable) -> None:
-        """Counts the reports whose place is in the boxes of zones that are too much work."""
+    def _count_excess(self, limit: str, rows: Integers, reports: ReportTable) -> None:
+        """Counts the reports of which something is not known, as it takes more work than a limit."""
         if len(rows):
             chosen = reports.table.select(["source", "type"]).take(pa.array(rows, pa.int64()))
             columns = (column.to_pylist() for column in chosen.columns)
-            self._excess.update((source, type_, "zone_work") for source, type_ in zip(*columns, strict=True))
+            self._excess.update((source, type_, limit) for source, type_ in zip(*columns, strict=True))
 
     def _forgotten(self) -> ToldZones:
         """Forgets what is to be forgotten; what that ends."""

@@ -11,7 +11,7 @@ import shapely
 
 from nearcast.geo.shapes import within
 from nearcast.geo.zone_shapes import shape_of
-from nearcast.model.arrays import Flags, Floats, Integers, distinct
+from nearcast.model.arrays import Flags, Floats, Integers, Truths, distinct
 from nearcast.model.event import Coordinates
 from nearcast.model.geometry_budget import GeometryWork
 from nearcast.model.limits import Limits
@@ -144,29 +144,34 @@ class ZoneIndex:
             found[some] = ~there | (y < south) | (y > north)
         return found
 
-    def beyond(self, zone: Integers, x: Floats, y: Floats, metres: float, limits: Limits, cut: Integers) -> Flags:
-        """Of points that were not found in zones whether each is surely out of its zone, and more than so many metres
-        from it; `cut` is that of each point, see `ZoneHits`.
-        """
-        known = self.looked_at(zone, x, y, cut)
-        if not metres:
-            return known
-        known[known] = self._apart(zone[known], x[known], y[known], metres, limits)
-        return known
+    def beyond(self, zone: Integers, x: Floats, y: Floats, metres: float, limits: Limits, cut: Integers) -> Truths:
+        """Of points that were not found in zones whether each is out of its zone, and more than so many metres from it;
+        `cut` is that of each point, see `ZoneHits`.
 
-    def _apart(self, zone: Integers, x: Floats, y: Floats, metres: float, limits: Limits) -> Flags:
-        """Of points outside of zones whether each is surely more than so many metres from its zone."""
+        UNKNOWN where the zone was not looked at, and where measuring takes more than `geometry_work`.
+        """
+        found = np.where(self.looked_at(zone, x, y, cut), np.int8(1), np.int8(-1))
+        if metres:
+            known = np.flatnonzero(found == 1)
+            found[known] = self._apart(zone[known], x[known], y[known], metres, limits)
+        return found
+
+    def _apart(self, zone: Integers, x: Floats, y: Floats, metres: float, limits: Limits) -> Truths:
+        """Of points outside of zones whether each is more than so many metres from its zone."""
         if self.coordinates == "planar":
-            found: Flags = shapely.distance(self._array[zone], shapely.points(x, y)) > metres
+            found: Truths = (shapely.distance(self._array[zone], shapely.points(x, y)) > metres).astype(np.int8)
             return found
         bounds = shapely.bounds(self._array[zone])
         high = metres / DEGREE
-        sure: Flags = (y < bounds[:, 1] - high) | (y > bounds[:, 3] + high)
-        for at in np.flatnonzero(~sure).tolist():
-            sure[at] = self._far(int(zone[at]), float(x[at]), float(y[at]), metres, limits)
+        sure: Truths = ((y < bounds[:, 1] - high) | (y > bounds[:, 3] + high)).astype(np.int8)
+        for at in np.flatnonzero(sure == 0).tolist():
+            near = within(self._array[zone[at]], shapely.Point(x[at], y[at]), metres, GeometryWork(limits))
+            sure[at] = -1 if near is None else not near
         return sure
 
-    def _far(self, zone: int, x: float, y: float, metres: float, limits: Limits) -> bool:
-        shape = self._array[zone]
-        # What takes too much work is not known, and ends nothing.
-        return within(shape, shapely.Point(x, y), metres, GeometryWork(limits)) is False
+    def around(self, x: float, y: float) -> Integers:
+        """The zones in whose boxes a point is, ascending."""
+        numbers = np.arange(len(self))
+        point = np.full(len(self), x), np.full(len(self), y)
+        found: Integers = numbers[~self.looked_at(numbers, *point, np.zeros(len(self), np.int64))]
+        return found
