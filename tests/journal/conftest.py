@@ -8,19 +8,30 @@ from pathlib import Path
 
 import pytest
 
+from nearcast.journal.jetstream.nats_journal import NatsJournal
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "nats"])
 def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Journal]:
     """Makes a new, empty journal of each kind at every call."""
     made: list[Journal] = []
 
+    def memory() -> Journal:
+        return MemoryJournal()
+
+    def sqlite() -> Journal:
+        return SqliteJournal(tmp_path / f"{len(made)}.journal")
+
+    makers: dict[str, Callable[[], Journal]] = {"memory": memory, "sqlite": sqlite}
+    if request.param == "nats":
+        new_stream: Callable[[], str] = request.getfixturevalue("new_stream")
+        makers["nats"] = lambda: NatsJournal(new_stream())
+
     def make() -> Journal:
-        path = tmp_path / f"{len(made)}.journal"
-        made.append(MemoryJournal() if request.param == "memory" else SqliteJournal(path))
+        made.append(makers[request.param]())
         return made[-1]
 
     request.addfinalizer(lambda: [journal.close() for journal in made])

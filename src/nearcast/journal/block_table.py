@@ -40,7 +40,7 @@ CODEC: Final = "zstd"
 
 def write_blocks(connection: sqlite3.Connection, log: str, rows: pa.Table) -> None:
     """Puts rows, which have their positions, at the end of a log."""
-    for block in _cut(rows):
+    for block in cut_rows(rows):
         tier = next((tier for tier in range(TIERS) if len(block) < MERGE ** (tier + 1)), TIERS)
         put_rows(connection, log, block, tier, newest_block(connection, log))
     for tier in range(TIERS):
@@ -63,7 +63,7 @@ def read_blocks(connection: sqlite3.Connection, log: str, after: int, through: i
         # Only of a block that was checked is it known that it lies behind.
         if block.first > through:
             return
-        yield _decoded(schema, block.size, block.rows)
+        yield decoded_rows(schema, block.size, block.rows)
         at, link = (block.last, block.number), (block.number, block.previous)
     check_links(log, [link, (0, log_end(connection, log).newest)])
 
@@ -87,12 +87,12 @@ LAST = (1 << 63) - 1
 """The greatest number that SQLite keeps."""
 
 
-def _cut(rows: pa.Table) -> Iterator[pa.Table]:
+def cut_rows(rows: pa.Table) -> Iterator[pa.Table]:
     """The rows in pieces small enough for a block, none empty."""
     # A single row that is larger than a block has to be one.
     if len(rows) > 1 and (len(rows) > BLOCK_ROWS or rows.nbytes > BLOCK_BYTES):
-        yield from _cut(rows.slice(0, len(rows) // 2))
-        yield from _cut(rows.slice(len(rows) // 2))
+        yield from cut_rows(rows.slice(0, len(rows) // 2))
+        yield from cut_rows(rows.slice(len(rows) // 2))
     elif len(rows):
         yield rows
 
@@ -111,12 +111,17 @@ def begin_with_oldest(connection: sqlite3.Connection, log: str) -> None:
 def put_rows(connection: sqlite3.Connection, log: str, rows: pa.Table, tier: int, previous: int) -> int:
     """Puts rows as one block behind the one of a number; its own number."""
     positions = positions_of(rows)
+    size, content = encoded_rows(rows)
+    block = StoredBlock(0, int(positions[0]), int(positions[-1]), tier, size, previous, None, content)
+    return _insert(connection, log, block)
+
+
+def encoded_rows(rows: pa.Table) -> tuple[int, bytes]:
+    """Rows as the content of a block, and how many bytes that is when it is not compressed; not of no rows."""
     # A batch without its schema, which is known by the log: in a block of few rows that would be the larger part.
     [batch] = rows.combine_chunks().to_batches()
     raw = batch.serialize()
-    content = pa.compress(raw, CODEC, asbytes=True)
-    block = StoredBlock(0, int(positions[0]), int(positions[-1]), tier, raw.size, previous, None, content)
-    return _insert(connection, log, block)
+    return raw.size, pa.compress(raw, CODEC, asbytes=True)
 
 
 def put_stored(connection: sqlite3.Connection, log: str, block: StoredBlock, previous: int) -> int:
@@ -145,17 +150,18 @@ def _merge(connection: sqlite3.Connection, log: str, tier: int) -> None:
     # What is damaged would get a checksum of its own.
     unchecked = unchecked_blocks(connection)
     blocks = [checked_block(log, row, unchecked) for row in found]
-    rows = joined(log, [_decoded(schema_of(log), one.size, one.rows) for one in blocks])
+    rows = joined(log, [decoded_rows(schema_of(log), one.size, one.rows) for one in blocks])
     connection.execute(f"DELETE FROM blocks WHERE number IN ({numbers})")
     put_rows(connection, log, rows, tier + 1, newest_block(connection, log))
 
 
 def decoded_block(log: str, block: StoredBlock) -> pa.Table:
     """The rows of a block. Raises `sqlite3.DatabaseError` where they are none of its log."""
-    return _decoded(schema_of(log), block.size, block.rows)
+    return decoded_rows(schema_of(log), block.size, block.rows)
 
 
-def _decoded(schema: pa.Schema, size: int, block: bytes) -> pa.Table:
+def decoded_rows(schema: pa.Schema, size: int, block: bytes) -> pa.Table:
+    """The rows of a block's content. Raises `sqlite3.DatabaseError` where they are none of the schema."""
     try:
         raw = pa.decompress(block, size, CODEC)
         return pa.Table.from_batches([_batch(raw, schema)])

@@ -3,7 +3,7 @@
 A journal holds the logs of `nearcast.model.columns.LOGS`: events, derived, deliveries, outcomes, dead letters, source
 filters. Every row has a position; positions only grow. Beside the logs it has what is *kept*: of some entities an
 event that an entry node took and that has not entered the log of events; and the names of all entry nodes.
-Implementations: `memory` (the twin, with fault markers) and `sqlite` (the default).
+Implementations: `memory` (the twin, with fault markers), `sqlite` (the default), and `jetstream` (replicated).
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The journal on NATS JetStream: a log that is replicated over several machines. Needs the extra `nearcast[nats]`."""

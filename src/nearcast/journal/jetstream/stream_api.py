@@ -1,0 +1,189 @@
+"""A stream of JetStream: made, written to with an expected sequence, read by subject and sequence."""
+
+from __future__ import annotations
+
+import base64
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import orjson
+
+from nearcast.errors import JournalError
+from nearcast.journal.jetstream.nats_address import NatsAddress
+from nearcast.journal.jetstream.nats_connection import NatsConnection, Unanswered
+
+T = TypeVar("T")
+
+PATIENCE = 20.0
+"""Seconds in which somebody has to answer. When the leader dies the others choose a new one in less."""
+
+PAUSE, LONGEST_PAUSE = 0.05, 0.5
+"""Seconds between two tries; doubled in between."""
+
+RANGE_MESSAGES, RANGE_BYTES = 512, 8 << 20
+"""Of what is asked for at once."""
+
+WRONG_LAST_SEQUENCE = 10071
+NOT_FOUND = 10037
+NO_STREAM = 10059
+STREAM_IN_USE = 10058
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+
+
+class WrongSequence(Exception):
+    """Somebody else wrote to this subject meanwhile: nothing was written."""
+
+
+class StreamMessage(NamedTuple):
+    """A message of a stream."""
+
+    sequence: int
+    subject: str
+    data: bytes
+
+
+class JetStream:
+    """The stream of an address. Every method raises `JournalError` where nobody answers within `PATIENCE`."""
+
+    def __init__(self, address: NatsAddress) -> None:
+        self.address, self.name = address, address.stream
+        self.connection = NatsConnection(address)
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self.connection.close()
+
+    def make(self, name: str, subjects: list[str], **settings: Any) -> dict[str, Any]:
+        """Makes a stream, unless it is there; what it is now."""
+        asked = {
+            "name": name,
+            "subjects": subjects,
+            "storage": "file",
+            "retention": "limits",
+            "discard": "new",
+            "num_replicas": self.address.replicas,
+            "allow_direct": True,
+            "allow_rollup_hdrs": True,
+            **settings,
+        }
+        found = self.api(f"STREAM.CREATE.{name}", asked)
+        if found.get("error", {}).get("err_code") == STREAM_IN_USE:
+            return self.info(name)
+        return self._checked(found)
+
+    def info(self, name: str | None = None) -> dict[str, Any]:
+        """What a stream is, and how it is."""
+        return self._checked(self.api(f"STREAM.INFO.{name or self.name}", {}))
+
+    def write(
+        self, subject: str, message: bytes, expected: int | None, headers: Mapping[str, str] | None = None
+    ) -> int:
+        """Writes a message where the newest of its subject is the one with a sequence, 0: none; its own sequence.
+
+        Raises `WrongSequence`, and `Unanswered` where nobody knows whether it was written.
+        """
+        said = dict(headers or {})
+        if expected is not None:
+            said[EXPECTED] = str(expected)
+        answer = orjson.loads(self.connection.request(subject, message, said).data)
+        error = answer.get("error")
+        if error is None and answer.get("stream") == self.name:
+            return int(answer["seq"])
+        if error and error.get("err_code") == WRONG_LAST_SEQUENCE:
+            raise WrongSequence(error.get("description", ""))
+        if error and error.get("code") == 503:
+            raise Unanswered(error.get("description", ""))
+        raise JournalError(f"journal {self.address}: {_described(error or answer)}{_advice(error)}")
+
+    def last(self, subject: str) -> StreamMessage | None:
+        """The newest message of a subject, as the leader knows it; None if there is none."""
+        return self._stored({"last_by_subj": subject})
+
+    def newest_near(self, subject: str, sequence: int) -> StreamMessage | None:
+        """The first message of a subject from a sequence on, as any server knows it; None if there is none yet."""
+        return self._direct({"seq": max(sequence, 1), "next_by_subj": subject})
+
+    def at(self, sequence: int) -> StreamMessage | None:
+        """The message with a sequence; None if it is not there."""
+        return self._direct({"seq": sequence}) or self._stored({"seq": sequence})
+
+    def range(self, subject: str, sequence: int) -> list[StreamMessage]:
+        """The messages of a subject from a sequence on, in order: not all of them, but at least one if there is any."""
+        asked = {
+            "seq": max(sequence, 1),
+            "next_by_subj": subject,
+            "batch": RANGE_MESSAGES,
+            "max_bytes": RANGE_BYTES,
+        }
+        replies = self.patiently(
+            lambda: self.connection.replies(f"$JS.API.DIRECT.GET.{self.name}", orjson.dumps(asked))
+        )
+        return [_message(reply.headers, reply.data) for reply in replies if "Status" not in reply.headers]
+
+    def purge(self, subject: str, sequence: int) -> None:
+        """Removes the messages of a subject before a sequence."""
+        self._checked(self.api(f"STREAM.PURGE.{self.name}", {"filter": subject, "seq": sequence}))
+
+    def _direct(self, asked: dict[str, Any]) -> StreamMessage | None:
+        request = orjson.dumps(asked)
+        reply = self.patiently(lambda: self.connection.request(f"$JS.API.DIRECT.GET.{self.name}", request))
+        return None if "Status" in reply.headers else _message(reply.headers, reply.data)
+
+    def _stored(self, asked: dict[str, Any]) -> StreamMessage | None:
+        found = self.api(f"STREAM.MSG.GET.{self.name}", asked)
+        if found.get("error", {}).get("err_code") == NOT_FOUND:
+            return None
+        message = self._checked(found)["message"]
+        return StreamMessage(message["seq"], message["subject"], base64.b64decode(message.get("data", "")))
+
+    def api(self, what: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """What JetStream answers to a request; what has no answer just now is asked again."""
+
+        def ask() -> dict[str, Any]:
+            found: dict[str, Any] = orjson.loads(self.connection.request(f"$JS.API.{what}", orjson.dumps(asked)).data)
+            if found.get("error", {}).get("code") == 503:
+                raise Unanswered(_described(found["error"]))
+            return found
+
+        return self.patiently(ask)
+
+    def patiently(self, call: Callable[[], T]) -> T:
+        """What a call gives that may be made again, once somebody answers."""
+        until, pause = time.monotonic() + PATIENCE, PAUSE
+        while True:
+            try:
+                return call()
+            except Unanswered as error:
+                if time.monotonic() > until:
+                    raise self.unreachable(error) from error
+                time.sleep(pause * (0.5 + random.random()))
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    def unreachable(self, error: Exception) -> JournalError:
+        """What is raised where nobody answered for too long."""
+        advice = "are most of the servers running, and is JetStream on there?"
+        return JournalError(f"journal {self.address}: nobody answered within {PATIENCE:.0f} s ({error}); {advice}")
+
+    def _checked(self, found: dict[str, Any]) -> dict[str, Any]:
+        if "error" in found:
+            raise JournalError(f"journal {self.address}: {_described(found['error'])}{_advice(found['error'])}")
+        return found
+
+
+def _message(headers: Mapping[str, str], data: bytes) -> StreamMessage:
+    return StreamMessage(int(headers["Nats-Sequence"]), headers["Nats-Subject"], data)
+
+
+def _described(error: dict[str, Any]) -> str:
+    return str(error.get("description") or error)
+
+
+def _advice(error: dict[str, Any] | None) -> str:
+    code, text = (error or {}).get("err_code"), _described(error or {})
+    if code == NO_STREAM:
+        return "; the stream is gone: stop, and find out who removed it, or restore a copy"
+    if "maximum" in text or "insufficient" in text or "no suitable peers" in text:
+        return "; free space on the servers' disks, or add servers; what was answered is kept"
+    return ""
