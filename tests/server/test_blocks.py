@@ -55,6 +55,25 @@ def test_many_small_parts_become_few_blocks_and_each_gets_its_positions() -> Non
     run(test)
 
 
+def test_rows_and_items_of_several_are_one_block_in_their_order() -> None:
+    """Rows are what a batch was read as already."""
+
+    async def test() -> None:
+        journal = Counting()
+        some = blocks(journal)
+        first = to_table([event(3), event(4)])
+        put = [[event(0)], [event(1), event(2)], first, first.slice(0, 0), [event(5)]]
+        futures = [some.submit(one) for one in put]
+        running = asyncio.create_task(some.run())
+        assert [[1], [2, 3], [4, 5], [], [6]] == await asyncio.gather(*futures)
+        assert [str(number) for number in range(6)] == journal.read("events", 0, 10).column("id").to_pylist()
+        some.close()
+        await running
+        assert (1, 0, 6) == (journal.appends, some.pending, some.through)
+
+    run(test)
+
+
 class Held(Counting):
     """Writes nothing until it may."""
 

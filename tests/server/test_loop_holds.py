@@ -55,7 +55,7 @@ def test_what_holds_it_is_told_by_the_functions_of_the_package() -> None:
 
     blocks = GroupCommit(MemoryJournal(), "events", table, ThreadPoolExecutor(1), seconds=0, rows=1, room=1)
     with pytest.raises(Exception, match="expected rows"):
-        blocks._append_now([1], {})
+        blocks._append_now([[1]], {})
     [found] = seen
     assert "GroupCommit._append_now:" in found
     assert found.startswith("server.ingest.group_commit.")
@@ -84,7 +84,7 @@ def test_large_batches_are_read_and_answered_in_a_thread(monkeypatch: pytest.Mon
 
         return call
 
-    monkeypatch.setattr(publishing, "_read", noted(publishing._read))
+    monkeypatch.setattr(publishing, "read_events", noted(publishing.read_events))
     monkeypatch.setattr(publishing, "_answer", noted(publishing._answer))
 
     async def test() -> None:
@@ -127,7 +127,7 @@ def test_columns_of_many_rows_are_made_in_pieces(monkeypatch: pytest.MonkeyPatch
 
     with ThreadPoolExecutor(1) as executor:
         blocks = GroupCommit(journal, "dead letters", table, executor, seconds=0, rows=1, room=1)
-        assert [1, 2, 3, 4, 5, 6, 7, 8] == blocks._append_now([*range(8)], {})
+        assert [1, 2, 3, 4, 5, 6, 7, 8] == blocks._append_now([[0, 1], [*range(2, 8)]], {})
     assert [3, 3, 2] == sizes
     assert [str(item) for item in range(8)] == journal.read("dead letters", 0, 10).column("where").to_pylist()
 

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from nearcast.errors import EventError, Fault
 from nearcast.journal.memory import Abort, MemoryJournal, Pause
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
+from nearcast.server.access import tokens_from
 from nearcast.server.config import ServerLimits
 from nearcast.server.ingest.cloudevents_http import BRACKETS, STRUCTURED, header_value, read_request
 from tests.server.conftest import Running, run, running, unit, until
@@ -252,12 +254,12 @@ def _check_scenario(request: str, scenario: str, content_type: str) -> None:
     head, _, body = request.partition("\n\n")
     lines = [line.strip() for line in head.splitlines()][1:]
     headers = [(name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
-    [came] = read_request(headers, body.strip().encode(), 1 << 20)
+    came = read_request(headers, body.strip().encode(), 1 << 20)
     expected = dict(re.findall(r"\|\s+(\w+)\s+\|\s+(.*?)\s+\|\n", scenario.partition("Examples:")[0]))
     del expected["key"]
     expected = {name: value.replace("<contentType>", content_type) for name, value in expected.items()}
-    assert expected == {name: value for name, value in came.document.items() if name != "data"}
-    assert {"message": "Hello World!"} == came.document["data"]
+    assert expected == {name: value for name, value in came.documents[0].items() if name != "data"}
+    assert {"message": "Hello World!"} == came.documents[0]["data"]
 
 
 def test_header_values_are_decoded() -> None:
@@ -349,7 +351,7 @@ def test_a_batch_of_brackets_costs_no_more_than_one_of_events() -> None:
     """Events of a broken batch are told apart up to a bound, which ordinary ones do not meet."""
     events = b",".join([orjson.dumps(unit("1", at=[[1, 2], [3, 4]], lon=1.5, lat=2.5))] * 20_000)
     headers = [("content-type", BATCHED)]
-    assert 20_001 == len(read_request(headers, b"[NaN," + events + b"]", 1 << 20))
+    assert 20_001 == len(read_request(headers, b"[NaN," + events + b"]", 1 << 20).contents)
     with pytest.raises(EventError, match="expected JSON, got unexpected character"):
         read_request(headers, b"[NaN," + b"{}" * BRACKETS + b"]", 1 << 20)
 
@@ -414,10 +416,10 @@ def test_any_other_content_coding_is_told_what_is_taken(coding: str) -> None:
 def test_data_by_their_media_type(data: dict[str, Any], content_type: str, body: bytes) -> None:
     """JSON of any media type with +json, texts in their character set, anything else in base 64."""
     headers = [("ce-specversion", "1.0"), ("ce-id", "1"), ("content-type", content_type)]
-    [came] = read_request(headers, body, 1 << 20)
-    assert (None, data) == (
-        came.fault,
-        {name: value for name, value in came.document.items() if "data" in name[:4] and name != "datacontenttype"},
+    came = read_request(headers, body, 1 << 20)
+    assert ({}, data) == (
+        came.faults,
+        {name: value for name, value in came.documents[0].items() if "data" in name[:4] and name != "datacontenttype"},
     )
 
 
@@ -455,5 +457,62 @@ def test_bodies_that_come_slowly_are_given_up() -> None:
             assert 1 == answers.count(b"HTTP/1.1 503 Service Unavailable")
             assert 0 == server.service.bodies.held
             assert [1] == await server.publish(unit("1"))
+
+    run(test)
+
+
+TOKENS = tokens_from("city:aaa:publish,sources=s,types=unit ops:bbb:publish,manage")
+
+
+def _many() -> list[Any]:
+    """Events of two forms, read in columns, with others between them: faulty, known, not plain, about a client."""
+    batch: list[Any] = [unit(str(number), n=number) for number in range(20)]
+    batch += [{**unit(str(number), speed=0.5, kind="H"), "extra": "e"} for number in range(20, 40)]
+    batch[5::7] = [{"specversion": "1.0"}, unit("1", n=1), unit("1", n=2), unit("list", n=[1, 2]), unit("13", n=13)]
+    batch[3] = {**unit("client"), "type": "nearcast.client", "data": {"client": "a"}}
+    batch[30] = {**unit("30"), "source": "elsewhere"}
+    return [batch[number * 7 % 40] for number in range(40)]
+
+
+@pytest.mark.parametrize("secret", ["aaa", "bbb"])
+def test_of_a_large_batch_becomes_what_becomes_of_its_events_one_by_one(secret: str) -> None:
+    """Positions, faults and rows, in this order, whatever forms they have: what is known keeps its position, and what
+    the token must not publish is refused.
+    """
+
+    async def test() -> None:
+        headers = {"Authorization": f"Bearer {secret}"}
+        async with running(tokens=TOKENS) as server, running(tokens=TOKENS) as other:
+            together = (await post(server, _many(), BATCHED, **headers)).json()
+            answers = [(await post(other, [event], BATCHED, **headers)).json() for event in _many()]
+            assert [position for answer in answers for position in answer["positions"]] == together["positions"]
+            one_by_one = [
+                {**fault, "index": index, "where": fault["where"].replace("event 0", f"event {index}")}
+                for index, answer in enumerate(answers)
+                for fault in answer["faults"]
+            ]
+            assert sorted(one_by_one, key=str) == sorted(together["faults"], key=str)
+            assert [index for index, answer in enumerate(answers) if "known" in answer] == together["known"]
+            events = [[replace(event, accepted=None) for event in stored(one)] for one in (server, other)]
+            assert events[1] == events[0]
+            assert (36 if secret == "bbb" else 34) == len(events[0])
+            assert {"main"} == {event.node for event in events[0]}
+
+    run(test)
+
+
+def test_what_is_too_deep_to_be_written_again_is_a_fault() -> None:
+    """Of this event alone."""
+
+    async def test() -> None:
+        async with running() as server:
+            deep = DEEP.replace(b"[" * 5_000, b"[" * 500).replace(b"]" * 5_000, b"]" * 500)
+            answer = await post(server, b"[%b,%b]" % (orjson.dumps(unit("2")), deep), BATCHED)
+            assert (202, [1, None]) == (answer.status_code, answer.json()["positions"])
+            assert "data at most 64 deep" == answer.json()["faults"][0]["expected"]
+            data = b"[" * 500 + b"]" * 500
+            names = {"ce_specversion": "1.0", "ce_id": "3", "ce_type": "t", "ce_source": "s"}
+            answer = await post(server, data, "application/json", **names)
+            assert (400, "JSON that is not so deep") == (answer.status_code, answer.json()["expected"])
 
     run(test)

@@ -116,6 +116,32 @@ def test_the_memory_for_payloads_is_bounded() -> None:
     assert not payloads.load([sequence(1_000, 0)])
 
 
+def test_of_many_events_each_is_made_when_it_is_delivered() -> None:
+    """Without another look into the journal, and once; the others stay as they were read, within the same bound."""
+    journal = MemoryJournal()
+    payloads = PayloadCache(journal, 100_000)
+    events = [Event(str(one), "t", "s", subject=f"u{one}", payload=b"%d" % one, position=one) for one in range(1, 301)]
+    table = to_table(events)
+    journal.append("events", table)
+    journal._faults.append(Abort("events", 1, "read"))
+    for start in range(0, 300, 100):
+        payloads.keep(table.slice(start, 100))
+        payloads.keep(table.slice(start, 100))
+    wanted = sequence(150, 0)
+    assert payloads.kept(wanted) is None
+    found = payloads.load([sequence(3, 0), wanted, sequence(300, 0)])
+    assert [b"3", b"150", b"300"] == [one.payload for one in found.values()]
+    assert found[wanted] is payloads.kept(wanted) is payloads.load([wanted])[wanted]
+    assert 3 + 3 == len(payloads._kept)
+    with limited(payloads):
+        for number in range(3, 300):
+            payloads.keep(table.set_column(0, "position", pa.array(range(number * 300, number * 300 + 300))))
+    assert payloads.kept(wanted) is None
+    assert len(payloads._tables) == len(payloads._kept) > 1
+    with pytest.raises(JournalError):
+        payloads.load([wanted])
+
+
 def test_what_was_read_of_one_log_is_not_lost_when_the_other_cannot_be_read() -> None:
     """The journal fails once, after the events were read: the control events among them come with the next try."""
     journal = journal_of(6)

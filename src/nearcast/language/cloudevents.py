@@ -66,11 +66,13 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What some editors write before the first line."""
 
 _FIELDS = frozenset({"id", "type", "source", "subject", "time"})
-_DATA = frozenset({"data", "data_base64"})
-_NO_CONTEXT = _FIELDS | _DATA
-_KNOWN = _NO_CONTEXT | {"specversion", "datacontenttype", "dataschema"}
+DATA_NAMES = frozenset({"data", "data_base64"})
+NO_CONTEXT = _FIELDS | DATA_NAMES
+"""Names of a CloudEvent that are no attributes beside the fields of `Event`."""
+KNOWN_NAMES = NO_CONTEXT | {"specversion", "datacontenttype", "dataschema"}
+"""Names that CloudEvents says something of; every other one is an extension's."""
 _JSON_TYPE = re.compile(r"[^\s/]+/(?:[^\s/]+\+)?json", re.IGNORECASE)
-_EXTENSION = re.compile(r"[a-z0-9]+")
+EXTENSION_NAME = re.compile(r"[a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +207,8 @@ def _context(document: dict[str, Any], where: Mark) -> list[tuple[str, Value]]:
     """The CloudEvent's own attributes that are no fields of `Event`."""
     attributes: list[tuple[str, Value]] = []
     for name, value in document.items():
-        if name not in _NO_CONTEXT:
-            if type(value) is str and name in _KNOWN:
+        if name not in NO_CONTEXT:
+            if type(value) is str and name in KNOWN_NAMES:
                 attributes.append((name, value))
             else:
                 _add_context(name, value, attributes, where)
@@ -264,7 +266,7 @@ def _time(written: object, where: Mark, accepted: datetime | None) -> datetime |
 
 def _add_context(name: str, value: Any, attributes: list[tuple[str, Value]], where: Mark) -> None:
     """One of the CloudEvent's own attributes, an extension perhaps."""
-    if name not in _KNOWN and not _EXTENSION.fullmatch(name):
+    if name not in KNOWN_NAMES and not EXTENSION_NAME.fullmatch(name):
         advice = "an extension's name is of a-z and 0-9; what the event tells belongs into data"
         raise Fault("an attribute of CloudEvents or an extension", name[:60], where, advice)
     if isinstance(value, (dict, list)):
@@ -305,7 +307,7 @@ def attributes_of(
     for name, value in data.items():
         # The type itself, not isinstance: a boolean is an int to Python, and this is the door's innermost loop.
         kind = type(value)
-        if name in own and name not in _DATA and own[name] is not None:
+        if name in own and name not in DATA_NAMES and own[name] is not None:
             name = f"data.{name}"
         if kind is str or kind is float or kind is bool:
             attributes.append((name, value))

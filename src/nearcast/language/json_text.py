@@ -24,28 +24,52 @@ def loads(text: bytes, where: Mark) -> Any:
     """What a JSON text holds. Raises `EventError` with line and column, also for integers beyond 64 bits and for a key
     that comes twice in an object.
     """
-    try:
-        document = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise EventError(_no_json(text, error, where)) from None
-    try:
-        _look_again(text, document, where)
-    except RecursionError:
-        # The fast parser goes deeper than Python does.
-        raise EventError(Fault("JSON that is not so deep", "deeper JSON", where)) from None
+    document = _loads(text, where)
+    _look_again(text, document, where)
     return document
 
 
-def _look_again(text: bytes, document: Any, where: Mark) -> None:
-    """Raises `EventError` for what the fast parser passes over."""
-    # It reads an integer beyond 64 bits as a double: long digits are rare, so looking twice is cheap. A regular
-    # expression takes six times as long to find them.
-    if _LONG_INTEGER in text.translate(_DIGITS_AS_ZEROS):
-        _refuse_long_integers(text, where)
-    # And of a key that comes twice it takes the last value. To count keys costs a tenth of reading an event, a parser
-    # that looks at each half of it.
-    if _may_repeat(text, document) and (key := repeated_key(marked(text))) is not None:
-        raise EventError(repeated_fault(key, where))
+def loads_items(text: bytes, where: Mark) -> tuple[Any, list[bytes] | None]:
+    """What a JSON text holds, and the JSON of each item if it is an array, else None. Raises as `loads` does."""
+    document = _loads(text, where)
+    if not isinstance(document, list):
+        _look_again(text, document, where)
+        return document, None
+    try:
+        items = [*map(orjson.dumps, document)]
+    except TypeError:
+        raise EventError(too_deep(where)) from None
+    # What is written again as it came, byte by byte, has no key that came twice.
+    _look_again(text, document, where, once=b"[%b]" % b",".join(items) == text)
+    return document, items
+
+
+def _loads(text: bytes, where: Mark) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise EventError(_no_json(text, error, where)) from None
+
+
+def _look_again(text: bytes, document: Any, where: Mark, once: bool = False) -> None:
+    """Raises `EventError` for what the fast parser passes over; `once`: surely no key comes twice."""
+    try:
+        # It reads an integer beyond 64 bits as a double: long digits are rare, so looking twice is cheap. A regular
+        # expression takes six times as long to find them.
+        if _LONG_INTEGER in text.translate(_DIGITS_AS_ZEROS):
+            _refuse_long_integers(text, where)
+        # And of a key that comes twice it takes the last value. To count keys costs a tenth of reading an event, a
+        # parser that looks at each half of it.
+        if not once and _may_repeat(text, document) and (key := repeated_key(marked(text))) is not None:
+            raise EventError(repeated_fault(key, where))
+    except RecursionError:
+        # The fast parser goes deeper than Python does.
+        raise EventError(too_deep(where)) from None
+
+
+def too_deep(where: Mark) -> Fault:
+    """What is said of JSON that is deeper than a reader or a writer goes."""
+    return Fault("JSON that is not so deep", "deeper JSON", where)
 
 
 def _no_json(text: bytes, error: orjson.JSONDecodeError, where: Mark) -> Fault:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.model.event import CONTROL_PREFIX, MAIN, Event, Place
-from nearcast.model.values import Value, may_be_time, time_of
+from nearcast.model.values import SHORTEST_TIME, Value, may_be_time, time_of
 
 TIME = pa.timestamp("us", tz="UTC")
 
@@ -175,13 +175,14 @@ def _table(events: list[Event], node: str | None) -> pa.Table:
     places = [_NOWHERE if event.place is None else _PLACE_OF(event.place) for event in events]
     columns.update(zip(_PLACE, zip(*places, strict=True), strict=True))
     arrays = [
-        _attributes(events) if name == "attributes" else _column(columns[name], kind)
+        _attributes(events) if name == "attributes" else column_of(columns[name], kind)
         for name, kind in zip(EVENTS.names, EVENTS.types, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=EVENTS)
 
 
-def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Values of one Arrow type as a column."""
     if len(values) >= ALIKE and values.count(values[0]) == len(values):
         # Most columns of a batch: no channel, one source, one moment of acceptance.
         return pa.nulls(len(values), kind) if values[0] is None else pa.repeat(pa.scalar(values[0], kind), len(values))
@@ -238,13 +239,59 @@ def _attributes(events: list[Event]) -> pa.ListArray:
     return pa.ListArray.from_arrays(offsets, entries, type=EVENTS.field("attributes").type)
 
 
+def attributes_in_columns(columns: Sequence[tuple[str, Sequence[Any]]], count: int) -> pa.ListArray:
+    """The attributes of so many events that have the same names in the same order, each with the column of its values;
+    None where an event lacks it. Raises TypeError for what is no value, OverflowError for an integer beyond 64 bits.
+    """
+    width, there = len(columns), [frozenset(map(type, values)) for _, values in columns]
+    kinds = frozenset[type]().union(*there)
+    if not kinds <= _KNOWN_KINDS | {type(None)}:
+        raise TypeError("expected values of attributes, got others among them")
+    children = [pa.array([name for name, _ in columns], pa.string()).take(np.tile(np.arange(width), count))]
+    for field, kind in zip(VALUE_FIELDS[:-1], (int, float, str, bool), strict=True):
+        if kind not in kinds:
+            children.append(pa.nulls(width * count, _TYPE[field]))
+            continue
+        flat: list[Any] = [None] * (width * count)
+        for at, (_, values) in enumerate(columns):
+            if kind in there[at]:
+                alike = len(there[at]) == 1
+                flat[at::width] = values if alike else [one if type(one) is kind else None for one in values]
+        children.append(pa.array(flat, _TYPE[field]))
+    children.append(_moments_in_columns(columns, there, count))
+    entries = pa.StructArray.from_arrays(children, fields=list(ATTRIBUTE))
+    lengths = np.full(count, width)
+    if type(None) in kinds:
+        kept = np.array([[one is not None for one in values] for _, values in columns]).T
+        entries, lengths = entries.filter(pa.array(kept.ravel())), kept.sum(axis=1)
+    offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
+    return pa.ListArray.from_arrays(offsets, entries, type=EVENTS.field("attributes").type)
+
+
+def _moments_in_columns(
+    columns: Sequence[tuple[str, Sequence[Any]]], there: Sequence[frozenset[type]], count: int
+) -> pa.Array:
+    """The moments that values are or, as texts, name, those of an event one after the other."""
+    flat: list[datetime | None] = [None] * (len(columns) * count)
+    for at, (_, values) in enumerate(columns):
+        # Of texts alone it is seen at once that none is long enough, or that none looks like a moment.
+        plain = there[at] == {str} and (max(map(len, values)) < SHORTEST_TIME or not any(map(may_be_time, values)))
+        if not plain and there[at] & {str, datetime}:
+            flat[at :: len(columns)] = _named_moments(values, [*map(type, values)])
+    return column_of(flat, TIME)
+
+
 def _moments(values: Sequence[Any], kinds: Sequence[type]) -> pa.Array:
     """The moments that values are or, as texts, name."""
-    found = [
+    found = _named_moments(values, kinds)
+    return pa.nulls(len(found), TIME) if found.count(None) == len(found) else _times(found)
+
+
+def _named_moments(values: Sequence[Any], kinds: Sequence[type]) -> list[datetime | None]:
+    return [
         (time_of(value) if may_be_time(value) else None) if kind is str else value if kind is datetime else None
         for value, kind in zip(values, kinds, strict=True)
     ]
-    return pa.nulls(len(found), TIME) if found.count(None) == len(found) else _times(found)
 
 
 def _kind_within(kind: type) -> type:

@@ -19,6 +19,9 @@ BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 EXACT = 2**53
 """Doubles hold every integer up to here."""
 
+SHORTEST_TIME = 19
+"""Characters that a date-time has at least."""
+
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:(\d\d)(?:\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
 
 
@@ -69,7 +72,7 @@ def moment_at(microseconds: int) -> datetime:
 
 def may_be_time(text: str) -> bool:
     """Whether a text may name a moment, by a look that costs little: every text is asked, and hardly one does."""
-    return len(text) >= 19 and text[4] == "-"
+    return len(text) >= SHORTEST_TIME and text[4] == "-"
 
 
 def time_of(text: str) -> datetime | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -19,8 +19,7 @@ import orjson
 from nearcast.errors import DefinitionError, EventError, Fault, Mark
 from nearcast.language.cloudevents import BYTE_ORDER_MARK, is_json_type
 from nearcast.language.json_items import JsonItem, json_items
-from nearcast.language.json_text import loads
-from nearcast.model.value_class import value_class
+from nearcast.language.json_text import loads, loads_items, too_deep
 
 STRUCTURED = "application/cloudevents+json"
 BATCHED = "application/cloudevents-batch+json"
@@ -47,22 +46,29 @@ class UnknownContent(Exception):
         super().__init__(str(fault))
 
 
-@value_class
-class ReceivedEvent:
-    """One event of a request: its JSON as an object and as bytes, or the fault that it has already.
+@dataclass(slots=True)
+class ReceivedEvents:
+    """The events of a request in their order: each one's JSON as an object and as bytes.
 
-    `index` is its place in a batch; None of one that came alone.
+    `faults` are those that events have already, by index; the object of such an event is None. `batch`: whether they
+    came as a batch, in which each has its place, and not one alone.
     """
 
-    document: Any
-    content: bytes
-    index: int | None = None
-    fault: Fault | None = None
+    documents: list[Any] = field(default_factory=list)
+    contents: list[bytes] = field(default_factory=list)
+    faults: dict[int, Fault] = field(default_factory=dict)
+    batch: bool = True
 
-    @property
-    def where(self) -> Mark:
-        """Its place in the request."""
-        return _REQUEST if self.index is None else Mark(f"event {self.index}")
+    def where(self, index: int) -> Mark:
+        """An event's place in the request."""
+        return Mark(f"event {index}") if self.batch else _REQUEST
+
+    def add(self, document: Any, content: bytes, fault: Fault | None = None) -> None:
+        """Takes the next event."""
+        if fault is not None:
+            self.faults[len(self.documents)] = fault
+        self.documents.append(None if fault is not None else document)
+        self.contents.append(content)
 
 
 def check_json(content_type: str | None) -> None:
@@ -92,7 +98,7 @@ def batched(content_type: str | None) -> bool:
 
 def read_request(
     headers: Iterable[tuple[str, str]], body: bytes, event_bytes: int, batch_events: int = 100_000
-) -> list[ReceivedEvent]:
+) -> ReceivedEvents:
     """The events of a request in their order; `headers` have lower-case names.
 
     Raises UnknownContent for other content, EventError for a header that comes twice, and for a batch that is no JSON
@@ -103,9 +109,9 @@ def read_request(
     if media_type == BATCHED:
         return _read_batch(body, event_bytes, batch_events)
     if media_type == STRUCTURED:
-        return [_read_structured(body)]
+        return _read_structured(body)
     if "ce-specversion" in by_name and not media_type.startswith("application/cloudevents"):
-        return [_read_binary(by_name, media_type, body)]
+        return _read_binary(by_name, media_type, body)
     raise UnknownContent(
         Fault(
             f"{STRUCTURED}, {BATCHED}, or the headers ce-specversion, ce-id, ce-type and ce-source",
@@ -135,24 +141,36 @@ def _shown(value: str) -> str:
     return ascii(value)[:40]
 
 
-def _read_structured(body: bytes) -> ReceivedEvent:
+def _read_structured(body: bytes) -> ReceivedEvents:
     body = body.removeprefix(BYTE_ORDER_MARK)
     try:
-        return ReceivedEvent(loads(body, _REQUEST), body)
+        return _alone(loads(body, _REQUEST), body)
     except EventError as error:
-        return ReceivedEvent(None, body, fault=error.fault)
+        return _alone(None, body, error.fault)
 
 
-def _read_batch(body: bytes, event_bytes: int, batch_events: int) -> list[ReceivedEvent]:
+def _alone(document: Any, content: bytes, fault: Fault | None = None) -> ReceivedEvents:
+    found = ReceivedEvents(batch=False)
+    found.add(document, content, fault)
+    return found
+
+
+def _read_batch(body: bytes, event_bytes: int, batch_events: int) -> ReceivedEvents:
     body = body.removeprefix(BYTE_ORDER_MARK)
     try:
-        found = loads(body, _REQUEST)
+        found, contents = loads_items(body, _REQUEST)
     except EventError as error:
         return _one_by_one(body, error, event_bytes, batch_events)
-    if not isinstance(found, list):
+    if contents is None:
         raise EventError(Fault("a JSON array of CloudEvents", "other JSON", _REQUEST))
-    _check_count(len(found), batch_events)
-    return [_of_batch(index, item, event_bytes) for index, item in enumerate(found)]
+    _check_count(len(contents), batch_events)
+    came = ReceivedEvents(found, contents)
+    if max(map(len, contents), default=0) > event_bytes:
+        for index, content in enumerate(contents):
+            if len(content) > event_bytes:
+                came.faults[index] = _too_large(event_bytes, f"{len(content):,}", came.where(index))
+                found[index] = None
+    return came
 
 
 def _check_count(count: int, most: int) -> None:
@@ -161,45 +179,36 @@ def _check_count(count: int, most: int) -> None:
         raise EventError(Fault(expected, came, _REQUEST, "send it in smaller parts"))
 
 
-def _one_by_one(body: bytes, error: EventError, event_bytes: int, batch_events: int) -> list[ReceivedEvent]:
+def _one_by_one(body: bytes, error: EventError, event_bytes: int, batch_events: int) -> ReceivedEvents:
     """The events of an array that is no JSON as a whole: what is wrong is a fault of its own event only.
 
     Raises the error of the whole where no array is to be seen.
     """
     if body.lstrip()[:1] != b"[" or body.rstrip()[-1:] != b"]":
         raise error
-    found: list[ReceivedEvent] = []
+    found = ReceivedEvents()
     for index, item in enumerate(json_items(BytesIO(body), event_bytes, BRACKETS)):
         _check_count(index + 1, batch_events)
         if item.unfinished or not item.content:
             raise error
-        found.append(_of_item(index, item, event_bytes))
+        found.add(*_of_item(item, event_bytes, found.where(index)))
     return found
 
 
-def _of_item(index: int, item: JsonItem, event_bytes: int) -> ReceivedEvent:
-    where = Mark(f"event {index}")
+def _of_item(item: JsonItem, event_bytes: int, where: Mark) -> tuple[Any, bytes, Fault | None]:
     if item.too_long:
-        return ReceivedEvent(None, item.content, index, _too_large(event_bytes, "more", where))
+        return None, item.content, _too_large(event_bytes, "more", where)
     try:
-        return ReceivedEvent(loads(item.content, where), item.content, index)
+        return loads(item.content, where), item.content, None
     except EventError as error:
-        return ReceivedEvent(None, item.content, index, error.fault)
+        return None, item.content, error.fault
 
 
 def _too_large(event_bytes: int, came: str, where: Mark) -> Fault:
     return Fault(f"an event of at most {event_bytes:,} bytes", came, where)
 
 
-def _of_batch(index: int, item: Any, event_bytes: int) -> ReceivedEvent:
-    content = orjson.dumps(item)
-    if len(content) <= event_bytes:
-        return ReceivedEvent(item, content, index)
-    fault = _too_large(event_bytes, f"{len(content):,}", Mark(f"event {index}"))
-    return ReceivedEvent(item, content, index, fault)
-
-
-def _read_binary(headers: dict[str, str], media_type: str, body: bytes) -> ReceivedEvent:
+def _read_binary(headers: dict[str, str], media_type: str, body: bytes) -> ReceivedEvents:
     event: dict[str, object] = {}
     fault = None
     for name, value in headers.items():
@@ -218,7 +227,10 @@ def _read_binary(headers: dict[str, str], media_type: str, body: bytes) -> Recei
             fault = fault or replace(error.fault, expected=f"data: {error.fault.expected}")
     elif body:
         event.update(_other_data(media_type, headers["content-type"], body))
-    return ReceivedEvent(event, orjson.dumps(event), fault=fault)
+    try:
+        return _alone(event, orjson.dumps(event), fault)
+    except TypeError:
+        return _alone(None, body, fault or too_deep(_REQUEST))
 
 
 def _other_data(media_type: str, content_type: str, body: bytes) -> dict[str, object]:

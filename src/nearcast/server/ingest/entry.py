@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from functools import partial
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.errors import JournalError
@@ -62,9 +63,10 @@ class EventEntry:
         self._heard: int | None = None
 
     async def submit(
-        self, events: Sequence[Event], holder: str | None = None, returned: Set[int] = frozenset()
+        self, events: Sequence[Event] | pa.Table, holder: str | None = None, returned: Set[int] = frozenset()
     ) -> list[int | None]:
-        """Takes events; their positions once they are durable, None of one that was held back: it is kept, durably.
+        """Takes events, or rows of `EVENTS`; their positions once they are durable, None of one that was held back:
+        it is kept, durably.
 
         With what a publisher sends, leases that it had come back. Raises QueueFull, JournalError.
         """
@@ -72,8 +74,9 @@ class EventEntry:
             return [*await self._blocks.submit(events)]
         if self._blocks.pending and self._blocks.pending + len(events) > self._blocks.room:
             raise QueueFull
+        listed = to_events(events) if isinstance(events, pa.Table) else events
         # Also if who published them is gone meanwhile: what was taken has to be written.
-        task = asyncio.get_running_loop().create_task(self._submit(events, holder, returned))
+        task = asyncio.get_running_loop().create_task(self._submit(listed, holder, returned))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import chain, groupby
 from typing import Generic, TypeVar
 
 import pyarrow as pa
@@ -36,9 +37,11 @@ class QueueFull(Exception):
 
 @dataclass(slots=True)
 class _PendingRows(Generic[T]):
-    """What somebody put: rows, and what is to be kept beside the log with them; the rows' positions, once written."""
+    """What somebody put: items, or rows as the log has them, and what is to be kept beside the log with them; their
+    positions, once written.
+    """
 
-    items: list[T]
+    items: list[T] | pa.Table
     kept: Kept
     future: asyncio.Future[list[int]]
 
@@ -81,8 +84,11 @@ class GroupCommit(Generic[T]):
         self.failing = False
         self._probing: asyncio.Task[None] | None = None
 
-    def submit(self, items: Sequence[T], beyond: bool = False, kept: Kept | None = None) -> asyncio.Future[list[int]]:
-        """Queues items; the future has their positions once they are durable. Raises QueueFull, but not with `beyond`.
+    def submit(
+        self, items: Sequence[T] | pa.Table, beyond: bool = False, kept: Kept | None = None
+    ) -> asyncio.Future[list[int]]:
+        """Queues items, or rows of the log; the future has their positions once they are durable. Raises QueueFull, but
+        not with `beyond`.
 
         What is `kept` beside the log becomes durable with them, both or neither.
         """
@@ -90,7 +96,7 @@ class GroupCommit(Generic[T]):
         if not beyond and self.pending and self.pending + len(items) > self.room:
             raise QueueFull
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        part = _PendingRows(list(items), kept or {}, future)
+        part = _PendingRows[T](items if isinstance(items, pa.Table) else list(items), kept or {}, future)
         self.pending += len(part)
         self._queue.append(part)
         self._some.set()
@@ -119,14 +125,14 @@ class GroupCommit(Generic[T]):
         return taken
 
     async def _write(self, parts: list[_PendingRows[T]]) -> None:
-        items = [item for part in parts for item in part.items]
+        items, count = [part.items for part in parts], sum(len(part.items) for part in parts)
         # Of what several parts keep of one entity the last word counts.
         kept = {entity: event for part in parts for entity, event in part.kept.items()}
         try:
-            positions = await self._append(items, kept) if items or kept else []
+            positions = await self._append(items, kept) if count or kept else []
         except Exception as error:
             if not isinstance(error, JournalError):
-                log.exception("block not written log=%s rows=%d", self.log, len(items))
+                log.exception("block not written log=%s rows=%d", self.log, count)
             for part in parts:
                 if not part.future.done():
                     part.future.set_exception(error)
@@ -142,12 +148,12 @@ class GroupCommit(Generic[T]):
                 part.future.set_result(positions[start : start + len(part.items)])
             start += len(part.items)
 
-    async def _append(self, items: list[T], kept: Kept) -> list[int]:
+    async def _append(self, items: list[list[T] | pa.Table], kept: Kept) -> list[int]:
         loop = asyncio.get_running_loop()
         while True:
             try:
                 positions = await loop.run_in_executor(self.executor, self._append_now, items, kept)
-                self.through = max(self.through, *positions, 0)
+                self.through = max(self.through, max(positions, default=0))
                 self._works()
                 return positions
             except JournalError as error:
@@ -182,11 +188,21 @@ class GroupCommit(Generic[T]):
             except JournalError as error:
                 self.error_log.failed(self._part, error)
 
-    def _append_now(self, items: list[T], kept: Kept) -> list[int]:
-        # In pieces, between which others have their turn: each column is made in one go, whatever its length.
-        pieces = [self.table(items[start : start + PIECE]) for start in range(0, len(items), PIECE)]
-        rows = pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces) if pieces else self.table([])
+    def _append_now(self, items: list[list[T] | pa.Table], kept: Kept) -> list[int]:
+        tables = [*self._tables(items)]
+        rows = tables[0] if len(tables) == 1 else pa.concat_tables(tables) if tables else self.table([])
         return self.journal.append(self.log, rows, kept, self.node)
+
+    def _tables(self, parts: list[list[T] | pa.Table]) -> Iterator[pa.Table]:
+        """What several have put as tables, in its order: neighbouring items together."""
+        for are_rows, group in groupby(parts, lambda part: isinstance(part, pa.Table)):
+            if are_rows:
+                yield from group
+                continue
+            items = [*chain.from_iterable(group)]
+            # In pieces, between which others have their turn: each column is made in one go, whatever its length.
+            for start in range(0, len(items), PIECE):
+                yield self.table(items[start : start + PIECE])
 
     def close(self) -> None:
         """Lets `run` end once what is queued is written."""

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nearcast.errors import DefinitionError, EventError, Fault, Mark
-from nearcast.language.cloudevents import CONTROL_TYPES, EventReader
-from nearcast.language.definitions.degree_limits import beyond_degrees
-from nearcast.model.changes import SubscriptionChange
-from nearcast.model.event import Event
-from nearcast.model.filter import Filter
-from nearcast.model.subscription import Settings
-from nearcast.server import clock
-from nearcast.server.access import AccessToken, allow
-from nearcast.server.admin.documents import check_room, checked_changes
+from nearcast.errors import EventError
+from nearcast.language.cloudevents import CONTROL_TYPES
 from nearcast.server.auth import Publisher, admit, service_of
-from nearcast.server.error_responses import MOST_FAULTS, fault_json
-from nearcast.server.ingest.cloudevents_http import BATCHED, STRUCTURED, batched, read_request
+from nearcast.server.error_responses import fault_json
+from nearcast.server.ingest.cloudevents_http import BATCHED, STRUCTURED, batched
 from nearcast.server.ingest.group_commit import QueueFull
+from nearcast.server.ingest.read_events import ReadEvents, read_events
 from nearcast.server.ingest.repeated_events import other_events
 from nearcast.server.service import AccessServer
 from nearcast.server.sessions.outcomes import RefusedInput, refused_input
@@ -34,9 +26,6 @@ log = logging.getLogger(__name__)
 router = APIRouter(tags=["publish"])
 
 PATH = "/events"
-
-SOMEWHERE = Mark("request")
-"""The place of any event, until it is known that something is wrong with it."""
 
 ACCEPTED: dict[int | str, dict[str, Any]] = {
     202: {
@@ -98,14 +87,14 @@ async def publish(
     body = await service.bodies.read(request, limits.batch_bytes if batch else limits.event_bytes)
     headers, size = request.headers.items(), len(body)
     try:
-        came = await service.reading.of(size, _read, headers, body, token, service)
+        came = await service.reading.of(size, read_events, headers, body, token, service)
     except EventError as error:
         _write_dead_letters([refused_input("POST /events", str(error.fault), body)], service)
         raise
     written: list[int | None] = []
     before = max(service.session_manager.events_through, service.events.through)
     if came.taken:
-        written = await service.event_entry.submit(came.events, *returned_of(request))
+        written = await service.event_entry.submit(came.entering, *returned_of(request))
     # In a thread where much came: there may be a fault of each event.
     status, answer, letters = await service.reading.of(size, _answer, came, written, before, service)
     service.metrics.published.inc(came.count - len(letters))
@@ -138,14 +127,14 @@ def _answer(
     }
     if known := [index for index, *_ in repeated if positions[index] is not None]:
         answer["known"] = known
-    if suppressed := [index for index in came.taken if positions[index] is None and index not in refused]:
+    held = None in written
+    if held and (suppressed := [index for index in came.taken if positions[index] is None and index not in refused]):
         answer["suppressed"] = suppressed
     none_taken = came.count and len(refused) == len(came.taken)
     if none_taken:
         answer = {**fault_json(faults[0][1]), **answer}
-    contents = came.contents | {index: came.taken[index].payload for index in refused}
     reasons = dict(reversed(faults))
-    letters = [refused_input("POST /events", str(reasons[index]), contents[index]) for index in sorted(reasons)]
+    letters = [refused_input("POST /events", str(reasons[index]), came.contents[index]) for index in sorted(reasons)]
     return 400 if none_taken else 202, orjson.dumps(answer), letters
 
 
@@ -186,19 +175,21 @@ async def wanted_filters(
     return Response(found.body, media_type="application/json", headers=headers)
 
 
-def _repeated(came: ReadEvents, positions: list[int | None], before: int) -> list[tuple[int, Event, int]]:
-    """The events that the journal had before, up to a position, or that come twice; with indices and positions."""
+def _repeated(came: ReadEvents, positions: list[int | None], before: int) -> list[tuple[int, bytes, int]]:
+    """The events that the journal had before, up to a position, or that come twice: their indices, contents and
+    positions.
+    """
     there = [position for position in positions if position is not None]
     # Nearly always there is none.
     if len(set(there)) == len(there) and min(there, default=before + 1) > before:
         return []
     seen: set[int] = set()
     found = []
-    for index, event in came.taken.items():
+    for index in came.taken:
         position = positions[index]
         if position is not None:
             if position <= before or position in seen:
-                found.append((index, event, position))
+                found.append((index, came.contents[index], position))
             seen.add(position)
     return found
 
@@ -207,71 +198,6 @@ def returned_of(request: Request) -> tuple[str | None, frozenset[int]]:
     """Who publishes, as a holder of leases, and which of them end with this request."""
     returned = request.headers.get("nearcast-returned", "").split(",")
     return request.headers.get("nearcast-publisher"), frozenset(int(one) for one in returned if one.strip().isdigit())
-
-
-@dataclass(slots=True)
-class ReadEvents:
-    """What a request brought: how many, by index those that can be taken, the faults of the others and what they were.
-
-    The documents are let go of where they are read: to take apart a hundred thousand of them takes a while too.
-    """
-
-    count: int
-    taken: dict[int, Event] = field(default_factory=dict)
-    faults: list[tuple[int, Fault]] = field(default_factory=list)
-    contents: dict[int, bytes] = field(default_factory=dict)
-
-    @property
-    def events(self) -> list[Event]:
-        """Those that can be taken, in their order."""
-        return [*self.taken.values()]
-
-
-def _read(
-    headers: Iterable[tuple[str, str]], body: bytes, token: AccessToken | None, service: AccessServer
-) -> ReadEvents:
-    """What came: the good events of it, and the faults of the others. Raises EventError."""
-    limits = service.config.limits
-    came = read_request(headers, body, limits.event_bytes, limits.batch_events)
-    found = ReadEvents(len(came))
-    settings = service.session_manager.registry.settings
-    reader = EventReader(settings.channels, clock.moment(clock.now()), settings.limits.name_length)
-    for index, one in enumerate(came):
-        try:
-            if one.fault:
-                raise EventError(one.fault)
-            event = reader.read(one.document, SOMEWHERE, one.content)
-            if token:
-                token.check_event(event.source, event.type, one.where)
-            if event.control:
-                _check_control(event, settings, token, service)
-            found.taken[index] = event
-        except EventError as error:
-            fault = error.fault
-            found.faults.append((index, replace(fault, where=one.where) if fault.where is SOMEWHERE else fault))
-            found.contents[index] = one.content
-        except DefinitionError as error:
-            found.faults += [(index, fault) for fault in error.faults[:MOST_FAULTS]]
-            found.contents[index] = one.content
-    return found
-
-
-def _check_control(event: Event, settings: Settings, token: AccessToken | None, service: AccessServer) -> None:
-    """A control event needs the right to manage, and must mean something."""
-    if token:
-        allow([token], token.secret, "manage")
-    changes = checked_changes(event, settings)
-    for change in changes:
-        check_room(change, service.session_manager.registry)
-        if isinstance(change, SubscriptionChange):
-            _check_degrees(change.subscription.filter, settings)
-    service.reading.remember(event, settings, changes)
-
-
-def _check_degrees(filter: Filter, settings: Settings) -> None:
-    faults = list(beyond_degrees(filter, settings.channels))
-    if faults:
-        raise DefinitionError(faults)
 
 
 def _write_dead_letters(letters: list[RefusedInput], service: AccessServer) -> None:

@@ -13,14 +13,15 @@ import orjson
 
 from nearcast.errors import Fault, Mark
 from nearcast.journal.seam import Journal
-from nearcast.model.event import Event
 
 STRETCH = 1_000
 """Positions that are read together: who repeats itself mostly repeats neighbours."""
 
 
-def other_events(journal: Journal, repeated: Sequence[tuple[int, Event, int]]) -> list[tuple[int, Fault]]:
-    """Of events by their indices, each with the position that it was answered, the faults of those that are others."""
+def other_events(journal: Journal, repeated: Sequence[tuple[int, bytes, int]]) -> list[tuple[int, Fault]]:
+    """Of events by their indices, each with its content and the position that it was answered, the faults of those that
+    are others.
+    """
     found = []
     for start, group in groupby(sorted(repeated, key=lambda one: one[2]), lambda one: one[2] // STRETCH * STRETCH):
         listed = list(group)
@@ -31,9 +32,9 @@ def other_events(journal: Journal, repeated: Sequence[tuple[int, Event, int]]) -
     return sorted(found, key=lambda one: one[0])
 
 
-def _others(listed: Sequence[tuple[int, Event, int]], stored: dict[int, bytes]) -> Iterator[tuple[int, Fault]]:
-    for index, event, position in listed:
-        if not _are_equal(event.payload, stored.get(position)):
+def _others(listed: Sequence[tuple[int, bytes, int]], stored: dict[int, bytes]) -> Iterator[tuple[int, Fault]]:
+    for index, content, position in listed:
+        if not _are_equal(content, stored.get(position)):
             came = f"another event with this source and id than the one at position {position:,}"
             advice = "give each event an id of its own; if this one is new, somebody used its source and id before"
             yield index, Fault("the event that has this source and id", came, Mark(f"event {index}"), advice)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearcast.delivery.queue import RoleLevels
 from nearcast.errors import JournalError
@@ -20,7 +21,7 @@ from nearcast.model.columns import are_control, to_events
 from nearcast.model.event import Event
 from nearcast.model.sequence import sequence
 from nearcast.runtime.error_log import RateLimitedErrorLog
-from nearcast.server.sessions.payloads import PayloadCache, SendableEvent
+from nearcast.server.sessions.payloads import UNMADE, PayloadCache, SendableEvent
 
 log = logging.getLogger(__name__)
 
@@ -140,9 +141,17 @@ class JournalTailer:
     def _read_events(self, end: int) -> list[Event]:
         if end <= self.events:
             return []
-        rows = self.journal.read("events", self.events, end - self.events)
-        self.payloads.keep(rows)
-        return controls_of(rows)
+        # Many as they lie there, for one table of all blocks would be a copy; few together, for then it costs more to
+        # look at each.
+        if end - self.events < UNMADE:
+            tables: Iterable[pa.Table] = [self.journal.read("events", self.events, end - self.events)]
+        else:
+            tables = self.journal.blocks("events", self.events, end)
+        controls: list[Event] = []
+        for rows in tables:
+            self.payloads.keep(rows)
+            controls += controls_of(rows)
+        return controls
 
     def _next_piece(self, rows: pa.Table, through: int) -> list[DecidedDelivery]:
         """The first of these deliveries; with the last of them the log is read through a position."""
@@ -155,7 +164,9 @@ class JournalTailer:
 
 def controls_of(events: pa.Table) -> list[Event]:
     """The control events among a table's rows."""
-    return to_events(events.filter(are_control(events)))
+    flags = are_control(events)
+    # Nearly always there is none.
+    return to_events(events.filter(flags)) if pc.any(flags).as_py() else []
 
 
 def joined(deliveries: pa.Table, payloads: PayloadCache) -> list[DecidedDelivery]:
