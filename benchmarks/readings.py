@@ -10,11 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.model.columns import ATTRIBUTE, EVENTS, TIME
-from nearcast.model.filter import And, Atom, Filter, Operator
-from nearcast.model.ontology import ContextClass, Ontology, SituationClass
+from nearcast.model.filter import And, Atom, Count, Entities, Filter, Operator
+from nearcast.model.ontology import Area, ContextClass, Ontology, SituationClass
 from nearcast.model.situation import Situation
 
 CLASSES = 20
+QUARTERS = 4
+"""Named places along a side."""
+
 SIDE = 10_000.0
 """Metres: the side of the square in which sensors move."""
 
@@ -24,10 +27,12 @@ RARE = 0.02
 Floats = npt.NDArray[np.float64]
 
 
-def ontology() -> Ontology:
-    """Twenty classes of readings, and ten of situations."""
+def ontology(areas: bool = False) -> Ontology:
+    """Twenty classes of readings, and ten of situations; perhaps with named places."""
     classes = tuple(ContextClass(f"Class{number}") for number in range(CLASSES))
-    return Ontology(classes, tuple(SituationClass(f"Situation{number}") for number in range(10)))
+    return Ontology(
+        classes, tuple(SituationClass(f"Situation{number}") for number in range(10)), tuple(quarters()) if areas else ()
+    )
 
 
 def rules(count: int, chance: np.random.Generator) -> list[Situation]:
@@ -40,6 +45,32 @@ def _rule(number: int, chance: np.random.Generator) -> Situation:
     conditions = tuple(_condition(int(name), chance) for name in names)
     within = float(chance.choice([50, 100, 200]))
     return Situation(f"rule{number}", f"Situation{number % 10}", And(conditions), within, valid=10.0)
+
+
+def counting(count: int, chance: np.random.Generator) -> list[Situation]:
+    """Rules that count the sensors of a tenth of all names, within 100 to 300 m or in one of the named quarters."""
+    return [_counting(number, chance) for number in range(count)]
+
+
+def _counting(number: int, chance: np.random.Generator) -> Situation:
+    named = Entities(Atom("source", Operator.LIKE, f"sensor{number % 9 + 1}%"))
+    id, concludes = f"count{number}", f"Situation{number % 10}"
+    if number % 2:
+        least = round(5_000 / QUARTERS**2 * chance.uniform(0.95, 1.02))
+        area = f"quarter{chance.integers(QUARTERS**2)}"
+        return Situation(id, concludes, Atom(Count(named), Operator.GE, least), area=area)
+    within = float(chance.choice([100, 200, 300]))
+    least = round(5_000 * 3.2 * within**2 / SIDE**2 * 3 + 2)
+    return Situation(id, concludes, Atom(Count(named), Operator.GE, least), within, valid=10.0)
+
+
+def quarters() -> Iterator[Area]:
+    """The squares of which the one in which sensors move is made."""
+    side = SIDE / QUARTERS
+    for number in range(QUARTERS**2):
+        west, south = number % QUARTERS * side, number // QUARTERS * side
+        corners = [(west, south), (west + side, south), (west + side, south + side), (west, south + side)]
+        yield Area(f"quarter{number}", None, f"POLYGON(({', '.join(f'{x} {y}' for x, y in [*corners, corners[0]])}))")
 
 
 def _condition(name: int, chance: np.random.Generator) -> Filter:

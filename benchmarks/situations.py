@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.machine import machine
-from benchmarks.readings import Sensors, ontology, rules
+from benchmarks.readings import Sensors, counting, ontology, rules
 from nearcast.model.changes import Change, SettingsChange, SituationChange
 from nearcast.model.columns import EVENTS
 from nearcast.model.event import Event
@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--sensors", type=int, default=50_000)
     parser.add_argument("--rate", type=int, default=20_000, help="readings a second")
     parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--counts", type=int, default=0, help="rules more, that count sensors")
     parser.add_argument("--cuts", type=int, default=1, help="batches a second")
     parser.add_argument("--no-spark", action="store_true")
     given = parser.parse_args()
@@ -71,7 +72,7 @@ def main() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
     console = Console(width=80)
     console.print(machine())
-    measured = [_inferred(defined, seconds, given.cuts)]
+    measured = [_inferred([*defined, *counting(given.counts, chance)], seconds, given.cuts, given.counts > 0)]
     if not given.no_spark:
         measured.append(_joined(defined, seconds))
     title = f"{given.rules:,} rules, {given.sensors:,} sensors, {given.rate:,} readings/s, one second's readings"
@@ -91,9 +92,9 @@ def main() -> None:
     console.print(table)
 
 
-def _inferred(defined: list[Situation], seconds: list[pa.Table], cuts: int) -> Measured:
+def _inferred(defined: list[Situation], seconds: list[pa.Table], cuts: int, areas: bool = False) -> Measured:
     stage = SituationStage()
-    changes: list[tuple[int, Change]] = [(0, SettingsChange(Settings(ontology=ontology())))]
+    changes: list[tuple[int, Change]] = [(0, SettingsChange(Settings(ontology=ontology(areas))))]
     changes += [(0, SituationChange(rule)) for rule in defined]
     _advance(stage, changes, EVENTS.empty_table())
     clock, process = [], []

@@ -24,7 +24,7 @@ QUICK = {
     "nearby": "--receivers 500 --batch 64",
     "posts": "--events 4 --rounds 1",
     "routing": "--subscriptions 200",
-    "situations": "--rules 20 --sensors 100 --rate 100 --seconds 2 --no-spark",
+    "situations": "--rules 20 --counts 4 --sensors 100 --rate 100 --seconds 2 --no-spark",
     "startup": "--rounds 1",
     "zones": "--zones 50 --entities 40 --seconds 2 --batch 30 --replayed 60",
     "suppression": "--subjects 20 --rounds 5 --subscriptions 100",

@@ -72,6 +72,7 @@ def test_the_promised_forms(tmp_path: Path) -> None:
 
 
 RATE = "RATE(Humidity, 1 d)"
+PEOPLE = "count(uform(type = 'person' AND role <> 'crew'))"
 RULES = (
     Situation("a", "Fire", parse("Temperature > 80 AND NOT Humidity < 10", HERE), within=5.5),
     Situation("b", "Alarm", parse("Fire AND NOT Drill", HERE), area="building-7", valid=0.5, lateness=3.0),
@@ -84,6 +85,7 @@ RULES = (
         "h", "Fire", parse("NOT COUNT(Smoke, 1 h) >= 20 OR RATE(Humidity, 0.5 d) < 1", HERE, over_time=True), 9.0
     ),
     Situation("e", "Fire", parse("Temperature > 1", HERE), end=0.25),
+    Situation("k", "Fire", parse(f"{PEOPLE} >= 20", HERE, over_time=True), 100.0, margins=((PEOPLE, 2.0),)),
     Situation("f", "Fire", parse("Temperature > 1", HERE), begin=30.0, end=120.0),
 )
 ACTIONS = (
@@ -132,6 +134,9 @@ def test_durations(valid: str, seconds: float, tmp_path: Path) -> None:
 
 KNOWN = "a class or situation of the ontology"
 OVER, NEAR = "a condition over classes and situations", "within says how near readings are"
+A_NUMBER = "a number to compare the count with"
+COUNTED, NOBODY = "a count of entities, count(uform(conditions)) >= 20", "rules have no receiver"
+PLACED = "within, or in, says where they are counted"
 VALUES, MISSING = "a condition over values", "a missing reading makes a condition unknown"
 UNKNOWN = "what is unknown counts neither as true nor as false"
 IN_DEGREES, MORE = "a number to compare with Temperature, in degC", "for example: Temperature > 10"
@@ -157,7 +162,12 @@ DURATION = "valid: a number and one of ms, s, min, h, d, as in 10 s"
         ("class: Fire, when: 'Temperature > 8', in: building-7, within: 1", "within or in", "leave out one of them"),
         ("class: Fire, when: 'Drill > 8', within: 1", "Drill or NOT Drill", "a situation is or is not"),
         ("class: Fire, when: 'Temperature IS NULL', within: 1", VALUES, MISSING),
-        ("class: Fire, when: 'count(this) > 1', within: 1", OVER, NEAR),
+        ("class: Fire, when: 'distance(this, this) > 1', within: 1", OVER, NEAR),
+        ("class: Fire, when: 'count(this) > 1', within: 1", COUNTED, ""),
+        ("class: Fire, when: 'count(uform(a = 1), uform(b = 1), 9) > 1', within: 1", COUNTED, PLACED),
+        ("class: Fire, when: 'count(uform(a = 1)) > me.least', within: 1", A_NUMBER, NOBODY),
+        ("class: Fire, when: 'count(uform(a = 1)) > 1'", "within, in metres, or in, a place", ""),
+        ("class: Fire, when: 'count(uform(a = 1)) = 1', within: 1, margin: 2", TO_COMPARE, ""),
         ("class: Fire, when: 'CHANGED(Humidity)', within: 1", OVER, NEAR),
         ("class: Fire, when: {unless: 'Humidity > 1'}, within: 1", "not", UNKNOWN),
         ("class: Fire, when: 'Temperature > 8', within: 1, valid: 10 x", DURATION, ""),
@@ -395,11 +405,12 @@ def test_a_file_is_named_in_definition_files_only() -> None:
     [
         ("a time of at most 600 s, for which a silent entity is kept", "AVG(Temperature, 11 min) > 8"),
         ("at most 100 readings, which are kept of an entity", "NOT COUNT(Temperature, 10 min, 101) > 200"),
+        ("at most 50 entities, which are counted", "count(uform(type = 'person')) > 50"),
     ],
 )
 def test_a_time_over_which_too_little_is_kept_is_a_warning(expected: str, when: str, tmp_path: Path) -> None:
     """Longer than a silent entity is, or of more readings than are."""
-    limits = "limits: {entity_age: 10 min, window_readings: 100}\n"
+    limits = "limits: {entity_age: 10 min, window_readings: 100, counted_entities: 50}\n"
     text = PROMISED.replace("Temperature > 80 AND Humidity < 10", when)
     assert [expected] == [one.expected for one in defined(limits + text, tmp_path).warnings]
     assert () == defined(text, tmp_path).warnings
@@ -411,6 +422,7 @@ def test_a_time_over_which_too_little_is_kept_is_a_warning(expected: str, when: 
         ("only several readings around", "Humidity < 10", "Temperature < 70"),
         ("its atoms exclude one another", "Humidity < 10", "NOT Temperature > 80"),
         ("its lower bound is above its upper one", "Humidity < 10", "Humidity BETWEEN 3 AND 2"),
+        ("a count is never below 0", "Humidity < 10", "count(uform(kind = 3)) < 0"),
         ("its atoms exclude one another", "when: Fire", "when: 'Fire AND NOT Fire'"),
         ("plug-ins have entry points", "publish: {type: alert, data: {text: \"fire near {place}\"}}", "run: nosuch"),
     ],

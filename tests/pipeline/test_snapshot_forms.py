@@ -80,7 +80,7 @@ KEPT: dict[str, tuple[object, str, str]] = {
         SituationStage(),
         "refused provided version _ontology _rules _actions _hidden_after _lanes _time _number _stale",
         # Of one batch, or made of ontology and rules.
-        "_limits _scene _leaving _change_times _extraction _areas _units _called_by",
+        "_limits _excess _scene _leaving _change_times _extraction _counted _areas _units _called_by",
     ),
     "SituationEngine": (
         SituationEngine(SituationStore(plan(ONTOLOGY, ()))),
@@ -89,7 +89,7 @@ KEPT: dict[str, tuple[object, str, str]] = {
     ),
     "SituationStore": (
         SituationStore(plan(ONTOLOGY, ())),
-        "readings windows _by_rule",
+        "readings windows counts _by_rule",
         # The limits come with each batch, and what came to them is counted with it.
         "conditions _seats _watched _holders _keys _plan _levels _horizons",
     ),
@@ -190,8 +190,13 @@ def test_situations_go_on_from_a_snapshot(tmp_path: Path) -> None:
     both = rule("alarm", "Alarm", "Fire = TRUE AND Drill = TRUE")
     looped = rule("fire", "Fire", "Alarm = TRUE")
     patient = rule("late", "Drill", "Button = TRUE", lateness=2)
+    crowd = rule("crowd", "Drill", "count(uform(Temperature > 86)) BETWEEN 1 AND 1", valid=1.5)
+    lasting = rule("lasting", "Alarm", "count(uform(Humidity > 1)) >= 1", within=None, area="building-7", lateness=1)
     sounding = Action("sound", both.when, effects=(Publish("siren", "{}"),))
-    defined: list[Change] = [*(SituationChange(one) for one in (FIRE, both, patient)), ActionChange(sounding)]
+    defined: list[Change] = [
+        *(SituationChange(one) for one in (FIRE, both, patient, crowd, lasting)),
+        ActionChange(sounding),
+    ]
     with closing(SqliteJournal(tmp_path / "journal")) as journal:
         in_order(journal, [SettingsChange(Settings(ontology=ONTOLOGY)), *defined, SituationChange(looped)])
         in_order(journal, [])
@@ -201,5 +206,5 @@ def test_situations_go_on_from_a_snapshot(tmp_path: Path) -> None:
             save(known_at(journal, position), tmp_path / "known")
             loaded = load(tmp_path / "known", position)
             assert position == loaded.position
-            assert position < 6 or list(tmp_path.glob("known/*/situations-definitions.arrow"))
+            assert position < 8 or list(tmp_path.glob("known/*/situations-definitions.arrow"))
             assert [row for row in whole if row["position"] > position] == derived_after(loaded, journal)

@@ -11,7 +11,7 @@ from nearcast.model.event import place_data
 from nearcast.model.filter import Not
 from nearcast.model.values import moment_at, time_text
 from nearcast.situations.diagnosis import ConditionFinding, ReadingFinding, RuleFinding
-from nearcast.situations.events import aggregate_data
+from nearcast.situations.events import aggregate_data, count_data
 from nearcast.situations.windows import AggregateFinding
 
 
@@ -53,6 +53,9 @@ def _observed(found: ConditionFinding) -> str:
         return found.missing
     parts = [f"holds on while {_written(found, held=True)}"] if found.held is not None else []
     parts += [f"the situation {id}" for id in found.situations]
+    if found.count is not None:
+        newest = f", the newest of them {', '.join(found.count.newest)}" if found.count.newest else ""
+        parts.append(f"{found.count.counted:,} count{newest}")
     parts += [_aggregate(entity, one) for entity, one in found.aggregates]
     parts += [_reading(one) for one in found.readings]
     return "; ".join(parts) or "so say the rules for it"
@@ -111,6 +114,7 @@ def _condition_data(found: ConditionFinding) -> dict[str, Any]:
         "aggregates": [
             {**aggregate_data(one), "entity": entity, "why": one.why or None} for entity, one in found.aggregates
         ],
+        "count": None if found.count is None else count_data(found.count),
         "situations": list(found.situations),
         "missing": found.missing or None,
     }

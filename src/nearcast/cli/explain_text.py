@@ -44,6 +44,9 @@ def situation_lines(data: dict[str, Any]) -> Iterator[str]:
         if "situation" in one:
             yield f"  {one['condition']}: the situation {one['situation']}"
             continue
+        if "count" in one:
+            yield f"  {one['condition']}: {one['count']['counted']:,}, the newest {', '.join(one['count']['newest'])}"
+            continue
         unit = unit_text(one.get("unit"))
         if "aggregate" in one:
             over = one["aggregate"]

@@ -52,9 +52,13 @@ class ReceiverReading(str):
 
 @dataclass(frozen=True, slots=True)
 class Entities:
-    """`uform(conditions)`: the entities whose newest event before this one satisfies the conditions; None: all."""
+    """`uform(conditions)`: the entities whose newest event before this one satisfies the conditions; None: all.
+
+    `text` is how it is written, where that is asked for: in rules, which count entities by it.
+    """
 
     conditions: Filter | None
+    text: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

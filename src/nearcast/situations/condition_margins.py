@@ -7,8 +7,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from nearcast.model.expression import AGGREGATES, Call, Constant, Expression
-from nearcast.model.filter import Atom, Operator
+from nearcast.model.filter import Atom, Count, Operator
 from nearcast.model.values import Value
+from nearcast.situations.entity_counts import count_of
 from nearcast.situations.windows import aggregate_of
 
 _DOWN = {Operator.GT: -1, Operator.GE: -1, Operator.LT: 1, Operator.LE: 1}
@@ -18,10 +19,14 @@ _TURNED = {">": Operator.LT, ">=": Operator.LE, "<": Operator.GT, "<=": Operator
 
 
 def subject_of(atom: Atom) -> str | None:
-    """What a condition compares with numbers: a class, or an aggregate as it is written; None: another form."""
-    if isinstance(atom.name, str):
+    """What a condition compares with numbers: a class, or an aggregate or a count as it is written; None: another
+    form.
+    """
+    counted = count_of(atom)
+    if isinstance(atom.name, str) or counted is not None:
         ordered = atom.operator in _DOWN or atom.operator is Operator.BETWEEN
-        return atom.name if ordered and all(map(_is_number, atom.literals)) else None
+        name = atom.name if isinstance(atom.name, str) else f"count({counted.name})" if counted is not None else ""
+        return name if ordered and all(map(_is_number, atom.literals)) else None
     if not isinstance(atom.name, Call) or atom.name.function not in (*_TURNED, "BETWEEN"):
         return None
     subjects = [one for one in atom.name.arguments if isinstance(one, Call) and one.function in AGGREGATES]
@@ -43,7 +48,7 @@ def widened(atom: Atom, negated: bool, margins: Mapping[str, float]) -> Atom:
     if not margin:
         return atom
     by = -margin if negated else margin
-    if isinstance(atom.name, str):
+    if isinstance(atom.name, (str, Count)):
         literals = [moved(one, by * way) for one, way in zip(atom.literals, _ways(atom.operator), strict=True)]
         return replace(atom, value=tuple(literals) if atom.operator is Operator.BETWEEN else literals[0])
     assert isinstance(atom.name, Call), "it has a subject"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nearcast.filters.truth import Truth
 from nearcast.model.expression import Call
 from nearcast.model.filter import Atom
+from nearcast.situations.entity_counts import CountFinding
 from nearcast.situations.evaluation import RuleEvaluation, satisfied
 from nearcast.situations.extract import UnusableReading
 from nearcast.situations.lifecycle import SituationScene
@@ -37,7 +38,7 @@ class ConditionFinding:
     """A condition: its truth, the readings or situations that made it so, and why it is unknown, if it is.
 
     `aggregates` are those over a time, by the entities around whose readings they are of. `held`: the condition as
-    what is there already has it, by its margin.
+    what is there already has it, by its margin. `count`: how many entities there are, where it counts them.
     """
 
     atom: Atom
@@ -48,6 +49,7 @@ class ConditionFinding:
     missing: str = ""
     aggregates: tuple[tuple[str, AggregateFinding], ...] = ()
     held: Atom | None = None
+    count: CountFinding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ def _conditions(
         missing = _missing(scene, leaf, rule, view, centre, now) if truth is None else ""
         aggregates = tuple(_over_time(leaf, rule, view))
         wider = None if leaf.atom == plain.atom else leaf.atom
-        yield ConditionFinding(plain.atom, leaf.negated, truth, found, situations, missing, aggregates, wider)
+        count = None if leaf.counted is None else view.count(leaf.counted, rule)
+        yield ConditionFinding(plain.atom, leaf.negated, truth, found, situations, missing, aggregates, wider, count)
 
 
 def _over_time(leaf: ConditionLeaf, rule: PlannedRule, view: RuleEvaluation) -> Iterator[tuple[str, AggregateFinding]]:
@@ -154,6 +157,12 @@ def _missing(
         )
     if (limited := view.limited.get((rule.id, leaf.number))) is not None:
         return limited
+    if leaf.counted is not None:
+        found_ = view.count(leaf.counted, rule)
+        unknown = f"of {found_.unknown:,} more it is unknown whether they count: {', '.join(found_.doubtful)}"
+        return "; ".join(
+            [f"{found_.counted:,} count", *([unknown] if found_.unknown else []), *filter(None, [found_.why])]
+        )
     lacking = [name for name in leaf.names if not view.readings(name, rule)]
     if not lacking and leaf.aggregates:
         found = ((entity, one) for entity, one in _over_time(leaf, rule, view) if one.why)

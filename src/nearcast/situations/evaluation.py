@@ -21,8 +21,17 @@ from nearcast.model.expression import Call
 from nearcast.model.geometry_budget import GeometryWork
 from nearcast.model.limits import Limits
 from nearcast.model.values import Value
+from nearcast.situations.entity_counts import (
+    CountedArea,
+    CountFinding,
+    EntityCount,
+    EntityCounts,
+    EntityTally,
+    finding_of,
+    truth_of_count,
+)
 from nearcast.situations.readings import ContextReading, ReadingStore, SituationCentre
-from nearcast.situations.rule_plan import ConditionBranch, ConditionLeaf, ConditionNode, PlannedRule, RulePlan
+from nearcast.situations.rule_plan import ConditionBranch, ConditionLeaf, ConditionNode, PlannedRule, RulePlan, leaves
 from nearcast.situations.windows import Aggregate, AggregateFinding, ReadingWindows
 from nearcast.state.timeline import Excess
 
@@ -80,6 +89,10 @@ class SituationWorld(Protocol):
     def windows(self) -> ReadingWindows:
         """Those of some time, for aggregates."""
 
+    @property
+    def counts(self) -> EntityCounts:
+        """The entities that are counted."""
+
     def around(
         self, rules: Iterable[PlannedRule], centre: SituationCentre, rule: PlannedRule, metres: float
     ) -> Sequence[RunningSituation]:
@@ -89,7 +102,8 @@ class SituationWorld(Protocol):
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What a condition rests on: a reading, or a situation that is, by its id; `name` is the class asked for. `over`:
-    the aggregate of which the reading is the newest.
+    the aggregate of which the reading is the newest. `counts`: how many entities there are, of a condition that counts
+    them.
     """
 
     name: str
@@ -97,6 +111,7 @@ class Evidence:
     reading: ContextReading | None
     situation: str | None = None
     over: AggregateFinding | None = None
+    counts: CountFinding | None = None
 
 
 class RuleEvaluation:
@@ -109,6 +124,8 @@ class RuleEvaluation:
         self._centre = centre
         self._now = now
         self._found: dict[tuple[PlannedRule, str], list[ContextReading]] = {}
+        self._tallies: dict[ConditionLeaf, EntityTally] = {}
+        self._told_of: PlannedRule | None = None
         self.lapses = NEVER
         self.seen: set[tuple[str, str]] = set()
         self.limited: dict[tuple[str, int], str] = {}
@@ -152,6 +169,8 @@ class RuleEvaluation:
             return self._situation(leaf, leaf.situation, rule)
         if leaf.computed is not None:
             return self._computed(leaf, leaf.computed, rule)
+        if leaf.counted is not None:
+            return truth_of_count(leaf.counted, self._tally(leaf, leaf.counted, rule))
         readings = self.readings(leaf.names[0], rule)
         if leaf.compares is None:
             return some(satisfies(leaf.atom, reading.value) for reading in readings)
@@ -163,6 +182,24 @@ class RuleEvaluation:
                     return True
                 found = False
         return found
+
+    def _tally(self, leaf: ConditionLeaf, count: EntityCount, rule: PlannedRule) -> EntityTally:
+        found = self._tallies.get(leaf)
+        if found is None:
+            area = self._counted_area(count.name, rule)
+            found = self._tallies[leaf] = self._world.counts.tally(count, area, self._now)
+            self.lapses = min(self.lapses, found.lapses)
+        return found
+
+    def _counted_area(self, name: str, rule: PlannedRule) -> CountedArea:
+        return CountedArea(self._centre, rule.reach[name], rule.area, rule.after, rule.valid)
+
+    def count(self, count: EntityCount, rule: PlannedRule) -> CountFinding:
+        """How many entities there are here, exactly."""
+        counts, area = self._world.counts, self._counted_area(count.name, rule)
+        left_out = counts.is_left_out(count.name, rule.valid, self._now)
+        most = f"at most {counts.limits.counted_entities:,} entities are counted, and there were more"
+        return finding_of(count.name, counts.found(count.name, area, self._now), most if left_out else "")
 
     def _computed(self, leaf: ConditionLeaf, call: Call, rule: PlannedRule) -> Truth:
         facts = {name: self._values(name, rule) for name in leaf.names}
@@ -247,6 +284,7 @@ class RuleEvaluation:
 
     def grounds(self, node: ConditionNode, rule: PlannedRule, before: Iterable[Evidence] = ()) -> tuple[Evidence, ...]:
         """What true conditions rest on; what each of them rested on `before` goes on, where it can."""
+        self._told_of = rule
         # Each condition by itself: what one rests on is nothing that another did, or looking twice would find other
         # readings than looking once.
         earlier = {(ground.condition, ground.reading.key) for ground in before if ground.reading}
@@ -262,6 +300,10 @@ class RuleEvaluation:
             yield from self._situation_grounds(node, node.situation, rule, earlier)
         elif node.aggregates:
             yield from self._aggregate_grounds(node, rule, earlier)
+        elif node.counted is not None:
+            # How many they are is looked at where it is told.
+            lower = None if rule is self._told_of else self.count(node.counted, rule)
+            yield Evidence(node.counted.name, (rule.id, node.number, node.counted.name), None, counts=lower)
         elif isinstance(node.atom.name, Call):
             for name in node.names:
                 yield from _one((rule.id, node.number, name), self.readings(name, rule), earlier)
@@ -316,6 +358,19 @@ def distinct(grounds: Iterable[Evidence]) -> tuple[Evidence, ...]:
     return tuple(told.values())
 
 
+def with_counts(grounds: Iterable[Evidence], rule: PlannedRule, view: RuleEvaluation) -> tuple[Evidence, ...]:
+    """What a situation rests on, with how many entities there are around it now."""
+    counted = {
+        (rule.id, leaf.number, leaf.counted.name): leaf.counted
+        for leaf in leaves(rule.tree)
+        if leaf.counted is not None
+    }
+    return tuple(
+        replace(one, counts=view.count(counted[one.condition], rule)) if one.condition in counted else one
+        for one in grounds
+    )
+
+
 def _alone(leaf: ConditionLeaf, name: str, value: float) -> bool:
     """Whether the value of an aggregate makes a condition hold that is about nothing else."""
     assert leaf.computed is not None, "it has an aggregate"
@@ -330,7 +385,11 @@ def said(reading: ContextReading, name: str) -> Truth:
 
 
 def satisfied(leaf: ConditionLeaf, value: Value) -> bool:
-    """Whether one value alone makes a condition hold; the values of several classes are judged together only."""
+    """Whether one value alone makes a condition hold; the values of several classes are judged together only, and of a
+    count it is known of one more.
+    """
+    if leaf.counted is not None:
+        return value is True
     if isinstance(leaf.atom.name, Call):
         return True
     found = (value if isinstance(value, bool) else None) if leaf.situation is not None else satisfies(leaf.atom, value)

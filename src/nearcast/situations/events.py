@@ -16,6 +16,7 @@ from nearcast.model.event import Event, Place, place_data
 from nearcast.model.filter import Atom
 from nearcast.model.situation import ACTION_TYPE, SITUATION_TYPE, Action, Effect, Publish, Run, Webhook
 from nearcast.model.values import Value, moment_at, time_text
+from nearcast.situations.entity_counts import CountFinding
 from nearcast.situations.evaluation import Evidence
 from nearcast.situations.lifecycle import SituationChanged
 from nearcast.situations.readings import NamedAreas
@@ -44,13 +45,20 @@ def situation_data(found: SituationChanged, areas: NamedAreas, units: Mapping[st
     data["readings"] = {
         ground.name: _plain(ground.reading.value) for ground in reversed(found.grounds) if ground.reading is not None
     }
+    counted = next((ground.counts for ground in found.grounds if ground.counts is not None), None)
+    if counted is not None:
+        data["count"] = counted.counted
     data["evidence"] = [_evidence(ground, found.moment, units) for ground in found.grounds]
     return data
 
 
 def _evidence(ground: Evidence, moment: int, units: Mapping[str, str]) -> dict[str, Any]:
-    """What a condition rests on: a reading, of whom, where, from when, in seconds how old; or another situation."""
+    """What a condition rests on: a reading, of whom, where, from when, in seconds how old; how many entities there
+    are; or another situation.
+    """
     reading = ground.reading
+    if ground.counts is not None:
+        return {"condition": ground.name, "count": count_data(ground.counts)}
     if reading is None:
         return {"condition": ground.name, "situation": ground.situation}
     data: dict[str, Any] = {"condition": ground.name, "class": reading.name, "value": _plain(reading.value)}
@@ -71,6 +79,12 @@ def aggregate_data(found: AggregateFinding) -> dict[str, Any]:
     if found.readings:
         data |= {"from": time_text(moment_at(found.first)), "to": time_text(moment_at(found.last))}
     return data
+
+
+def count_data(found: CountFinding) -> dict[str, Any]:
+    """A count of entities: how many there are, of how many more it is unknown, and some of both."""
+    data: dict[str, Any] = {"counted": found.counted, "unknown": found.unknown, "newest": list(found.newest)}
+    return data | ({"doubtful": list(found.doubtful)} if found.doubtful else {})
 
 
 def _plain(value: Value) -> Value:

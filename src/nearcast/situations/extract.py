@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,11 +17,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.columns import entries_of, places_of
 from nearcast.model.event import Event, Place
+from nearcast.model.filter import Filter, Not
+from nearcast.model.limits import Limits
 from nearcast.model.ontology import ContextClass, Ontology
 from nearcast.model.situation import ACTION_TYPE, SITUATION_TYPE
 from nearcast.model.values import Value, moment_at
+from nearcast.situations.entity_counts import UNKNOWN
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.rule_plan import with_inherited
 from nearcast.situations.units import conversion, converted
@@ -29,6 +33,7 @@ from nearcast.state.derived import Cause
 from nearcast.state.lateness import NEVER, moments_of
 from nearcast.state.previous_values import typed
 from nearcast.state.repository import entities
+from nearcast.state.timeline import Excess
 
 PLACE = "place"
 """The attribute by which an event names the place it is in."""
@@ -58,6 +63,44 @@ class ReportedReadings(NamedTuple):
     place: str | None
 
 
+class CountedEvents:
+    """Of which events the conditions are true that rules count entities by; `conditions` by how they are written."""
+
+    def __init__(self, conditions: Mapping[str, Filter | None]) -> None:
+        self.names = tuple(conditions)
+        asked = [one for one in conditions.values() if one is not None]
+        self._conditions = tuple(conditions.values())
+        self._matcher = FilterMatcher((), [*asked, *map(Not, asked)])
+
+    def joined(
+        self, table: pa.Table, reported: Iterable[ReportedReadings], limits: Limits, excess: Counter[Excess]
+    ) -> list[ReportedReadings]:
+        """What events tell, and whether they count: as readings with the values true, false and UNKNOWN."""
+        flags = self._matcher.selected(table, limits, excess)
+        true, false = iter(flags[: len(flags) // 2]), iter(flags[len(flags) // 2 :])
+        every = np.ones(len(table), np.bool_)
+        columns = [
+            (every, ~every) if condition is None else (next(true), next(false)) for condition in self._conditions
+        ]
+        values = [[_counted(*both) for both in zip(*(one.tolist() for one in two), strict=True)] for two in columns]
+        told = {one.row: one for one in reported}
+        found = []
+        for row in np.flatnonzero(~_are_own(table)).tolist():
+            own, counted = told.get(row), dict(zip(self.names, (one[row] for one in values), strict=True))
+            place = None if own is None else own.place
+            found.append(ReportedReadings(row, counted if own is None else {**own.read, **counted}, place))
+        return found
+
+
+def _counted(true: bool, false: bool) -> bool | str:
+    return true if true or false else UNKNOWN
+
+
+def _are_own(table: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which events tell of situations and actions themselves."""
+    return np.asarray(pc.is_in(table.column("type"), value_set=pa.array([SITUATION_TYPE, ACTION_TYPE])))
+
+
 class UnusableReading(NamedTuple):
     """What an event has as a reading of a class and is none: the value, its unit as far as one is known, and why."""
 
@@ -68,9 +111,12 @@ class UnusableReading(NamedTuple):
 
 
 class ReadingExtractor:
-    """Finds the readings of some classes. `refused` counts what is none, by class and reason."""
+    """Finds the readings of some classes. `refused` counts what is none, by class and reason; with `places` also events
+    that do nothing but name their place are found.
+    """
 
-    def __init__(self, ontology: Ontology, names: Collection[str]) -> None:
+    def __init__(self, ontology: Ontology, names: Collection[str], places: bool = False) -> None:
+        self._places = places
         self.refused: Counter[tuple[str, str]] = Counter()
         self._classes = {one.name: with_inherited(ontology, one) for one in ontology.classes if one.name in names}
         self._columns = dict(self._listed(name for name in (one.name for one in ontology.situations) if name in names))
@@ -100,8 +146,7 @@ class ReadingExtractor:
         entries, lanes = entries_of(table)
         which = pc.index_in(entries.field("name"), value_set=self._names)
         there = np.flatnonzero(np.asarray(which.is_valid()))
-        own = np.asarray(pc.is_in(table.column("type"), value_set=pa.array([SITUATION_TYPE, ACTION_TYPE])))
-        there = there[~own[lanes[there]]]
+        there = there[~_are_own(table)[lanes[there]]]
         yield from self._rows(lanes[there], which.take(pa.array(there)), entries.take(pa.array(there)))
 
     def _rows(
@@ -117,7 +162,7 @@ class ReadingExtractor:
                 yield ReportedReadings(row, {names[numbers[first]]: values[first]}, None)
             else:
                 read, place = self._row(numbers[first:last], values[first:last])
-                if read:
+                if read or (self._places and place is not None):
                     yield ReportedReadings(row, read, place)
 
     def _are_plain(self, which: npt.NDArray[np.int32], entries: pa.StructArray) -> npt.NDArray[np.bool_]:

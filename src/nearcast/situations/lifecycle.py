@@ -20,7 +20,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from nearcast.model.situation import Phase
-from nearcast.situations.evaluation import NEVER, Evidence, RuleEvaluation, SituationWorld, distinct
+from nearcast.situations.evaluation import NEVER, Evidence, RuleEvaluation, SituationWorld, distinct, with_counts
 from nearcast.situations.readings import ContextReading, SituationCentre, separation
 from nearcast.situations.rule_plan import ConditionLeaf, PlannedRule, RulePlan
 
@@ -84,8 +84,13 @@ class SituationScene(SituationWorld, Protocol):
     def drop_situation(self, instance: SituationInstance) -> None:
         """Forgets a situation that ended."""
 
-    def forget(self, entities: Collection[str]) -> None:
-        """Drops the readings of some entities, but for those that a situation looked at."""
+    def left_by(self, reading: ContextReading) -> SituationCentre | None:
+        """Where an entity counted until now of which a report comes; None: nowhere, or it is a reading."""
+
+    def forget(self, entities: Collection[str]) -> Iterable[ContextReading]:
+        """Drops the readings of some entities, but for those that a situation looked at; the reports of them by which
+        they counted, or might.
+        """
 
     def around(
         self, rules: Iterable[PlannedRule], centre: SituationCentre, rule: PlannedRule, metres: float
@@ -173,6 +178,7 @@ class SituationEngine:
         for reading in readings:
             self.scene.windows.put_reading(reading, self.now)
         # All of them are there before any is looked at.
+        left = [self.scene.left_by(reading) for reading in readings] if self.scene.counts.names else ()
         telling = [reading for reading in readings if self.scene.put_reading(reading)]
         if not telling:
             return ()
@@ -180,13 +186,10 @@ class SituationEngine:
         pending: Pending = {}
         # One event is at one place.
         centre = readings[0].centre
+        for seat in dict.fromkeys(one for one in left if one is not None):
+            self._look_again(telling, seat, pending, carrying=False)
+        self._look_again(telling, centre, pending)
         for reading in telling:
-            for instance in self.scene.concerned(reading.name, [reading.key], centre):
-                rule = self._rule(instance)
-                work = self._work(pending, rule)
-                work.instances[instance] = None
-                if rule.held is not rule.tree and centre not in work.moves:
-                    work.moves.append(centre)
             for rule in self.scene.completed(reading, self.now):
                 # A late reading may be too old by now: with it nothing begins.
                 if rule.valid is None or self.now - reading.moment <= rule.valid:
@@ -194,6 +197,25 @@ class SituationEngine:
                     if centre not in work.centres:
                         work.centres.append(centre)
         return self._settle(pending) if pending else ()
+
+    def _look_again(
+        self, readings: Iterable[ContextReading], centre: SituationCentre, pending: Pending, carrying: bool = True
+    ) -> None:
+        """Lets the situations be looked at that readings at a centre may change, or carry on there."""
+        for reading in readings:
+            for instance in self.scene.concerned(reading.name, [reading.key], centre):
+                rule = self._rule(instance)
+                work = self._work(pending, rule)
+                work.instances[instance] = None
+                if carrying and rule.held is not rule.tree and centre not in work.moves:
+                    work.moves.append(centre)
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Drops the readings of some entities. Situations that counted them are looked at with the next event."""
+        for report in self.scene.forget(entities):
+            for instance in self.scene.concerned(report.name, [], report.centre):
+                instance.lapses = min(instance.lapses, self.now)
+                self._await(instance)
 
     def replan(self, plan: RulePlan, cause: int) -> Iterator[SituationChanged]:
         """Other rules: the situations of those that are gone, or are others now, end; all others are looked at."""
@@ -333,6 +355,10 @@ class SituationEngine:
         """
         before = instance.grounds
         instance.grounds = view.grounds(rule.held if held else rule.tree, rule, before)
+        if rule.counting:
+            # At the end it is told what was counted last.
+            counted = {one.condition: one for one in before if one.counts is not None}
+            instance.grounds = tuple(counted.get(one.condition, one) for one in instance.grounds)
         instance.lapses, instance.seen = view.lapses, frozenset(view.seen)
         # Nothing else can make it false, so it need not hear of all that was looked at.
         if rule.steady:
@@ -407,6 +433,9 @@ class SituationEngine:
     def _happening(
         self, phase: Phase, instance: SituationInstance, rule: PlannedRule, reason: str = ""
     ) -> SituationChanged:
+        if rule.counting and phase != "end":
+            view = RuleEvaluation(self.scene, instance.centre, self.now)
+            instance.grounds = with_counts(instance.grounds, rule, view)
         return SituationChanged(
             phase,
             rule.id,

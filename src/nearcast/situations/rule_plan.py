@@ -12,6 +12,7 @@ from nearcast.model.filter import And, Atom, Filter, Not, Or, atoms
 from nearcast.model.ontology import ContextClass, Ontology, below, cycle, upwards
 from nearcast.model.situation import Situation
 from nearcast.situations.condition_margins import widened
+from nearcast.situations.entity_counts import EntityCount, count_of
 from nearcast.situations.windows import SECOND as SECOND
 from nearcast.situations.windows import Aggregate, aggregates_in, by_name
 
@@ -27,6 +28,12 @@ def names_in(atom: Atom) -> Iterator[str]:
         yield atom.name
     elif isinstance(atom.name, Call):
         yield from (part.name for part in parts(atom.name) if isinstance(part, Property))
+
+
+def counts_of(filter: Filter) -> dict[str, EntityCount]:
+    """What a filter's conditions count, by how it is written."""
+    found = (count_of(atom) for atom in atoms(filter))
+    return {one.name: one for one in found if one is not None}
 
 
 def reach(ontology: Ontology, name: str) -> float | None:
@@ -115,7 +122,7 @@ class ConditionLeaf:
     """One condition, or its negation. `situation`: the class of situations that it asks for, if it does. `compares`:
     what compares a number with `limit`, where the condition is nothing else. `number`: which of its rule's it is.
     `aggregates` are those over a time that it computes with; in `computed`, which is what it computes, they are
-    attributes.
+    attributes. `counted`: what it counts, if it compares a count of entities.
     """
 
     atom: Atom
@@ -127,6 +134,7 @@ class ConditionLeaf:
     number: int = 0
     aggregates: tuple[Aggregate, ...] = ()
     computed: Call | None = None
+    counted: EntityCount | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,8 +156,9 @@ class PlannedRule:
     reading may be that matters at all, by rules below too, `touched` the classes of such, and `contributing` the
     conditions by which one may complete the rule. `necessary` are the rules that must not be false where this one
     holds. `steady`: while what it rests on stays, it holds, whatever else is read. `hidden`: it is an action's, and
-    concludes nothing. `held` is `tree` with the margins of what holds already. In microseconds are `valid`, and for
-    how long it must hold, or not, before a situation begins or ends: `begin` and `end`.
+    concludes nothing. `counting`: it counts entities. `held` is `tree` with the margins of what holds already. In
+    microseconds are `valid`, and for how long it must hold, or not, before a situation begins or ends: `begin` and
+    `end`.
     """
 
     id: str
@@ -172,6 +181,7 @@ class PlannedRule:
     touched_areas: frozenset[str] = frozenset()
     contributing: tuple[ConditionLeaf, ...] = ()
     steady: bool = False
+    counting: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -236,7 +246,8 @@ def _rule(one: DefinedRule, ontology: Ontology, situations: set[str]) -> Planned
     tree = _tree(rule.when, False, situations, count())
     # Numbered like the other tree: a condition is the same one in both.
     against = _tree(rule.when, True, situations, count())
-    names = names_of(rule.when)
+    counts = counts_of(rule.when)
+    names = (*names_of(rule.when), *counts)
     own = {name: reach(ontology, name) for name in names}
     reaches = [metres for metres in own.values() if metres is not None]
     widest = rule.within if rule.within is not None else max(reaches, default=0.0)
@@ -245,13 +256,16 @@ def _rule(one: DefinedRule, ontology: Ontology, situations: set[str]) -> Planned
     begin, end = round(rule.begin * SECOND), round(rule.end * SECOND)
     return PlannedRule(
         rule.id, rule.concludes, 0, one.after, tree, against, metres, widest, rule.area, valid, one.hidden, begin, end,
-        _held(tree, dict(rule.margins)) if rule.margins else tree,
+        _held(tree, dict(rule.margins)) if rule.margins else tree, counting=bool(counts),
     )  # fmt: skip
 
 
 def _tree(filter: Filter, negated: bool, situations: set[str], numbers: Iterator[int]) -> ConditionNode:
     """The conditions with NOT at the leaves, numbered in order: De Morgan's rules hold for three truths too."""
     if isinstance(filter, Atom):
+        counted = count_of(filter)
+        if counted is not None:
+            return ConditionLeaf(filter, (counted.name,), negated, None, number=next(numbers), counted=counted)
         names = tuple(dict.fromkeys(names_in(filter)))
         asked = names[0] if names and names[0] in situations else None
         # `Drill = FALSE` is NOT Drill.
@@ -275,6 +289,8 @@ def _held(node: ConditionNode, margins: Mapping[str, float]) -> ConditionNode:
     if isinstance(node, ConditionBranch):
         return ConditionBranch(node.every, tuple(_held(part, margins) for part in node.parts))
     atom = widened(node.atom, node.negated, margins)
+    if node.counted is not None:
+        return replace(node, atom=atom, counted=count_of(atom))
     if isinstance(atom.name, Call):
         return _computed(replace(node, atom=atom), atom.name)
     limit = atom.value if node.compares is not None and isinstance(atom.value, (int, float)) else node.limit

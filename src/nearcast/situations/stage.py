@@ -33,7 +33,7 @@ from nearcast.model.subscription import Settings
 from nearcast.model.values import microseconds_of
 from nearcast.situations.diagnosis import RuleFinding, find
 from nearcast.situations.events import action_events, lone_situation, situation_data, situation_event
-from nearcast.situations.extract import ObservedTable, ReadingExtractor
+from nearcast.situations.extract import CountedEvents, ObservedTable, ReadingExtractor
 from nearcast.situations.lifecycle import REMOVED, SituationChanged, SituationEngine, SituationScene
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.reorder_buffer import Found, ReorderBuffer
@@ -41,6 +41,7 @@ from nearcast.situations.rule_plan import (
     SECOND,
     DefinedRule,
     RulePlan,
+    counts_of,
     names_of,
     plan,
     rule_cycle,
@@ -50,11 +51,15 @@ from nearcast.situations.rule_plan import (
 from nearcast.situations.store import SituationStore
 from nearcast.state.derived import Cause, StageInput
 from nearcast.state.lateness import FOREVER, NEVER, moments_of
+from nearcast.state.timeline import Excess
 
 log = logging.getLogger(__name__)
 
 BEYOND = "more than are kept for aggregates over a time"
 """Why readings are left out of windows."""
+
+UNCOUNTED = "more entities than are counted"
+"""Why entities are left out of counts."""
 
 
 class SituationStage:
@@ -77,6 +82,7 @@ class SituationStage:
         self._lanes: dict[int, ReorderBuffer] = {}
         self._time = 0
         self._limits = Limits()
+        self._excess: Counter[Excess] = Counter()
         self._change_times: Mapping[int, datetime | None] = {}
         self._number = (0, 0)
         self._stale: int | None = None
@@ -102,6 +108,8 @@ class SituationStage:
                 done = cut
                 found += self._apply(position, change)
         found += self._fold(events.slice(done))
+        stage_input.excess.update(self._excess)
+        self._excess.clear()
         for lane in self._lanes.values():
             conditions = lane.engine.scene.conditions
             stage_input.excess.update(conditions.excess)
@@ -123,7 +131,7 @@ class SituationStage:
         for lane in self._lanes.values():
             for entity in entities:
                 lane.places.pop(entity, None)
-            lane.engine.scene.forget(entities)
+            lane.engine.forget(entities)
 
     def unprovided(self) -> dict[str, tuple[str, ...]]:
         """For each rule the classes that it names and of which no reading has come so far."""
@@ -159,6 +167,8 @@ class SituationStage:
             return
         reported = list(self._extraction.reported(table))
         self.provided.update(name for one in reported for name in one.read)
+        if self._counted.names:
+            reported = self._counted.joined(table, reported, self._limits, self._excess)
         rows = ObservedTable(table, reported, times, self._areas)
         lanes = list(self._lanes.values())
         # In the order of rows, and of lanes in each.
@@ -170,11 +180,15 @@ class SituationStage:
             self._count_beyond(lane)
 
     def _count_beyond(self, lane: ReorderBuffer) -> None:
-        """Counts the readings that were left out of windows, which had too many."""
+        """Counts the readings that were left out of windows, which had too many, and entities left out of counts."""
         windows = lane.engine.scene.windows
         for name, count in windows.beyond.items():
             self.refused[name, BEYOND] += count
         windows.beyond.clear()
+        counts = lane.engine.scene.counts
+        for name, count in counts.beyond.items():
+            self.refused[name[:MOST_SHOWN], UNCOUNTED] += count
+        counts.beyond.clear()
 
     def _pass(self, position: int, clock: datetime) -> Iterator[Event]:
         """Lets the clock come so far, at a tick."""
@@ -277,7 +291,7 @@ class SituationStage:
     def _limit(self, lane: ReorderBuffer) -> None:
         """Lets the limits of the settings hold in a lane."""
         scene = lane.engine.scene
-        scene.windows.limits = scene.conditions.limits = self._limits
+        scene.windows.limits = scene.counts.limits = scene.conditions.limits = self._limits
 
     def _lane(self, lateness: int) -> ReorderBuffer:
         if lateness not in self._lanes:
@@ -311,7 +325,10 @@ class SituationStage:
         # Several situations are asked for as by a rule: readings may tell of them too.
         asked += [action.when for id, action in self._actions.items() if lone[id] is None]
         named = {name for when in asked for name in names_of(when)}
-        self._extraction = ReadingExtractor(self._ontology, {sub for name in named for sub in under.get(name, ())})
+        counts = (counts_of(one.rule.when) for one in self._rules.values())
+        self._counted = CountedEvents({name: one.conditions for found in counts for name, one in found.items()})
+        served = {sub for name in named for sub in under.get(name, ())}
+        self._extraction = ReadingExtractor(self._ontology, served, bool(self._counted.names))
         self._extraction.refused = self.refused
         self._areas = NamedAreas(self._ontology)
         units = ((one.name, unit_of(self._ontology, one.name)) for one in self._ontology.classes)
@@ -330,6 +347,9 @@ def compile_rules(change: SituationChange | ActionChange | SettingsChange, ontol
 
 CONCERNING = SettingsChange | SituationChange | SituationRemoval | ActionChange | ActionRemoval | ClockTick
 """The changes that the stage hears of."""
+
+MOST_SHOWN = 100
+"""Characters of what is counted that stand where it is left out."""
 
 HIDDEN = "action "
 """Before the id of an action, the id of the rule that several situations together are."""

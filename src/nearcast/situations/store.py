@@ -10,10 +10,11 @@ from typing import TypeVar
 from nearcast.geo.dynamic_index import Cell, SpatialHash, cell_of, cells_around, joined_levels, level_of
 from nearcast.model.event import Place
 from nearcast.model.ontology import Ontology
+from nearcast.situations.counted_reports import IndexedEntityCounts
 from nearcast.situations.evaluation import ConditionLimits
 from nearcast.situations.lifecycle import SituationInstance
 from nearcast.situations.readings import ContextReading, SituationCentre, is_near, separation
-from nearcast.situations.rule_plan import PlannedRule, RulePlan, spans_of
+from nearcast.situations.rule_plan import PlannedRule, RulePlan, leaves, spans_of
 from nearcast.situations.trigger_index import TriggerCondition, TriggerIndex
 from nearcast.situations.windows import IndexedReadingWindows
 
@@ -179,6 +180,7 @@ class SituationStore:
 
     def __init__(self, plan: RulePlan) -> None:
         self.readings, self.windows = IndexedReadingStore(), IndexedReadingWindows()
+        self.counts = IndexedEntityCounts()
         self.conditions = ConditionLimits()
         self._by_rule: dict[str, dict[SituationInstance, None]] = defaultdict(dict)
         self._seats: dict[Key, dict[SituationInstance, None]] = defaultdict(dict)
@@ -201,6 +203,8 @@ class SituationStore:
             for sub in plan.served.get(name, (name,)):
                 levels[sub].add(level_of(rule.reach[name]))
         areas = frozenset(rule.area for rule, _ in asked if rule.area is not None)
+        counted = {leaf.counted.name for rule in all_rules(plan) for leaf in leaves(rule.tree) if leaf.counted}
+        self.counts.prepare({name: levels.pop(name) for name in sorted(counted)}, areas)
         self.readings.prepare(levels, areas, TriggerIndex(plan))
         self.windows.prepare(spans_of(all_rules(plan), plan.served))
         self._levels = sorted({level_of(metres) for rule, name in asked for metres in (rule.widest, rule.reach[name])})
@@ -211,14 +215,24 @@ class SituationStore:
 
     def put_reading(self, reading: ContextReading) -> bool:
         """Takes a reading in; whether anything may come of it."""
+        if reading.name in self.counts.names:
+            return self.counts.put_report(reading)
         # A situation that nothing but what it rests on can change rests on what makes conditions hold.
         return self.readings.put_reading(reading) or bool(self._watched)
 
-    def forget(self, entities: Collection[str]) -> None:
-        """Drops the readings of some entities, but for those that a situation looked at."""
+    def left_by(self, reading: ContextReading) -> SituationCentre | None:
+        """Where an entity counted until now of which a report comes; None: nowhere, or it is a reading."""
+        before = self.counts.newest(reading.entity, reading.name)
+        return None if before is None or before.value is False else before.centre
+
+    def forget(self, entities: Collection[str]) -> Iterable[ContextReading]:
+        """Drops the readings of some entities, but for those that a situation looked at; the reports of them by which
+        they counted, or might.
+        """
         self.readings.forget(entities, self._holders)
         keys = ((one, name) for one in entities for name in self.windows.spans)
         self.windows.forget([], [key for key in keys if key not in self._holders])
+        return self.counts.forget(entities)
 
     def add_situation(self, instance: SituationInstance, rule: PlannedRule) -> None:
         """Takes in a situation; also one that moved, or rests on other things."""
@@ -328,6 +342,9 @@ class SituationStore:
 
     def completed(self, reading: ContextReading, now: int) -> Iterable[PlannedRule]:
         """The rules that a reading that was put may complete at a moment."""
+        if reading.name in self.counts.names:
+            completing = self.readings.completing
+            return completing.rules(reading, completing.held(reading.name, reading.value), now)
         return self.readings.completed(reading, now)
 
 

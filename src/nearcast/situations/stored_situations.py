@@ -17,6 +17,8 @@ from nearcast.model.event import Event, Place
 from nearcast.model.ontology import Ontology
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import Settings
+from nearcast.situations.counted_reports import IndexedEntityCounts
+from nearcast.situations.entity_counts import CountFinding
 from nearcast.situations.evaluation import Evidence
 from nearcast.situations.extract import Observation
 from nearcast.situations.lifecycle import SituationEngine, SituationInstance
@@ -43,6 +45,7 @@ READINGS = pa.schema(
 )
 """A reading; its moment in microseconds since 1970."""
 
+# The reports of entities that are counted have the form of readings.
 WINDOWS = pa.schema(
     [
         ("entity", pa.string()),
@@ -141,6 +144,9 @@ def _lane(document: StageDocument, name: str, lane: ReorderBuffer) -> dict[str, 
     rows = {id(reading): row for row, reading in enumerate(readings)}
     situations = [_situation(one, readings, rows) for one in _running(engine)]
     document.add_table(f"{name}-readings", _readings_table(readings))
+    counts = engine.scene.counts
+    counted = counts if isinstance(counts, IndexedEntityCounts) else IndexedEntityCounts()
+    document.add_table(f"{name}-counted", _readings_table(list(counted.everything())))
     document.add_table(f"{name}-places", _places_table(lane))
     document.add_table(f"{name}-waiting", _waiting_table([one for *_, one in lane.held]))
     windows = engine.scene.windows
@@ -159,6 +165,7 @@ def _lane(document: StageDocument, name: str, lane: ReorderBuffer) -> dict[str, 
         "awaited": [(order, moment) for order, moment in engine._awaited.items() if order in orders],
         "readings": kept,
         "situations": situations,
+        "uncounted": list(counted.missed().items()),
         "missed": [(*key, missed) for key, _, missed in kept_windows if missed is not None],
     }
 
@@ -176,7 +183,16 @@ def _situation(one: SituationInstance, readings: list[ContextReading], rows: dic
             row = rows.setdefault(id(ground.reading), len(readings))
             if row == len(readings):
                 readings.append(ground.reading)
-        grounds.append((ground.name, ground.condition, row, ground.situation, ground.over and list(ground.over)))
+        grounds.append(
+            (
+                ground.name,
+                ground.condition,
+                row,
+                ground.situation,
+                ground.over and list(ground.over),
+                ground.counts and list(ground.counts),
+            )
+        )
     place = one.centre.place
     return {
         "id": one.id,
@@ -286,6 +302,9 @@ def _fill_lane(document: StageDocument, name: str, values: Mapping[str, Any], la
             lane.places[entity] = (moment, place)
     if isinstance(engine.scene.windows, IndexedReadingWindows):
         _fill_windows(document.table(f"{name}-windows", WINDOWS), values["missed"], engine.scene.windows)
+    if isinstance(engine.scene.counts, IndexedEntityCounts):
+        counted = _readings_in(document.table(f"{name}-counted", READINGS))
+        engine.scene.counts.restore(counted, dict(values["uncounted"]))
     waiting = _observations(document.table(f"{name}-waiting", WAITING))
     lane.held = [(one.moment, one.entity, one.position, one) for one in waiting]
     heapify(lane.held)
@@ -300,6 +319,12 @@ def _fill_lane(document: StageDocument, name: str, values: Mapping[str, Any], la
     engine._awaited = dict(values["awaited"])
 
 
+def _count_finding(
+    text: str, counted: int, unknown: int, newest: Sequence[str], doubtful: Sequence[str], why: str
+) -> CountFinding:
+    return CountFinding(text, counted, unknown, tuple(newest), tuple(doubtful), why)
+
+
 def _instance(values: Mapping[str, Any], readings: Sequence[ContextReading]) -> SituationInstance:
     place = None if values["place"] is None else Place(*values["place"])
     grounds = (
@@ -309,8 +334,9 @@ def _instance(values: Mapping[str, Any], readings: Sequence[ContextReading]) -> 
             None if row is None else readings[row],
             situation,
             None if over is None else AggregateFinding(*over),
+            None if counts is None else _count_finding(*counts),
         )
-        for name, condition, row, situation, over in values["grounds"]
+        for name, condition, row, situation, over, counts in values["grounds"]
     )
     return SituationInstance(
         id=values["id"],

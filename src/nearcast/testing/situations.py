@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nearcast.model.limits import Limits
+from nearcast.situations.entity_counts import FOR_EVER, CountedArea, EntityCount, EntityTally, counts_in
 from nearcast.situations.evaluation import ConditionLimits, satisfied
 from nearcast.situations.lifecycle import SituationInstance
 from nearcast.situations.readings import ContextReading, SituationCentre, is_near
-from nearcast.situations.rule_plan import PlannedRule, RulePlan
-from nearcast.situations.store import is_around
+from nearcast.situations.rule_plan import ConditionLeaf, PlannedRule, RulePlan, leaves
+from nearcast.situations.store import all_rules, is_around
 from nearcast.situations.windows import Aggregate, AggregateFinding, KeptReading, aggregated
 
 
@@ -62,27 +63,78 @@ class PlainReadingWindows:
 
 
 @dataclass(slots=True)
+class PlainEntityCounts:
+    """Keeps the newest report of every entity and looks at all of them: the reference for what is faster."""
+
+    names: set[str] = field(default_factory=set)
+    all: dict[tuple[str, str], ContextReading] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    beyond: Counter[str] = field(default_factory=Counter)
+
+    def put_report(self, report: ContextReading) -> bool:
+        """Takes in the report of an entity, if it is the newest."""
+        before = self.all.get(report.key)
+        if before is not None and before.moment > report.moment:
+            return False
+        self.all[report.key] = report
+        return True
+
+    def newest(self, entity: str, name: str) -> ContextReading | None:
+        """The newest report of an entity."""
+        return self.all.get((entity, name))
+
+    def tally(self, count: EntityCount, area: CountedArea, now: int) -> EntityTally:
+        """How many there are, exactly."""
+        reports = self.found(count.name, area, now)
+        counted = sum(one.value is True for one in reports)
+        lapses = (
+            FOR_EVER if area.valid is None else min((one.moment + area.valid + 1 for one in reports), default=FOR_EVER)
+        )
+        return EntityTally(counted, len(reports) - counted, False, lapses)
+
+    def found(self, name: str, area: CountedArea, now: int) -> list[ContextReading]:
+        """The reports that count, and those of which it is unknown."""
+        return [one for one in self.all.values() if one.name == name and counts_in(one, area, now)]
+
+    def is_left_out(self, name: str, valid: int | None, now: int) -> bool:
+        """Nothing is."""
+        return False
+
+
+@dataclass(slots=True)
 class PlainScene:
     """A scene without any index."""
 
     plan: RulePlan
     readings: PlainReadings = field(default_factory=PlainReadings)
     windows: PlainReadingWindows = field(default_factory=PlainReadingWindows)
+    counts: PlainEntityCounts = field(default_factory=PlainEntityCounts)
     conditions: ConditionLimits = field(default_factory=ConditionLimits)
     situations: dict[str, SituationInstance] = field(default_factory=dict)
 
     def put_reading(self, reading: ContextReading) -> bool:
         """Takes a reading in; anything may come of it."""
+        self.counts.names = {leaf.counted.name for leaf in self._leaves() if leaf.counted is not None}
+        if reading.name in self.counts.names:
+            return self.counts.put_report(reading)
         self.readings.put_reading(reading)
         return True
 
-    def forget(self, entities: Collection[str]) -> None:
+    def _leaves(self) -> Iterable[ConditionLeaf]:
+        return (leaf for rule in all_rules(self.plan) for leaf in leaves(rule.tree))
+
+    def left_by(self, reading: ContextReading) -> SituationCentre | None:
+        """Every situation is concerned by what comes, wherever an entity was."""
+        return None
+
+    def forget(self, entities: Collection[str]) -> Iterable[ContextReading]:
         """Drops the readings of some entities, but for those that a situation looked at."""
         held = {key for instance in self.situations.values() for key in instance.seen}
         gone = [key for key in self.readings.all if key[0] in entities and key not in held]
         for key in gone:
             del self.readings.all[key]
             self.windows.all.pop(key, None)
+        return [self.counts.all.pop(key) for key in list(self.counts.all) if key[0] in entities]
 
     def add_situation(self, instance: SituationInstance, rule: PlannedRule) -> None:
         """Takes in a situation."""

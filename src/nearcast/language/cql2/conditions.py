@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from nearcast.errors import Fault, Mark
+from nearcast.language.cql2.printer import write
 from nearcast.language.cql2.syntax import PREDICATES, Syntax
 from nearcast.language.cql2.typed_expressions import Expressions, fault, is_aggregate
 from nearcast.language.cql2.types import EXAMPLES, SCALARS, Type, type_of
@@ -53,6 +54,7 @@ class Conditions:
 
     def __init__(self, inner: bool = False, over_time: bool = False) -> None:
         self._expressions = Expressions(inner, self._expression, over_time)
+        self._over_time = over_time
 
     def condition(self, syntax: Syntax) -> Filter:
         """The filter that is meant where a condition is expected. Raises `Fault`."""
@@ -208,7 +210,10 @@ class Conditions:
             return User(self._expressions.user(syntax))
         if syntax.calls("UFORM"):
             conditions = self._expressions.arguments(syntax, (0, 1), "uform(conditions)")
-            return Entities(Conditions(inner=True).condition(conditions[0]) if conditions else None)
+            found = Conditions(inner=True).condition(conditions[0]) if conditions else None
+            if not self._over_time:
+                return Entities(found)
+            return Entities(found, f"uform({'' if found is None else write(found)})")
         advice = f"write user('{syntax.value}') for where a client is" if syntax.kind == "property" else ""
         raise fault(PLACES, syntax, advice)
 

@@ -18,12 +18,25 @@ from nearcast.language.cql2.types import EXAMPLES, Type, type_of
 from nearcast.language.definitions.subscription_documents import BRANCHES, read_filter
 from nearcast.language.nodes import DocumentNode, DocumentReader, closest
 from nearcast.model.expression import COMPARISONS, PREVIOUS, Array, Call, Expression, Property, parts
-from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, PlainNot, atoms
+from nearcast.model.filter import (
+    And,
+    Atom,
+    Count,
+    Entities,
+    Filter,
+    Not,
+    Operator,
+    Or,
+    PlainNot,
+    ReceiverReading,
+    atoms,
+)
 from nearcast.model.limits import Limits
 from nearcast.model.ontology import Ontology, below
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
 from nearcast.situations import units
+from nearcast.situations.entity_counts import count_of
 from nearcast.situations.rule_plan import names_in, names_of, range_of, unit_of
 from nearcast.situations.windows import SECOND, aggregates_in
 
@@ -158,6 +171,9 @@ def _alone(node: DocumentNode) -> Iterator[Syntax]:
 
 def _faults(atom: Atom, ontology: Ontology, bare: set[tuple[str, Mark]], alone: bool) -> Iterator[Fault]:
     """What is wrong with one condition of a rule."""
+    if isinstance(atom.name, Count):
+        yield from _count_faults(atom, atom.name, alone)
+        return
     calls = [part for part in parts(atom.name) if isinstance(part, Call)] if isinstance(atom.name, Call) else []
     outside = [call.function for call in calls if call.function in (*PREVIOUS, "USER")]
     if not isinstance(atom.name, (str, Call)) or outside:
@@ -172,6 +188,20 @@ def _faults(atom: Atom, ontology: Ontology, bare: set[tuple[str, Mark]], alone: 
         yield from clashes(atom, ontology)
     if not alone and isinstance(atom.name, str) and atom.name in (one.name for one in ontology.classes):
         yield from _unlike(atom, atom.name, ontology, bare)
+
+
+def _count_faults(atom: Atom, count: Count, alone: bool) -> Iterator[Fault]:
+    """What is wrong with a count of entities."""
+    form = "a count of entities, count(uform(conditions)) >= 20"
+    if alone:
+        yield Fault("a situation", "a count of entities", atom.where, "write a rule that concludes a situation from it")
+    elif count.around is not None:
+        advice = "within, or in, says where they are counted"
+        yield Fault(form, "one around something, within metres", atom.where, advice)
+    elif not isinstance(count.of, Entities):
+        yield Fault(form, "a count of something else", atom.where)
+    elif any(isinstance(value, ReceiverReading) for value in atom.literals):
+        yield Fault("a number to compare the count with", "me", atom.where, "rules have no receiver")
 
 
 def _unknown(atom: Atom, ontology: Ontology, alone: bool) -> Iterator[Fault]:
@@ -225,8 +255,12 @@ def hardly_meant(filter: Filter, ontology: Ontology, negated: bool = False) -> I
 
 
 def never_kept(when: Filter, limits: Limits) -> Iterator[Fault]:
-    """A warning for each aggregate over more than is kept: readings of so long ago, or so many."""
+    """A warning for each aggregate over more than is kept: readings of so long ago, or so many, or so many entities."""
     for atom in atoms(when):
+        count = count_of(atom)
+        if count is not None and count.enough > limits.counted_entities:
+            what = f"at most {limits.counted_entities:,} entities, which are counted"
+            yield Fault(what, cql2.write(atom), atom.where, "raise counted_entities in limits")
         for one in aggregates_in(atom.name) if isinstance(atom.name, Call) else ():
             if one.span > limits.entity_age * SECOND:
                 what = f"a time of at most {limits.entity_age:g} s, for which a silent entity is kept"
