@@ -79,6 +79,11 @@ class LogChain:
         self._places = _Places()
         self._knowing, self._writing = threading.Lock(), threading.RLock()
 
+    @property
+    def known(self) -> int:
+        """The sequence of the newest message that is known."""
+        return self._tail.sequence if self._tail else 0
+
     def tail(self) -> ChainTail:
         """The newest block, as of now; where nothing came, a small question says so."""
         known = self._tail
@@ -99,21 +104,37 @@ class LogChain:
         return self._known(ChainTail(counts, message.sequence))
 
     def _known(self, found: ChainTail) -> ChainTail:
+        known = self._tail
+        if known and known.block:
+            self._check_goes_on(known.block, found.block)
         with self._knowing:
-            known = self._tail
-            before = known.block if known else None
-            if before:
-                number = found.block.head.number if found.block else 0
-                if number < before.head.number:
-                    raise DamagedChain(
-                        f"log {self.log!r}: it ended at position {before.head.through} (block {before.head.number}),"
-                        f" and ends at {found.through} (block {number}) now: its newest blocks are lost"
-                    )
-                assert found.block
-                if number == before.head.number and found.block.checksum != before.checksum:
-                    raise DamagedChain(f"log {self.log!r}: its block {number} was replaced by another")
-            self._tail = found
-            return found
+            # Another thread may know of a newer one by now.
+            newest = max(found, self._tail or found, key=lambda tail: tail.sequence)
+            self._tail = newest
+            return newest
+
+    def _check_goes_on(self, before: ChainedBlock, block: ChainedBlock | None) -> None:
+        """Raises `DamagedChain` where the newest block is not the one that was, or one behind it."""
+        number, through = (block.head.number, block.head.through) if block else (0, 0)
+        if block is None or number < before.head.number:
+            raise DamagedChain(
+                f"log {self.log!r}: it ended at position {before.head.through} (block {before.head.number}), and ends"
+                f" at {through} (block {number}) now: its newest blocks are lost"
+            )
+        if number == before.head.number + 1:
+            same = block.head.link == before.checksum
+        elif number == before.head.number:
+            same = block.checksum == before.checksum
+        else:
+            message, mark = self._stream.at(before.sequence), self._marks.of(self.log)
+            gone = mark is not None and mark.head.number >= before.head.number
+            same = gone or (
+                message is not None
+                and message.subject == self.subject
+                and opened(self.log, message.sequence, message.data).checksum == before.checksum
+            )
+        if not same:
+            raise DamagedChain(f"log {self.log!r}: its block {before.head.number} was replaced by another")
 
     def append(
         self,

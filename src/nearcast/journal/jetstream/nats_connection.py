@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import importlib
 import logging
 import os
@@ -26,6 +27,7 @@ CONNECT_SECONDS = 10.0
 RECONNECT_SECONDS = 0.2
 """Between two servers that are tried; the next leader is found within seconds, and nothing is done meanwhile."""
 ANSWER_SECONDS = 5.0
+END_SECONDS = 2.0
 PENDING_BYTES = 256 << 20
 """Of answers that came and are not looked at yet."""
 
@@ -169,5 +171,23 @@ def _loop() -> asyncio.AbstractEventLoop:
     with _making:
         if os.getpid() not in _loops:
             _loops[os.getpid()] = loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="nearcast-nats", daemon=True).start()
+            thread = threading.Thread(target=loop.run_forever, name="nearcast-nats", daemon=True)
+            thread.start()
+            atexit.register(_end, os.getpid(), loop, thread)
         return _loops[os.getpid()]
+
+
+def _end(process: int, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    """Ends what connections that nobody closed, or that were lost, left behind: else each would be complained of."""
+
+    async def cancel() -> None:
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+        loop.stop()
+
+    # The thread is not carried over a fork.
+    if process == os.getpid():
+        asyncio.run_coroutine_threadsafe(cancel(), loop)
+        thread.join(END_SECONDS)

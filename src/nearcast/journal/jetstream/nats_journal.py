@@ -31,17 +31,12 @@ from nearcast.journal.jetstream.log_chain import BlockContent, ChainTail, LogCha
 from nearcast.journal.jetstream.nats_address import parse_address
 from nearcast.journal.jetstream.nats_connection import Unanswered
 from nearcast.journal.jetstream.stream_api import JetStream, WrongSequence
+from nearcast.journal.jetstream.stream_checks import FORMAT, IDENTITY, VERSION, SameStream, durability, identity_of
 from nearcast.journal.jetstream.trim_marks import ROLLUP, TrimMarks
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
 from nearcast.journal.seam import READ_BYTES, Journal
 from nearcast.model.columns import LOGS
 from nearcast.model.event import MAIN, Event
-
-FORMAT = "1"
-"""The version of messages and subjects, in the stream's metadata; a stream of another is not touched."""
-
-IDENTITY, VERSION = "nearcast-journal", "nearcast-format"
-"""What a stream's metadata has: which journal it is, whatever its name, and of which format."""
 
 PROBE = bytes(64 * 1024)
 
@@ -69,6 +64,13 @@ class NatsJournal(Journal):
         self._kept: dict[str, KeptChain] = {}
         self._ids: EventIds | None = None
         self._making, self._appending = threading.RLock(), threading.RLock()
+        self._same = SameStream(self._stream, self.identity, self._newest)
+        try:
+            with self._telling():
+                self._check_ends()
+        except BaseException:
+            self._stream.close()
+            raise
 
     def _chain(self, log: str) -> LogChain:
         return LogChain(self._stream, log, self._subject("log", log), self._marks)
@@ -82,21 +84,32 @@ class NatsJournal(Journal):
 
     def _prepare(self) -> str:
         """Which journal the stream is. Makes it if it is missing; refuses one of another program or format."""
-        name = self._stream.name
+        name, replicas = self._stream.name, self.address.replicas
         if self.read_only:
             found = self._stream.info()
         else:
             metadata = {IDENTITY: uuid.uuid4().hex, VERSION: FORMAT}
             found = self._stream.make(name, [f"{name}.>"], metadata=metadata)
-        metadata = found["config"].get("metadata") or {}
-        if IDENTITY not in metadata:
-            raise JournalError(
-                f"journal {self.address}: expected a journal, got another program's stream; give another"
+        identity = identity_of(self._stream, found)
+        if not self.read_only and found["config"].get("num_replicas", 1) < replicas:
+            # There are more servers than when it was made.
+            found = self._stream.change({**found["config"], "num_replicas": replicas})
+        self.durability, self.durable = durability(self._stream, found)
+        return identity
+
+    def _newest(self) -> int:
+        """The sequence of the newest message that is known of any log."""
+        return max(chain.known for chain in self._chains.values())
+
+    def _check_ends(self) -> None:
+        """Raises `DamagedChain` where more was decided than happened: the log of events lost its end."""
+        decided = max(("deliveries", "derived"), key=lambda log: self._chains[log].refreshed().through)
+        through, end = self._chains[decided].tail().through, self._chains["events"].refreshed().through
+        if through > end:
+            raise DamagedChain(
+                f"log 'events': expected it to go to position {through}, as the log {decided!r} does, got {end}: its"
+                " newest blocks are lost"
             )
-        if metadata.get(VERSION) != FORMAT:
-            came = f"{metadata.get(VERSION)}; use the version of nearcast that wrote it"
-            raise JournalError(f"journal {self.address}: expected format {FORMAT}, got {came}")
-        return str(metadata[IDENTITY])
 
     def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         """See `Journal.append`."""
@@ -224,6 +237,7 @@ class NatsJournal(Journal):
         """See `Journal.end`."""
         schema_of(log)
         with self._telling():
+            self._same.look()
             return self._chains[log].tail().through
 
     def trimmed(self, log: str) -> int:

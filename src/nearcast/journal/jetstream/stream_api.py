@@ -6,6 +6,7 @@ import base64
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
@@ -72,6 +73,10 @@ class JetStream:
         if found.get("error", {}).get("err_code") == STREAM_IN_USE:
             return self.info(name)
         return self._checked(found)
+
+    def change(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """Gives the stream other settings; what it is now."""
+        return self._checked(self.api(f"STREAM.UPDATE.{self.name}", settings))
 
     def info(self, name: str | None = None) -> dict[str, Any]:
         """What a stream is, and how it is."""
@@ -150,7 +155,7 @@ class JetStream:
         return self.patiently(ask)
 
     def patiently(self, call: Callable[[], T]) -> T:
-        """What a call gives that may be made again, once somebody answers."""
+        """What a call gives that may be made again, once somebody answers. Asks whether the stream is still there."""
         until, pause = time.monotonic() + PATIENCE, PAUSE
         while True:
             try:
@@ -158,8 +163,16 @@ class JetStream:
             except Unanswered as error:
                 if time.monotonic() > until:
                     raise self.unreachable(error) from error
+                self._refuse_if_gone()
                 time.sleep(pause * (0.5 + random.random()))
                 pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _refuse_if_gone(self) -> None:
+        """Nobody answers for a stream that was deleted, either."""
+        with suppress(Unanswered):
+            found = orjson.loads(self.connection.request(f"$JS.API.STREAM.INFO.{self.name}", b"").data)
+            if found.get("error", {}).get("err_code") == NO_STREAM:
+                self._checked(found)
 
     def unreachable(self, error: Exception) -> JournalError:
         """What is raised where nobody answered for too long."""
