@@ -136,9 +136,9 @@ async def _traffic(load: Load, url: str, seconds: float, warm: float, metrics: i
         tasks += [asyncio.create_task(traffic.move(client)) for client in clients]
         await asyncio.gather(*(client.connected() for client in clients))
         await unmeasured.publish(warm, f"warm {uuid.uuid4().hex}")
-        before = await _stage_seconds(metrics)
+        before = await stage_seconds(metrics)
         await traffic.publish(seconds, uuid.uuid4().hex)
-        after = await _stage_seconds(metrics)
+        after = await stage_seconds(metrics)
         # What is on its way is counted too.
         await asyncio.sleep(3.0)
         for task in tasks:
@@ -147,16 +147,16 @@ async def _traffic(load: Load, url: str, seconds: float, warm: float, metrics: i
     return traffic, {name: value - before.get(name, 0.0) for name, value in after.items()}
 
 
-async def _stage_seconds(port: int) -> dict[str, float]:
+async def stage_seconds(port: int) -> dict[str, float]:
     """The pipeline's own counters: seconds by stage, and how many batches."""
     async with httpx.AsyncClient() as http:
         text = (await http.get(f"http://127.0.0.1:{port}/metrics")).text
     found = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            if sample.name == "nearcast_pipeline_stage_seconds_sum":
+            if sample.name == "nearcast_pipelinestage_seconds_sum":
                 found[sample.labels["stage"]] = sample.value
-            if sample.name == "nearcast_pipeline_stage_seconds_count" and sample.labels["stage"] == "write":
+            if sample.name == "nearcast_pipelinestage_seconds_count" and sample.labels["stage"] == "write":
                 found["batches"] = sample.value
     return found
 

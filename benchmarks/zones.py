@@ -6,6 +6,8 @@ a file, from lines of JSON to deliveries. What the first second tells, who is wh
 Beside them what one would use instead, which knows no entity, no state and no order: the pairs of a report and a zone
 by Shapely's tree (what `geopandas.sjoin` does), and by DuckDB's `ST_Intersects` on the same file, where `duckdb` and
 its extension `spatial` are installed (the dependency group `benchmarks`). Figures are reports per CPU-second.
+
+With `--live` it is a whole running system instead, see `zones_live`.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import shapely
 import nearcast
 from benchmarks.machine import machine
 from benchmarks.relations import START, reports
+from benchmarks.zones_live import LiveOptions, add_live, moved_shapes, run, shapes_of
 from nearcast.errors import Mark
 from nearcast.language.definitions.zone_documents import zone_rule_document, zones_of_features
 from nearcast.model.changes import ZoneRuleChange, ZoneShapesChange
@@ -54,10 +57,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=5, help="of one report of each entity")
     parser.add_argument("--batch", type=int, default=2_000, help="reports at a time, live")
     parser.add_argument("--replayed", type=int, default=20_000, help="reports that are replayed from a file")
+    add_live(parser)
     asked = parser.parse_args()
     print(machine())
     chance = np.random.default_rng(3)
-    features = list(_features(chance, asked.zones))
+    shapes = shapes_of(asked.shapes) if asked.shapes else []
+    region = (WEST, SOUTH, WIDE)
+    features = list(moved_shapes(chance, shapes, asked.zones, region) if shapes else _features(chance, asked.zones))
+    if asked.live:
+        options = LiveOptions(asked.rate, asked.warm, asked.flow, asked.publishers)
+        run(features, next(_seconds(chance, asked.entities, 1)), options)
+        print(machine())
+        return
     seconds = list(_seconds(chance, asked.entities, asked.seconds))
     began = time.process_time()
     stage, registry, repository = _stage(features)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ ROUND = "longitude comes first"
 
 FARTHEST = 360.0
 """Degrees of longitude to which a zone may count on."""
+
+_NUMBERS = {int, float}
 
 _GLOBE = (-180.0, -90.0, 180.0, 90.0)
 
@@ -84,12 +87,26 @@ def _rings(part: Any) -> list[Floats]:
 
 def _ring(ring: Any) -> Floats:
     """A ring as an array of shape (corners, 2)."""
-    corners = [_corner(one) for one in _listed(ring, "corners")]
-    if len(corners) < 4 or corners[0] != corners[-1]:
+    corners = _corners(_listed(ring, "corners"))
+    first, last = corners[0].tolist(), corners[-1].tolist()
+    if len(corners) < 4 or first != last:
         advice = "the first corner comes again at the end"
-        came = f"{len(corners)} corners" if len(corners) < 4 else f"{list(corners[0])} to {list(corners[-1])}"
+        came = f"{len(corners)} corners" if len(corners) < 4 else f"{first} to {last}"
         raise Fault("a closed ring of four corners or more", came, None, advice)
-    return np.array(corners)
+    return corners
+
+
+def _corners(ring: list[Any]) -> Floats:
+    pairs = [one[:2] for one in ring if type(one) is list]
+    if len(pairs) == len(ring) and set(map(len, pairs)) == {2} and _NUMBERS.issuperset(map(type, chain(*pairs))):
+        try:
+            corners = np.array(pairs, np.float64)
+        except OverflowError:
+            corners = np.full((1, 2), np.inf)
+        if np.isfinite(corners).all():
+            return corners
+    # One by one: some is no corner, and is named.
+    return np.array([_corner(one) for one in ring])
 
 
 def _corner(corner: Any) -> tuple[float, float]:

@@ -89,6 +89,10 @@ class WatchedNow:
     y: Floats
     now: int
 
+    def select(self, which: Integers) -> WatchedNow:
+        """Some of them."""
+        return WatchedNow(self.entity[which], self.x[which], self.y[which], self.now)
+
 
 @dataclass(frozen=True, slots=True)
 class StretchEffects:
@@ -327,9 +331,21 @@ class LayerPresence:
         numbers = np.array([self.index.numbers.get(zone.name, -1) for zone in before], np.int64)
         self.pairs["zone"][:] = numbers[self.pairs["zone"]] if len(before) else 0
         fresh = np.array([zone.name not in same for zone in self.index.zones], np.bool_)
+        watched = self._concerned_by(fresh, watched)
         hits = self._hits(watched, limits)
         changed = self._unheld(hits, fresh, watched, limits)
         return joined_zones([ended, changed, self.begin(hits, fresh, watched, cause)])
+
+    def _concerned_by(self, fresh: Flags, watched: WatchedNow) -> WatchedNow:
+        """Those who are in the boxes of zones that are others now, or count as in one of them.
+
+        Nothing is told of others; so of a layer that comes in many changes each looks at few.
+        """
+        own = np.zeros(len(self._known), np.bool_)
+        own[self.pairs["a"][fresh[self.pairs["zone"]]]] = True
+        near = self.index.in_boxes(fresh, watched.x, watched.y) if fresh.any() else np.zeros(0, np.int64)
+        own[watched.entity[near]] = True
+        return watched.select(np.flatnonzero(own[watched.entity]))
 
     def _hits(self, watched: WatchedNow, limits: Limits) -> ZoneHits:
         return self.index.hits(watched.x, watched.y, limits, bounded=False)

@@ -169,6 +169,14 @@ class ZoneIndex:
             sure[at] = -1 if near is None else not near
         return sure
 
+    def in_boxes(self, which: Flags, x: Floats, y: Floats) -> Integers:
+        """The points that are in the box of some of the zones, ascending."""
+        tree = shapely.STRtree(self._array[which])
+        found = [tree.query(shapely.points(x, y))[0]]
+        if self.coordinates == "geographic" and (edge := np.flatnonzero(np.abs(x) == 180)).size:
+            found.append(edge[tree.query(shapely.points(-x[edge], y[edge]))[0]])
+        return distinct(np.concatenate(found))
+
     def around(self, x: float, y: float) -> Integers:
         """The zones in whose boxes a point is, ascending."""
         numbers = np.arange(len(self))
