@@ -154,9 +154,9 @@ async def stage_seconds(port: int) -> dict[str, float]:
     found = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            if sample.name == "nearcast_pipelinestage_seconds_sum":
+            if sample.name == "nearcast_pipeline_stage_seconds_sum":
                 found[sample.labels["stage"]] = sample.value
-            if sample.name == "nearcast_pipelinestage_seconds_count" and sample.labels["stage"] == "write":
+            if sample.name == "nearcast_pipeline_stage_seconds_count" and sample.labels["stage"] == "write":
                 found["batches"] = sample.value
     return found
 
