@@ -83,15 +83,3 @@ def test_memory_stays_bounded() -> None:
 
     first, second = json_items.json_items(Endless(), 20_000)  # type: ignore[arg-type]
     assert (True, 20_000, b"7", 10_000_011) == (first.too_long, len(first.content), second.content, second.column)
-
-
-def test_brackets_that_are_used_up_end_it() -> None:
-    """Where so many are looked at the text counts as unfinished; brackets beside each other are one."""
-    text = b"[" + b"{}," * 1_000 + b"{}]"
-    few = list(json_items.json_items(io.BytesIO(text), 100, 300))
-    assert few[-1].unfinished
-    assert len(few) < 150
-    assert 1_001 == len(list(json_items.json_items(io.BytesIO(text), 100, 4_000)))
-    deep = b"[" + b"[" * 100_000 + b"]" * 100_000 + b"]"
-    [item] = json_items.json_items(io.BytesIO(deep), 100, 10)
-    assert (True, False) == (item.too_long, item.unfinished)

@@ -9,18 +9,25 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest import mock
 
 import orjson
 import pyarrow as pa
 import pytest
+from fastapi import FastAPI
 
+from nearcast.errors import Mark
 from nearcast.journal.memory import MemoryJournal
+from nearcast.language.cql2 import parse
+from nearcast.model.changes import SubscriptionChange
+from nearcast.model.subscription import Subscription
 from nearcast.runtime.loop_monitor import LoopMonitor, doing
 from nearcast.server.admin import management
 from nearcast.server.ingest import group_commit, publishing
 from nearcast.server.ingest.group_commit import GroupCommit
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.sessions import manager
+from nearcast.suppression import interest_index
 from tests.server.conftest import run, running, unit, until
 from tests.server.test_bounds import count
 
@@ -112,6 +119,55 @@ def test_answers_about_definitions_are_written_in_a_thread() -> None:
     assert b"{}" == answer.body
     assert threading.get_ident() not in threads
     assert {"position": 7, "document": {"a": 1}} == orjson.loads(management.changed(7, b'{"a":1}'))
+
+
+def test_the_api_is_described_in_a_thread() -> None:
+    """As FastAPI would, whose own route takes a tenth of a second of the event loop."""
+    threads: list[int] = []
+
+    async def test() -> None:
+        async with running() as server:
+            app = server.server.config.app
+
+            def openapi() -> dict[str, Any]:
+                threads.append(threading.get_ident())
+                return FastAPI.openapi(app)
+
+            with mock.patch.object(app, "openapi", openapi):
+                answer = await server.http.get("/openapi.json")
+            assert FastAPI.openapi(app) == answer.json()
+            assert threads
+            assert threading.get_ident() not in threads
+
+    run(test)
+
+
+def test_what_is_wanted_is_found_out_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between which others are answered, and definitions change: the answer is about those of when it was asked."""
+    monkeypatch.setattr(interest_index, "STEP", 1)
+
+    async def test() -> None:
+        async with running() as server:
+            registry = server.service.session_manager.registry
+            for number in range(20):
+                wanted = Subscription(f"s{number}", ("a",), parse(f"type = 't' AND size = {number}", Mark("f")))
+                registry.apply(SubscriptionChange(wanted))
+            turns = 0
+
+            async def others() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            beside = asyncio.create_task(others())
+            found = await server.service.routing.wants_types(registry, ["t", "u"])
+            beside.cancel()
+            await asyncio.gather(beside, return_exceptions=True)
+            assert {"t": True, "u": False} == found
+            assert turns >= 20
+
+    run(test)
 
 
 def test_columns_of_many_rows_are_made_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import orjson
 import pytest
@@ -19,7 +20,8 @@ from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.server.access import tokens_from
 from nearcast.server.config import ServerLimits
-from nearcast.server.ingest.cloudevents_http import BRACKETS, STRUCTURED, header_value, read_request
+from nearcast.server.ingest import cloudevents_http
+from nearcast.server.ingest.cloudevents_http import STRUCTURED, header_value, read_request
 from tests.server.conftest import Running, run, running, unit, until
 from tests.written_events import write_event
 
@@ -347,13 +349,38 @@ def test_what_is_no_array_is_refused_as_a_whole(body: bytes) -> None:
     run(test)
 
 
-def test_a_batch_of_brackets_costs_no_more_than_one_of_events() -> None:
-    """Events of a broken batch are told apart up to a bound, which ordinary ones do not meet."""
+def test_events_of_a_large_broken_batch_are_told_apart() -> None:
+    """However many there are: only the one that is no JSON has a fault."""
     events = b",".join([orjson.dumps(unit("1", at=[[1, 2], [3, 4]], lon=1.5, lat=2.5))] * 20_000)
-    headers = [("content-type", BATCHED)]
-    assert 20_001 == len(read_request(headers, b"[NaN," + events + b"]", 1 << 20).contents)
-    with pytest.raises(EventError, match="expected JSON, got unexpected character"):
-        read_request(headers, b"[NaN," + b"{}" * BRACKETS + b"]", 1 << 20)
+    found = read_request([("content-type", BATCHED)], b"[NaN," + events + b"]", 1 << 20)
+    assert (20_001, [0]) == (len(found.contents), [*found.faults])
+
+
+def test_what_is_too_large_in_a_batch_is_not_parsed() -> None:
+    """Nor is a batch of too many events, or one whose brackets do not match: the parser would hold up all others."""
+    headers, brackets = [("content-type", BATCHED)], b"[" + b"[1,2]," * 100_000 + b"[]]"
+    with mock.patch.object(orjson, "loads", side_effect=AssertionError):
+        fault = read_request(headers, b"[" + brackets + b"]", 1_000).faults[0]
+        assert ("an event of at most 1,000 bytes", "600,004") == (fault.expected, fault.came)
+        for body, told in (
+            (brackets, "at most 100,000 events, got 100,001"),
+            (b"{%b}" % brackets, "got something else"),
+        ):
+            with pytest.raises(EventError, match=told):
+                read_request(headers, body, 1 << 20)
+        with pytest.raises(EventError, match="brackets or quotes do not match"):
+            read_request(headers, brackets[:-1], 1 << 20)
+
+
+def test_a_large_batch_is_read_as_a_small_one_is() -> None:
+    """In parts, of which none is larger than what is parsed together, or one event."""
+    events = [unit(str(number), text='"], [{' * 40 + "\\" * (number % 3)) for number in range(2_000)]
+    with mock.patch.object(cloudevents_http, "loads_items", side_effect=cloudevents_http.loads_items) as loads:
+        found = read_request([("content-type", BATCHED)], orjson.dumps(events, option=orjson.OPT_INDENT_2), 1 << 20)
+    assert events == found.documents
+    assert [orjson.dumps(one) for one in events] == found.contents
+    assert loads.call_count > 10
+    assert max(len(call.args[0]) for call in loads.call_args_list) < cloudevents_http.TOGETHER + 2_000
 
 
 def test_gzipped_content_is_unpacked_within_the_limit() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -113,6 +114,28 @@ def test_the_index_answers_as_the_scan_does(told: list[tuple[Change, bool]], eve
     interest_index.follow_definitions(registry)
     for event in events:
         assert plain(registry, guards, event) == (interest_index.wants(event), interest_index.wants_type(event.type))
+
+
+@given(
+    st.lists(st.tuples(changes, st.integers(0, 3)), max_size=12),
+    st.lists(random_filters.events(), max_size=3),
+)
+def test_the_index_follows_in_steps_while_definitions_change(
+    told: list[tuple[Change, int]], events: list[Event]
+) -> None:
+    """Between its steps others may change, ask and follow: in the end it answers as the scan does."""
+    registry = Registry()
+    interest_index = InterestIndex(registry)
+    with mock.patch.multiple("nearcast.suppression.interest_index", STEP=1, READ=1, ASKED=1):
+        for change, steps in told:
+            registry.apply(change)
+            for _ in islice(interest_index.follow_in_steps(registry), steps):
+                [interest_index.wants_type(event.type) for event in events]
+        while not interest_index.follows(registry):
+            for _ in interest_index.follow_in_steps(registry):
+                [interest_index.wants_type(event.type) for event in events]
+    for event in events:
+        assert plain(registry, True, event) == (interest_index.wants(event), interest_index.wants_type(event.type))
 
 
 @given(demands, st.lists(demands, max_size=5), random_filters.events())

@@ -48,20 +48,16 @@ class JsonItem:
     unfinished: bool = False
 
 
-def json_items(file: IO[bytes], limit: int, brackets: int | None = None) -> Iterator[JsonItem]:
+def json_items(file: IO[bytes], limit: int) -> Iterator[JsonItem]:
     """The values of a text: of an array its items, of an object with a list `features` those, else the text's own.
 
     Holds at most about `limit` bytes of a value, and a piece of the file. Between commas there may be nothing: that is
-    an item without content. With `brackets` a text of more, those beside each other taken as one, counts as unfinished
-    where these are used up.
+    an item without content.
     """
-    left = brackets
     text = _Text(file, limit)
     depth, array, among_features, has_features, comma = 0, False, False, False, False
     while token := text.token(inside=depth - (2 if among_features else 1)):
         base = 2 if among_features else 1 if array else 0
-        if left is not None and (left := left - 1) < 0:
-            break
         if token == b",":
             if depth == base:
                 yield from text.ended(always=base > 0)
@@ -90,7 +86,7 @@ def json_items(file: IO[bytes], limit: int, brackets: int | None = None) -> Iter
                 has_features = False
             # What stands behind the features is of no interest.
             text.kept = not (has_features and not among_features)
-    if depth or (left is not None and left < 0):
+    if depth:
         yield text.last()
     else:
         text.begin_at_end()

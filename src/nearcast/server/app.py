@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import signal
 import socket
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from urllib.parse import quote
 
+import orjson
 import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import RedirectResponse
 from fastapi_offline import FastAPIOffline
@@ -38,6 +41,10 @@ from nearcast.server.sessions import stream
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 5
+SWITCH_SECONDS = 0.001
+"""So long a thread that reads something large keeps Python's lock while the event loop waits for it, which it does at
+each answer that it sends. By default it is five times as long.
+"""
 BACKLOG = 2048
 """Connections that may wait to be accepted, as many as uvicorn lets."""
 
@@ -90,7 +97,29 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
     for module in (publishing, lease_socket, reading_state, dead_letters, management, stream, ops):
         app.include_router(module.router)
     app.add_api_route("/", _home, include_in_schema=False)
+    _describe_aside(app)
     return app
+
+
+def _describe_aside(app: FastAPI) -> None:
+    """Lets the description of the API be made in a thread: it takes a tenth of a second, and FastAPI's own route holds
+    up everybody else meanwhile.
+    """
+    assert app.openapi_url is not None, "there is a description"
+    own = [one for one in app.router.routes if getattr(one, "path", "") != app.openapi_url]
+    app.router.routes[:] = own
+    app.add_route(app.openapi_url, _description, include_in_schema=False)
+
+
+async def _description(request: Request) -> Response:
+    """The API as OpenAPI."""
+    described = await asyncio.to_thread(_described, request.app, request.scope.get("root_path", "").rstrip("/"))
+    return Response(described, media_type="application/json")
+
+
+def _described(app: FastAPI, root: str) -> bytes:
+    schema = app.openapi()
+    return orjson.dumps({**schema, "servers": [{"url": root}]} if root else schema)
 
 
 async def _home() -> RedirectResponse:
@@ -122,6 +151,7 @@ def _alone(config: ServerConfig) -> AbstractContextManager[int]:
 def _serve(config: ServerConfig, ready: Callable[[int], None] | None) -> None:
     # Each look at all that is known stops every client for as long as it takes.
     gc.set_threshold(*GC_THRESHOLDS)
+    sys.setswitchinterval(SWITCH_SECONDS)
     listening = listen(config)
     port = listening.getsockname()[1]
     server = server_of(config)

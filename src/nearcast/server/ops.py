@@ -39,6 +39,7 @@ async def metrics(token: Watcher, service: Here) -> Response:
     service.metrics.clock_set_back.set(clock.set_back())
     service.metrics.in_flight.set(sum(len(session.waiting.in_flight) for session in sessions))
     service.metrics.kept.set(service.event_entry.kept)
+    await service.routing.follow(service.session_manager.registry)
     service.routing.follow_definitions(service.session_manager.registry)
     routing = service.routing.measures()
     service.metrics.routing_filters.set(routing.filters)

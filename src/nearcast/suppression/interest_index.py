@@ -11,7 +11,7 @@ its alternatives, for a routing table covers and merges conjunctions best.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
@@ -28,6 +28,12 @@ from nearcast.relations.sides import sees_derived, sides_of
 from nearcast.routing.filter_index import FilterIndex
 from nearcast.state.registry import Registry
 from nearcast.suppression.guarded import ProximityRelation, is_guarded
+
+STEP = 5_000
+"""Work of a step, of which some milliseconds go by: definitions that are looked at; one that is read counts for `READ`,
+a filter that is asked for `ASKED`.
+"""
+READ, ASKED = 100, 10
 
 REMEMBERED = 10_000
 """Of so many types it is remembered whether they are wanted, until definitions change."""
@@ -73,16 +79,37 @@ class InterestIndex:
         self._seen: tuple[Registry, int] | None = None
         self.follow_definitions(registry)
 
+    def follows(self, registry: Registry) -> bool:
+        """Whether it knows the definitions as they are now."""
+        return self._seen is not None and self._seen[0] is registry and self._seen[1] == registry.version
+
     def follow_definitions(self, registry: Registry) -> None:
         """Takes the definitions as they are now; at no cost where nothing was folded into them."""
-        if self._seen is not None and self._seen[0] is registry and self._seen[1] == registry.version:
+        for _ in self.follow_in_steps(registry):
+            pass
+
+    def follow_in_steps(self, registry: Registry) -> Iterator[None]:
+        """The same in steps, between which the registry may change, and this may be asked or follow it on another way:
+        what changed meanwhile is taken the next time, see `follows`.
+        """
+        if self.follows(registry):
             return
-        self._seen = (registry, registry.version)
+        version, work = registry.version, 0
+        # Again at the end: what is remembered in between may rest on a part of the definitions.
         self._types = {}
-        for id, one in registry.subscriptions.items():
-            known = self._subscriptions.get(id)
-            if known is None or known[0] is not one:
+        for id in [*registry.subscriptions]:
+            one, known = registry.subscriptions.get(id), self._subscriptions.get(id)
+            work += 1
+            if one is not None and (known is None or known[0] is not one):
                 self._replace(self._subscriptions, id, (one, _demand_of_subscription(one)))
+                work += READ
+            if work >= STEP:
+                work = 0
+                yield
+        self._follow_others(registry)
+        self._seen, self._types = (registry, version), {}
+
+    def _follow_others(self, registry: Registry) -> None:
         relations = {id: one for id, one in registry.relations.items() if self._is_here(one)}
         for relation in relations.values():
             basis = (relation, _lists(relation, registry.clients))
@@ -159,15 +186,30 @@ class InterestIndex:
 
     def wants_type(self, type: str) -> bool:
         """Whether anybody may want some event of a type, whatever else it says."""
+        steps = self.type_in_steps(type)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return bool(end.value)
+
+    def type_in_steps(self, type: str) -> Generator[None, None, bool]:
+        """The same in steps; it gives what was so at the first of them."""
         if self.all or self._entities:
             return True
-        found = self._types.get(type)
+        remembered = self._types
+        found = remembered.get(type)
         if found is None:
-            event = Event("", type, "")
-            filters = self._filters.for_type(type)
-            found = any(may_select(filter, event, is_open=_is_not_type) for filter in filters)
-            if len(self._types) < REMEMBERED:
-                self._types[type] = found
+            event, found = Event("", type, ""), False
+            for number, filter in enumerate(tuple(self._filters.for_type(type)), 1):
+                if may_select(filter, event, is_open=_is_not_type):
+                    found = True
+                    break
+                if not number * ASKED % STEP:
+                    yield
+            # Where definitions changed meanwhile, this is not what is remembered of them.
+            if len(remembered) < REMEMBERED:
+                remembered[type] = found
         return found
 
     def wants_of(self, entity: str, type: str) -> bool:

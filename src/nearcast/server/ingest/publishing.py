@@ -156,8 +156,9 @@ async def wanted(
 
     Guarded relations, like others, want what their sides select.
     """
-    service.interest_index.follow_definitions(service.session_manager.registry)
-    return {one: one in CONTROL_TYPES or service.interest_index.wants_type(one) for one in type}
+    others = [one for one in type if one not in CONTROL_TYPES]
+    found = await service.routing.wants_types(service.session_manager.registry, others)
+    return {one: found.get(one, True) for one in type}
 
 
 @router.get("/wanted/filters", responses={304: {"description": "The filters are those of this ETag still."}})

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from threading import Event
+from typing import TypeVar, cast
 
 import orjson
 
@@ -25,6 +26,8 @@ from nearcast.routing.traffic import TrafficSample
 from nearcast.server.metrics import ServerMetrics
 from nearcast.state.registry import Registry
 from nearcast.suppression.interest_index import ALL, Demand, InterestIndex, outward, rests_on_more
+
+T = TypeVar("T")
 
 EVERYTHING = (write(ALL),)
 
@@ -167,6 +170,16 @@ class ForwardedBody:
     body: bytes
 
 
+async def _in_turns(steps: Generator[None, None, T]) -> T:
+    """What steps come to, while others have their turn between them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast(T, end.value)
+        await asyncio.sleep(0)
+
+
 class ForwardedFilters:
     """Belongs to one event loop. `instance` tells its ETags from those of other servers."""
 
@@ -186,9 +199,23 @@ class ForwardedFilters:
         self._interest_table: InterestTable | None = None
         self._made = 0
         self._taking: asyncio.Future[ForwardedBody] | None = None
+        self._following = asyncio.Lock()
+
+    async def follow(self, registry: Registry) -> None:
+        """Takes the definitions as they are now into the index, while others have their turn."""
+        async with self._following:
+            while not self._interest_index.follows(registry):
+                for _ in self._interest_index.follow_in_steps(registry):
+                    await asyncio.sleep(0)
+
+    async def wants_types(self, registry: Registry, types: Iterable[str]) -> dict[str, bool]:
+        """Of each type, whether anybody may want some event of it now, beside control events."""
+        await self.follow(registry)
+        return {one: await _in_turns(self._interest_index.type_in_steps(one)) for one in dict.fromkeys(types)}
 
     async def forwarded(self, registry: Registry) -> ForwardedBody:
         """Filters that select whatever anybody may want, as of now."""
+        await self.follow(registry)
         self.follow_definitions(registry, begin=True)
         taking = self._taking
         if self._interest_index.all or taking is None:
