@@ -49,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     "routing": _RULES | {"algebra"},
     "state": {"errors", "model"},
     "matching": _RULES | {"state"},
-    "situations": _RULES | {"state", "matching"},
+    "situations": _RULES | {"state", "matching", "zones"},
     "relations": _RULES | {"state", "matching"},
     "zones": _RULES | {"state", "matching", "relations"},
     "delivery": _RULES | {"state", "matching"},

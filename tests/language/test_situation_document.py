@@ -85,6 +85,7 @@ RULES = (
         "h", "Fire", parse("NOT COUNT(Smoke, 1 h) >= 20 OR RATE(Humidity, 0.5 d) < 1", HERE, over_time=True), 9.0
     ),
     Situation("e", "Fire", parse("Temperature > 1", HERE), end=0.25),
+    Situation("l", "Fire", parse("Temperature > 1", HERE), layer="depots"),
     Situation("k", "Fire", parse(f"{PEOPLE} >= 20", HERE, over_time=True), 100.0, margins=((PEOPLE, 2.0),)),
     Situation("f", "Fire", parse("Temperature > 1", HERE), begin=30.0, end=120.0),
 )
@@ -160,6 +161,8 @@ DURATION = "valid: a number and one of ms, s, min, h, d, as in 10 s"
         ("class: Fire, when: 'Temperature > 8'", "within, in metres, or in, a place", ""),
         ("class: Fire, when: 'Temperature > 8', in: bilding-7", "a place of the ontology", "did you mean building-7?"),
         ("class: Fire, when: 'Temperature > 8', in: building-7, within: 1", "within or in", "leave out one of them"),
+        ("class: Fire, when: 'Temperature > 8', in: {zone: x}", "a field of in", "did you mean zones?"),
+        ("class: Fire, when: 'Temperature > 8', in: {zones: x}, within: 1", "within or in", "leave out one of them"),
         ("class: Fire, when: 'Drill > 8', within: 1", "Drill or NOT Drill", "a situation is or is not"),
         ("class: Fire, when: 'Temperature IS NULL', within: 1", VALUES, MISSING),
         ("class: Fire, when: 'distance(this, this) > 1', within: 1", OVER, NEAR),

@@ -14,7 +14,7 @@ import yaml
 
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes, to_event
-from nearcast.model.changes import ActionChange, Change, SettingsChange, SituationChange
+from nearcast.model.changes import ActionChange, Change, SettingsChange, SituationChange, ZoneRuleChange
 from nearcast.model.columns import to_table
 from nearcast.model.filter import Atom, Operator
 from nearcast.model.situation import Action, Publish
@@ -42,6 +42,8 @@ from tests.pipeline import test_deriving as related
 from tests.pipeline.histories import written
 from tests.pipeline.test_known import derived_after
 from tests.situations.scenes import FIRE, ONTOLOGY, rule, told
+from tests.zones.stories import box, zone, zones
+from tests.zones.stories import rule as zone_rule
 
 KEPT: dict[str, tuple[object, str, str]] = {
     "Scopes": (Scopes(), "_scopes _delayed _where _heard", ""),
@@ -78,9 +80,9 @@ KEPT: dict[str, tuple[object, str, str]] = {
     "ZoneIndex": (ZoneIndex("planar"), "", "coordinates zones numbers _shapes _array _tree _work"),
     "SituationStage": (
         SituationStage(),
-        "refused provided version _ontology _rules _actions _hidden_after _lanes _time _number _stale",
+        "refused provided version _ontology _rules _actions _hidden_after _lanes _time _number _stale _rezoned",
         # Of one batch, or made of ontology and rules.
-        "_limits _excess _scene _leaving _change_times _extraction _counted _areas _units _called_by",
+        "_layers _zones _limits _excess _scene _leaving _change_times _extraction _counted _areas _units _called_by",
     ),
     "SituationEngine": (
         SituationEngine(SituationStore(plan(ONTOLOGY, ()))),
@@ -192,10 +194,13 @@ def test_situations_go_on_from_a_snapshot(tmp_path: Path) -> None:
     patient = rule("late", "Drill", "Button = TRUE", lateness=2)
     crowd = rule("crowd", "Drill", "count(uform(Temperature > 86)) BETWEEN 1 AND 1", valid=1.5)
     lasting = rule("lasting", "Alarm", "count(uform(Humidity > 1)) >= 1", within=None, area="building-7", lateness=1)
+    zoned = rule("zoned", "Drill", "count(uform(Humidity > 1)) >= 1", within=None, layer="depots")
+    layer = [ZoneRuleChange(zone_rule()), zones(zone("west", box(0, -5, 50, 5)))]
     sounding = Action("sound", both.when, effects=(Publish("siren", "{}"),))
     defined: list[Change] = [
-        *(SituationChange(one) for one in (FIRE, both, patient, crowd, lasting)),
+        *(SituationChange(one) for one in (FIRE, both, patient, crowd, lasting, zoned)),
         ActionChange(sounding),
+        *layer,
     ]
     with closing(SqliteJournal(tmp_path / "journal")) as journal:
         in_order(journal, [SettingsChange(Settings(ontology=ONTOLOGY)), *defined, SituationChange(looped)])
@@ -206,5 +211,5 @@ def test_situations_go_on_from_a_snapshot(tmp_path: Path) -> None:
             save(known_at(journal, position), tmp_path / "known")
             loaded = load(tmp_path / "known", position)
             assert position == loaded.position
-            assert position < 8 or list(tmp_path.glob("known/*/situations-definitions.arrow"))
+            assert position < 11 or list(tmp_path.glob("known/*/situations-definitions.arrow"))
             assert [row for row in whole if row["position"] > position] == derived_after(loaded, journal)

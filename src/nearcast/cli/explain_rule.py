@@ -10,14 +10,15 @@ from nearcast.language.cql2 import write
 from nearcast.model.event import place_data
 from nearcast.model.filter import Not
 from nearcast.model.values import moment_at, time_text
-from nearcast.situations.diagnosis import ConditionFinding, ReadingFinding, RuleFinding
+from nearcast.situations.diagnosis import ConditionFinding, ReadingFinding, RuleFinding, area_text
 from nearcast.situations.events import aggregate_data, count_data
 from nearcast.situations.windows import AggregateFinding
 
 
 def rule_lines(found: RuleFinding) -> Iterator[str]:
     """Every condition of a rule around an event, and what was missing."""
-    reach = f"in {found.rule.area}" if found.rule.area else f"within {found.rule.widest:g} m of {found.centre.entity}"
+    inside = found.rule.area_at(found.centre) is not None
+    reach = f"{'in ' if inside else ''}{area_text(found.rule, found.centre)}"
     there = f"; there is {found.situation}" if found.situation else "; there is no situation of it"
     yield f"rule {found.rule.id}, {reach}: {TRUTHS[found.truth]}{there}"
     if found.begins is not None:

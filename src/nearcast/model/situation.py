@@ -27,7 +27,8 @@ class Situation:
     """A rule: where and while `when` is true of the readings around, there is a situation of class `concludes`.
 
     Its conditions are about context classes and other situations. `within`: metres around the reading in the middle;
-    or `area`: everything in that place is around; neither: each class' own `within` in the ontology. `valid`: seconds
+    or `area`: everything in that place is around; or `layer`: everything in the zone of that layer in which the reading
+    in the middle is; neither: each class' own `within` in the ontology. `valid`: seconds
     for which a reading counts (None: until the next). `lateness`: seconds for which readings are awaited, so that they
     count in the order of their own times; 0: in the order of the journal. Not `sufficient`: the conditions are only
     necessary; where they are false there is no such situation, whatever other rules say. A situation begins once its
@@ -46,6 +47,7 @@ class Situation:
     begin: float = 0.0
     end: float = 0.0
     margins: tuple[tuple[str, float], ...] = ()
+    layer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

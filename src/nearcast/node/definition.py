@@ -136,7 +136,15 @@ def _rule(
     if "valid" not in given:
         reader.fault("valid of a node's rule: more than 0 seconds", node, "a request holds so long: 10 s", "nothing")
     others = [name for name in ("in", "lateness", "sufficient", "for", "margin") if name in given]
-    if rule.area is not None or not rule.sufficient or rule.lateness or rule.begin or rule.end or rule.margins:
+    if (
+        rule.area is not None
+        or rule.layer is not None
+        or not rule.sufficient
+        or rule.lateness
+        or rule.begin
+        or rule.end
+        or rule.margins
+    ):
         expected, advice = "id, class, when, within, valid, threshold in a node's rule", "nodes know no other fields"
         reader.fault(expected, node, advice, " and ".join(others))
     if any(aggregates_in(one.name) for one in atoms(rule.when) if isinstance(one.name, Call)):

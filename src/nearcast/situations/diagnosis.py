@@ -15,6 +15,7 @@ from nearcast.situations.lifecycle import SituationScene
 from nearcast.situations.readings import ContextReading, SituationCentre, separation
 from nearcast.situations.rule_plan import SECOND, ConditionLeaf, PlannedRule, RulePlan, leaves, unit_of
 from nearcast.situations.windows import AggregateFinding
+from nearcast.situations.zone_areas import OUTSIDE, zone_name
 
 SHOWN = 3
 """Of many readings those that decide, and the newest, are kept."""
@@ -96,6 +97,15 @@ def find(
         next((one.begins for one in there if not one.begun), None),
         next((one.ends for one in there if one.begun), None),
     )
+
+
+def area_text(rule: PlannedRule, centre: SituationCentre) -> str:
+    """The place in which a rule looks around a centre, or how far."""
+    area = rule.area_at(centre)
+    if rule.zones is None or area is None:
+        return area or f"within {rule.widest:g} m of {centre.entity}"
+    layer, zone = zone_name(rule.zones if area == OUTSIDE else area)
+    return f"zone {zone} of {layer}" if zone else f"a zone of {layer}: {centre.entity} is in none"
 
 
 def _conditions(
@@ -190,8 +200,9 @@ def _lacking(scene: SituationScene, name: str, rule: PlannedRule, centre: Situat
         newest = min(inside, key=_age)
         age, valid = (now - newest.moment) / SECOND, (rule.valid or 0) / SECOND
         return f"the newest {name} around, of {newest.entity}, is {age:g} s old, and valid for {valid:g} s"
-    if rule.area is not None:
-        return f"no reading of {name} is in {rule.area}"
+    area = rule.area_at(centre)
+    if area is not None:
+        return f"no reading of {name} is in {area_text(rule, centre)}"
     apart = [(metres, one.entity) for one in all_of_it if (metres := separation(centre, one)) is not None]
     if not apart:
         return f"nobody knows where the readings of {name} are"
@@ -200,7 +211,8 @@ def _lacking(scene: SituationScene, name: str, rule: PlannedRule, centre: Situat
 
 
 def _is_within(reading: ContextReading, name: str, rule: PlannedRule, centre: SituationCentre) -> bool:
-    if rule.area is not None:
-        return rule.area in reading.areas
+    area = rule.area_at(centre)
+    if area is not None:
+        return area in reading.areas
     apart = separation(centre, reading)
     return apart is not None and apart <= rule.reach[name]

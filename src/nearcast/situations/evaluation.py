@@ -192,7 +192,7 @@ class RuleEvaluation:
         return found
 
     def _counted_area(self, name: str, rule: PlannedRule) -> CountedArea:
-        return CountedArea(self._centre, rule.reach[name], rule.area, rule.after, rule.valid)
+        return CountedArea(self._centre, rule.reach[name], rule.area_at(self._centre), rule.after, rule.valid)
 
     def count(self, count: EntityCount, rule: PlannedRule) -> CountFinding:
         """How many entities there are here, exactly."""
@@ -248,8 +248,9 @@ class RuleEvaluation:
 
     def _gather(self, name: str, rule: PlannedRule) -> list[ContextReading]:
         names = self._world.plan.served.get(name, (name,))
-        if rule.area is not None:
-            found = self._world.readings.inside(names, rule.area)
+        area = rule.area_at(self._centre)
+        if area is not None:
+            found = self._world.readings.inside(names, area)
         else:
             found = self._world.readings.near(names, self._centre, rule.reach[name])
         oldest = self._now - rule.valid if rule.valid is not None else -NEVER

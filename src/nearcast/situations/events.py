@@ -22,6 +22,7 @@ from nearcast.situations.lifecycle import SituationChanged
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.rule_plan import SECOND
 from nearcast.situations.windows import AggregateFinding
+from nearcast.situations.zone_areas import zone_name
 from nearcast.state.derived import Cause, derived_event
 
 SITUATION_SOURCE = "nearcast:situations"
@@ -36,6 +37,9 @@ def situation_data(found: SituationChanged, areas: NamedAreas, units: Mapping[st
         data["position"] = place_data(place)
         data |= data["position"]
     named = areas.narrowest(found.centre.areas)
+    if found.zone is not None:
+        data["layer"], data["zone"] = zone_name(found.zone)
+        named = named or data["zone"]
     if named is not None:
         data["place"] = named
     data["since"] = time_text(moment_at(found.since))

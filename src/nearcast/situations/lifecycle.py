@@ -21,7 +21,7 @@ from typing import Protocol
 
 from nearcast.model.situation import Phase
 from nearcast.situations.evaluation import NEVER, Evidence, RuleEvaluation, SituationWorld, distinct, with_counts
-from nearcast.situations.readings import ContextReading, SituationCentre, separation
+from nearcast.situations.readings import ContextReading, NamedAreas, SituationCentre, separation
 from nearcast.situations.rule_plan import ConditionLeaf, PlannedRule, RulePlan
 
 REMOVED = "removed"
@@ -58,7 +58,9 @@ class SituationInstance:
 
 @dataclass(frozen=True, slots=True)
 class SituationChanged:
-    """A situation began, was updated or ended: at a moment, and the reason, where it ended."""
+    """A situation began, was updated or ended: at a moment, and the reason, where it ended. `zone`: the place that is
+    the zone in which it is, where its rule looks into zones.
+    """
 
     phase: Phase
     rule: str
@@ -70,6 +72,7 @@ class SituationChanged:
     grounds: tuple[Evidence, ...]
     reason: str = ""
     hidden: bool = False
+    zone: str | None = None
 
 
 class SituationScene(SituationWorld, Protocol):
@@ -77,6 +80,9 @@ class SituationScene(SituationWorld, Protocol):
 
     def put_reading(self, reading: ContextReading) -> bool:
         """Takes a reading in; False only where neither a situation is concerned nor a rule completed."""
+
+    def rezone(self, areas: NamedAreas) -> None:
+        """Lets readings be in the zones that their places are in by now."""
 
     def add_situation(self, instance: SituationInstance, rule: PlannedRule) -> None:
         """Takes in a situation; also one that moved, or rests on other things."""
@@ -193,9 +199,7 @@ class SituationEngine:
             for rule in self.scene.completed(reading, self.now):
                 # A late reading may be too old by now: with it nothing begins.
                 if rule.valid is None or self.now - reading.moment <= rule.valid:
-                    work = self._work(pending, rule)
-                    if centre not in work.centres:
-                        work.centres.append(centre)
+                    self._seat(pending, rule, centre)
         return self._settle(pending) if pending else ()
 
     def _look_again(
@@ -207,8 +211,8 @@ class SituationEngine:
                 rule = self._rule(instance)
                 work = self._work(pending, rule)
                 work.instances[instance] = None
-                if carrying and rule.held is not rule.tree and centre not in work.moves:
-                    work.moves.append(centre)
+                if carrying and rule.held is not rule.tree:
+                    work.moves += [one for one in rule.seats(centre) if one not in work.moves]
 
     def forget(self, entities: Collection[str]) -> None:
         """Drops the readings of some entities. Situations that counted them are looked at with the next event."""
@@ -217,15 +221,20 @@ class SituationEngine:
                 instance.lapses = min(instance.lapses, self.now)
                 self._await(instance)
 
-    def replan(self, plan: RulePlan, cause: int) -> Iterator[SituationChanged]:
-        """Other rules: the situations of those that are gone, or are others now, end; all others are looked at."""
+    def replan(self, plan: RulePlan, cause: int, areas: NamedAreas | None = None) -> Iterator[SituationChanged]:
+        """Other rules, perhaps other zones: the situations of those that are gone, or are others now, end; all others
+        are looked at. `areas` are the places by now, if readings may be in others.
+        """
         self._begin(cause)
         after = {rule.id: rule.after for rule in plan.rules}
         for rule in self.plan.rules:
-            if after.get(rule.id) != rule.after:
-                for instance in sorted(self.scene.running(rule), key=lambda one: one.order):
+            for instance in sorted(self.scene.running(rule), key=lambda one: one.order):
+                zone = rule.area_at(instance.centre) if rule.zones is not None else None
+                if after.get(rule.id) != rule.after or (zone is not None and zone not in plan.zones):
                     yield from self._end(instance, rule, REMOVED)
         self.scene.plan = plan
+        if areas is not None:
+            self.scene.rezone(areas)
         pending: Pending = {}
         for rule in plan.rules:
             for instance in self.scene.running(rule):
@@ -258,6 +267,11 @@ class SituationEngine:
 
     def _work(self, pending: Pending, rule: PlannedRule) -> _Work:
         return pending.setdefault(rule.order, _Work())
+
+    def _seat(self, pending: Pending, rule: PlannedRule, centre: SituationCentre) -> None:
+        """Lets a rule be looked at around a centre."""
+        work = self._work(pending, rule)
+        work.centres += [one for one in rule.seats(centre) if one not in work.centres]
 
     def _settle(self, pending: Pending, lapsed: bool = False) -> Iterator[SituationChanged]:
         """Decides rules, lower ones first, and those above of which something changed below."""
@@ -345,7 +359,11 @@ class SituationEngine:
         for number, centre in enumerate(complete):
             apart = separation(centre, instance.centre)
             # What it rests on takes it along, however far it went.
-            if rule.area is not None or centre.entity in resting or (apart is not None and apart <= rule.widest):
+            area = rule.area_at(centre)
+            if area is not None:
+                if area in instance.centre.areas:
+                    return number
+            elif centre.entity in resting or (apart is not None and apart <= rule.widest):
                 return number
         return None
 
@@ -422,9 +440,7 @@ class SituationEngine:
                     self._work(pending, found).instances[instance] = None
         for one in above:
             if any(self._is_about(leaf, lower.concludes, phase == "end") for leaf in one.contributing):
-                work = self._work(pending, one)
-                if lower.centre not in work.centres:
-                    work.centres.append(lower.centre)
+                self._seat(pending, one, lower.centre)
 
     def _is_about(self, leaf: ConditionLeaf, name: str, denied: bool) -> bool:
         """Whether a situation of a class that began, or one that ended, may make a condition hold."""
@@ -447,6 +463,7 @@ class SituationEngine:
             distinct(instance.grounds),
             reason,
             rule.hidden,
+            None if rule.zones is None else rule.area_at(instance.centre),
         )
 
 

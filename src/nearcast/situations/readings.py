@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -11,6 +11,7 @@ from nearcast.geo.distance import SHORTEST, distance
 from nearcast.model.event import Place
 from nearcast.model.ontology import Ontology, upwards
 from nearcast.model.values import Value
+from nearcast.situations.zone_areas import BETWEEN
 
 
 class SituationCentre(NamedTuple):
@@ -97,6 +98,8 @@ class ReadingStore(Protocol):
 if TYPE_CHECKING:
     import shapely
 
+    from nearcast.situations.zones_around import ZoneAreas
+
 NOWHERE: frozenset[str] = frozenset()
 
 
@@ -113,10 +116,16 @@ def outline(text: str) -> shapely.Geometry | None:
     return shape
 
 
-class NamedAreas:
-    """The named places of an ontology, as readings meet them."""
+def without_zones(areas: frozenset[str]) -> frozenset[str]:
+    """Places without those that are zones."""
+    return frozenset(one for one in areas if BETWEEN not in one)
 
-    def __init__(self, ontology: Ontology) -> None:
+
+class NamedAreas:
+    """The named places of an ontology, and the zones that rules look into, as readings meet them."""
+
+    def __init__(self, ontology: Ontology, zones: ZoneAreas | None = None) -> None:
+        self.zones = zones
         wholes = ontology.wholes()
         self._above = {name: frozenset(upwards(wholes, name)) for name in wholes}
         self._of_entity: dict[str, frozenset[str]] = {}
@@ -132,7 +141,7 @@ class NamedAreas:
         return {**self.__dict__, "_tree": None}
 
     def __bool__(self) -> bool:
-        return bool(self._above)
+        return bool(self._above) or bool(self.zones)
 
     def of(self, entity: str, place: Place | None, named: str | None) -> frozenset[str]:
         """The places that something is in, and all that those are part of."""
@@ -144,6 +153,8 @@ class NamedAreas:
     def around(self, places: Sequence[Place | None]) -> list[frozenset[str]]:
         """For each of many points the places whose outlines enclose it, and all that those are part of."""
         found = [NOWHERE] * len(places)
+        for number, zones in self.zones_around(places).items():
+            found[number] = zones
         if not self._outlines:
             return found
         import shapely
@@ -157,6 +168,17 @@ class NamedAreas:
             found[point] = found[point] | self._outlines[number][0]
         return found
 
+    def zones_around(self, places: Sequence[Place | None]) -> Mapping[int, frozenset[str]]:
+        """The zones that points are in, by the numbers of those that are in some."""
+        return self.zones.around(places) if self.zones and places else {}
+
+    def rezoned(self, readings: Sequence[ContextReading]) -> list[ContextReading]:
+        """Readings with the zones that their places are in by now, and the other places that they were in."""
+        around = self.zones_around([one.place for one in readings])
+        pairs = ((one, around.get(number, NOWHERE)) for number, one in enumerate(readings))
+        return [one._replace(areas=without_zones(one.areas) | zones) for one, zones in pairs]
+
     def narrowest(self, found: frozenset[str]) -> str | None:
         """Of the places that something is in, the one that no other is part of; the first by name of several."""
+        found = found & self._above.keys()
         return min((name for name in found if not any(name in self._above[one] - {one} for one in found)), default=None)

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from nearcast.model.event import Place
 from nearcast.situations.extract import Observation, ObservedTable
 from nearcast.situations.lifecycle import SituationChanged, SituationEngine
-from nearcast.situations.readings import NOWHERE, ContextReading, NamedAreas, SituationCentre
+from nearcast.situations.readings import NOWHERE, ContextReading, NamedAreas, SituationCentre, without_zones
 
 Found = Iterator[tuple[int, SituationChanged]]
 """What happens, and in which row."""
@@ -30,6 +30,15 @@ class ReorderBuffer:
         """Takes in a table. What comes of a row, or of the time that it lets pass, happens in that row."""
         yield from self._in_time(rows) if self.lateness else self._at_once(rows)
         self.engine.now = max(self.engine.now, rows.times[-1] - self.lateness)
+
+    def rezone(self, areas: NamedAreas) -> None:
+        """Lets what waits be in the zones that its place is in by now."""
+        self.areas = areas
+        zones = areas.zones_around([one.place for *_, one in self.held])
+        self.held = [
+            (moment, entity, position, one._replace(areas=without_zones(one.areas) | zones.get(number, NOWHERE)))
+            for number, (moment, entity, position, one) in enumerate(self.held)
+        ]
 
     def pass_time(self, clock: int, cause: int) -> Iterator[SituationChanged]:
         """Lets the clock come so far without a reading."""

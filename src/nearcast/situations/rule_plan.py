@@ -13,8 +13,10 @@ from nearcast.model.ontology import ContextClass, Ontology, below, cycle, upward
 from nearcast.model.situation import Situation
 from nearcast.situations.condition_margins import widened
 from nearcast.situations.entity_counts import EntityCount, count_of
+from nearcast.situations.readings import SituationCentre
 from nearcast.situations.windows import SECOND as SECOND
 from nearcast.situations.windows import Aggregate, aggregates_in, by_name
+from nearcast.situations.zone_areas import layer_prefix, zone_at
 
 
 def names_of(filter: Filter) -> tuple[str, ...]:
@@ -153,7 +155,8 @@ class PlannedRule:
     """A rule made ready. `against` holds where the rule is false; `after`: it sees events behind this position.
 
     `reach` has the metres around a centre for each name, `widest` the greatest of them; `horizon` is how far away a
-    reading may be that matters at all, by rules below too, `touched` the classes of such, and `contributing` the
+    reading may be that matters at all, by rules below too, `touched` the classes of such, `zones` how the places begin
+    that are the zones into which it looks, `touched_zones` those of rules below, and `contributing` the
     conditions by which one may complete the rule. `necessary` are the rules that must not be false where this one
     holds. `steady`: while what it rests on stays, it holds, whatever else is read. `hidden`: it is an action's, and
     concludes nothing. `counting`: it counts entities. `held` is `tree` with the margins of what holds already. In
@@ -171,6 +174,7 @@ class PlannedRule:
     widest: float
     area: str | None
     valid: int | None
+    zones: str | None = None
     hidden: bool = False
     begin: int = 0
     end: int = 0
@@ -179,9 +183,22 @@ class PlannedRule:
     horizon: float = 0.0
     touched: frozenset[str] = frozenset()
     touched_areas: frozenset[str] = frozenset()
+    touched_zones: frozenset[str] = frozenset()
     contributing: tuple[ConditionLeaf, ...] = ()
     steady: bool = False
     counting: bool = False
+
+    def area_at(self, centre: SituationCentre) -> str | None:
+        """The place in which it looks around a centre; None: within metres."""
+        return self.area if self.zones is None else zone_at(centre.areas, self.zones)
+
+    def seats(self, centre: SituationCentre) -> Iterable[SituationCentre]:
+        """The centres at which it looks where a reading comes: one in each of the zones that it looks into."""
+        if self.zones is None:
+            return (centre,)
+        others = frozenset(one for one in centre.areas if not one.startswith(self.zones))
+        own = sorted(one for one in centre.areas if one.startswith(self.zones))
+        return [centre._replace(areas=others | {one}) for one in own]
 
 
 @dataclass(slots=True, eq=False)
@@ -189,7 +206,8 @@ class RulePlan:
     """All rules of one ontology, lower ones first.
 
     `served`: for every name the classes that serve a request for it. `concluding`: for a class of situations the
-    sufficient rules that conclude it; `demanding`: the necessary ones that it, or what it is, must not contradict.
+    sufficient rules that conclude it; `demanding`: the necessary ones that it, or what it is, must not contradict;
+    `zones`: those into which rules look.
     """
 
     ontology: Ontology
@@ -199,6 +217,7 @@ class RulePlan:
     demanding: Mapping[str, tuple[PlannedRule, ...]] = field(default_factory=dict)
     above: Mapping[str, tuple[PlannedRule, ...]] = field(default_factory=dict)
     by_id: Mapping[str, PlannedRule] = field(default_factory=dict)
+    zones: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +274,8 @@ def _rule(one: DefinedRule, ontology: Ontology, situations: set[str]) -> Planned
     valid = None if rule.valid is None else round(rule.valid * SECOND)
     begin, end = round(rule.begin * SECOND), round(rule.end * SECOND)
     return PlannedRule(
-        rule.id, rule.concludes, 0, one.after, tree, against, metres, widest, rule.area, valid, one.hidden, begin, end,
+        rule.id, rule.concludes, 0, one.after, tree, against, metres, widest, rule.area, valid,
+        None if rule.layer is None else layer_prefix(rule.layer), one.hidden, begin, end,
         _held(tree, dict(rule.margins)) if rule.margins else tree, counting=bool(counts),
     )  # fmt: skip
 
@@ -332,6 +352,7 @@ def _spread(rule: PlannedRule, found: RulePlan) -> None:
     rule.contributing = tuple(dict.fromkeys(leaf for _, leaf in own))
     rule.touched = frozenset(sub for _, name in names for sub in found.served.get(name, (name,)))
     rule.touched_areas = frozenset(one.area for one, _ in names if one.area is not None)
+    rule.touched_zones = frozenset(one.zones for one, _ in names if one.zones is not None and one is not rule)
     rule.horizon = max([rule.widest, *(one.reach[name] for one, name in names)])
 
 

@@ -24,6 +24,9 @@ from nearcast.model.changes import (
     SettingsChange,
     SituationChange,
     SituationRemoval,
+    ZoneRemoval,
+    ZoneRuleChange,
+    ZoneShapesChange,
 )
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
@@ -49,8 +52,10 @@ from nearcast.situations.rule_plan import (
     unit_of,
 )
 from nearcast.situations.store import SituationStore
+from nearcast.situations.zones_around import ZoneAreas
 from nearcast.state.derived import Cause, StageInput
 from nearcast.state.lateness import FOREVER, NEVER, moments_of
+from nearcast.state.registry import Registry
 from nearcast.state.timeline import Excess
 
 log = logging.getLogger(__name__)
@@ -80,6 +85,9 @@ class SituationStage:
         self._hidden_after: dict[str, int] = {}
         self._leaving: dict[str, DefinedRule] = {}
         self._lanes: dict[int, ReorderBuffer] = {}
+        self._layers = Registry()
+        self._rezoned = False
+        self._zones = ZoneAreas(())
         self._time = 0
         self._limits = Limits()
         self._excess: Counter[Excess] = Counter()
@@ -96,13 +104,14 @@ class SituationStage:
         """
         found: list[Event] = []
         events, self._change_times = stage_input.events, stage_input.times
-        self._limits = stage_input.registry.settings.limits
+        self._limits = self._zones.limits = stage_input.registry.settings.limits
+        self._layers.settings = stage_input.registry.settings
         for lane in self._lanes.values():
             self._limit(lane)
         positions = events.column("position").to_numpy()
         done = 0
         for position, change in stage_input.changes:
-            if isinstance(change, CONCERNING):
+            if isinstance(change, CONCERNING) and not self._is_refused(position, stage_input):
                 cut = int(np.searchsorted(positions, position))
                 found += self._fold(events.slice(done, cut - done))
                 done = cut
@@ -115,6 +124,10 @@ class SituationStage:
             stage_input.excess.update(conditions.excess)
             conditions.excess.clear()
         return found
+
+    def _is_refused(self, position: int, stage_input: StageInput) -> bool:
+        """Whether an earlier stage left out a change, as zones do where they would tell too much."""
+        return any(one == position for one, _ in stage_input.refusals)
 
     @property
     def clock(self) -> int:
@@ -245,6 +258,9 @@ class SituationStage:
                     return
             case SituationRemoval(id):
                 self._rules.pop(id, None)
+            case ZoneRuleChange() | ZoneShapesChange() | ZoneRemoval():
+                if not self._rezone(change):
+                    return
             case ActionChange(action):
                 if self._actions.pop(action.id, None) != action:
                     self._hidden_after.pop(HIDDEN + action.id, None)
@@ -259,6 +275,17 @@ class SituationStage:
         self._stale = position
         if any(lane.engine.scene.any for lane in self._lanes.values()):
             yield from self._replan(position)
+
+    def _rezone(self, change: ZoneChange) -> bool:
+        """Takes in other zones; whether rules look into them."""
+        self._layers.apply(change)
+        id = change.rule.id if isinstance(change, ZoneRuleChange) else change.layer
+        self._rezoned = self._rezoned or id in self._looked_into()
+        return id in self._looked_into()
+
+    def _looked_into(self) -> set[str]:
+        """The layers of zones into which rules look."""
+        return {one.rule.layer for one in self._rules.values() if one.rule.layer is not None}
 
     def _define(self, rule: Situation, position: int) -> bool:
         others = {id: one for id, one in self._rules.items() if id != rule.id}
@@ -275,14 +302,20 @@ class SituationStage:
 
     def _replan(self, position: int) -> Iterator[Event]:
         """Makes the rules ready anew, each buffer its own."""
-        self._stale = None
+        looked_into, rezoned = self._zones.layers, self._rezoned
+        self._stale, self._rezoned = None, False
         self._prepare()
+        rezoned = rezoned or looked_into != self._zones.layers
         hidden = {one.rule.id: one for one in self._hidden(position)}
         plans = dict(lane_plans(self._ontology, [*self._rules.values(), *hidden.values()]))
         cause = Cause(position, self._change_times.get(position), None)
         for lateness in sorted(self._lanes.keys() | plans.keys()):
             lane = self._lane(lateness)
-            situation_changes = lane.engine.replan(plans.get(lateness) or plan(self._ontology, ()), position)
+            found = plans.get(lateness) or plan(self._ontology, ())
+            found.zones = self._zones.names
+            if rezoned:
+                lane.rezone(self._areas)
+            situation_changes = lane.engine.replan(found, position, self._areas if rezoned else None)
             for situation_change in situation_changes:
                 if not situation_change.hidden or situation_change.rule in hidden:
                     yield from self._tell(situation_change, lane, cause)
@@ -330,7 +363,10 @@ class SituationStage:
         served = {sub for name in named for sub in under.get(name, ())}
         self._extraction = ReadingExtractor(self._ontology, served, bool(self._counted.names))
         self._extraction.refused = self.refused
-        self._areas = NamedAreas(self._ontology)
+        layers = [self._layers.zones[id] for id in sorted(self._looked_into()) if id in self._layers.zones]
+        self._zones = ZoneAreas(layers, self._zones)
+        self._zones.limits = self._limits
+        self._areas = NamedAreas(self._ontology, self._zones)
         units = ((one.name, unit_of(self._ontology, one.name)) for one in self._ontology.classes)
         self._units = {name: unit for name, unit in units if unit is not None}
         self._called_by = {id: under.get(name, frozenset()) for id, name in lone.items() if name is not None}
@@ -345,7 +381,9 @@ def compile_rules(change: SituationChange | ActionChange | SettingsChange, ontol
     list(stage._replan(1))
 
 
-CONCERNING = SettingsChange | SituationChange | SituationRemoval | ActionChange | ActionRemoval | ClockTick
+ZoneChange = ZoneRuleChange | ZoneShapesChange | ZoneRemoval
+
+CONCERNING = SettingsChange | SituationChange | SituationRemoval | ActionChange | ActionRemoval | ClockTick | ZoneChange
 """The changes that the stage hears of."""
 
 MOST_SHOWN = 100

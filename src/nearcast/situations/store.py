@@ -13,10 +13,11 @@ from nearcast.model.ontology import Ontology
 from nearcast.situations.counted_reports import IndexedEntityCounts
 from nearcast.situations.evaluation import ConditionLimits
 from nearcast.situations.lifecycle import SituationInstance
-from nearcast.situations.readings import ContextReading, SituationCentre, is_near, separation
+from nearcast.situations.readings import ContextReading, NamedAreas, SituationCentre, is_near, separation
 from nearcast.situations.rule_plan import PlannedRule, RulePlan, leaves, spans_of
 from nearcast.situations.trigger_index import TriggerCondition, TriggerIndex
 from nearcast.situations.windows import IndexedReadingWindows
+from nearcast.situations.zone_areas import layer_prefix, zone_name
 
 WIDER = 2
 """How many sizes of cells one may stand for: putting readings into cells is more frequent than looking there."""
@@ -202,7 +203,7 @@ class SituationStore:
         for rule, name in asked:
             for sub in plan.served.get(name, (name,)):
                 levels[sub].add(level_of(rule.reach[name]))
-        areas = frozenset(rule.area for rule, _ in asked if rule.area is not None)
+        areas = frozenset(rule.area for rule, _ in asked if rule.area is not None) | plan.zones
         counted = {leaf.counted.name for rule in all_rules(plan) for leaf in leaves(rule.tree) if leaf.counted}
         self.counts.prepare({name: levels.pop(name) for name in sorted(counted)}, areas)
         self.readings.prepare(levels, areas, TriggerIndex(plan))
@@ -219,6 +220,11 @@ class SituationStore:
             return self.counts.put_report(reading)
         # A situation that nothing but what it rests on can change rests on what makes conditions hold.
         return self.readings.put_reading(reading) or bool(self._watched)
+
+    def rezone(self, areas: NamedAreas) -> None:
+        """Lets readings be in the zones that their places are in by now."""
+        for reading in areas.rezoned([*self.readings.everything(), *self.counts.everything()]):
+            self.put_reading(reading)
 
     def left_by(self, reading: ContextReading) -> SituationCentre | None:
         """Where an entity counted until now of which a report comes; None: nowhere, or it is a reading."""
@@ -264,8 +270,9 @@ class SituationStore:
         centre = instance.centre
         yield ("entity", centre.entity)
         yield from (("area", area) for area in centre.areas)
-        if rule.area is not None:
-            yield ("in", rule.area)
+        area = rule.area_at(centre)
+        if area is not None:
+            yield ("in", area)
         elif centre.place is not None:
             yield from ((level, cell_of(centre.place, level)) for level in self._levels)
 
@@ -277,6 +284,9 @@ class SituationStore:
         centre = instance.centre
         yield ("entity", centre.entity)
         yield from (("area", area) for area in rule.touched_areas)
+        yield from (("zones", zones) for zones in rule.touched_zones)
+        if rule.zones is not None:
+            yield ("area", rule.area_at(centre))
         # Where it is beside every reading that is near enough: then one look finds it.
         if centre.place is not None:
             level = level_of(rule.horizon)
@@ -308,8 +318,9 @@ class SituationStore:
         )
 
     def _around_keys(self, centre: SituationCentre, rule: PlannedRule, metres: float) -> Iterator[Key]:
-        if rule.area is not None:
-            yield ("area", rule.area)
+        area = rule.area_at(centre)
+        if area is not None:
+            yield ("area", area)
             return
         yield ("entity", centre.entity)
         yield from (("in", area) for area in centre.areas)
@@ -336,7 +347,10 @@ class SituationStore:
 
     def _places(self, centre: SituationCentre) -> Iterator[Key]:
         yield ("entity", centre.entity)
-        yield from (("area", area) for area in centre.areas)
+        for area in centre.areas:
+            yield ("area", area)
+            if area in self._plan.zones:
+                yield ("zones", layer_prefix(zone_name(area)[0]))
         if centre.place is not None:
             yield from ((level, cell_of(centre.place, level)) for level in self._horizons)
 
@@ -352,10 +366,11 @@ def is_around(
     instance: SituationInstance, own: PlannedRule, centre: SituationCentre, rule: PlannedRule, metres: float
 ) -> bool:
     """Whether a situation, of the rule `own`, is within the validity of another rule around a centre."""
-    if rule.area is not None:
-        return rule.area in instance.centre.areas
-    if own.area is not None:
-        return own.area in centre.areas
+    area, seated = rule.area_at(centre), own.area_at(instance.centre)
+    if area is not None:
+        return area in instance.centre.areas
+    if seated is not None:
+        return seated in centre.areas
     apart = separation(centre, instance.centre)
     return apart is not None and apart <= metres
 

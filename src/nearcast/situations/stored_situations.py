@@ -79,6 +79,7 @@ def situations_document(stage: SituationStage, registry: Registry) -> StageDocum
         "time": stage._time,
         "number": stage._number,
         "stale": stage._stale,
+        "rezoned": stage._rezoned,
         "lanes": [
             _lane(document, f"lane-{number}", one) for number, one in enumerate(stage._lanes.values())
         ],
@@ -108,11 +109,15 @@ def situations_of(document: StageDocument, registry: Registry) -> SituationStage
     stage._time, stage._stale = values["time"], values["stale"]
     position, part = values["number"]
     stage._number = (position, part)
+    stage._layers.zones, stage._layers.settings = dict(registry.zones), registry.settings
+    stage._rezoned = values["rezoned"]
     stage._prepare()
     plans = _plans(stage)
     for number, lane in enumerate(values["lanes"]):
         buffer = stage._lane(lane["lateness"])
-        buffer.engine.scene.plan = plans.get(buffer.lateness) or plan(stage._ontology, ())
+        made = plans.get(buffer.lateness) or plan(stage._ontology, ())
+        made.zones = stage._zones.names
+        buffer.engine.scene.plan = made
         _fill_lane(document, f"lane-{number}", lane, buffer)
     return stage
 

@@ -55,6 +55,8 @@ class TriggerCondition:
 
     def may_hold(self, reading: ContextReading, now: int, near: Near) -> bool:
         """Whether, of the readings `near` by its level, one makes the condition hold around another at a moment."""
+        if self.rule.zones is not None:
+            return True
         area = self.rule.area
         # What is nowhere is with its entity, wherever that is.
         if area is None and self.nowhere and not self.nowhere.keys().isdisjoint(self.served):

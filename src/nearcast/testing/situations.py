@@ -10,7 +10,7 @@ from nearcast.model.limits import Limits
 from nearcast.situations.entity_counts import FOR_EVER, CountedArea, EntityCount, EntityTally, counts_in
 from nearcast.situations.evaluation import ConditionLimits, satisfied
 from nearcast.situations.lifecycle import SituationInstance
-from nearcast.situations.readings import ContextReading, SituationCentre, is_near
+from nearcast.situations.readings import ContextReading, NamedAreas, SituationCentre, is_near
 from nearcast.situations.rule_plan import ConditionLeaf, PlannedRule, RulePlan, leaves
 from nearcast.situations.store import all_rules, is_around
 from nearcast.situations.windows import Aggregate, AggregateFinding, KeptReading, aggregated
@@ -122,6 +122,11 @@ class PlainScene:
 
     def _leaves(self) -> Iterable[ConditionLeaf]:
         return (leaf for rule in all_rules(self.plan) for leaf in leaves(rule.tree))
+
+    def rezone(self, areas: NamedAreas) -> None:
+        """Lets readings be in the zones that their places are in by now."""
+        for reading in areas.rezoned([*self.readings.all.values(), *self.counts.all.values()]):
+            self.put_reading(reading)
 
     def left_by(self, reading: ContextReading) -> SituationCentre | None:
         """Every situation is concerned by what comes, wherever an entity was."""

@@ -24,7 +24,7 @@ from nearcast.language.definitions.relation_documents import (
     warnings_of_relations,
 )
 from nearcast.language.definitions.settings_documents import FIELDS, read_settings, settings_data
-from nearcast.language.definitions.situation_documents import read_rules, warnings_of_rules
+from nearcast.language.definitions.situation_documents import missing_layers, read_rules, warnings_of_rules
 from nearcast.language.definitions.subscription_documents import (
     check_length,
     names_file,
@@ -129,6 +129,7 @@ def load(sources: Sequence[Path | Mapping[str, Any]]) -> DefinitionSet:
         *warnings_of_relations(relations, settings),
         *warnings_of_zones(zones, settings),
         *warnings_of_rules(situations, actions, settings),
+        *missing_layers(situations, [layer.id for layer in zones]),
     )
     return DefinitionSet(settings, clients, subscriptions, relations, situations, actions, zones, warnings)
 

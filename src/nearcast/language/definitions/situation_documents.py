@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -69,7 +69,8 @@ def action_document(data: Mapping[str, Any], where: Mark, settings: Settings) ->
 def situation_data(rule: Situation) -> dict[str, Any]:
     """A rule as a document, JSON-able; `situation_document` inverts it."""
     data = {"id": rule.id, "class": rule.concludes, "when": filter_data(rule.when)}
-    given = {"within": rule.within, "in": rule.area, "valid": rule.valid, "lateness": rule.lateness or None}
+    inside = rule.area if rule.layer is None else {"zones": rule.layer}
+    given = {"within": rule.within, "in": inside, "valid": rule.valid, "lateness": rule.lateness or None}
     data |= {name: value for name, value in given.items() if value is not None}
     if rule.begin or rule.end:
         data["for"] = rule.begin if not rule.end else {"begin": rule.begin, "end": rule.end}
@@ -111,7 +112,8 @@ def read_situation(node: DocumentNode, settings: Settings, reader: DocumentReade
     concludes = _concluded(fields["class"], ontology, reader) if "class" in fields else None
     when = read_conditions(fields["when"], settings, reader) if "when" in fields else None
     within = read_metres(fields["within"], "within", reader) if "within" in fields else None
-    area = _named_area(fields["in"], ontology, reader) if "in" in fields else None
+    zones = _layer(fields["in"], reader) if "in" in fields and isinstance(fields["in"].value, dict) else None
+    area = _named_area(fields["in"], ontology, reader) if "in" in fields and zones is None else None
     valid = _validity(fields["valid"], reader) if "valid" in fields else None
     lateness = read_duration(fields["lateness"], "lateness", reader) if "lateness" in fields else 0.0
     sufficient = reader.flag(fields["sufficient"], "sufficient") if "sufficient" in fields else True
@@ -121,7 +123,9 @@ def read_situation(node: DocumentNode, settings: Settings, reader: DocumentReade
         _check_reach(node, fields, when, ontology, reader)
     if len(reader.faults) > before or id is None or concludes is None or when is None:
         return None
-    return Situation(id, concludes, when, within, area, valid, lateness or 0.0, sufficient, begin, end, margins)
+    return Situation(
+        id, concludes, when, within, area, valid, lateness or 0.0, sufficient, begin, end, margins, zones or None
+    )
 
 
 def _margins(node: DocumentNode, when: Filter, reader: DocumentReader) -> tuple[tuple[str, float], ...]:
@@ -177,6 +181,12 @@ def _concluded(node: DocumentNode, ontology: Ontology, reader: DocumentReader) -
         advice = closest(name, known) or "add it to the ontology's situations"
         reader.fault("a situation of the ontology", node, advice)
     return None
+
+
+def _layer(node: DocumentNode, reader: DocumentReader) -> str:
+    """The layer of zones in each of which a rule looks; empty after a fault."""
+    fields = reader.fields(node, ("zones",), (), "in")
+    return (reader.name(fields["zones"], "a layer of zones") if "zones" in fields else None) or ""
 
 
 def _named_area(node: DocumentNode, ontology: Ontology, reader: DocumentReader) -> str | None:
@@ -448,6 +458,14 @@ def _other_secrets(actions: Sequence[Action]) -> Iterator[Fault]:
                 advice = f"servers sign with no other: name it {SECRET_PREFIX}{effect.secret}"
                 what = f"a variable {SECRET_PREFIX}… as the secret of {action.id}"
                 yield Fault(what, effect.secret, next(atoms(action.when)).where, advice)
+
+
+def missing_layers(rules: Sequence[Situation], layers: Collection[str]) -> Iterator[Fault]:
+    """A warning for each rule that looks into the zones of a layer that there is not among these."""
+    for rule in rules:
+        if rule.layer is not None and rule.layer not in layers:
+            advice = closest(rule.layer, layers) or f"{rule.id} waits until its zones are defined"
+            yield Fault("a layer of zones that is defined", rule.layer[:80], next(atoms(rule.when)).where, advice)
 
 
 def _above(ontology: Ontology, name: str) -> Iterator[str]:
