@@ -49,13 +49,13 @@ KEPT: dict[str, tuple[object, str, str]] = {
     "Scopes": (Scopes(), "_scopes _delayed _where _heard", ""),
     "DelayedRelations": (
         DelayedRelations(1, RelationStage()),
-        "lateness stage early _clock _passed _held _moments _counted",
+        "lateness names stage early _clocks _clock _passed _held _moments _counted",
         "",
     ),
     "HeardEvents": (HeardEvents(Repository()), "_nodes _only", ""),
     "RelationStage": (
         RelationStage(),
-        "_now _sequence _lists _relations _known _gone _pairing _crowds _plain",
+        "_clocks _by_channel _sequence _lists _relations _known _gone _pairing _crowds _plain",
         # The limits come with each batch; how far a step goes changes no outcome, and no position is in two batches.
         "_limits _step _numbered",
     ),
@@ -70,7 +70,7 @@ KEPT: dict[str, tuple[object, str, str]] = {
     "GatheringStates": (GatheringStates(EntityTable()), "by_id _listed _known", "_indices _flags limits excess"),
     "EventwiseRelations": (EventwiseRelations(), "now known _states", "lists limits excess"),
     "EntityTable": (EntityTable(), "names columns", "numbers"),
-    "ZoneStage": (ZoneStage(), "_now _sequence _gone _known _layers", "_limits _excess _step _filters"),
+    "ZoneStage": (ZoneStage(), "_clocks _sequence _gone _known _layers", "_limits _excess _step _filters"),
     # Zones and rules are the registry's, shapes and trees are made of them.
     "LayerPresence": (
         LayerPresence(ZoneLayer(ZoneRule("z", Atom("type", Operator.EQ, "t"))), 1, EntityTable()),
@@ -80,7 +80,8 @@ KEPT: dict[str, tuple[object, str, str]] = {
     "ZoneIndex": (ZoneIndex("planar"), "", "coordinates zones numbers _shapes _array _tree _work"),
     "SituationStage": (
         SituationStage(),
-        "refused provided version _ontology _rules _actions _hidden_after _lanes _time _number _stale _rezoned",
+        "refused provided version _ontology _rules _actions _hidden_after _lanes _time _clocks _read_by _number _stale"
+        " _rezoned",
         # Of one batch, or made of ontology and rules.
         "_layers _zones _limits _excess _scene _leaving _change_times _extraction _counted _areas _units _called_by",
     ),

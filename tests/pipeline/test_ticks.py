@@ -23,11 +23,12 @@ from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event, Place
 from nearcast.model.subscription import Subscription
 from nearcast.pipeline.snapshots import load, save
-from nearcast.pipeline.ticks import PacedClock, TickWriter
+from nearcast.pipeline.ticks import PacedClocks, TickWriter
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import StateFold
 from nearcast.state.derived import derived_of
 from nearcast.state.lateness import NEVER
+from nearcast.state.stream_clocks import StreamClocks
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -160,7 +161,7 @@ def test_a_snapshot_knows_the_clock(running: Running, tmp_path: Path) -> None:
     running.pass_time(11)
     save(running.known, tmp_path / "known")
     again = Running(running.journal, load(tmp_path / "known", running.known.position))
-    assert (running.known.clock, NEVER) == (again.known.clock, StateFold().clock)
+    assert (running.known.clocks.by_name, NEVER) == (again.known.clocks.by_name, StateFold().clocks.shared)
     again.wall = running.wall + 15
     again.ticks = TickWriter(again.journal, again.known, lambda: again.steady, lambda: again.wall)
     again.pass_time(5)
@@ -197,7 +198,7 @@ def test_what_a_tick_does_not_settle_gets_one_tick(running: Running, monkeypatch
     """However long it is said to be due."""
     running.publish(cart("a", 0))
     running.decide()
-    monkeypatch.setattr(StateFold, "next_due", lambda _self, _until: 0)
+    monkeypatch.setattr(StateFold, "next_due", lambda _self, clocks: -clocks.shared)
     running.pass_time(5)
     assert 1 == running.ticks.ticks
 
@@ -211,7 +212,7 @@ def test_a_tick_is_not_ahead_of_its_acceptance_and_of_the_past_changes_nothing(r
     assert [("enter", 0.0)] == seen(running.told)
     running.publish(replace(tick, id="t2", payload=b'{"data": {"clock": "2020-01-01T00:00:00Z"}}'))
     running.decide()
-    assert 1_000_000 * int(NOW.timestamp()) == running.known.clock
+    assert 1_000_000 * int(NOW.timestamp()) == running.known.clocks.shared
 
 
 def test_a_tick_reaches_nobody_and_what_it_ends_is_delivered_at_its_position(running: Running) -> None:
@@ -248,7 +249,8 @@ def test_ticks_go_on_where_the_journal_let_go_of_its_events(running: Running, tm
 
 def test_the_paced_clock_never_falls() -> None:
     """It goes on from where events left it, and events that are behind it change nothing."""
-    clock = PacedClock()
+    clocks = PacedClocks()
     assert [NEVER, 100, 105, 107, 200] == [
-        clock.at(*one) for one in [(NEVER, 0), (100, 1), (100, 6), (101, 8), (200, 9)]
+        clocks.at(StreamClocks.alone(value), now).shared
+        for value, now in [(NEVER, 0), (100, 1), (100, 6), (101, 8), (200, 9)]
     ]

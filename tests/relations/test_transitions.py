@@ -32,6 +32,7 @@ from nearcast.relations.transitions import (
     tells_exit,
 )
 from nearcast.state.lateness import FOREVER, NEVER
+from nearcast.state.stream_clocks import StreamClocks
 from tests.relations.stories import defined, report
 
 FORMS = (
@@ -124,10 +125,11 @@ def one_by_one(drawn: Drawn, rules: PairRules) -> tuple[list[Told], list[HoldSta
 def in_columns(drawn: Drawn, rules: PairRules) -> tuple[list[Told], list[HoldState | None]]:
     """The same by the rule in columns."""
     reports = ReportTable.of(
-        to_table([report("a", 0, second=second) for second in drawn.seconds]), EntityTable(), NEVER
+        to_table([report("a", 0, second=second) for second in drawn.seconds]), EntityTable(), StreamClocks()
     )
     epoch = int(reports.now[0]) - drawn.seconds[0] * SECOND
-    reports.now -= epoch
+    reports.clocks = reports.clocks - epoch
+    reports.now = reports.clocks[0]
     reports.moment = reports.began = reports.now - np.array(drawn.behind) * SECOND
     pairs = pair_rows()
     for form, state in zip(drawn.forms, drawn.states, strict=True):

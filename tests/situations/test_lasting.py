@@ -13,6 +13,7 @@ from nearcast.model.event import Event
 from nearcast.model.situation import Situation
 from nearcast.situations.stage import SituationStage
 from nearcast.state.lateness import FOREVER
+from nearcast.state.stream_clocks import StreamClocks
 from nearcast.testing.situations import PlainScene
 from tests.situations.scenes import FIRE, START, advanced, data_of, defined, inferred, rule, table_of, told
 
@@ -125,12 +126,12 @@ def test_it_begins_and_ends_where_time_passes_by_itself() -> None:
     """What is due next is known, and a tick of the clock brings it about, with nothing else."""
     stage = SituationStage()
     assert [] == advanced(stage, defined([lasting(begin=5, end=7)]), table_of([hot(0)]))
-    assert START.timestamp() + 5 == stage.next_due(FOREVER) / 1_000_000
+    assert START.timestamp() + 5 == stage.next_due(StreamClocks.alone(0)) / 1_000_000
     [begun] = advanced(stage, [(2, ClockTick(START + timedelta(seconds=5)))], table_of([], 1))
     assert (2, [(5.0, "hot", "begin")]) == (begun.position, seen([begun]))
-    assert FOREVER == stage.next_due(FOREVER)
+    assert FOREVER == stage.next_due(StreamClocks.alone(0))
     assert [] == advanced(stage, [], table_of([hot(10, degrees=20)], 2))
-    assert START.timestamp() + 17 == stage.next_due(FOREVER) / 1_000_000
+    assert START.timestamp() + 17 == stage.next_due(StreamClocks.alone(0)) / 1_000_000
     [ended] = advanced(stage, [(4, ClockTick(START + timedelta(seconds=18)))], table_of([], 3))
     assert [(17.0, "hot", "false")] == seen([ended])
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nearcast.model.changes import Change, ClockTick
 from nearcast.model.event import Event
 from nearcast.situations.stage import SituationStage
+from nearcast.state.stream_clocks import StreamClocks
 from tests.situations.scenes import FIRE, START, advanced, defined, rule, table_of, told
 
 RULES = (FIRE, rule("smoke", "Fire", "Smoke = TRUE", valid=6, lateness=3), rule("alarm", "Alarm", "Fire = TRUE"))
@@ -50,7 +51,7 @@ def test_a_tick_tells_what_an_event_of_its_time_would(story: Sequence[Step]) -> 
     """At the same position, with the same times; and before what is due next it tells nothing."""
     stage, seen = SituationStage(), data(SituationStage(), [silent(one) for one in story])
     assert seen == data(stage, story)
-    due = stage.next_due(0)
+    due = stage.next_due(StreamClocks.alone(0))
     before = ClockTick(START + timedelta(microseconds=min(due - 1, 2**52) - stage_start()))
     assert [] == advanced(stage, [(99, before)], table_of([]))
 

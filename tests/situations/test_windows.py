@@ -26,9 +26,9 @@ from nearcast.situations.readings import ContextReading
 from nearcast.situations.stage import BEYOND, SituationStage
 from nearcast.situations.windows import Aggregate, IndexedReadingWindows, aggregates_in
 from nearcast.state.derived import StageInput
-from nearcast.state.lateness import FOREVER
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
+from nearcast.state.stream_clocks import StreamClocks
 from nearcast.testing.situations import PlainReadingWindows, PlainScene
 from tests.situations.scenes import ONTOLOGY, START, advanced, data_of, defined, inferred, rule, table_of, told
 from tests.situations.test_lasting import END, seen
@@ -131,7 +131,7 @@ def test_a_reading_leaves_where_time_passes_by_itself() -> None:
     """At a tick, when it is due."""
     stage = SituationStage()
     advanced(stage, defined([stuffy("COUNT(Temperature, 25 s) >= 2")]), table_of(temperatures((0, 20), (10, 90))))
-    assert START.timestamp() + 25.000001 == stage.next_due(FOREVER) / 1_000_000
+    assert START.timestamp() + 25.000001 == stage.next_due(StreamClocks.alone(0)) / 1_000_000
     [ended] = advanced(stage, [(3, ClockTick(START + timedelta(seconds=26)))], table_of([], 2))
     assert [(25.000001, "hot", "false")] == seen([ended])
 

@@ -350,7 +350,7 @@ def test_many_reports_in_many_zones_are_looked_at_in_shorter_stretches(monkeypat
     looked: list[int] = []
     of = presence.ReportTable.of
 
-    def watched(table: Any, known: Any, now: int) -> Any:
+    def watched(table: Any, known: Any, now: Any) -> Any:
         """Notes how long stretches are."""
         looked.append(len(table))
         return of(table, known, now)

@@ -84,7 +84,9 @@ def changes(event: Event, settings: Settings, where: Mark | None = None) -> list
         change = replace(change, moment=microseconds_of(event.moment))
     if isinstance(change, ClockTick) and event.accepted is not None:
         # No clock is ahead of when it is told.
-        change = ClockTick(min(change.clock, event.accepted))
+        accepted = event.accepted
+        channels = {name: min(clock, accepted) for name, clock in change.channels.items()}
+        change = ClockTick(change.clock and min(change.clock, accepted), channels)
     return [] if change is None else [change]
 
 
@@ -157,8 +159,8 @@ def _document(change: Change) -> tuple[str, str | None, dict[str, Any]]:
             return ZONES_CHANGED, f"nearcast/zones/{id}", zone_shapes_data(change)
         case ZoneRemoval(id):
             return ZONES_REMOVED, f"nearcast/zones/{id}", {"layer": id}
-        case ClockTick(clock):
-            return TICK, "nearcast/clock", {"clock": time_text(clock)}
+        case ClockTick():
+            return TICK, "nearcast/clock", _tick_data(change)
 
 
 def _settings(node: DocumentNode, settings: Settings, reader: DocumentReader) -> Change | None:
@@ -191,12 +193,29 @@ def _named(node: DocumentNode, name: str, reader: DocumentReader) -> str | None:
 
 
 def _tick(node: DocumentNode, settings: Settings, reader: DocumentReader) -> Change | None:
-    fields = reader.fields(node, ("clock",), (), "data")
-    text = reader.text(fields["clock"], "a time") if "clock" in fields else None
-    clock = None if text is None else time_of(text)
-    if text is not None and clock is None:
-        raise Fault("a time, as in 2020-01-31T12:00:00Z", repr(text), fields["clock"].where)
-    return None if clock is None else ClockTick(clock)
+    fields = reader.fields(node, (), ("clock", "channels"), "data")
+    if not fields:
+        raise Fault("the fields clock or channels", "neither", node.where)
+    clock = _moment(fields["clock"], reader) if "clock" in fields else None
+    own = reader.named(fields["channels"], "channels") if "channels" in fields else ()
+    found = {name: _moment(one, reader) for name, one in own}
+    return ClockTick(clock, {name: one for name, one in found.items() if one is not None})
+
+
+def _moment(node: DocumentNode, reader: DocumentReader) -> datetime | None:
+    text = reader.text(node, "a time")
+    found = None if text is None else time_of(text)
+    if text is not None and found is None:
+        raise Fault("a time, as in 2020-01-31T12:00:00Z", repr(text), node.where)
+    return found
+
+
+def _tick_data(tick: ClockTick) -> dict[str, Any]:
+    """The clocks of a tick; those of channels only where some have their own."""
+    data: dict[str, Any] = {} if tick.clock is None else {"clock": time_text(tick.clock)}
+    if tick.channels:
+        data["channels"] = {name: time_text(clock) for name, clock in tick.channels.items()}
+    return data
 
 
 _READERS: dict[str, Read] = {

@@ -141,9 +141,13 @@ class ZoneRemoval:
 
 @dataclass(frozen=True, slots=True)
 class ClockTick:
-    """Type `nearcast.tick`: the clock has come so far though no event said so; what is due by then is told (§11)."""
+    """Type `nearcast.tick`: clocks have come so far though no event said so; what is due by then is told (§11).
 
-    clock: datetime
+    `clock` is the shared one, None while nothing has set it; `channels` are those of channels with their own, by name.
+    """
+
+    clock: datetime | None
+    channels: Mapping[str, datetime] = field(default_factory=dict)
 
 
 DefinitionChange = (

@@ -22,6 +22,14 @@ EventOrder = Literal["time", "arrival"]
 
 EVENT_ORDERS: tuple[EventOrder, ...] = ("time", "arrival")
 
+ChannelClock = Literal["shared", "own"]
+"""Whether a channel goes by the clock of all others that share one, or by one of its own."""
+
+CHANNEL_CLOCKS: tuple[ChannelClock, ...] = ("shared", "own")
+
+MOST_CLOCKS = 100
+"""Channels that have a clock of their own at most."""
+
 ANY_SUBSCRIPTION = "*"
 """The key under which a RELEVANCE file, which names no subscription, keeps its vectors."""
 
@@ -80,7 +88,8 @@ class Roles:
 class Channel:
     """A meeting point of publishers and subscribers: its event types, none = every other, and its one kind of place.
 
-    `entity`: what names that which its events are about. `order`: what their time is.
+    `entity`: what names that which its events are about. `order`: what their time is. `clock`: by which its durations
+    are counted.
     """
 
     name: str
@@ -88,6 +97,7 @@ class Channel:
     types: tuple[str, ...] = ()
     entity: Naming = "subject"
     order: EventOrder = "time"
+    clock: ChannelClock = "shared"
 
 
 @dataclass(frozen=True, slots=True)

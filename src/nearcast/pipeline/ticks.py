@@ -1,7 +1,7 @@
 """Ticks: where something falls due and no event comes, the pipeline says so itself, in the journal (semantics §11).
 
-Between events the clock goes on at the pace of the wall clock, from where they left it. What is due by then is told of
-a control event that has that clock; it comes back as any event does, so that deciding the journal again tells the same.
+Between events clocks go on at the pace of the wall clock, from where they left them. What is due by then is told of a
+control event that has those clocks; it comes back as any event does, so that deciding the journal again tells the same.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from nearcast.model.columns import to_table
 from nearcast.model.values import moment_at
 from nearcast.stages.fold import StateFold
 from nearcast.state.lateness import FOREVER, NEVER
+from nearcast.state.stream_clocks import SHARED_NAME, StreamClocks
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -29,28 +30,32 @@ LOOK = 0.25
 PATIENCE = 500_000
 """Microseconds for which what is due waits for events that are there and not decided: they may bring that time."""
 
+APART = 750_000
+"""Microseconds between two ticks at least: with the time between two looks, what is due is told within a second."""
+
 SOURCE = "nearcast:pipeline"
 """The source of ticks."""
 
 
-class PacedClock:
-    """The clock of a stream as it goes on between events; times in microseconds, `now` by a clock that nobody sets."""
+class PacedClocks:
+    """The clocks of a stream as they go on between events; times in microseconds, `now` by a clock that nobody sets."""
 
     def __init__(self) -> None:
-        self._clock, self._since = NEVER, 0
+        self._since: dict[str, tuple[int, int]] = {}
 
-    def at(self, clock: int, now: int) -> int:
-        """The clock now, events having brought it so far; it never falls. `NEVER` while nothing told a time."""
-        if clock > self._paced(now):
-            self._clock, self._since = clock, now
-        return self._paced(now)
-
-    def _paced(self, now: int) -> int:
-        return self._clock if self._clock == NEVER else self._clock + now - self._since
+    def at(self, clocks: StreamClocks, now: int) -> StreamClocks:
+        """The clocks now, events having brought them so far; none falls, and none goes that nothing told a time."""
+        known = {name: value for name, value in clocks.by_name.items() if value != NEVER}
+        # Those of channels that have no clock of their own any more are forgotten.
+        self._since = {name: one for name, one in self._since.items() if name in known}
+        for name, value in known.items():
+            clock, since = self._since.get(name, (value, now))
+            self._since[name] = (value, now) if value > clock + now - since else (clock, since)
+        return clocks.with_values({name: clock + now - since for name, (clock, since) in self._since.items()})
 
 
 class TickWriter:
-    """Looks what is due by the clock as it goes on, and writes a tick where something is.
+    """Looks what is due by the clocks as they go on, and writes a tick where something is.
 
     `steady` and `wall` give seconds: a clock that nobody sets, and the time of day. `ticks` counts what was written.
     """
@@ -63,38 +68,46 @@ class TickWriter:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._journal, self._known, self._steady, self._wall = journal, known, steady, wall
-        self._paced = PacedClock()
-        self._asked, self._due = -1, FOREVER
-        self._written, self._told = 0, NEVER
+        self._paced = PacedClocks()
+        # When something is due, and what a tick was written for last, by the clock that nobody sets.
+        self._asked, self._due, self._told = -1, FOREVER, NEVER
+        self._written, self._last = 0, NEVER
         self.ticks = 0
-        if known.clock != NEVER:
-            # While the pipeline was away the clock went on.
-            self._paced.at(known.clock + self._away(), self._now())
+        # While the pipeline was away the clocks went on.
+        self._paced.at(known.clocks.later(self._away() if known.position else 0), self._now())
 
     def look(self) -> bool:
         """Writes a tick where something is due; whether it did. Not while a batch is being decided."""
-        clock, position = self._paced.at(self._known.clock, self._now()), self._known.position
-        if clock == NEVER or position < self._written:
+        now, position = self._now(), self._known.position
+        if position < self._written or now < self._last + APART:
             return False
-        if self._asked != position or clock >= self._due:
-            self._asked, self._due = position, self._known.next_due(clock)
-        if clock < self._due or (clock < self._due + PATIENCE and self._journal.end("events") > position):
+        clocks = self._paced.at(self._known.clocks, now)
+        if self._asked != position or now >= self._due:
+            wait = self._known.next_due(clocks)
+            self._asked, self._due = position, FOREVER if wait == FOREVER else now + wait
+        if now < self._due or (now < self._due + PATIENCE and self._journal.end("events") > position):
             return False
         # What a tick did not settle no other will: else one would come at every look.
         if self._due == self._told:
             return False
-        self._told = self._due
-        self._write(clock)
+        self._told, self._last = self._due, now
+        self._write(clocks)
         return True
 
-    def _write(self, clock: int) -> None:
-        told = moment_at(clock)
-        # The machine's clock may have been set back; no tick is accepted before its clock.
-        accepted = max(told, datetime.fromtimestamp(self._wall(), UTC))
-        event = replace(to_event(ClockTick(told), f"tick-{uuid.uuid4()}", SOURCE), accepted=accepted)
+    def behind(self) -> dict[str, float]:
+        """How many seconds each clock is behind the time of day, by the name of its channel."""
+        clocks = self._paced.at(self._known.clocks, self._now()).by_name
+        return {name: self._wall() - value / 1e6 for name, value in clocks.items() if value != NEVER}
+
+    def _write(self, clocks: StreamClocks) -> None:
+        told = {name: moment_at(value) for name, value in clocks.by_name.items() if value != NEVER}
+        tick = ClockTick(told.pop(SHARED_NAME, None), told)
+        # The machine's clock may have been set back; no tick is accepted before its clocks.
+        accepted = max([datetime.fromtimestamp(self._wall(), UTC), moment_at(clocks.greatest)])
+        event = replace(to_event(tick, f"tick-{uuid.uuid4()}", SOURCE), accepted=accepted)
         [self._written] = self._journal.append("events", to_table([event]))
         self.ticks += 1
-        log.debug("tick position=%d clock=%s", self._written, told.isoformat())
+        log.debug("tick position=%d clocks=%s", self._written, moment_at(clocks.greatest).isoformat())
 
     def _now(self) -> int:
         return int(self._steady() * 1e6)

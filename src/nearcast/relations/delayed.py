@@ -23,8 +23,9 @@ from nearcast.model.event import Event
 from nearcast.relations.reports import micros_of
 from nearcast.relations.transition_tables import CausingEvents, ReportRows
 from nearcast.state.derived import StageInput
-from nearcast.state.lateness import FOREVER, NEVER, moments_of
+from nearcast.state.lateness import NEVER, moments_of
 from nearcast.state.repository import Repository
+from nearcast.state.stream_clocks import SHARED, StreamClocks, slowest_over
 
 _NO_REPORT = to_table([Event("", "", "")])
 """What stands in the row of no report."""
@@ -42,11 +43,14 @@ class EvaluatedRelations(Protocol):
     ) -> Iterator[pa.Table]:
         """What changes and rows cause."""
 
-    def next_due(self, until: int) -> int:
-        """The clock at which something is told though nothing is reported."""
+    def next_due(self, clocks: StreamClocks) -> int:
+        """Microseconds until something is told though nothing is reported; see `DerivingStage`."""
 
     def forget(self, entities: Collection[str]) -> None:
         """Forgets entities."""
+
+    def begin_at(self, clock: int) -> None:
+        """Goes on to a clock, before the first relation is defined."""
 
 
 S = TypeVar("S", bound=EvaluatedRelations)
@@ -55,12 +59,15 @@ S = TypeVar("S", bound=EvaluatedRelations)
 class DelayedRelations(Generic[S]):
     """The relations of one lateness, in microseconds. `early` counts the reports that counted early.
 
-    It begins with its first relation, with what is known then, and is as new when it has none any more.
+    `names` are those of the clocks by the slowest of which they go, none of them being for the shared one; where some
+    channels have clocks of their own, only events that go by these are reports. It begins with its first relation, with
+    what is known then, and is as new when it has none any more.
     """
 
-    def __init__(self, lateness: int, stage: S) -> None:
-        self.lateness, self.stage = lateness, stage
+    def __init__(self, lateness: int, stage: S, names: tuple[str, ...] = ()) -> None:
+        self.lateness, self.stage, self.names = lateness, stage, names
         self.early = 0
+        self._clocks = StreamClocks()
         self._clear()
 
     def _clear(self) -> None:
@@ -76,6 +83,9 @@ class DelayedRelations(Generic[S]):
 
     def derive(self, stage_input: StageInput, node: str | None = None) -> Iterator[pa.Table]:
         """What a stretch of the journal causes; see `RelationStage.derive`."""
+        channels = stage_input.registry.settings.channels
+        if not self._clocks.are_of(channels):
+            self._clocks = self._clocks.redefined(channels, self._counted.newest())
         events = stage_input.events.filter(pc.equal(stage_input.events.column("part"), 0))
         done, positions = 0, events.column("position").to_numpy()
         for position, change in stage_input.changes:
@@ -90,7 +100,8 @@ class DelayedRelations(Generic[S]):
     ) -> Iterator[pa.Table]:
         if isinstance(change, ClockTick):
             if self.defined:
-                yield from self._ticked(stage_input, position, micros_of(change.clock), node)
+                self._clocks.follow_tick(change)
+                yield from self._ticked(stage_input, position, self._slowest(), node)
             return
         if not self.defined and isinstance(change, RelationChange):
             self._begin(stage_input, before)
@@ -103,18 +114,37 @@ class DelayedRelations(Generic[S]):
         """Takes what is known when the first relation is defined, `before` being the events of the batch until then."""
         self._counted = Repository(stage_input.repository.newest())
         self._counted.fold_events(before)
-        self._clock = int(moments_of(self._counted.newest()).max(initial=NEVER))
-        self._passed = self._clock
+        newest = self._counted.newest()
+        self._clocks.follow_events(newest)
+        if not self._clocks.single:
+            own = np.isin(self._clocks.numbers(newest), self._numbers())
+            self._counted = Repository(newest.filter(pa.array(own)))
+        self._clock = self._passed = self._slowest()
+        self.stage.begin_at(self._clock)
+
+    def _numbers(self) -> Sequence[int]:
+        """The clocks by which the relations go."""
+        return [number for number, name in enumerate(self._clocks.names) if name in self.names] or [SHARED]
+
+    def _slowest(self) -> int:
+        return max(self._clock, self._clocks.slowest(self._numbers()))
 
     def _reported(self, stage_input: StageInput, events: pa.Table, node: str | None) -> Iterator[pa.Table]:
         """What comes of reports, and of the time that they bring."""
         if not self.defined or not len(events):
             return
-        moments = moments_of(events)
-        clock = np.maximum(np.maximum.accumulate(moments), self._clock)
-        yield from self._released(
-            stage_input, events, np.where(moments == NEVER, clock, moments), clock, CausingEvents.of(events), node
-        )
+        moments, number, own = moments_of(events), self._clocks.numbers(events), self._numbers()
+        series = self._clocks.over(number, moments)
+        clock = np.maximum(slowest_over(series, own), self._clock)
+        self._clocks.set_to(series[:, -1])
+        moments = np.where(moments == NEVER, series[number, np.arange(len(number))], moments)
+        if not self._clocks.single:
+            kept = np.isin(number, own)
+            kept_rows = pa.array(kept)
+            events, moments, clock = events.filter(kept_rows), moments[kept], clock[kept]
+            if not len(events):
+                return
+        yield from self._released(stage_input, events, moments, clock, CausingEvents.of(events), node)
 
     def _ticked(self, stage_input: StageInput, position: int, clock: int, node: str | None) -> Iterator[pa.Table]:
         accepted = micros_of(stage_input.times.get(position))
@@ -179,11 +209,11 @@ class DelayedRelations(Generic[S]):
                 passing.append(due)
         return rows, causes, passing, sorted(number for _, number in heap)
 
-    def next_due(self, until: int) -> int:
-        """The clock at which something is told, or counts, though no event comes; see `DerivingStage`."""
-        due = self.stage.next_due(until - self.lateness)
-        waiting = int(self._moments.min(initial=FOREVER))
-        return min(one + self.lateness if one != FOREVER else FOREVER for one in (due, waiting))
+    def next_due(self, clocks: StreamClocks) -> int:
+        """Microseconds until something is told, or counts, though no event comes; see `DerivingStage`."""
+        now = clocks.slowest(self._numbers())
+        passed = StreamClocks.alone(NEVER if now == NEVER else now - self.lateness)
+        return min(self.stage.next_due(passed), passed.wait(self._moments))
 
     def forget(self, entities: Collection[str]) -> None:
         """Forgets entities; what ends by that is told with the next event."""

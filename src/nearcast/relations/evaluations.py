@@ -95,7 +95,7 @@ def _reported(
 
 def _alive(points: Integers, row: Integers, rule: Integers, rules: PairRules, reports: ReportTable) -> Flags:
     """Whether the entity of a point has been heard within the rule's time to live."""
-    return reports.now[row] <= _deadlines(points, rule, rules, reports)
+    return reports.clock_at(points, row) <= _deadlines(points, rule, rules, reports)
 
 
 def _deadlines(points: Integers, rule: Integers, rules: PairRules, reports: ReportTable) -> Integers:
@@ -119,7 +119,7 @@ def _silent(index: Integers, entity: Integers, rule: Integers, rules: PairRules,
     points = np.concatenate([entity, reports.known + report])
     pair = np.concatenate([np.arange(len(entity)), which])
     deadline = _deadlines(points, rule[pair], rules, reports)
-    row = np.searchsorted(reports.now, deadline, "right")
+    row = reports.first_row(deadline, reports.clock_of(points), "right")
     # At the row of a report the silence before it lapses first, so that row counts.
     begin = np.concatenate([np.full(len(entity), -1), reports.row[report]])
     order = np.lexsort((begin, pair))

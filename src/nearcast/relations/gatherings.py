@@ -17,7 +17,7 @@ import pyarrow as pa
 from nearcast.geo.distance import distance
 from nearcast.geo.dynamic_index import SpatialHash, level_of
 from nearcast.matching.matcher import FilterMatcher
-from nearcast.model.arrays import Flags
+from nearcast.model.arrays import Flags, Integers
 from nearcast.model.event import Place
 from nearcast.model.limits import Limits
 from nearcast.model.relation import Detection, Gathering, ListMembers, Matching, Relation
@@ -37,6 +37,7 @@ from nearcast.relations.transitions import (
 )
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
+from nearcast.state.stream_clocks import StreamClocks, types_of
 from nearcast.state.timeline import Excess
 
 MOST_NAMED = 1_000
@@ -53,7 +54,10 @@ class _GatheringMember:
 
 @dataclass(slots=True)
 class GatheringState:
-    """One gathering's crowd: who is in it and where, and who of them gathers. Times are in microseconds since 1970."""
+    """One gathering's crowd: who is in it and where, and who of them gathers. Times are in microseconds since 1970.
+
+    `now` is how far it has come: the slowest of the clocks of the channels whose events it takes.
+    """
 
     relation: Relation
     sequence: int
@@ -61,19 +65,38 @@ class GatheringState:
     members: dict[str, _GatheringMember] = field(default_factory=dict)
     held: dict[str, HoldState] = field(default_factory=dict)
     next_expiry: int = FOREVER
+    now: int = NEVER
     _places: SpatialHash[str, str] = field(init=False)
     _gone: dict[str, Place | None] = field(default_factory=dict)
     _lifecycle: Lifecycle = field(init=False)
+    _types: frozenset[str] | None = field(init=False)
 
     def __post_init__(self) -> None:
         assert isinstance(self.relation.about, Gathering), "pairs are no crowds"
         self.about, self._lifecycle = self.relation.about, Lifecycle.of(self.relation)
+        self._types = types_of(self.about.among.filter) if isinstance(self.about.among, Matching) else None
         self._places = SpatialHash([level_of(self.about.within + self.relation.margin)])
 
+    def pass_to(self, clocks: StreamClocks) -> int:
+        """Goes on to where the clocks are; how far that is."""
+        self.now = max(self.now, clocks.slowest(clocks.taking(self._types)))
+        return self.now
+
+    def over(self, reports: ReportTable, clocks: StreamClocks) -> Integers:
+        """How far it has come at each row of a stretch, to whose end it goes on; `clocks` are those before it."""
+        found = reports.slowest(clocks.taking(self._types), self.now)
+        self.now = int(found[-1]) if len(found) else self.now
+        return found
+
     def restore(
-        self, members: Iterable[tuple[str, Place | None, int]], held: Mapping[str, HoldState], next_expiry: int
+        self,
+        members: Iterable[tuple[str, Place | None, int]],
+        held: Mapping[str, HoldState],
+        next_expiry: int,
+        now: int,
     ) -> None:
         """Takes the members, each with its place and deadline, and what holds, of a gathering that has none."""
+        self.now = now
         for entity, place, until in members:
             self.members[entity] = _GatheringMember(place, until)
             if place:
@@ -217,8 +240,13 @@ class GatheringState:
         lapses = [_after(member.deadline) for member in self.members.values()]
         self.next_expiry = min([*lapses, *(held.due for held in self.held.values())], default=FOREVER)
 
-    def next_due(self, until: int) -> int:
-        """The clock at which something is told though nothing is reported, if that is `until` then; else one before."""
+    def next_due(self, clocks: StreamClocks) -> int:
+        """Microseconds until something is told though nothing is reported, if that is not positive; else no more."""
+        until = clocks.slowest(clocks.taking(self._types))
+        first = self._first_due(until)
+        return FOREVER if first == FOREVER or until == NEVER else first - until
+
+    def _first_due(self, until: int) -> int:
         if self.next_expiry > until:
             return self.next_expiry
         detects = self._lifecycle.detects
@@ -278,11 +306,18 @@ class GatheringStates:
         self._flags: dict[str, Flags] = {}
 
     def define(
-        self, relation: Relation, sequence: int, newest: Callable[[], pa.Table], lists: Lists, now: int, cause: Cause
+        self,
+        relation: Relation,
+        sequence: int,
+        newest: Callable[[], pa.Table],
+        lists: Lists,
+        clocks: StreamClocks,
+        cause: Cause,
     ) -> list[Transition]:
         """Adds a gathering; what it tells of the present."""
         assert isinstance(relation.about, Gathering), "pairs are no gatherings"
         self.by_id[relation.id] = crowd = GatheringState(relation, sequence)
+        now = crowd.pass_to(clocks)
         match relation.about.among:
             case Matching(filter):
                 self._indices[relation.id] = FilterMatcher((), [filter])
@@ -322,19 +357,20 @@ class GatheringStates:
         self._indices.pop(id, None)
         return [] if crowd is None else crowd.end()
 
-    def forget(self, names: Collection[str], now: int) -> list[Transition]:
+    def forget(self, names: Collection[str], clocks: StreamClocks) -> list[Transition]:
         """Takes entities out of all crowds as if they had fallen silent; what that ends."""
         told: list[Transition] = []
         # Entities are numbered anew.
         self._flags = {}
         for crowd in self.by_id.values():
+            now = crowd.pass_to(clocks)
             gone = [crowd.members[name] for name in names if name in crowd.members]
             for member in gone:
                 member.deadline = now - 1
             told += [replace(one, time=None) for one in crowd.expire(now)] if gone else []
         return told
 
-    def relisted(self, client: str, lists: Lists, now: int, cause: Cause) -> list[Transition]:
+    def relisted(self, client: str, lists: Lists, clocks: StreamClocks, cause: Cause) -> list[Transition]:
         """What the new lists of a client change."""
         told: list[Transition] = []
         for id, crowd in self.by_id.items():
@@ -342,6 +378,7 @@ class GatheringStates:
             if not isinstance(among, ListMembers) or among.client != client:
                 continue
             self._flags.pop(id, None)
+            now = crowd.pass_to(clocks)
             before, self._listed[id] = self._listed[id], frozenset(lists.get(client, {}).get(among.list, ()))
             gone = self._seen(before - self._listed[id])
             concerned: set[str] = set()
@@ -352,21 +389,23 @@ class GatheringStates:
             told += crowd.evaluate(concerned | set(crowd.members), now, now, micros_of(cause.moment), True)
         return told
 
-    def next_due(self, until: int) -> int:
-        """The clock at which something is told though nothing is reported; see `GatheringState.next_due`."""
-        return min((crowd.next_due(until) for crowd in self.by_id.values()), default=FOREVER)
+    def next_due(self, clocks: StreamClocks) -> int:
+        """Microseconds until something is told though nothing is reported; see `GatheringState.next_due`."""
+        return min((crowd.next_due(clocks) for crowd in self.by_id.values()), default=FOREVER)
 
-    def transitions(self, reports: ReportTable) -> Iterator[tuple[int, Transition]]:
-        """What a stretch tells, each with the row that causes it; entities are not updated yet."""
+    def transitions(self, reports: ReportTable, clocks: StreamClocks) -> Iterator[tuple[int, Transition]]:
+        """What a stretch tells, each with the row that causes it; entities are not updated yet. `clocks` are those
+        before it.
+        """
         for id, crowd in self.by_id.items():
-            inside = self._inside(id, reports)
+            inside, times = self._inside(id, reports), crowd.over(reports, clocks)
             begin = 0
-            for row, told in self._reported(crowd, inside, reports):
-                yield from _expiries(crowd, reports, begin, row + 1)
+            for row, told in self._reported(crowd, inside, reports, times):
+                yield from _expiries(crowd, times, begin, row + 1)
                 begin = row + 1
                 for one in told:
                     yield row, one
-            yield from _expiries(crowd, reports, begin, reports.length)
+            yield from _expiries(crowd, times, begin, reports.length)
 
     def _inside(self, id: str, reports: ReportTable) -> Flags:
         """Of each report that counts whether it makes its entity one of the crowd."""
@@ -385,7 +424,7 @@ class GatheringStates:
         return flags
 
     def _reported(
-        self, crowd: GatheringState, inside: Flags, reports: ReportTable
+        self, crowd: GatheringState, inside: Flags, reports: ReportTable, times: Integers
     ) -> Iterator[tuple[int, Iterator[Transition]]]:
         """The rows of the reports that concern a crowd, and what they tell once asked for."""
         members = [self._known.numbers[name] for name in crowd.members]
@@ -393,18 +432,18 @@ class GatheringStates:
         some = np.flatnonzero(np.isin(reports.entity, ever))
         names = [self._known.names[number] for number in reports.entity[some].tolist()]
         rows = reports.row[some]
-        columns = (rows.tolist(), inside[some].tolist(), reports.now[rows].tolist(), reports.began[rows].tolist())
+        columns = (rows.tolist(), inside[some].tolist(), times[rows].tolist(), reports.began[rows].tolist())
         places = reports.places(reports.known + some)
         for row, there, now, began, name, place in zip(*columns, names, places, strict=True):
             yield row, crowd.report(name, place, there, now, began)
 
 
-def _expiries(crowd: GatheringState, reports: ReportTable, begin: int, end: int) -> Iterator[tuple[int, Transition]]:
-    """What lapses at the rows from one to before another."""
+def _expiries(crowd: GatheringState, times: Integers, begin: int, end: int) -> Iterator[tuple[int, Transition]]:
+    """What lapses at the rows from one to before another, at each of which the clock has come so far."""
     while begin < end:
-        row = max(begin, int(np.searchsorted(reports.now, crowd.next_expiry, "left")))
+        row = max(begin, int(np.searchsorted(times, crowd.next_expiry, "left")))
         if row >= end:
             return
-        for told in crowd.expire(int(reports.now[row])):
+        for told in crowd.expire(int(times[row])):
             yield row, told
         begin = row + 1

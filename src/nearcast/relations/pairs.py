@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from nearcast.relations.admission import PairAdmission
 from nearcast.relations.boxes import BOX, PointBoxes, box_table, place_boxes, told_box
 from nearcast.relations.evaluations import BothBoxes, Members, Pairs, PredicateEvaluator, TooManyPairs, candidates, read
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
-from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable, micros_of
+from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable, clock_pair, micros_of
 from nearcast.relations.shards import (
     SHARDS,
     BatchView,
@@ -40,9 +40,10 @@ from nearcast.relations.shards import (
 )
 from nearcast.relations.told_pairs import NO_REASON, NOTHING_TOLD, ToldPairs, joined_told, reasons_of, told_pairs
 from nearcast.relations.transition_events import CAUSED, EXPIRED
-from nearcast.relations.transitions import FALLS_SILENT, REMOVED, deadline, deadlines, tells_exit
+from nearcast.relations.transitions import FALLS_SILENT, REMOVED, deadlines, tells_exit
 from nearcast.state.derived import Cause
-from nearcast.state.lateness import FOREVER
+from nearcast.state.lateness import FOREVER, NEVER
+from nearcast.state.stream_clocks import StreamClocks
 from nearcast.state.timeline import Excess
 
 Newest = Callable[[], pa.Table]
@@ -233,6 +234,11 @@ class PairRelations:
         for name, value in zip(BOX, box, strict=True):
             self._boxes[name][number] = value
 
+    def set_clocks(self) -> None:
+        """Lets every pair go by the clocks by which its entities go now, those being others."""
+        for shard in self.shards:
+            shard.set_clocks(self.known)
+
     def share(self, pairs: GrowableTable, shards: int) -> None:
         """Takes these rows for its pairs, in so many shards."""
         self.shards = [Shard(pairs.chosen(own)) for own in shared(self.known, pairs["a"], pairs["b"], shards)]
@@ -250,14 +256,16 @@ class PairRelations:
             ):
                 self._set_box(number, told_box(event, self.limits))
 
-    def define(self, relation: Relation, sequence: int, newest: Newest, now: int, cause: Cause) -> ToldPairs:
+    def define(
+        self, relation: Relation, sequence: int, newest: Newest, clocks: StreamClocks, cause: Cause
+    ) -> ToldPairs:
         """Adds a relation; what it tells of the present.
 
         `newest` gives the newest event of every entity, where the relation needs to know more of it than its place.
         """
-        return self._present(self._add(relation, sequence, newest), now, cause)
+        return self._present(self._add(relation, sequence, newest), clocks, cause)
 
-    def begins(self, relation: Relation, newest: Newest, now: int) -> int:
+    def begins(self, relation: Relation, newest: Newest, clocks: StreamClocks) -> int:
         """How many pairs a new relation would tell of; 0 where they are surely no more than one event may cause.
 
         Raises `Fault` where more than `MOST_PRESENT` would have to be looked at.
@@ -271,7 +279,7 @@ class PairRelations:
         beside.limits = self.limits
         rule = beside._add(relation, 0, newest)
         try:
-            count = int(beside._holding(rule, *beside._pairs_of(rule), now).sum())
+            count = int(beside._holding(rule, *beside._pairs_of(rule), clocks).sum())
         except TooManyPairs:
             expected = f"a relation of which {MOST_PRESENT:,} pairs at most may hold when it is defined"
             advice = "ask for fewer: by its filters, or by a distance beyond which it does not hold"
@@ -311,31 +319,38 @@ class PairRelations:
         """Which of the newest events satisfy a filter."""
         return FilterMatcher((), [filter]).selected(table, self.limits, self.excess)[0]
 
-    def _present(self, rule: PairRule, now: int, cause: Cause) -> ToldPairs:
+    def _present(self, rule: PairRule, clocks: StreamClocks, cause: Cause) -> ToldPairs:
         """What holds when a relation is defined; its pairs have rows then."""
         a, b = self._pairs_of(rule)
-        held = self._holding(rule, a, b, now)
+        held = self._holding(rule, a, b, clocks)
         # Most named pairs do not hold when they are defined, and there may be very many.
         if not held.any():
             if rule.is_named:
                 self._place(rule, a, b)
             return NOTHING_TOLD
         a, b = self.admission.admit_present(rule, a[held], b[held], self.known.names, self.limits)
-        due = deadline(now, int(self.rules.columns["lasting"][rule.number]))
-        started_at = micros_of(cause.moment)
-        self._place(rule, a, b, held=True, started_at=started_at, due=due)
+        own = self.known.columns["clock"]
+        both = clock_pair(own[a], own[b])
+        # By the slower clock, what holds lasts from now on.
+        now = np.minimum(clocks.values[own[a]], clocks.values[own[b]])
+        due = deadlines(now, np.full(len(a), self.rules.columns["lasting"][rule.number]))
+        since = np.minimum(micros_of(cause.moment), now)
+        since[now == NEVER] = micros_of(cause.moment)
+        self._place(rule, a, b, held=np.ones(len(a), np.bool_), started_at=since, due=due, clocks=both)
         if "enter" not in rule.relation.detect:
             return NOTHING_TOLD
-        number, since = np.full(len(a), rule.number), np.full(len(a), started_at)
+        number = np.full(len(a), rule.number)
         return self._told(number, a, b, "enter", since, CAUSED, present=True)
 
-    def _place(self, rule: PairRule, a: Integers, b: Integers, **state: int) -> None:
-        """Adds rows for new pairs of a relation, each to its shard, all in this state."""
+    def _place(self, rule: PairRule, a: Integers, b: Integers, **state: npt.NDArray[Any]) -> None:
+        """Adds rows for new pairs of a relation, each to its shard, in these states."""
         number = shards_of(self.known, a, b, len(self.shards))
         # One shard at most for a named pair: nobody looks for it in the others.
         for one in np.flatnonzero(np.bincount(number)).tolist() if len(number) > 1 else number.tolist():
             own = number == one
-            self.shards[one].pairs.append(int(own.sum()), rule=rule.number, a=a[own], b=b[own], **state)
+            self.shards[one].pairs.append(
+                int(own.sum()), rule=rule.number, a=a[own], b=b[own], **{name: one[own] for name, one in state.items()}
+            )
 
     def _pairs_of(self, rule: PairRule) -> Pairs:
         """The pairs that a new relation may hold of now; of two named entities, their one."""
@@ -352,9 +367,9 @@ class PairRelations:
         a, b = candidates(rule, filters, reports, members, numbers, True, MOST_PRESENT, boxes)
         return by_name(a, b, self.known.names) if rule.unordered else (a, b)
 
-    def _holding(self, rule: PairRule, a: Integers, b: Integers, now: int) -> Flags:
+    def _holding(self, rule: PairRule, a: Integers, b: Integers, clocks: StreamClocks) -> Flags:
         """Of which pairs a relation holds by what is known now."""
-        there = self._there(rule, a, b, now)
+        there = self._there(rule, a, b, clocks)
         held = np.zeros(len(a), np.bool_)
         # Of many pairs that are defined before anything is reported, none costs a look at all entities.
         if there.any():
@@ -364,7 +379,7 @@ class PairRelations:
             held[there] = evaluate(np.full(int(there.sum()), rule.number), a[there], b[there])[0] == 1
         return held
 
-    def _there(self, rule: PairRule, a: Integers, b: Integers, now: int) -> Flags:
+    def _there(self, rule: PairRule, a: Integers, b: Integers, clocks: StreamClocks) -> Flags:
         """Of which pairs both entities are of their sides, and not silent."""
         columns, time_to_live = self.known.columns, int(self.rules.columns["time_to_live"][rule.number])
         found: Flags = columns["seen"][a] & columns["seen"][b]
@@ -372,15 +387,16 @@ class PairRelations:
             if number != NOBODY:
                 found &= self._base(number)[side]
             if time_to_live != FOREVER:
+                now = clocks.values[columns["clock"][side]]
                 found &= now <= deadlines(columns["heard"][side], np.full(len(side), time_to_live))
         return found
 
-    def next_due(self) -> int:
-        """The clock at which something is told though nothing is reported; `FOREVER` where nothing is."""
+    def next_due(self, clocks: StreamClocks) -> int:
+        """Microseconds until something is told though nothing is reported; see `DerivingStage.next_due`."""
         columns = self.rules.columns
         if not ((columns["time_to_live"] != FOREVER) | (columns["lasting"] != FOREVER)).any():
             return FOREVER
-        return min(shard.next_due(columns, self.known) for shard in self.shards)
+        return min(shard.next_due(columns, self.known, clocks) for shard in self.shards)
 
     def forget(self, names: Collection[str]) -> ToldPairs:
         """Forgets entities, also in what is known of all; the ends of what held with them."""

@@ -176,12 +176,12 @@ class EventwiseRelations:
         return [one for state in self._states.values() for one in state.expired(self._world())]
 
     def next_due(self) -> int:
-        """The clock at which something is told though nothing is reported; `FOREVER` where nothing is."""
+        """How far `now` must come for something to be told though nothing is reported; `FOREVER` where nothing is."""
         return min((state.next_due(self._world()) for state in self._states.values()), default=FOREVER)
 
-    def report(self, event: Event) -> list[Transition]:
-        """What a report changes, and the time that it brings."""
-        self.now = max(self.now, micros_of(event.moment))
+    def report(self, event: Event, now: int | None = None) -> list[Transition]:
+        """What a report changes, and the time that it brings: its moment, where that is not said to be another."""
+        self.now = max(self.now, micros_of(event.moment) if now is None else now)
         cause = Cause(event.position, event.time, event.accepted)
         found = [one for state in self._states.values() for one in state.expired(self._world())]
         if self._moves(event):

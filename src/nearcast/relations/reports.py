@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 import numpy as np
@@ -22,8 +22,9 @@ from nearcast.model.arrays import Flags, Integers, runs
 from nearcast.model.columns import EVENTS
 from nearcast.model.event import Coordinates, Place
 from nearcast.model.values import microseconds_of, moment_at
-from nearcast.state.lateness import NEVER, counting, moments_of
+from nearcast.state.lateness import FOREVER, NEVER, counting, moments_of
 from nearcast.state.repository import entities
+from nearcast.state.stream_clocks import SHARED, StreamClocks, slowest_over
 
 Column = npt.NDArray[Any]
 
@@ -106,7 +107,7 @@ COORDINATES: dict[int, Coordinates] = {PLANAR: "planar", GEOGRAPHIC: "geographic
 
 class EntityTable:
     """Everything that was heard of, numbered: where it is, the moment of its newest report (`key`), and from when it is
-    counted how long it is silent (`heard`): that moment, or the clock where the report had none.
+    counted how long it is silent (`heard`), by which `clock`: that moment, or the clock where the report had none.
     """
 
     def __init__(self) -> None:
@@ -116,7 +117,7 @@ class EntityTable:
             {"kind": np.int8(NOWHERE)}
             | dict.fromkeys(PLACE[1:], np.float64(0))
             | {"key": np.int64(NEVER), "heard": np.int64(NEVER), "position": np.int64(-1), "seen": np.False_}
-            | {"code": np.uint32(0)}
+            | {"code": np.uint32(0), "clock": np.int8(SHARED)}
         )
 
     def __len__(self) -> int:
@@ -147,11 +148,19 @@ class EntityTable:
         self.numbers.update(zip(names, range(first, first + len(names)), strict=True))
         self.names += names
 
-    def begin(self, newest: pa.Table) -> int:
-        """Takes the newest event of every entity; gives the clock that they tell."""
-        moments = moments_of(newest)
-        self._set(self.numbered(newest), _placed(newest), newest, moments, moments)
-        return int(moments.max(initial=NEVER))
+    def begin(self, newest: pa.Table, clocks: StreamClocks) -> None:
+        """Takes the newest event of every entity; the clocks go on to where these are."""
+        moments, clock = moments_of(newest), clocks.numbers(newest)
+        if len(newest):
+            clocks.set_to(clocks.over(clock, moments)[:, -1])
+        self._set(self.numbered(newest), {**_placed(newest), "clock": clock}, newest, moments, moments)
+
+    def set_clocks(self, newest: pa.Table, clocks: StreamClocks) -> None:
+        """Lets every entity go by the clock of the channel of its newest event, those being other clocks now."""
+        self.columns["clock"][:] = SHARED
+        if not clocks.single and len(newest):
+            number = np.array([self.numbers.get(name, -1) for name in entities(newest).to_pylist()], np.int64)
+            self.columns["clock"][number[number >= 0]] = clocks.numbers(newest)[number >= 0]
 
     def update(self, reports: ReportTable) -> None:
         """Goes on to the end of a stretch."""
@@ -162,7 +171,7 @@ class EntityTable:
 
     def forget(self, gone: Integers, kept: Flags) -> Integers:
         """Drops what is known of entities by number, and those that are not kept; the new number of each that is."""
-        for name in ("kind", *PLACE[1:], "key", "heard", "position", "seen"):
+        for name in ("kind", *PLACE[1:], "key", "heard", "position", "seen", "clock"):
             self.columns[name][gone] = self.columns.fill(name)
         numbers: Integers = np.cumsum(kept) - 1
         self.names = [name for name, stays in zip(self.names, kept.tolist(), strict=True) if stays]
@@ -197,13 +206,15 @@ def _placed(table: pa.Table) -> dict[str, Column]:
 class ReportTable:
     """A stretch of the journal: all its rows bring time, and those that count move their entities.
 
-    Of rows: `now`, the clock, `moment`, the event's own, `began`, from when durations that begin with it are counted
-    (the moment, or the clock where it has none), and `reported`, whether it is a report: else only time passes. Of the
-    reports that count, ascending: `row`, `entity`, `key`, and the `columns` of places.
+    `clocks`, shape (clocks, rows), has how far each clock has come. Of rows: `now`, the clock of the row's channel,
+    `moment`, the event's own, `began`, from when durations that begin with it are counted (the moment, or the clock
+    where it has none), and `reported`, whether it is a report: else only time passes. Of the reports that count,
+    ascending: `row`, `entity`, `key`, and the `columns` of places, and of the clocks where there are several.
     """
 
     table: pa.Table
     base: GrowableTable
+    clocks: Integers
     now: Integers
     moment: Integers
     began: Integers
@@ -220,13 +231,13 @@ class ReportTable:
     def of(
         table: pa.Table,
         known: EntityTable,
-        now: int,
+        clocks: StreamClocks,
         reported: Flags | None = None,
         clock: Integers | None = None,
     ) -> ReportTable:
-        """The reports of a table of EVENTS, ascending by position; `now` is the clock before it.
+        """The reports of a table of EVENTS, ascending by position; `clocks` are those before it.
 
-        Where not all rows are `reported`, the others bring the clock to what `clock` has for them.
+        Where not all rows are `reported`, the others bring the one clock that there is to what `clock` has for them.
         """
         number, moment = known.numbered(table), moments_of(table)
         if reported is None or clock is None:
@@ -234,23 +245,29 @@ class ReportTable:
         else:
             moment = np.where(reported, moment, NEVER)
             clock = np.maximum(moment, clock)
+        own = None if clocks.single else clocks.numbers(table)
+        series = clocks.over(own if own is not None else number, clock)
+        now = series[SHARED] if own is None else series[own, np.arange(len(own))]
         row = np.flatnonzero(reported)
         row = row[counting(number[row], moment[row], known.columns["key"])]
         entity = number[row]
         order = np.argsort(entity, kind="stable")
         first = np.concatenate([[0], np.cumsum(np.bincount(entity, minlength=len(known)))])
-        clock = np.maximum(np.maximum.accumulate(clock), now) if len(number) else clock
+        columns = {name: column[row] for name, column in _placed(table).items()}
+        if own is not None:
+            columns["clock"] = own[row]
         return ReportTable(
             table=table,
             base=known.columns,
-            now=clock,
+            clocks=series,
+            now=now,
             moment=moment,
-            began=np.where(moment == NEVER, clock, moment),
+            began=np.where(moment == NEVER, now, moment),
             reported=reported,
             row=row,
             entity=entity,
             key=moment[row],
-            columns={name: column[row] for name, column in _placed(table).items()},
+            columns=columns,
             _order=order,
             _keys=entity[order] * len(number) + row[order],
             _first=first,
@@ -259,14 +276,15 @@ class ReportTable:
     @staticmethod
     def nothing(known: EntityTable) -> ReportTable:
         """A stretch in which nothing is reported."""
-        return ReportTable.of(EVENTS.empty_table(), known, NEVER)
+        return ReportTable.of(EVENTS.empty_table(), known, StreamClocks())
 
     @staticmethod
-    def passing(known: EntityTable, now: int) -> ReportTable:
-        """A stretch of one row in which nothing is reported, and the clock comes to `now`."""
+    def passing(known: EntityTable, clocks: StreamClocks) -> ReportTable:
+        """A stretch of one row in which nothing is reported, and which brings the clocks to where these are."""
         reports = ReportTable.nothing(known)
+        reports.clocks, now = clocks.values[:, np.newaxis], clocks.shared
         reports.now, reports.moment, reports.began = np.array([now]), np.array([NEVER]), np.array([now])
-        reports.reported = np.zeros(1, np.bool_)
+        reports.reported, reports.columns["clock"] = np.zeros(1, np.bool_), reports.row
         return reports
 
     @property
@@ -283,6 +301,54 @@ class ReportTable:
     def counts(self) -> Integers:
         """How many reports count of each entity."""
         return np.diff(self._first)
+
+    @property
+    def single(self) -> bool:
+        """Whether there is one clock for all."""
+        return len(self.clocks) == 1
+
+    @property
+    def ends(self) -> Integers:
+        """How far each clock has come in the end, by its number."""
+        return self.clocks[:, -1] if self.length else np.full(len(self.clocks), NEVER)
+
+    def slowest(self, numbers: Sequence[int], since: int) -> Integers:
+        """The slowest of some clocks at each row; it does not fall below `since`."""
+        return slowest_over(self.clocks, numbers, since)
+
+    def clock_of(self, points: Integers) -> Integers | None:
+        """By which clock what is known at each point goes; None where there is one for all."""
+        return None if self.single else self.column("clock", points)
+
+    def clock_at(self, points: Integers, row: Integers) -> Integers:
+        """How far the clock by which each point goes has come at a row."""
+        own = self.clock_of(points)
+        return self.now[row] if own is None else self.clocks[own, row]
+
+    def first_row(self, due: Integers, clock: Integers | None, side: Literal["left", "right"] = "left") -> Integers:
+        """The first row at which each of some clocks has come to a time, or on the right side, past it."""
+        if clock is None or self.single:
+            return np.searchsorted(self.clocks[SHARED], due, side)
+        found = np.zeros(len(due), np.int64)
+        for number in np.unique(clock).tolist():
+            own = clock == number
+            found[own] = np.searchsorted(self.clocks[number], due[own], side)
+        return found
+
+    def first_row_of_both(self, due: Integers, both: Column) -> Integers:
+        """The first row at which both clocks of each of some pairs have come to a time; `both` are of `clock_pair`."""
+        if self.single:
+            return np.searchsorted(self.clocks[SHARED], due, "left")
+        a, b = clock_sides(both)
+        return np.maximum(self.first_row(due, a), self.first_row(due, b))
+
+    def slower_end(self, both: Column) -> Integers:
+        """How far the slower clock of each of some pairs has come in the end."""
+        ends = self.ends
+        if self.single:
+            return np.broadcast_to(ends, len(both))
+        a, b = clock_sides(both)
+        return np.minimum(ends[a], ends[b])
 
     def last_of_each(self) -> Integers:
         """Of each entity with reports the number of its last one."""
@@ -324,6 +390,28 @@ class ReportTable:
             None if kind == NOWHERE else Place(COORDINATES[kind], x, y, None if z != z else z)
             for kind, x, y, z in zip(*columns, strict=True)
         ]
+
+
+_SIDES = 128
+"""More than there are clocks: both of a pair's are one number."""
+
+
+def clock_pair(a: Column, b: Column) -> Integers:
+    """The clocks of both sides of pairs as one number each; of things with one side that is both."""
+    return a.astype(np.int64) * _SIDES + b
+
+
+def clock_sides(both: Column) -> tuple[Integers, Integers]:
+    """The clocks of both sides, from one number."""
+    return both.astype(np.int64) // _SIDES, both.astype(np.int64) % _SIDES
+
+
+def pair_waits(clocks: StreamClocks, due: Integers, both: Column) -> int:
+    """Microseconds until the first of some pairs is due, by the slower of its clocks; see `StreamClocks.wait`."""
+    if clocks.single:
+        return clocks.wait(due)
+    a, b = clock_sides(both)
+    return int(np.maximum(clocks.waits(due, a), clocks.waits(due, b)).min(initial=FOREVER))
 
 
 def moment_of(micros: int) -> datetime | None:

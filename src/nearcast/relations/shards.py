@@ -19,11 +19,12 @@ from nearcast.model.limits import Limits
 from nearcast.relations.admission import ShardEffects
 from nearcast.relations.evaluations import BothBoxes, Members, Pairs, PredicateEvaluator, effects_of
 from nearcast.relations.pair_rules import PairRule, PairRules
-from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable
+from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable, clock_pair, pair_waits
 from nearcast.relations.told_pairs import NO_REASON, ToldPairs, reasons_of, told_pairs
 from nearcast.relations.transition_events import EXPIRED
 from nearcast.relations.transitions import DETECTS, PairEffects, PairTransitions, deadlines, pair_transitions
 from nearcast.state.lateness import FOREVER, NEVER
+from nearcast.state.stream_clocks import SHARED, StreamClocks
 from nearcast.state.timeline import Excess
 
 NOTHING = PairEffects(*(np.zeros(0, np.int64) for _ in range(4)))
@@ -70,11 +71,12 @@ class BatchView:
 
 def pair_rows() -> GrowableTable:
     """A table for the state of pairs: relation and entities by number; whether a pair holds, since when, and if it was
-    told that this lasts, which is due at a time of the clock.
+    told that this lasts, which is due at a time of its `clocks`: those of both reports with which it began, as one
+    number.
     """
     return GrowableTable(
         {"rule": np.int32(0), "a": np.int64(0), "b": np.int64(0), "held": np.False_, "dwell_sent": np.False_}
-        | {"started_at": np.int64(NEVER), "due": np.int64(FOREVER)}
+        | {"started_at": np.int64(NEVER), "due": np.int64(FOREVER), "clocks": np.int16(SHARED)}
     )
 
 
@@ -137,30 +139,40 @@ class Shard:
         pairs, reports = self.pairs, view.reports
         reported = reports.counts > 0
         found: Flags = reported[pairs["a"]] | reported[pairs["b"]]
-        now = reports.now[-1] if reports.length else NEVER
         # Time alone changes only what holds.
-        found |= pairs["held"] & (pairs["due"] <= now)
+        found |= pairs["held"] & (pairs["due"] <= reports.slower_end(pairs["clocks"]))
         time_to_live = view.rules.columns["time_to_live"]
         if (time_to_live != FOREVER).any():
-            own, heard = time_to_live[pairs["rule"]], reports.base["heard"]
-            # A pair falls silent with the first of its two.
-            earlier = np.minimum(heard[pairs["a"]], heard[pairs["b"]])
-            mortal = pairs["held"] & (own != FOREVER) & (now != NEVER)
-            found[mortal] |= now - own[mortal] > earlier[mortal]
+            found |= pairs["held"] & self._falls_silent(time_to_live[pairs["rule"]], reports)
         return found
 
-    def next_due(self, rules: GrowableTable, known: EntityTable) -> int:
-        """The clock at which something is told of a pair though nothing is reported; `FOREVER` where nothing is."""
-        rows = np.flatnonzero(self.pairs["held"])
-        rule = self.pairs["rule"][rows]
+    def _falls_silent(self, span: Integers, reports: ReportTable) -> Flags:
+        """Which pairs fall silent unless they report, with the first of their two; `span`: their times to live."""
+        pairs, heard = self.pairs, reports.base["heard"]
+        ends = reports.ends
+        if reports.single:
+            earlier, now = np.minimum(heard[pairs["a"]], heard[pairs["b"]]), np.broadcast_to(ends, len(span))
+            return _is_past(earlier, span, now)
+        clock = reports.base["clock"]
+        a, b = (_is_past(heard[pairs[side]], span, ends[clock[pairs[side]]]) for side in ("a", "b"))
+        return a | b
+
+    def next_due(self, rules: GrowableTable, known: EntityTable, clocks: StreamClocks) -> int:
+        """Microseconds until something is told of a pair though nothing is reported; see `DerivingStage.next_due`."""
+        pairs, columns = self.pairs, known.columns
+        rows = np.flatnonzero(pairs["held"])
+        rule = pairs["rule"][rows]
         detects, span = rules["detects"][rule], rules["time_to_live"][rule]
-        due = self.pairs["due"][rows][(detects & DETECTS["dwell"]) != 0]
+        dwelling = (detects & DETECTS["dwell"]) != 0
+        first = pair_waits(clocks, pairs["due"][rows][dwelling], pairs["clocks"][rows][dwelling])
         own = np.flatnonzero((span != FOREVER) & ((detects & DETECTS["exit"]) != 0))
-        heard = known.columns["heard"]
-        earlier = np.minimum(*(heard[self.pairs[side][rows[own]]] for side in ("a", "b")))
-        silent = int(deadlines(earlier, span[own]).min(initial=FOREVER))
-        # Through its deadline an entity is not silent.
-        return min(int(due.min(initial=FOREVER)), silent if silent == FOREVER else silent + 1)
+        for side in ("a", "b"):
+            entity = pairs[side][rows[own]]
+            clock = None if clocks.single else columns["clock"][entity]
+            silent = clocks.wait(deadlines(columns["heard"][entity], span[own]), clock)
+            # Through its deadline an entity is not silent.
+            first = min(first, silent if silent == FOREVER else silent + 1)
+        return first
 
     def drop(self, rules: PairRules) -> None:
         """Forgets pairs that do not hold, unless they are named."""
@@ -181,6 +193,11 @@ class Shard:
         for side in ("a", "b"):
             self.pairs[side][:] = numbers[self.pairs[side]]
 
+    def set_clocks(self, known: EntityTable) -> None:
+        """Lets every pair go by the clocks by which its entities go now."""
+        clock = known.columns["clock"]
+        self.pairs["clocks"][:] = clock_pair(clock[self.pairs["a"]], clock[self.pairs["b"]])
+
     def end(self, rule: PairRule) -> GrowableTable:
         """Removes the pairs of a relation; gives those that held."""
         own = self.pairs["rule"] == rule.number
@@ -188,6 +205,14 @@ class Shard:
         if own.any():
             self.pairs.keep(~own)
         return ended
+
+
+def _is_past(heard: Integers, span: Integers, now: Integers) -> Flags:
+    """Whether so long a time to live is over by a clock."""
+    mortal = (span != FOREVER) & (now != NEVER)
+    found = np.zeros(len(span), np.bool_)
+    found[mortal] = now[mortal] - span[mortal] > heard[mortal]
+    return found
 
 
 def _keys(rule: PairRule, a: Integers, b: Integers) -> Integers:

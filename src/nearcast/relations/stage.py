@@ -18,8 +18,16 @@ import pyarrow.compute as pc
 
 from nearcast.errors import Fault
 from nearcast.matching.matcher import FilterMatcher
-from nearcast.model.changes import Change, ClientChange, ClientRemoval, ClockTick, RelationChange, RelationRemoval
-from nearcast.model.columns import nodes_of, to_events
+from nearcast.model.changes import (
+    Change,
+    ClientChange,
+    ClientRemoval,
+    ClockTick,
+    RelationChange,
+    RelationRemoval,
+    SettingsChange,
+)
+from nearcast.model.columns import EVENTS, nodes_of, to_events
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.model.relation import Gathering, Matching, Relation
@@ -31,15 +39,16 @@ from nearcast.relations.gatherings import GatheringState, GatheringStates
 from nearcast.relations.pair_rules import PairRules
 from nearcast.relations.pairs import PairRelations
 from nearcast.relations.plain import EventwiseRelations, LatestReport, cause_at
-from nearcast.relations.reports import EntityTable, ReportTable, micros_of
+from nearcast.relations.reports import EntityTable, ReportTable
 from nearcast.relations.shards import SHARDS
 from nearcast.relations.sides import sees_derived, sides_of
 from nearcast.relations.told_pairs import AtRow, ToldPairs, joined_told
 from nearcast.relations.transition_events import Transition
 from nearcast.relations.transition_tables import CausingEvents, ReportRows, transition_tables
 from nearcast.state.derived import At, Cause, StageInput, derived_of, in_tables, merge_tables
-from nearcast.state.lateness import FOREVER, NEVER, moments_of
+from nearcast.state.lateness import FOREVER
 from nearcast.state.repository import NewestEvents, Repository, without_excess
+from nearcast.state.stream_clocks import SHARED_NAME, StreamClocks, types_of
 from nearcast.state.timeline import Excess
 
 Newest = Callable[[], pa.Table]
@@ -80,7 +89,9 @@ class RelationStage:
     """
 
     def __init__(self, shards: int = SHARDS) -> None:
-        self._now = NEVER
+        self._clocks = StreamClocks()
+        # Those of all channels, in a scope that goes by them as they are.
+        self._by_channel = True
         self._sequence = 0
         self._limits = Limits()
         self._step = STRETCH
@@ -94,9 +105,10 @@ class RelationStage:
         self._crowds = GatheringStates(self._known)
         self._plain = EventwiseRelations()
 
-    def beside(self) -> RelationStage:
-        """One without relations that knows the same lists."""
+    def beside(self, by_channel: bool = True) -> RelationStage:
+        """One without relations that knows the same lists; not `by_channel`: with one clock, however many there are."""
         other = RelationStage(len(self._pairing.shards))
+        other._by_channel = by_channel
         other._lists = dict(self._lists)
         return other
 
@@ -104,6 +116,15 @@ class RelationStage:
     def defined(self) -> bool:
         """Whether there are relations."""
         return bool(self._relations)
+
+    def begin_at(self, clock: int) -> None:
+        """Goes on to a clock at which the first relation is defined, of one that does not go `by_channel`."""
+        self._clocks.set_to(StreamClocks.alone(clock).values)
+
+    @property
+    def relations(self) -> Sequence[Relation]:
+        """The relations, in the order of their definitions."""
+        return list(self._relations.values())
 
     @property
     def pairing(self) -> PairRelations:
@@ -121,6 +142,8 @@ class RelationStage:
         """
         events, self._limits = stage_input.events, stage_input.registry.settings.limits
         self._limit(stage_input.excess)
+        if self._by_channel and not self._clocks.are_of(stage_input.registry.settings.channels):
+            self._set_channels(stage_input)
         if self._relations and len(derived_of(events)):
             events = events.filter(pc.equal(events.column("part"), 0))
         rows = rows or ReportRows.of(events)
@@ -139,7 +162,7 @@ class RelationStage:
             newest = partial(self._newest, stage_input.repository, events, done)
             if not self._relations:
                 self._begin(change, newest)
-            cause = cause_at(Cause(position, moment, moment), self._now)
+            cause = cause_at(Cause(position, moment, moment), self._clocks.greatest)
             try:
                 found = self._change(change, cause, newest)
             except Fault as fault:
@@ -150,6 +173,15 @@ class RelationStage:
                 self._reset()
                 self._limit(stage_input.excess)
         yield from self._stretches(rows, done, len(rows), node)
+
+    def _set_channels(self, stage_input: StageInput) -> None:
+        """Goes on by the clocks of other channels, as if these had always been so."""
+        channels, before = stage_input.registry.settings.channels, self._clocks.names
+        newest = stage_input.repository.newest() if self._clocks.changes_with(channels) else EVENTS.empty_table()
+        self._clocks = self._clocks.redefined(channels, newest)
+        if self._relations and self._clocks.names != before:
+            self._known.set_clocks(newest, self._clocks)
+            self._pairing.set_clocks()
 
     def _limit(self, excess: Counter[Excess]) -> None:
         """Goes on within the limits that are set, and counts there what comes to one."""
@@ -179,34 +211,35 @@ class RelationStage:
 
     def _pass(self, tick: ClockTick, cause: Cause, node: str | None) -> Iterator[pa.Table]:
         """What is due by a tick."""
-        self._now = max(self._now, micros_of(tick.clock))
+        self._clocks.follow_tick(tick)
         if self._relations:
-            told, found = self._forgotten(), self._transitions(ReportTable.passing(self._known, self._now))
+            told, found = self._forgotten(), self._transitions(ReportTable.passing(self._known, self._clocks))
             if len(self._plain):
-                found.join(self._plain.pass_time(self._now))
+                found.join(self._plain.pass_time(self._clocks.slowest()))
             found = _Told([*told.pairs, *found.pairs], [*told.others, *found.others])
             yield from self._told(found, CausingEvents.alone(cause), node)
 
     @property
-    def clock(self) -> int:
+    def clocks(self) -> StreamClocks:
         """See `DerivingStage`."""
-        return self._now
+        return self._clocks
 
-    def next_due(self, until: int) -> int:
+    def next_due(self, clocks: StreamClocks) -> int:
         """See `DerivingStage`."""
         if not self._relations:
             return FOREVER
-        return min(self._pairing.next_due(), self._crowds.next_due(until), self._plain.next_due())
+        plain = StreamClocks.alone(clocks.slowest()).wait(np.array([self._plain.next_due()]))
+        return min(self._pairing.next_due(clocks), self._crowds.next_due(clocks), plain)
 
     def _begin(self, change: Change, newest: Newest) -> None:
         """Takes what is known of all entities as the first relation is defined."""
         if isinstance(change, RelationChange):
-            self._now = max(self._now, self._known.begin(newest()))
+            self._known.begin(newest(), self._clocks if self._by_channel else self._clocks.copy())
 
     def _change(self, change: Change, cause: Cause, newest: Newest) -> _Told:
         match change:
             case RelationChange(relation):
-                begins = min(self._pairing.begins(relation, newest, self._now), self._limits.relation_pairs)
+                begins = min(self._pairing.begins(relation, newest, self._clocks), self._limits.relation_pairs)
                 self._check_room(relation.id, begins)
                 return self._end(relation.id).join(self._define(relation, cause, newest))
             case RelationRemoval(id):
@@ -214,7 +247,7 @@ class RelationStage:
                 return self._end(id)
             case ClientChange() | ClientRemoval():
                 self._note_lists(change)
-                return _Told().join(self._crowds.relisted(change.client, self._lists, self._now, cause))
+                return _Told().join(self._crowds.relisted(change.client, self._lists, self._clocks, cause))
         return _Told()
 
     def _check_room(self, id: str, begins: int) -> None:
@@ -238,16 +271,16 @@ class RelationStage:
         self._sequence += 1
         self._relations[relation.id] = relation
         if isinstance(relation.about, Gathering) and not sees_derived(relation):
-            return self._crowds.define(relation, self._sequence, newest, self._lists, self._now, cause)
+            return self._crowds.define(relation, self._sequence, newest, self._lists, self._clocks, cause)
         if not sees_derived(relation):
-            return self._pairing.define(relation, self._sequence, newest, self._now, cause)
+            return self._pairing.define(relation, self._sequence, newest, self._clocks, cause)
         if not len(self._plain):
             self._begin_plain(newest())
         return self._plain.define(relation, self._sequence, cause)
 
     def _begin_plain(self, newest: pa.Table) -> None:
         heard = self._known.columns["heard"]
-        self._plain.now = self._now
+        self._plain.now = self._clocks.slowest()
         self._plain.known = {
             event.entity: LatestReport(event, int(heard[self._known.number(event.entity)]))
             for event in to_events(newest)
@@ -283,13 +316,13 @@ class RelationStage:
         """What happens from one row of a batch to another."""
         if not self._relations:
             # The clock goes on for what is defined later.
-            self._now = max(self._now, int(moments_of(rows.table.slice(start, stop - start)).max(initial=NEVER)))
+            self._clocks.follow_events(rows.table.slice(start, stop - start))
             return
         told = self._forgotten() if self._gone and start < stop else _Told()
         while start < stop:
             step = min(self._step, stop - start)
             own = rows.slice(start, step)
-            reports = ReportTable.of(own.table, self._known, self._now, own.reports, own.clock)
+            reports = ReportTable.of(own.table, self._known, self._clocks, own.reports, own.clock)
             try:
                 found = self._transitions(reports)
             except TooManyPairs:
@@ -299,7 +332,7 @@ class RelationStage:
             told = _Told()
             yield from self._told(found, own.causes, node, reports)
             self._known.update(reports)
-            self._now = int(reports.now[-1])
+            self._clocks.set_to(reports.ends)
             start += step
             self._step = min(STRETCH, 2 * self._step)
 
@@ -312,12 +345,12 @@ class RelationStage:
         """Forgets what is to be forgotten; what that ends."""
         gone, self._gone = sorted(self._gone), set()
         # Only the first is of everything that is known; crowds and plain relations go by names.
-        told = [*self._crowds.forget(gone, self._now), *self._plain.forget(gone)]
+        told = [*self._crowds.forget(gone, self._clocks), *self._plain.forget(gone)]
         return _Told().join(self._pairing.forget(gone)).join(told)
 
     def _transitions(self, reports: ReportTable) -> _Told:
         """What is told at each row."""
-        return _Told(self._pairing.transitions(reports), list(self._crowds.transitions(reports)))
+        return _Told(self._pairing.transitions(reports), list(self._crowds.transitions(reports, self._clocks)))
 
     def _told(
         self, found: _Told, causes: CausingEvents, node: str | None, reports: ReportTable | None = None
@@ -338,10 +371,11 @@ class RelationStage:
         """What is told beside relations about what relations tell, which are evaluated event by event."""
         events = [] if reports is None else to_events(reports.table)
         (position, part), own = self._numbered, list[Transition]()
+        times = reports.slowest(range(len(reports.clocks)), self._plain.now) if reports is not None else ()
         for row in range(len(causes)):
             if reports is not None:
-                passes = not reports.reported[row]
-                own = self._plain.pass_time(int(reports.now[row])) if passes else self._plain.report(events[row])
+                now, reported = int(times[row]), reports.reported[row]
+                own = self._plain.report(events[row], now) if reported else self._plain.pass_time(now)
             cause = causes.at(row)
             part = part if cause.position == position else 0
             told = self._plain.told([*found.pop(row, ()), *own], cause, part + 1)
@@ -363,13 +397,20 @@ def compile_relation(relation: Relation) -> None:
 Scope = str | None
 """An entry node; None is all of them together."""
 
-Lane = tuple[Scope, int]
-"""Relations that hear the same at the same time: their scope, and their lateness in microseconds."""
+Lane = tuple[Scope, int, tuple[str, ...]]
+"""Relations that hear the same at the same time: their scope, their lateness in microseconds, and with a lateness the
+names of the clocks by which they go, where that is not the shared one alone.
+"""
 
 
-def lane_of(relation: Relation) -> Lane:
+def lane_of(relation: Relation, clocks: StreamClocks) -> Lane:
     """The lane of a relation."""
-    return relation.node, round(relation.lateness * 1e6)
+    lateness = round(relation.lateness * 1e6)
+    if not lateness or clocks.single:
+        return relation.node, lateness, ()
+    sides = [types_of(side.filter) if isinstance(side, Matching) else None for side in sides_of(relation)]
+    names = sorted({clocks.names[number] for types in sides for number in clocks.taking(types)})
+    return relation.node, lateness, () if names == [SHARED_NAME] else tuple(names)
 
 
 class Scopes:
@@ -393,7 +434,8 @@ class Scopes:
         if self._heard is None:
             self._heard = HeardEvents(stage_input.repository)
         left: dict[int, set[Lane]] = {}
-        shared = self._shared(stage_input.changes, left)
+        clocks = StreamClocks(stage_input.registry.settings.channels)
+        shared = self._shared(stage_input.changes, left, clocks)
         lanes = self._ordered()
         told = [self._told(lane, shared[lane], stage_input) for lane in lanes]
         if len(told) == 1:
@@ -415,13 +457,13 @@ class Scopes:
             self._heard.forget(entities)
 
     @property
-    def clock(self) -> int:
-        """The clock of what enters anywhere; a local relation goes by what enters at its own node, and by ticks."""
-        return self._scopes[None].clock
+    def clocks(self) -> StreamClocks:
+        """Those of what enters anywhere; a local relation goes by what enters at its own node, and by ticks."""
+        return self._scopes[None].clocks
 
-    def next_due(self, until: int) -> int:
+    def next_due(self, clocks: StreamClocks) -> int:
         """See `DerivingStage`."""
-        return min(one.next_due(until) for one in self._all())
+        return min(one.next_due(clocks) for one in self._all())
 
     def _all(self) -> list[RelationStage | DelayedRelations[RelationStage]]:
         return [*self._scopes.values(), *self._delayed.values()]
@@ -437,27 +479,28 @@ class Scopes:
         return {id: one for each in stages for id, one in each.pairing.admission.crowded.items()}
 
     def _ordered(self) -> list[Lane]:
-        lanes = [*((scope, 0) for scope in self._scopes), *self._delayed]
-        return sorted(lanes, key=lambda lane: (lane[0] is not None, lane[0] or "", lane[1]))
+        lanes = [*((scope, 0, ()) for scope in self._scopes), *self._delayed]
+        return sorted(lanes, key=lambda lane: (lane[0] is not None, lane[0] or "", *lane[1:]))
 
     def _make_lane(self, lane: Lane) -> None:
-        scope, lateness = lane
+        scope, lateness, names = lane
         # Each begins with the lists as of the beginning, and hears of every change of them.
         if not lateness and scope not in self._scopes:
             self._scopes[scope] = self._scopes[None].beside()
         elif lateness and lane not in self._delayed:
-            self._delayed[lane] = DelayedRelations(lateness, self._scopes[None].beside())
+            self._delayed[lane] = DelayedRelations(lateness, self._scopes[None].beside(by_channel=False), names)
 
-    def _shared(self, changes: Sequence[At], left: dict[int, set[Lane]]) -> dict[Lane, list[At]]:
+    def _shared(self, changes: Sequence[At], left: dict[int, set[Lane]], clocks: StreamClocks) -> dict[Lane, list[At]]:
         """The changes that each lane hears; where a relation goes away from one, that is noted in `left`."""
         found: defaultdict[Lane, list[At]] = defaultdict(list)
+        changes = [*self._going_by_other_clocks(changes, clocks), *changes]
         for _, change in changes:
             if isinstance(change, RelationChange):
-                self._make_lane(lane_of(change.relation))
+                self._make_lane(lane_of(change.relation, clocks))
         for position, change in changes:
             match change:
                 case RelationChange(relation):
-                    lane = lane_of(relation)
+                    lane = lane_of(relation, clocks)
                     before = self._where.get(relation.id, lane)
                     if before != lane:
                         found[before].append((position, RelationRemoval(relation.id)))
@@ -465,14 +508,22 @@ class Scopes:
                     self._where[relation.id] = lane
                     found[lane].append((position, change))
                 case RelationRemoval(id):
-                    found[self._where.pop(id, (None, 0))].append((position, change))
+                    found[self._where.pop(id, (None, 0, ()))].append((position, change))
                 case ClientChange() | ClientRemoval() | ClockTick():
                     for lane in self._ordered():
                         found[lane].append((position, change))
         return found
 
+    def _going_by_other_clocks(self, changes: Sequence[At], clocks: StreamClocks) -> list[At]:
+        """The relations with a lateness that go by other clocks since the settings changed: they begin anew there."""
+        renewed = [position for position, change in changes if isinstance(change, SettingsChange)]
+        if not renewed:
+            return []
+        held = [(lane, relation) for lane, one in self._delayed.items() for relation in one.stage.relations]
+        return [(renewed[-1], RelationChange(one)) for lane, one in held if lane_of(one, clocks) != lane]
+
     def _told(self, lane: Lane, changes: Sequence[At], stage_input: StageInput) -> Iterator[pa.Table]:
-        scope, lateness = lane
+        scope, lateness, _ = lane
         relating = self._delayed[lane] if lateness else self._scopes[scope]
         if scope is None:
             return relating.derive(replace(stage_input, changes=changes))

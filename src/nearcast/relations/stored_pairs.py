@@ -30,10 +30,11 @@ PAIRS = pa.schema(
         ("dwelt", pa.bool_()),
         ("since", _TIME),
         ("due", _TIME),
+        ("clocks", pa.int16()),
     ]
 )
 """A pair of a relation, local to a node or, without one, global: whether it holds and, if so, since when, by when it is
-told to dwell, and whether it was."""
+told to dwell, and whether it was; and by which clocks, as one number."""
 
 
 def stored(pairings: Mapping[Scope, PairRelations]) -> list[pa.Table]:
@@ -60,6 +61,7 @@ def _table(scope: Scope, pairing: PairRelations, shard: int) -> pa.Table:
         "dwelt": pa.array(pairs["dwell_sent"] & held),
         "since": pa.array(pairs["started_at"], _TIME, mask=~held | (pairs["started_at"] == NEVER)),
         "due": pa.array(pairs["due"], _TIME, mask=~held | (pairs["due"] == FOREVER)),
+        "clocks": pa.array(pairs["clocks"]),
     }
     return pa.table(columns, PAIRS)
 
@@ -86,6 +88,7 @@ def restore(pairings: Mapping[Scope, PairRelations], tables: Sequence[pa.Table],
             dwell_sent=own.column("dwelt").to_numpy(),
             started_at=_micros(own.column("since"), NEVER),
             due=_micros(own.column("due"), FOREVER),
+            clocks=own.column("clocks").to_numpy(),
         )
         pairing.share(rows, shards)
 

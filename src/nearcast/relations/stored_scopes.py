@@ -34,6 +34,7 @@ from nearcast.state.stage_documents import (
     numbered_events,
     place_columns,
 )
+from nearcast.state.stream_clocks import StreamClocks
 
 MEMBERS = pa.schema([("relation", pa.string()), ("entity", pa.string()), *PLACE_FIELDS, ("deadline", pa.int64())])
 """Who is in the crowd of a gathering, where, and the clock through which it counts."""
@@ -80,8 +81,9 @@ def scopes_of(document: StageDocument, registry: Registry, shards: int) -> Scope
     }
     for number, values in enumerate(document.values["delayed"]):
         one = _delayed_of(document, f"delayed-{number}", values, registry, shards)
-        scopes._delayed[values["node"], one.lateness] = one
-    scopes._where = {id: (node, lateness) for id, (node, lateness) in document.values["where"].items()}
+        scopes._delayed[values["node"], one.lateness, one.names] = one
+    where = document.values["where"].items()
+    scopes._where = {id: (node, lateness, tuple(names)) for id, (node, lateness, names) in where}
     scopes._heard = _heard_of(document)
     return scopes
 
@@ -90,18 +92,21 @@ def _delayed(
     document: StageDocument, name: str, lane: Lane, one: DelayedRelations[RelationStage], registry: Registry
 ) -> dict[str, Any]:
     """Relations with a lateness: their pairs too, and what waits."""
-    scope, lateness = lane
+    scope, lateness, names = lane
     document.add_table(f"{name}-pairs", pa.concat_tables(stored({scope: one.stage.pairing})))
     document.add_table(f"{name}-waiting", one._held.append_column("moment", pa.array(one._moments)))
     document.add_table(f"{name}-counted", one._counted.newest())
-    own = {"lateness": lateness, "early": one.early, "clock": one._clock, "passed": one._passed}
+    own = {"lateness": lateness, "names": names, "clocks_of_names": one._clocks.by_name}
+    own |= {"early": one.early, "clock": one._clock, "passed": one._passed}
     return _scope(document, name, scope, one.stage, registry) | own
 
 
 def _delayed_of(
     document: StageDocument, name: str, values: Mapping[str, Any], registry: Registry, shards: int
 ) -> DelayedRelations[RelationStage]:
-    one = DelayedRelations(values["lateness"], _stage(document, name, values, registry, shards))
+    stage = _stage(document, name, values, registry, shards, by_channel=False)
+    one = DelayedRelations(values["lateness"], stage, tuple(values["names"]))
+    one._clocks = StreamClocks(registry.settings.channels, values["clocks_of_names"])
     restore({values["node"]: one.stage.pairing}, [document.table(f"{name}-pairs", PAIRS)], shards)
     waiting = document.table(f"{name}-waiting", WAITING)
     one._held, one._moments = waiting.select(EVENTS.names), waiting.column("moment").to_numpy()
@@ -142,7 +147,7 @@ def _scope(
     )
     return {
         "node": scope,
-        "now": stage._now,
+        "clocks": stage._clocks.by_name,
         "sequence": stage._sequence,
         "gone": sorted(stage._gone),
         "crowded": {
@@ -171,6 +176,7 @@ def _gathering(id: str, crowd: GatheringState, stage: RelationStage) -> dict[str
         "relation": id,
         "sequence": crowd.sequence,
         "next_expiry": crowd.next_expiry,
+        "now": crowd.now,
         "listed": None if listed is None else sorted(listed),
     }
 
@@ -216,10 +222,16 @@ def _holding(stage: RelationStage) -> Iterator[dict[str, Any]]:
 
 
 def _stage(
-    document: StageDocument, name: str, values: Mapping[str, Any], registry: Registry, shards: int
+    document: StageDocument,
+    name: str,
+    values: Mapping[str, Any],
+    registry: Registry,
+    shards: int,
+    by_channel: bool = True,
 ) -> RelationStage:
-    stage = RelationStage(shards)
-    stage._now, stage._sequence = values["now"], values["sequence"]
+    stage = RelationStage(shards).beside(by_channel)
+    stage._clocks = StreamClocks(registry.settings.channels if by_channel else (), values["clocks"])
+    stage._sequence = values["sequence"]
     stage._lists = {
         client: {list_: tuple(names) for list_, names in one.items()} for client, one in values["lists"].items()
     }
@@ -276,7 +288,7 @@ def _read_holding(document: StageDocument, name: str, values: Mapping[str, Any],
             stage._relations[id], one["sequence"], None if listed is None else frozenset(listed)
         )
         holding = {a: state for (a, _), state in held.get(id, {}).items()}
-        crowd.restore(members.get(id, ()), holding, one["next_expiry"])
+        crowd.restore(members.get(id, ()), holding, one["next_expiry"], one["now"])
     stage._plain.now = values["eventwise"]["now"]
     reports = events_by_number(document.table(f"{name}-reports", NUMBERED))
     stage._plain.known = {event.entity: LatestReport(event, heard) for heard, event in reports}

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from nearcast.filters.truth import Truth
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.relation import Detection, Relation
-from nearcast.relations.reports import GrowableTable, ReportTable
+from nearcast.relations.reports import GrowableTable, ReportTable, clock_pair
 from nearcast.relations.transition_events import CAUSED, EXPIRED, OVERDUE, Reason
 from nearcast.state.lateness import FOREVER, NEVER
 
@@ -178,12 +178,16 @@ class _Spans:
     end: Integers
     effect: Integers
     deadline: Integers
+    clocks: npt.NDArray[np.int16]
 
 
 def pair_transitions(
     pairs: GrowableTable, which: Integers, effects: PairEffects, rules: GrowableTable, reports: ReportTable
 ) -> list[PairTransitions]:
-    """What some pairs tell over a stretch; their state is as of its end then. `rules` has `detects` and `lasting`."""
+    """What some pairs tell over a stretch; their state is as of its end then. `rules` has `detects` and `lasting`.
+
+    The sides of `pairs` are in `a` and, where there are two, in `b`.
+    """
     rule = pairs["rule"][which]
     begins = effects.effect == BEGINS
     # Before an effect a pair holds if the one before began it, or it held when the stretch began.
@@ -233,25 +237,38 @@ def _spans(
         np.concatenate([pairs["started_at"][which[held]], reports.moment[starts.row]]),
         np.concatenate([pairs["due"][which[held]], due]),
         np.concatenate([pairs["dwell_sent"][which[held]], np.zeros(len(starts.pair), np.bool_)]),
+        np.concatenate([pairs["clocks"][which[held]], _clocks(pairs, which[starts.pair], starts.row, reports)]),
     )
     # Beginnings and ends alternate: the n-th span of a pair ends with its n-th end, if there are so many.
     order = np.argsort(columns[0], kind="stable")
-    pair, first, started_at, due, dwell_sent = (column[order] for column in columns)
+    pair, first, started_at, due, dwell_sent, clocks = (column[order] for column in columns)
     end, effect = np.full(len(pair), reports.length), np.full(len(pair), FAILS)
     last = np.full(len(pair), FOREVER)
     # A pair's spans lie side by side, in order; its ends are counted into them.
     rank = np.arange(len(ends.pair)) - np.searchsorted(ends.pair, ends.pair)
     at = np.searchsorted(pair, ends.pair) + rank
     end[at], effect[at], last[at] = ends.row, ends.effect, ends.deadline
-    return _Spans(pair, first, started_at, due, dwell_sent, end, effect, last)
+    return _Spans(pair, first, started_at, due, dwell_sent, end, effect, last, clocks)
+
+
+def _clocks(pairs: GrowableTable, rows: Integers, row: Integers, reports: ReportTable) -> npt.NDArray[np.int16]:
+    """By which clocks pairs go that begin at a row: those of the newest reports of both sides then."""
+    if reports.single:
+        return np.zeros(len(rows), np.int16)
+    sides = [reports.column("clock", reports.as_of(pairs[side][rows], row)) for side in _sides(pairs)]
+    return clock_pair(sides[0], sides[-1]).astype(np.int16)
+
+
+def _sides(pairs: GrowableTable) -> tuple[str, ...]:
+    return ("a", "b") if "b" in pairs.names else ("a",)
 
 
 def _lasted(spans: _Spans, reports: ReportTable) -> tuple[_Spans, Integers]:
     """The row at which each span has lasted long enough, if it has; the spans know that it has."""
     # What begins with a report of a moment so early that it has lasted by the clock does so at once.
-    row = np.maximum(np.searchsorted(reports.now, spans.due, "left"), spans.first)
+    row = np.maximum(reports.first_row_of_both(spans.due, spans.clocks), spans.first)
     # Silence ends at a time of its own, which no row need have; all else with a row, before which what lapses is told.
-    in_time = np.where(spans.effect == FALLS_SILENT, spans.due <= spans.deadline, row <= spans.end)
+    in_time = np.where(spans.effect == FALLS_SILENT, spans.due <= spans.deadline, True) & (row <= spans.end)
     lasted = (spans.due != FOREVER) & (row < reports.length) & in_time
     known = replace(spans, due=np.where(lasted, FOREVER, spans.due), dwell_sent=spans.dwell_sent | lasted)
     return known, np.where(lasted, row, reports.length)
@@ -263,7 +280,7 @@ def _keep(pairs: GrowableTable, which: Integers, spans: _Spans, open_: Flags) ->
     pairs["held"][which] = False
     rows = which[spans.pair[open_]]
     pairs["held"][rows] = True
-    for name in ("started_at", "due", "dwell_sent"):
+    for name in ("started_at", "due", "dwell_sent", "clocks"):
         pairs[name][rows] = getattr(spans, name)[open_]
 
 

@@ -26,9 +26,12 @@ class ReorderBuffer:
     held: list[tuple[int, str, int, Observation]] = field(default_factory=list)
     places: dict[str, tuple[int, Place]] = field(default_factory=dict)
 
-    def fold(self, rows: ObservedTable) -> Found:
-        """Takes in a table. What comes of a row, or of the time that it lets pass, happens in that row."""
-        yield from self._in_time(rows) if self.lateness else self._at_once(rows)
+    def fold(self, rows: ObservedTable, waiting: bool = False) -> Found:
+        """Takes in a table. What comes of a row, or of the time that it lets pass, happens in that row.
+
+        `waiting`: readings may be ahead of the clock, as of several channels the slowest counts, and wait for it.
+        """
+        yield from self._in_time(rows) if self.lateness or waiting or self.held else self._at_once(rows)
         self.engine.now = max(self.engine.now, rows.times[-1] - self.lateness)
 
     def rezone(self, areas: NamedAreas) -> None:

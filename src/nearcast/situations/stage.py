@@ -28,15 +28,15 @@ from nearcast.model.changes import (
     ZoneRuleChange,
     ZoneShapesChange,
 )
+from nearcast.model.columns import EVENTS
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.model.ontology import Ontology, below, upwards
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import Settings
-from nearcast.model.values import microseconds_of
 from nearcast.situations.diagnosis import RuleFinding, find
 from nearcast.situations.events import action_events, lone_situation, situation_data, situation_event
-from nearcast.situations.extract import CountedEvents, ObservedTable, ReadingExtractor
+from nearcast.situations.extract import CountedEvents, ObservedTable, ReadingExtractor, ReportedReadings
 from nearcast.situations.lifecycle import REMOVED, SituationChanged, SituationEngine, SituationScene
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.reorder_buffer import Found, ReorderBuffer
@@ -54,8 +54,9 @@ from nearcast.situations.rule_plan import (
 from nearcast.situations.store import SituationStore
 from nearcast.situations.zones_around import ZoneAreas
 from nearcast.state.derived import Cause, StageInput
-from nearcast.state.lateness import FOREVER, NEVER, moments_of
+from nearcast.state.lateness import NEVER, moments_of
 from nearcast.state.registry import Registry
+from nearcast.state.stream_clocks import SHARED, SHARED_NAME, StreamClocks, slowest_over
 from nearcast.state.timeline import Excess
 
 log = logging.getLogger(__name__)
@@ -89,6 +90,9 @@ class SituationStage:
         self._rezoned = False
         self._zones = ZoneAreas(())
         self._time = 0
+        self._clocks = StreamClocks()
+        # The clocks, by name, of the channels in which readings came, while there are several.
+        self._read_by: set[str] = set()
         self._limits = Limits()
         self._excess: Counter[Excess] = Counter()
         self._change_times: Mapping[int, datetime | None] = {}
@@ -106,6 +110,8 @@ class SituationStage:
         events, self._change_times = stage_input.events, stage_input.times
         self._limits = self._zones.limits = stage_input.registry.settings.limits
         self._layers.settings = stage_input.registry.settings
+        if not self._clocks.are_of(stage_input.registry.settings.channels):
+            self._set_channels(stage_input)
         for lane in self._lanes.values():
             self._limit(lane)
         positions = events.column("position").to_numpy()
@@ -130,14 +136,32 @@ class SituationStage:
         return any(one == position for one, _ in stage_input.refusals)
 
     @property
-    def clock(self) -> int:
+    def clocks(self) -> StreamClocks:
         """See `DerivingStage`."""
-        return self._time or NEVER
+        return self._clocks
 
-    def next_due(self, until: int) -> int:
+    def next_due(self, clocks: StreamClocks) -> int:
         """See `DerivingStage`."""
-        due = (lane.due() for lane in self._lanes.values())
-        return min((one for one in due if one is not None), default=FOREVER)
+        due = [one for one in (lane.due() for lane in self._lanes.values()) if one is not None]
+        return StreamClocks.alone(clocks.slowest(self._numbers())).wait(np.array(due, np.int64))
+
+    def _numbers(self) -> list[int]:
+        """The clocks by the slowest of which situations go: those of the channels in which readings came."""
+        if self._clocks.single:
+            return [SHARED]
+        return [number for number, name in enumerate(self._clocks.names) if name in self._read_by]
+
+    def _set_channels(self, stage_input: StageInput) -> None:
+        """Goes on by the clocks of other channels; what came before came by those that there were."""
+        channels, before = stage_input.registry.settings.channels, self._clocks
+        if not before.changes_with(channels):
+            self._clocks = before.redefined(channels, EVENTS.empty_table())
+            return
+        self._clocks = before.redefined(channels, stage_input.repository.newest())
+        if before.single:
+            self._read_by = {SHARED_NAME} if self._time else set()
+        else:
+            self._read_by = {one if one in self._clocks.names else SHARED_NAME for one in self._read_by}
 
     def forget(self, entities: Collection[str]) -> None:
         """Drops where some entities are, and their readings, but for those that a situation rests on."""
@@ -174,19 +198,19 @@ class SituationStage:
             return
         if self._stale is not None:
             yield from self._replan(self._stale)
-        times = self._stream_times(table)
+        reported = list(self._extraction.reported(table)) if self._lanes else []
+        self.provided.update(name for one in reported for name in one.read)
+        if self._counted.names and self._lanes:
+            reported = self._counted.joined(table, reported, self._limits, self._excess)
+        times = self._stream_times(table, reported)
         self._time = int(times[-1])
         if not self._lanes:
             return
-        reported = list(self._extraction.reported(table))
-        self.provided.update(name for one in reported for name in one.read)
-        if self._counted.names:
-            reported = self._counted.joined(table, reported, self._limits, self._excess)
         rows = ObservedTable(table, reported, times, self._areas)
-        lanes = list(self._lanes.values())
+        lanes, waiting = list(self._lanes.values()), len(self._read_by) > 1
         # In the order of rows, and of lanes in each.
         for row, number, situation_change in merge(
-            *(_numbered(number, lane.fold(rows)) for number, lane in enumerate(lanes)), key=_place
+            *(_numbered(number, lane.fold(rows, waiting)) for number, lane in enumerate(lanes)), key=_place
         ):
             yield from self._tell(situation_change, lanes[number], rows.cause(row))
         for lane in lanes:
@@ -203,19 +227,37 @@ class SituationStage:
             self.refused[name[:MOST_SHOWN], UNCOUNTED] += count
         counts.beyond.clear()
 
-    def _pass(self, position: int, clock: datetime) -> Iterator[Event]:
-        """Lets the clock come so far, at a tick."""
+    def _pass(self, position: int, tick: ClockTick) -> Iterator[Event]:
+        """Lets the clocks come so far as a tick says."""
         if self._stale is not None:
             yield from self._replan(self._stale)
-        self._time = max(self._time, microseconds_of(clock))
+        self._clocks.follow_tick(tick)
+        self._time = max(self._time, self._clocks.slowest(self._numbers()))
         moment = self._change_times.get(position)
         for lane in self._lanes.values():
             for situation_change in lane.pass_time(self._time, position):
                 yield from self._tell(situation_change, lane, Cause(position, moment, moment))
 
-    def _stream_times(self, table: pa.Table) -> npt.NDArray[np.int64]:
-        """The clock at every event: the greatest moment so far."""
-        return np.maximum(np.maximum.accumulate(moments_of(table)), self._time)
+    def _stream_times(self, table: pa.Table, reported: Sequence[ReportedReadings]) -> npt.NDArray[np.int64]:
+        """The clock at every event; of several the slowest of those in whose channels readings came until then."""
+        clocks, moments = self._clocks, moments_of(table)
+        if clocks.single:
+            series = clocks.over(np.zeros(len(moments), np.int64), moments)
+            clocks.set_to(series[:, -1])
+            return np.maximum(series[SHARED], self._time)
+        # What was derived entered in no channel.
+        derived = table.column("part").to_numpy() > 0
+        number = clocks.numbers(table)
+        series = clocks.over(number, np.where(derived, NEVER, moments))
+        clocks.set_to(series[:, -1])
+        first = {clocks.names[number[one.row]]: one.row for one in reversed(reported) if not derived[one.row]}
+        new = sorted((row, name) for name, row in first.items() if name not in self._read_by)
+        times = np.full(len(moments), self._time)
+        for row, name in [(0, None), *new]:
+            self._read_by |= set() if name is None else {name}
+            if self._read_by:
+                times[row:] = np.maximum(slowest_over(series[:, row:], self._numbers()), times[max(0, row - 1)])
+        return times
 
     def _tell(self, found: SituationChanged, lane: ReorderBuffer, cause: Cause) -> Iterator[Event]:
         data = situation_data(found, self._areas, self._units)
@@ -243,7 +285,7 @@ class SituationStage:
 
     def _apply(self, position: int, change: Change) -> Iterator[Event]:
         if isinstance(change, ClockTick):
-            yield from self._pass(position, change.clock)
+            yield from self._pass(position, change)
             return
         self._leaving = dict(self._rules)
         match change:

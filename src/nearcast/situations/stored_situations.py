@@ -29,6 +29,7 @@ from nearcast.situations.stage import SituationStage, lane_plans
 from nearcast.situations.windows import AggregateFinding, IndexedReadingWindows, KeptReading, ReadingKey
 from nearcast.state.registry import Registry
 from nearcast.state.stage_documents import PLACE_FIELDS, VALUE, StageDocument, place_columns, value_column, values_in
+from nearcast.state.stream_clocks import StreamClocks
 
 AREAS = pa.list_(pa.string())
 
@@ -77,6 +78,8 @@ def situations_document(stage: SituationStage, registry: Registry) -> StageDocum
         "actions": [document.refer(one, registry.actions) for one in stage._actions.values()],
         "hidden_after": stage._hidden_after,
         "time": stage._time,
+        "clocks": stage._clocks.by_name,
+        "read_by": sorted(stage._read_by),
         "number": stage._number,
         "stale": stage._stale,
         "rezoned": stage._rezoned,
@@ -107,6 +110,8 @@ def situations_of(document: StageDocument, registry: Registry) -> SituationStage
     stage._actions = {one.id: one for one in actions}
     stage._hidden_after = dict(values["hidden_after"])
     stage._time, stage._stale = values["time"], values["stale"]
+    stage._clocks = StreamClocks(registry.settings.channels, values["clocks"])
+    stage._read_by = set(values["read_by"])
     position, part = values["number"]
     stage._number = (position, part)
     stage._layers.zones, stage._layers.settings = dict(registry.zones), registry.settings

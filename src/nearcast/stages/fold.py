@@ -46,6 +46,7 @@ from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.previous_values import PreviousValues
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository, without_excess
+from nearcast.state.stream_clocks import StreamClocks
 from nearcast.state.timeline import Environment, Excess, Followed, Timeline
 from nearcast.zones.stage import ZONE_CHANGES, ZoneStage
 
@@ -142,13 +143,17 @@ class StateFold:
         return next((stage.pairings for stage in self.stages if isinstance(stage, Scopes)), {})
 
     @property
-    def clock(self) -> int:
-        """The clock: the greatest moment so far, in microseconds since 1970; `NEVER` before there is any."""
-        return max((stage.clock for stage in self.stages), default=NEVER)
+    def clocks(self) -> StreamClocks:
+        """How far the clocks have come."""
+        found = StreamClocks(self.registry.settings.channels)
+        for stage in self.stages:
+            own = stage.clocks.by_name
+            found.set_to(np.array([own.get(name, NEVER) for name in found.names], np.int64))
+        return found
 
-    def next_due(self, until: int) -> int:
-        """The clock at which something is told though no event comes; see `DerivingStage.next_due`."""
-        return min((stage.next_due(until) for stage in self.stages), default=FOREVER)
+    def next_due(self, clocks: StreamClocks) -> int:
+        """Microseconds until something is told though no event comes; see `DerivingStage.next_due`."""
+        return min((stage.next_due(clocks) for stage in self.stages), default=FOREVER)
 
     def fold(self, table: pa.Table, parse: Parse) -> Iterator[FoldedBatch]:
         """Folds a table of EVENTS that begins after `position`, giving batches that are cut where settings change.

@@ -27,6 +27,7 @@ from nearcast.model.sequence import MOST_PARTS
 from nearcast.model.values import Value
 from nearcast.state.registry import Registry
 from nearcast.state.repository import NewestEvents
+from nearcast.state.stream_clocks import StreamClocks
 from nearcast.state.timeline import Excess
 
 At = tuple[int, Change]
@@ -64,15 +65,15 @@ class DerivingStage(Protocol):
         ...
 
     @property
-    def clock(self) -> int:
-        """The greatest moment that it was given so far, in microseconds since 1970; `NEVER` before there is any."""
+    def clocks(self) -> StreamClocks:
+        """How far the clocks have come by what it was given so far."""
         ...
 
-    def next_due(self, until: int) -> int:
-        """The clock at which it would emit something though no event comes; `FOREVER` where nothing is due.
+    def next_due(self, clocks: StreamClocks) -> int:
+        """Microseconds until it would emit something when no event comes, from where the clocks stand so, all of which
+        go on at one pace; not positive where it would at once, `FOREVER` where nothing is due.
 
-        Where it would cost much to say, it is only said for what is due `until` then; else the clock at which to ask
-        again.
+        Where it would cost much to say, it is only said of what is due at once; else until when to ask again.
         """
         ...
 

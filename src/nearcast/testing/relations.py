@@ -82,7 +82,7 @@ class Reference:
                 found = {
                     scope: plain.relisted(change.client, plain.as_of(cause)) for scope, plain in self._scopes.items()
                 }
-            case ClockTick(clock):
+            case ClockTick(clock) if clock is not None:
                 return [one for scope in self._ordered() for one in self._ticked(scope, clock, cause)]
         # What ends where the relation was is told before it begins anew.
         return [

@@ -23,7 +23,9 @@ from nearcast.relations.reports import (
     EntityTable,
     GrowableTable,
     ReportTable,
+    clock_pair,
     micros_of,
+    pair_waits,
 )
 from nearcast.relations.transition_events import CAUSED, EXPIRED
 from nearcast.relations.transitions import (
@@ -36,7 +38,6 @@ from nearcast.relations.transitions import (
     Lifecycle,
     PairEffects,
     PairTransitions,
-    deadline,
     deadlines,
     micros,
     pair_transitions,
@@ -44,6 +45,7 @@ from nearcast.relations.transitions import (
 )
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
+from nearcast.state.stream_clocks import SHARED, StreamClocks
 from nearcast.zones.told_zones import (
     CHANGED,
     GONE,
@@ -72,22 +74,25 @@ def lifecycle_of(rule: ZoneRule) -> Lifecycle:
 
 def presence_rows() -> GrowableTable:
     """A table for pairs of an entity and a zone, by number: whether it is in it, since when, and if it was told that
-    this lasts, which is due at a time of the clock.
+    this lasts, which is due at a time of its `clocks`, those of the report with which it began, as pairs have them.
     """
     return GrowableTable(
         {"rule": np.int8(0), "a": np.int64(0), "zone": np.int64(0), "held": np.False_, "dwell_sent": np.False_}
-        | {"started_at": np.int64(NEVER), "due": np.int64(FOREVER)}
+        | {"started_at": np.int64(NEVER), "due": np.int64(FOREVER), "clocks": np.int16(SHARED)}
     )
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedNow:
-    """What is known of watched entities when something is defined: numbers and places, and the clock."""
+    """What is known of watched entities when something is defined: numbers and places, how far the clock of each has
+    come, and its number.
+    """
 
     entity: Integers
     x: Floats
     y: Floats
-    now: int
+    now: Integers
+    clock: Integers
 
     def select(self, which: Integers) -> WatchedNow:
         """Some of them."""
@@ -184,9 +189,11 @@ class LayerPresence:
         new = distinct(entity * size + zone)
         new = new[~_among(new, pairs["a"] * size + pairs["zone"])]
         pairs.append(len(new), a=new // size, zone=new % size)
-        now = int(reports.now[-1]) if reports.length else NEVER
-        concerned = (reports.counts > 0)[pairs["a"]] | (pairs["held"] & (pairs["due"] <= now))
+        due = pairs["due"] <= reports.slower_end(pairs["clocks"])
+        concerned = (reports.counts > 0)[pairs["a"]] | (pairs["held"] & due)
         if self._lifecycle.time_to_live != FOREVER:
+            ends = reports.ends
+            now = ends[SHARED] if reports.single else ends[reports.base["clock"][pairs["a"]]]
             concerned |= pairs["held"] & (self._silent_after(reports.base["heard"][pairs["a"]]) < now)
         which = np.flatnonzero(concerned)
         return which[np.argsort(pairs["a"][which] * size + pairs["zone"][which], kind="stable")]
@@ -246,10 +253,11 @@ class LayerPresence:
         heard = np.concatenate([reports.base["heard"][entity], reports.began[reports.row[report]]])
         order = np.lexsort((row, pair))
         pair, row, until = pair[order], row[order], self._silent_after(heard[order])
+        clock = reports.clock_of(np.concatenate([entity, reports.known + report])[order])
         # At the row of a report the silence before it lapses first, so that row counts.
         last = np.append(pair[1:] != pair[:-1], True)[: len(pair)]
         end = np.where(last, reports.length, np.append(row[1:], 0)[: len(row)])
-        falls = np.searchsorted(reports.now, until, "right")
+        falls = reports.first_row(until, clock, "right")
         some = np.flatnonzero((falls <= end) & (falls < reports.length) & (falls > row))
         return PairEffects(pair[some], falls[some], np.full(len(some), FALLS_SILENT), until[some])
 
@@ -304,14 +312,24 @@ class LayerPresence:
         own, since = self._pairs_at(rows), outcome.started_at
         return told_rows(outcome.detect, own, points, since, outcome.row, outcome.phase, reasons, outcome.time)
 
-    def next_due(self) -> int:
-        """The clock at which something is told though nothing is reported; `FOREVER` where nothing is."""
-        detects, held = self._lifecycle.detects, self.pairs["held"]
-        due = self.pairs["due"][held] if detects & DETECTS["dwell"] else np.zeros(0, np.int64)
-        heard = self._known.columns["heard"][self.pairs["a"][held]] if detects & DETECTS["exit"] else due[:0]
-        silent = int(self._silent_after(heard).min(initial=FOREVER))
-        # Through its deadline an entity is not silent.
-        return min(int(due.min(initial=FOREVER)), silent if silent == FOREVER else silent + 1)
+    def next_due(self, clocks: StreamClocks) -> int:
+        """Microseconds until something is told though nothing is reported; see `DerivingStage.next_due`."""
+        detects, held, columns = self._lifecycle.detects, self.pairs["held"], self._known.columns
+        first = FOREVER
+        if detects & DETECTS["dwell"]:
+            first = pair_waits(clocks, self.pairs["due"][held], self.pairs["clocks"][held])
+        if detects & DETECTS["exit"]:
+            entity = self.pairs["a"][held]
+            clock = None if clocks.single else columns["clock"][entity]
+            silent = clocks.wait(self._silent_after(columns["heard"][entity]), clock)
+            # Through its deadline an entity is not silent.
+            first = min(first, silent if silent == FOREVER else silent + 1)
+        return first
+
+    def set_clocks(self) -> None:
+        """Lets everything go by the clocks by which its entities go now, those being others."""
+        clock = self._known.columns["clock"][self.pairs["a"]]
+        self.pairs["clocks"][:] = clock_pair(clock, clock)
 
     def _drop(self) -> None:
         """Forgets pairs that do not hold."""
@@ -373,9 +391,12 @@ class LayerPresence:
         point, zone = (column[fresh[hits.zone]] for column in (hits.point, hits.zone))
         entity, size = watched.entity[point], max(1, len(self.index))
         new = ~_among(entity * size + zone, self.pairs["a"] * size + self.pairs["zone"])
-        entity, zone = entity[new], zone[new]
-        started, due = micros_of(cause.moment), deadline(watched.now, self._lifecycle.lasting)
-        first = self.pairs.append(len(entity), a=entity, zone=zone, held=True, started_at=started, due=due)
+        entity, zone, now = entity[new], zone[new], watched.now[point[new]]
+        clock = watched.clock[point[new]]
+        due = deadlines(now, np.full(len(now), self._lifecycle.lasting))
+        since = np.where(now == NEVER, micros_of(cause.moment), np.minimum(micros_of(cause.moment), now))
+        columns = {"a": entity, "zone": zone, "started_at": since, "due": due, "clocks": clock_pair(clock, clock)}
+        first = self.pairs.append(len(entity), held=True, **columns)
         if "enter" not in self.rule.detect:
             return NOTHING
         since = self.pairs["started_at"][first:]

@@ -13,16 +13,18 @@ from nearcast.errors import Fault
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.changes import Change, ClockTick, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
+from nearcast.model.columns import EVENTS
 from nearcast.model.limits import Limits
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.model.zone import ZoneLayer, ZoneRule
 from nearcast.relations.evaluations import TooManyPairs
 from nearcast.relations.plain import cause_at
-from nearcast.relations.reports import GEOGRAPHIC, PLANAR, EntityTable, ReportTable, micros_of
+from nearcast.relations.reports import GEOGRAPHIC, PLANAR, EntityTable, ReportTable
 from nearcast.relations.transition_tables import CausingEvents
 from nearcast.state.derived import Cause, StageInput, derived_of
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.repository import NewestEvents, Repository, without_excess
+from nearcast.state.stream_clocks import StreamClocks
 from nearcast.state.timeline import Excess
 from nearcast.zones.presence import LayerPresence, WatchedNow, lifecycle_of
 from nearcast.zones.told_zones import NOTHING, ToldZones, joined_zones
@@ -40,7 +42,7 @@ class ZoneStage:
     """
 
     def __init__(self) -> None:
-        self._now = NEVER
+        self._clocks = StreamClocks()
         self._sequence = 0
         self._limits = Limits()
         self._excess: Counter[Excess] = Counter()
@@ -68,6 +70,8 @@ class ZoneStage:
         """
         self._limits = stage_input.registry.settings.limits
         self._excess = stage_input.excess
+        if not self._clocks.are_of(stage_input.registry.settings.channels):
+            self._set_channels(stage_input)
         concerning = [one for one in stage_input.changes if isinstance(one[1], (*ZONE_CHANGES, ClockTick))]
         if not self._layers and not concerning:
             return
@@ -86,8 +90,8 @@ class ZoneStage:
                 yield from zone_tables(self._passed(change), CausingEvents.alone(cause))
                 continue
             if not self._layers and isinstance(change, ZoneRuleChange):
-                self._now = self._known.begin(newest.at(done))
-            cause = cause_at(cause, self._now)
+                self._known.begin(newest.at(done), self._clocks)
+            cause = cause_at(cause, self._clocks.greatest)
             try:
                 told = self._change(change, cause, newest, done)
             except Fault as fault:
@@ -95,24 +99,38 @@ class ZoneStage:
             else:
                 yield from zone_tables(told, CausingEvents.alone(cause))
             if not self._layers:
-                self._now, self._known, self._gone = NEVER, EntityTable(), set()
+                self._known, self._gone = EntityTable(), set()
+                self._clocks = StreamClocks(stage_input.registry.settings.channels)
         yield from self._stretches(events, done, len(events))
+
+    def _set_channels(self, stage_input: StageInput) -> None:
+        """Goes on by the clocks of other channels, as if these had always been so."""
+        channels = stage_input.registry.settings.channels
+        if not self._layers or not self._clocks.changes_with(channels):
+            self._clocks = self._clocks.redefined(channels, EVENTS.empty_table())
+            return
+        newest = stage_input.repository.newest()
+        self._clocks = self._clocks.redefined(channels, newest)
+        self._known.set_clocks(newest, self._clocks)
+        for layer in self._layers.values():
+            layer.set_clocks()
 
     def _passed(self, tick: ClockTick) -> ToldZones:
         """What is due by a tick."""
         if not self._layers:
             return NOTHING
-        told, self._now = self._forgotten() if self._gone else NOTHING, max(self._now, micros_of(tick.clock))
-        return joined_zones([told, self._transitions(ReportTable.passing(self._known, self._now))])
+        told = self._forgotten() if self._gone else NOTHING
+        self._clocks.follow_tick(tick)
+        return joined_zones([told, self._transitions(ReportTable.passing(self._known, self._clocks))])
 
     @property
-    def clock(self) -> int:
-        """The clock, as far as it is followed: while there are layers."""
-        return self._now
+    def clocks(self) -> StreamClocks:
+        """The clocks, as far as they are followed: while there are layers."""
+        return self._clocks
 
-    def next_due(self, until: int) -> int:
+    def next_due(self, clocks: StreamClocks) -> int:
         """See `DerivingStage`."""
-        return min((layer.next_due() for layer in self._layers.values()), default=FOREVER)
+        return min((layer.next_due(clocks) for layer in self._layers.values()), default=FOREVER)
 
     def forget(self, entities: Collection[str]) -> None:
         """Forgets entities; what ends by that is told with the next event."""
@@ -180,12 +198,13 @@ class ZoneStage:
         live = lifecycle_of(rule).time_to_live
         selected = FilterMatcher((), [rule.of]).selected(newest)[0] if len(newest) else np.zeros(0, np.bool_)
         columns, number = self._known.columns, self._known.numbered(newest)[selected]
+        now = self._clocks.values[columns["clock"]]
         there = columns["seen"][number] & (columns["kind"][number] == kind)
         if live != FOREVER:
             heard = columns["heard"][number]
-            there &= (heard == NEVER) | (self._now <= np.where(heard == NEVER, 0, heard) + live)
+            there &= (heard == NEVER) | (now[number] <= np.where(heard == NEVER, 0, heard) + live)
         number = number[there]
-        return WatchedNow(number, columns["x"][number], columns["y"][number], self._now)
+        return WatchedNow(number, columns["x"][number], columns["y"][number], now[number], columns["clock"][number])
 
     def _stretches(self, events: pa.Table, start: int, stop: int) -> Iterator[pa.Table]:
         """What happens from one row of a batch to another."""
@@ -194,7 +213,7 @@ class ZoneStage:
         told = self._forgotten() if self._gone and start < stop else NOTHING
         while start < stop:
             step = min(self._step, stop - start)
-            reports = ReportTable.of(events.slice(start, step), self._known, self._now)
+            reports = ReportTable.of(events.slice(start, step), self._known, self._clocks)
             try:
                 found = self._transitions(reports)
             except TooManyPairs:
@@ -204,7 +223,7 @@ class ZoneStage:
                 yield from zone_tables(joined_zones([told, found]), CausingEvents.of(reports.table))
             told = NOTHING
             self._known.update(reports)
-            self._now = int(reports.now[-1])
+            self._clocks.set_to(reports.ends)
             start += step
             self._step = min(STRETCH, 2 * self._step)
 

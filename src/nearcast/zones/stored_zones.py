@@ -14,6 +14,7 @@ import pyarrow as pa
 from nearcast.relations.reports import EntityTable
 from nearcast.state.registry import Registry
 from nearcast.state.stage_documents import StageDocument
+from nearcast.state.stream_clocks import StreamClocks
 from nearcast.zones.presence import LayerPresence
 from nearcast.zones.stage import ZoneStage
 
@@ -25,11 +26,12 @@ PRESENT = pa.schema(
         ("started_at", pa.int64()),
         ("due", pa.int64()),
         ("dwell_sent", pa.bool_()),
+        ("clocks", pa.int16()),
     ]
 )
 """Who is in which zone, entities by their numbers; times in microseconds since 1970."""
 
-STATE = ("started_at", "due", "dwell_sent")
+STATE = ("started_at", "due", "dwell_sent", "clocks")
 
 
 def zones_document(stage: ZoneStage, registry: Registry) -> StageDocument:
@@ -40,7 +42,7 @@ def zones_document(stage: ZoneStage, registry: Registry) -> StageDocument:
     document.add_table("entities", pa.table({"name": pa.array(known.names, pa.string()), **columns}))
     document.add_table("present", pa.concat_tables([PRESENT.empty_table(), *map(_present, stage.layers)]))
     document.values = {
-        "now": stage._now,
+        "clocks": stage._clocks.by_name,
         "sequence": stage._sequence,
         "gone": sorted(stage._gone),
         "layers": [[layer.rule.id, layer.sequence, layer.crowded] for layer in stage.layers],
@@ -64,7 +66,8 @@ def zones_of(document: StageDocument, registry: Registry) -> ZoneStage:
     TypeError, ValueError, ArrowInvalid.
     """
     stage, values = ZoneStage(), document.values
-    stage._now, stage._sequence, stage._gone = values["now"], values["sequence"], set(values["gone"])
+    stage._clocks = StreamClocks(registry.settings.channels, values["clocks"])
+    stage._sequence, stage._gone = values["sequence"], set(values["gone"])
     _read_entities(document, stage._known)
     present = document.table("present", PRESENT)
     layer_of = np.array(present.column("layer").to_pylist(), object)

@@ -22,7 +22,7 @@ from nearcast.model.context import (
 from nearcast.model.event import CONTROL_PREFIX, Coordinates
 from nearcast.model.limits import Limits
 from nearcast.model.ontology import Ontology
-from nearcast.model.subscription import EVENT_ORDERS, NAMINGS, Channel, Roles, Settings
+from nearcast.model.subscription import CHANNEL_CLOCKS, EVENT_ORDERS, MOST_CLOCKS, NAMINGS, Channel, Roles, Settings
 
 FIELDS = ("levels", "awareness", "space", "matrix", "roles", "default", "channels", "ontology", "limits")
 MAX_LEVELS = 100
@@ -77,6 +77,7 @@ def settings_data(settings: Settings) -> dict[str, Any]:
             one.name: {"coordinates": one.coordinates, "types": list(one.types)}
             | ({} if one.entity == "subject" else {"entity": one.entity})
             | ({} if one.order == "time" else {"order": one.order})
+            | ({} if one.clock == "shared" else {"clock": one.clock})
             for one in settings.channels
         }
     if settings.ontology:
@@ -281,7 +282,7 @@ def check_role(
 def _channels(node: DocumentNode, reader: DocumentReader) -> tuple[Channel, ...]:
     channels = []
     for name, channel in reader.named(node, "channels"):
-        fields = reader.fields(channel, ("coordinates",), ("types", "entity", "order"), f"channel {name}")
+        fields = reader.fields(channel, ("coordinates",), ("types", "entity", "order", "clock"), f"channel {name}")
         types = (
             [reader.text(item, "a type") for item in reader.items(fields["types"], "types")]
             if "types" in fields
@@ -295,7 +296,11 @@ def _channels(node: DocumentNode, reader: DocumentReader) -> tuple[Channel, ...]
             naming = _one_of(NAMINGS, fields.get("entity"), reader)
             order = _one_of(EVENT_ORDERS, fields.get("order"), reader)
             kept = tuple(item for item in types if item)
-            channels.append(Channel(name, _coordinates(coordinates, reader), kept, naming, order))
+            clock = _one_of(CHANNEL_CLOCKS, fields.get("clock"), reader)
+            channels.append(Channel(name, _coordinates(coordinates, reader), kept, naming, order, clock))
+    own = sum(one.clock == "own" for one in channels)
+    if own > MOST_CLOCKS:
+        reader.fault(f"at most {MOST_CLOCKS} channels with a clock of their own", node, came=str(own))
     return tuple(channels)
 
 
