@@ -23,7 +23,7 @@ from nearcast.language.control_events import changes
 from nearcast.language.cql2 import write
 from nearcast.language.definitions.relation_documents import relation_data
 from nearcast.model.changes import Change, ClockTick, RelationChange, RelationRemoval, SettingsChange
-from nearcast.model.columns import are_control, nodes_of, to_events
+from nearcast.model.columns import EVENTS, are_control, nodes_of, to_events
 from nearcast.model.event import MAIN, Event
 from nearcast.model.relation import Named, Pair
 from nearcast.model.subscription import Settings
@@ -34,6 +34,7 @@ from nearcast.stages.fold import StateFold
 from nearcast.state.lateness import NEVER, moments_of
 from nearcast.state.registry import Registry
 from nearcast.state.repository import entities
+from nearcast.state.stream_clocks import SHARED, SHARED_NAME, StreamClocks
 
 _TRUTHS: Mapping[Truth, str] = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 
@@ -103,12 +104,13 @@ def steps_about(
 ) -> Iterator[PairStep]:
     """Only reports of some entities and control events are read out of the columns; of the others the time."""
     wanted = pa.array(about, pa.string())
-    now = NEVER
+    clocks = ClocksAbout(registry)
     for table in tables:
         read = pc.or_(are_control(table), pc.is_in(entities(table), wanted))
         events = {event.position: event for event in to_events(table.filter(read))}
-        columns = (table.column("position").to_pylist(), moments_of(table).tolist(), nodes_of(table).to_pylist())
-        for position, moment, node in zip(*columns, strict=True):
+        columns = (table.column(name).to_pylist() for name in ("position", "channel"))
+        rows = zip(*columns, moments_of(table).tolist(), nodes_of(table).to_pylist(), strict=True)
+        for position, channel, moment, node in rows:
             event = events.get(position)
             control = event is not None and event.control
             found = _changes(event, registry) if event is not None and control else []
@@ -118,12 +120,50 @@ def steps_about(
                 isinstance(until, datetime) and max(brought, default=NEVER) > micros_of(until)
             ):
                 return
-            now = max([now, *brought])
             if not control:
-                yield PairStep(position, now, node, event)
+                yield PairStep(position, clocks.follow(channel, moment, event is not None), node, event)
             for change in found:
                 registry.apply(change)
-                yield PairStep(position, now, node, change)
+                yield PairStep(position, clocks.follow_change(change), node, change)
+
+
+class ClocksAbout:
+    """How far the clock has come by which what some entities report is counted: of several the slowest of those of the
+    channels in which they reported.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._clocks = StreamClocks(registry.settings.channels)
+        self._reported: set[str] = set()
+        self._now = NEVER
+
+    def follow(self, channel: str | None, moment: int, about: bool) -> int:
+        """After an event of a channel, which is `about` the entities or not."""
+        clocks = self._clocks
+        name = channel if channel and channel in clocks.names else SHARED_NAME
+        number = SHARED if clocks.single else clocks.names.index(name)
+        if moment > clocks.values[number]:
+            clocks.values[number] = moment
+        if about:
+            self._reported.add(name)
+        return self._slowest()
+
+    def follow_change(self, change: Change) -> int:
+        """After a change, of which ticks and other channels count."""
+        if isinstance(change, ClockTick):
+            self._clocks.follow_tick(change)
+        elif isinstance(change, SettingsChange):
+            self._clocks = self._clocks.redefined(self._registry.settings.channels, EVENTS.empty_table())
+        return self._slowest()
+
+    def _slowest(self) -> int:
+        if self._clocks.single:
+            return self._clocks.shared
+        own = [number for number, name in enumerate(self._clocks.names) if name in self._reported]
+        # Before they reported nothing is due.
+        self._now = max(self._now, self._clocks.slowest(own)) if own else self._now
+        return self._now
 
 
 def _changes(event: Event, registry: Registry) -> list[Change]:

@@ -28,6 +28,7 @@ COUNTS = (
     "late_total",
     "fallen_clock_total",
     "ticks_total",
+    "clock_behind_seconds",
 )
 FIGURES = (*COUNTS, "stage_seconds_sum", "stage_seconds_count")
 ANSWERED = ("sessions", "known", "read", "queued", "outcomes", "in_flight", "waiting", "latency", "balance", "seconds")
@@ -68,6 +69,9 @@ def show(status: dict[str, Any], console: Console) -> None:
     console.print(_told(status.get("pipeline")))
     for line in limits_met(status.get("pipeline") or {}):
         console.print(line, markup=False)
+    clocks = clocks_behind(status.get("pipeline") or {})
+    if clocks:
+        console.print(clocks, markup=False)
     console.print(latency_table(status))
     outcomes = {name: count for name, count in status["outcomes"].items() if count}
     told = ", ".join(f"{name} {count:,}" for name, count in outcomes.items()) or "none settled yet"
@@ -117,6 +121,20 @@ def limits_met(pipeline: dict[str, float]) -> Iterator[str]:
         if name.startswith("fallen_clock_total_") and count:
             source = name.removeprefix("fallen_clock_total_")
             yield f"source {plain(source)}: its clock fell back, {pluralize(int(count), 'report')} moved nothing"
+
+
+FAR_BEHIND = 60
+"""Seconds by which a clock is behind that is told though it is the only one."""
+
+
+def clocks_behind(pipeline: dict[str, float]) -> str | None:
+    """How far each clock is behind the wall clock, where there are several or one is far; else None."""
+    start = "clock_behind_seconds_"
+    found = {name.removeprefix(start): seconds for name, seconds in pipeline.items() if name.startswith(start)}
+    if len(found) < 2 and max(found.values(), default=0) < FAR_BEHIND:
+        return None
+    each = (f"{plain(name) or 'shared'} {max(0.0, seconds):,.0f} s" for name, seconds in sorted(found.items()))
+    return f"clocks behind the wall clock: {', '.join(each)}"
 
 
 def latency_table(status: dict[str, Any]) -> Table:

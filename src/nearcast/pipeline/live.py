@@ -28,6 +28,7 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS
 from nearcast.pipeline.follower import Follower
 from nearcast.pipeline.monitoring import (
+    ClockMonitor,
     CrowdMonitor,
     ExcessMonitor,
     FallenClockMonitor,
@@ -95,7 +96,7 @@ class BatchDecider:
         self._situations, self._excess = SituationMonitor(metrics), ExcessMonitor(metrics)
         self._crowds, self._fallen = CrowdMonitor(metrics), FallenClockMonitor(metrics)
         self.batches = 0
-        self._ticks = TickWriter(journal, self.follower.known)
+        self._ticks, self._clocks = TickWriter(journal, self.follower.known), ClockMonitor(metrics)
         self._deciding = threading.Lock()
         # Before the first batch is done, which after a long pause takes long: what waits is seen meanwhile.
         self._show(self.follower.known.position)
@@ -114,6 +115,7 @@ class BatchDecider:
             return
         try:
             self._metrics.ticks.inc(self._ticks.look())
+            self._clocks.report(self._ticks.behind())
         finally:
             self._deciding.release()
 

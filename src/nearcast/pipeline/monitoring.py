@@ -36,6 +36,12 @@ class PipelineMetrics:
             "fallen_clock", "Late events by which the clock of their source fell back by an hour or more", ["source"]
         )
         self.ticks = self._counter("ticks", "Ticks that were written, as something was due and no event came")
+        self.behind = Gauge(
+            "nearcast_pipeline_clock_behind_seconds",
+            "How far the clock of a channel is behind the wall clock, that of all which share one without a name",
+            ["channel"],
+            registry=self.registry,
+        )
         self.early = self._counter("early", "Reports that did not wait for the lateness of relations, as too many did")
         self.failures = self._counter("failures", "Batches that failed; each is decided again after a restart")
         self.unusable = self._counter("unusable", "Readings that are none, and rules not taken", ["name", "reason"])
@@ -106,6 +112,22 @@ class ExcessMonitor:
             if excess not in self._told and len(self._told) < TOLD:
                 self._told.add(excess)
                 log.warning("beyond limit=%s source=%s type=%s: UNKNOWN, see explain", limit, source, type_)
+
+
+class ClockMonitor:
+    """Shows how far each clock is behind the wall clock."""
+
+    def __init__(self, metrics: PipelineMetrics) -> None:
+        self._behind = metrics.behind
+        self._shown: set[str] = set()
+
+    def report(self, behind: Mapping[str, float]) -> None:
+        """Takes how many seconds each is behind, by its channel."""
+        for name, seconds in behind.items():
+            self._behind.labels(name).set(seconds)
+        for name in self._shown - behind.keys():
+            self._behind.remove(name)
+        self._shown = set(behind)
 
 
 class FallenClockMonitor:
