@@ -23,9 +23,9 @@ from nearcast.model.subscription import Settings
 from nearcast.situations.entity_counts import EntityTally, count_of, truth_of_count
 from nearcast.situations.stage import UNCOUNTED, SituationStage
 from nearcast.state.derived import StageInput
-from nearcast.state.lateness import FOREVER
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
+from nearcast.state.stream_clocks import StreamClocks
 from nearcast.testing.situations import PlainScene
 from tests.situations.scenes import START, advanced, data_of, defined, ends, inferred, phases, rule, table_of, told
 from tests.situations.test_lasting import END, seen
@@ -93,7 +93,7 @@ def test_a_report_counts_for_as_long_as_it_is_valid(scene: type[PlainScene] | No
     events = [person(0, "a"), person(2, "b"), person(8, "a"), person(9, "c", 500)]
     found = advanced(stage, defined([crowd(2, valid=10)]), table_of(events))
     assert [(2.0, "crowd", "begin")] == seen(found)
-    assert START.timestamp() + 12.000001 == stage.next_due(FOREVER) / 1_000_000
+    assert START.timestamp() + 12.000001 == stage.next_due(StreamClocks.alone(0)) / 1_000_000
     ended = advanced(stage, [(5, ClockTick(START + timedelta(seconds=13)))], table_of([], 5))
     assert [(12.000001, "crowd", "false")] == seen(ended)
 
