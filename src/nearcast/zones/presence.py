@@ -96,7 +96,8 @@ class WatchedNow:
 
     def select(self, which: Integers) -> WatchedNow:
         """Some of them."""
-        return WatchedNow(self.entity[which], self.x[which], self.y[which], self.now)
+        places = (self.entity[which], self.x[which], self.y[which])
+        return WatchedNow(*places, self.now[which], self.clock[which])
 
 
 @dataclass(frozen=True, slots=True)
