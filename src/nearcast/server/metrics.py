@@ -59,6 +59,12 @@ class ServerMetrics:
             "Changes that clients said faster than they may: the newest wait",
             registry=registry,
         )
+        self.lapsed = Counter(
+            "nearcast_readings_lapsed",
+            "Readings of clients that were withdrawn, as they were valid no longer",
+            ["reading"],
+            registry=registry,
+        )
         self.deliveries = Counter("nearcast_deliveries", "Deliveries queued", ["priority"], registry=registry)
         self.sent = Counter("nearcast_sent", "Deliveries sent, each attempt", ["priority"], registry=registry)
         self.outcomes = Counter("nearcast_outcomes", "Deliveries settled", ["outcome"], registry=registry)

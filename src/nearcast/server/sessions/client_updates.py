@@ -21,6 +21,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -258,30 +259,36 @@ class ClientUpdates:
         """
         timers = self.session_manager.validity_timers
         while part := list(islice(timers.due(self.session_manager.registry), LAPSED_TOGETHER)):
-            events = [event for one in part for event in self._withdrawal(one)]
+            withdrawals = {one: event for one in part if (event := self._withdrawal(one))}
             try:
-                if events:
-                    self.publish(events).add_done_callback(_retrieved)
+                if withdrawals:
+                    self.publish([*withdrawals.values()]).add_done_callback(partial(self._withdrawn, [*withdrawals]))
             except QueueFull:
-                log.warning("journal full, readings are withdrawn later readings=%d", len(events))
+                log.warning("journal full, readings are withdrawn later readings=%d", len(withdrawals))
                 return False
             await asyncio.sleep(0)
         return True
 
-    def _withdrawal(self, lapsed: LapsedReading) -> list[Event]:
+    def _withdrawn(self, lapsed: list[LapsedReading], written: asyncio.Future[list[int]]) -> None:
+        """Counts what the journal has taken; what it has not is there still, which is seen by that."""
+        if not written.cancelled() and written.exception() is None:
+            for one in lapsed:
+                self.session_manager.metrics.lapsed.labels(one.name).inc()
+
+    def _withdrawal(self, lapsed: LapsedReading) -> Event | None:
         """The control event that withdraws a reading, or none as yet."""
         timers, session = self.session_manager.validity_timers, self.session_manager.sessions.get(lapsed.client)
         wait = self._lapse_wait - clock.age(lapsed.ended / 1e6)
         if wait > 0 and lapsed.moment != UNKNOWN_MOMENT and not (session and session.connection):
             timers.retry(lapsed, wait)
-            return []
+            return None
         # The reading comes before what withdraws it.
         if lapsed.client in self._unwritten:
             self._publish(lapsed.client)
         timers.retry(lapsed, LAPSE_AGAIN_SECONDS)
         log.info("reading lapsed client=%s reading=%s", lapsed.client, lapsed.name)
         change = ClientChange(lapsed.client, lapsed={lapsed.name: lapsed.moment})
-        return [control_event("nearcast.client", client_data(change), LAPSED, moment_at(lapsed.ended))]
+        return control_event("nearcast.client", client_data(change), LAPSED, moment_at(lapsed.ended))
 
     def measure(self, session: Session) -> None:
         """Makes the measured bandwidth the client's reading, where that puts it into another class."""
@@ -367,12 +374,6 @@ def _moments(changes: list[ClientChange]) -> dict[str, int]:
     """The moments of the readings that are said, by reading."""
     found = {name: (one.moments or {}).get(name, one.moment) for one in changes for name in one.readings or ()}
     return {name: moment for name, moment in found.items() if moment is not None}
-
-
-def _retrieved(written: asyncio.Future[list[int]]) -> None:
-    """Whether it failed is seen by what is there still."""
-    if not written.cancelled():
-        written.exception()
 
 
 def _merged(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
