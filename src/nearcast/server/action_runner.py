@@ -223,7 +223,7 @@ class ActionRunner:
         effects = self._effects(data)
         for effect in effects:
             if isinstance(effect, Webhook):
-                await post(http, effect, event, int(clock.now()), self._private, self._limits)
+                await post(http, effect, event, int(clock.wall()), self._private, self._limits)
             else:
                 await asyncio.get_running_loop().run_in_executor(self._threads, _call, effect, event)
         if not effects:

@@ -1,10 +1,11 @@
 """The one place where the server reads the time; everything else gets it as a value.
 
-There are two times. `now` is the time of day, which stamps what is accepted and written. It follows the machine's
-clock, but never runs backwards: where that was set back it stands, a microsecond further with each look, until the
-clock has come up to it. `steady` runs on evenly whatever happens to the machine's clock: timers count by it, so that
-neither an hour back nor a day forward stops or ends anything. It is in seconds since 1970 too, right when the process
-began.
+There are three times. `now` is the time of day, which stamps what is accepted and written. It follows the machine's
+clock, but never runs backwards: where that was set back it goes on from where it was, a hundredth slower, until the
+clock has come up to it. So what lasts a minute lasts a minute, also while the clock is behind. `steady` runs on evenly
+whatever happens to the machine's clock: timers count by it, so that neither an hour back nor a day forward stops or
+ends anything. It is in seconds since 1970 too, right when the process began. `wall` is the machine's clock as it is,
+for others who compare it with theirs.
 """
 
 from __future__ import annotations
@@ -23,44 +24,48 @@ JUMP = 1.0
 """Seconds by which a clock has to be set to count as set: less is how clocks are corrected that run well."""
 
 JUMPS = 100
-"""Settings of the clock that are remembered."""
+"""Leaps forward of the time of day that are remembered."""
 
 STEP = 1e-6
 
+PACE = 0.99
+"""How fast the time of day goes while the machine's clock is behind it."""
+
 
 class ServerClock:
-    """Both times, made of a machine's clocks: `wall` gives seconds since 1970, `monotonic` seconds since any moment.
+    """The times, made of a machine's clocks: `wall` gives seconds since 1970, `monotonic` seconds since any moment.
 
     `set_back` counts how often the wall clock fell back.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._wall, self._monotonic = wall, monotonic
+        self.wall, self._monotonic = wall, monotonic
         # Events are read, and so accepted, in several threads.
         self._lock = threading.Lock()
-        self._began = wall() - monotonic()
+        self._last, self._looked = wall(), monotonic()
+        self._began = self._last - self._looked
         self._ahead = 0.0
-        self._last = 0.0
-        self._jumps: deque[tuple[float, float]] = deque(maxlen=JUMPS)
+        self._leaps: deque[tuple[float, float]] = deque(maxlen=JUMPS)
         self.set_back = 0
 
     def now(self) -> float:
-        """Seconds since 1970, never less than it gave before."""
+        """Seconds since 1970, always more than it gave before."""
         with self._lock:
-            wall = self._look()
-            self._last = wall if wall > self._last else self._last + STEP
+            wall, steady = self.wall(), self._monotonic()
+            self._note_jump(wall - steady - self._began)
+            passed, self._looked = steady - self._looked, steady
+            leap = wall - self._last - passed
+            if leap >= JUMP:
+                self._leaps.append((self._last + passed, leap))
+            self._last = max(wall, self._last + max(PACE * passed, STEP))
             return self._last
 
-    def _look(self) -> float:
-        """The wall clock; takes note of whether it was set since the last look."""
-        wall = self._wall()
-        ahead = wall - self._monotonic() - self._began
+    def _note_jump(self, ahead: float) -> None:
+        """Takes note of whether the wall clock was set since the last look."""
         jump, self._ahead = ahead - self._ahead, ahead
         if abs(jump) >= JUMP:
-            self._jumps.append((wall - jump, jump))
             self.set_back += jump < 0
             log.warning("the machine's clock was set seconds=%+.1f: timers go on, times of acceptance never fall", jump)
-        return wall
 
     def steady(self) -> float:
         """Seconds by which timers count."""
@@ -72,7 +77,7 @@ class ServerClock:
         """
         now = self.now()
         with self._lock:
-            set_since = sum(jump for before, jump in self._jumps if jump > 0 and before >= moment)
+            set_since = sum(leap for before, leap in self._leaps if before >= moment)
         return max(0.0, now - moment - set_since)
 
     def stamp(self, steady: float) -> float:
@@ -91,6 +96,11 @@ _clock = ServerClock()
 def now() -> float:
     """The time of day, in seconds since 1970: what is accepted and written is stamped with it."""
     return _clock.now()
+
+
+def wall() -> float:
+    """The machine's clock, in seconds since 1970: what others hold against their own."""
+    return _clock.wall()
 
 
 def steady() -> float:
