@@ -266,7 +266,7 @@ def test_a_journal_that_is_only_read_writes_nothing(nats: NatsJournal, new_strea
 def test_a_stream_of_another_program_is_refused(nats_server: NatsServer) -> None:
     """It is left as it was."""
     with closing(NatsJournal(f"{nats_server.url}/own")) as journal:
-        journal._stream.make("theirs", ["theirs.>"])
+        JetStream(journal.address, journal._stream.connection, "theirs").make(["theirs.>"])
     with pytest.raises(JournalError, match="got another program's stream"):
         NatsJournal(f"{nats_server.url}/theirs")
 

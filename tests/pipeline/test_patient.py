@@ -35,7 +35,7 @@ def failing(times: int, code: int = FULL) -> object:
 
 def test_a_full_disk_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """And told in a line when it begins and one when it is over."""
-    journal = RetryingJournal(tmp_path / "journal", lambda: False)
+    journal = RetryingJournal(SqliteJournal(tmp_path / "journal"), lambda: False)
     with failing(3), patch.object(retrying_journal, "RETRY_SECONDS", 0.0):
         journal.commit_range("deliveries", DELIVERIES.empty_table(), 7)
     assert 7 == journal.end("deliveries")
@@ -45,7 +45,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixt
 @pytest.mark.parametrize(("stopped", "code"), [(True, FULL), (False, BROKEN)])
 def test_what_is_not_waited_for(tmp_path: Path, stopped: bool, code: int) -> None:
     """Who is asked to end does not wait, and nothing else is waited for."""
-    journal = RetryingJournal(tmp_path / "journal", lambda: stopped)
+    journal = RetryingJournal(SqliteJournal(tmp_path / "journal"), lambda: stopped)
     with failing(1, code), pytest.raises(JournalError):
         journal.commit_range("deliveries", DELIVERIES.empty_table(), 7)
     assert 0 == journal.end("deliveries")
@@ -53,4 +53,6 @@ def test_what_is_not_waited_for(tmp_path: Path, stopped: bool, code: int) -> Non
 
 def test_it_travels_as_a_plain_journal(tmp_path: Path) -> None:
     """Workers only read."""
-    assert SqliteJournal is type(pickle.loads(pickle.dumps(RetryingJournal(tmp_path / "journal", lambda: False))))
+    assert SqliteJournal is type(
+        pickle.loads(pickle.dumps(RetryingJournal(SqliteJournal(tmp_path / "journal"), lambda: False)))
+    )

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from nearcast.cli.output import pluralize, warn
 from nearcast.journal.seam import Journal
-from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes
 from nearcast.pipeline.replay_engine import BatchCosts, EngineEstimate, cores_of
 from nearcast.stages import decide
@@ -67,7 +66,6 @@ class EngineChoice:
         from nearcast.pipeline.batch_replay import replay  # Spark is imported only by those who ask for it
         from nearcast.pipeline.spark_session import session
 
-        assert isinstance(journal, SqliteJournal)
         warn("note", "starting Spark, which takes some seconds")
         return replay(session(self._master), journal, known, self._folder, through=through, parse=parse)
 

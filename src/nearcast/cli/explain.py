@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from nearcast.cli.explain_text import as_data, as_text, told_situation
-from nearcast.cli.options import INPUT_FILE, data_option, journal_path
+from nearcast.cli.options import INPUT_FILE, JournalPlace, data_option, journal_path
 from nearcast.cli.output import DeadLetterLog, print_json, progress
 from nearcast.explain.explanation import explain
 from nearcast.explain.past_state import PastState
 from nearcast.explain.single_pass import SinglePass
 from nearcast.explain.why_not import why_not
+from nearcast.journal.locations import Location
 from nearcast.language.control_events import changes
 from nearcast.language.cql2 import write
 from nearcast.language.definitions import files
@@ -34,7 +35,9 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--client", help="The client it is about; else every client known then, or named by a subscription.")
 @click.option("--source", help="The event's source, where several events have the id.")
 @data_option
-@click.option("--journal", "journal_file", type=FILE, help="A journal, instead of the one in the data folder.")
+@click.option(
+    "--journal", "journal_file", type=JournalPlace(), help="A journal, a file or on NATS, instead of the data folder's."
+)
 @click.option("--definitions", "definition_files", multiple=True, type=FILE, help="With --events: as in replay.")
 @click.option("--events", "event_files", multiple=True, type=INPUT_FILE, help="Files of events instead of a journal.")
 @click.option("--situation", "rule", help="Explain this situation rule around EVENT, instead of clients.")
@@ -54,7 +57,7 @@ def command(
     client: str | None,
     source: str | None,
     data: Path,
-    journal_file: Path | None,
+    journal_file: Location | None,
     definition_files: tuple[Path, ...],
     event_files: tuple[Path, ...],
     rule: str | None,

@@ -20,6 +20,8 @@ from nearcast.explain.delivery_status import DeliveryStatus, delivery_statuses, 
 from nearcast.explain.past_state import PastState, rests_on_derived
 from nearcast.explain.single_pass import several, unknown
 from nearcast.explain.state_at import only_deriving, state_at, with_derived, without_subscriptions
+from nearcast.journal.jetstream.nats_address import is_nats
+from nearcast.journal.locations import Location, journal_at
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
@@ -58,21 +60,24 @@ class FoldedHistory:
 
 @contextmanager
 def folded_history(
-    path: Path,
+    location: Location,
     definition_files: tuple[Path, ...],
     event_files: tuple[Path, ...],
     about: set[str] | None,
     heard: bool,
 ) -> Iterator[FoldedHistory]:
     """A journal, or the files where some are named; it is closed at the end. See `_from_files`."""
-    history = _from_files(definition_files, event_files, about, heard) if event_files else _from_journal(path)
+    history = _from_files(definition_files, event_files, about, heard) if event_files else _from_journal(location)
     try:
         yield history
     finally:
         history.journal.close()
 
 
-def _from_journal(path: Path) -> FoldedHistory:
+def _from_journal(location: Location) -> FoldedHistory:
+    if is_nats(location):
+        return FoldedHistory(journal_at(location, read_only=True), Registry(), True)
+    path = Path(location)
     if not path.is_file():
         advice = "name another with --data or --journal, or files with --definitions and --events"
         raise SetupError(str(Fault("a journal", f"no file {path}", advice=advice)))

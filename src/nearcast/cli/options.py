@@ -9,6 +9,9 @@ from typing import TypeVar
 
 import click
 
+from nearcast.errors import SetupError
+from nearcast.journal.jetstream.nats_address import is_nats, parse_address
+from nearcast.journal.locations import Location
 from nearcast.model.event import MAIN
 
 DATA = Path("nearcast-data")
@@ -64,6 +67,39 @@ def data_option(function: F) -> F:
         default=DATA,
         show_default=True,
         help="Folder of the journal and the state.",
+    )(function)
+
+
+class JournalPlace(click.ParamType[Location]):
+    """A journal's file, or its address on NATS."""
+
+    name = "file or URL"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Location:
+        """Either of them; a usage error for a wrong address."""
+        if not is_nats(value):
+            return Path(str(value))
+        try:
+            parse_address(str(value))
+        except SetupError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+
+JOURNAL = "NEARCAST_JOURNAL"
+"""The environment variable of `--journal`: there a password in it is seen by fewer than on a command line."""
+
+
+def journal_option(function: F) -> F:
+    """`--journal URL`: where the journal is that a system works on."""
+    return click.option(
+        "--journal",
+        "location",
+        type=JournalPlace(),
+        metavar="URL",
+        envvar=JOURNAL,
+        help="A journal on NATS, nats://host:4222,host2:4222/NAME, instead of a file in the data folder; also from"
+        f" {JOURNAL}.",
     )(function)
 
 

@@ -7,19 +7,21 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.options import data_option, journal_path, state_path
+from nearcast.cli.options import data_option, journal_option, journal_path, state_path
 from nearcast.cli.supervisor import end_with_supervisor
+from nearcast.journal.locations import Location
 from nearcast.pipeline.live import PipelineConfig, run
 
 
 @click.command("pipeline")
 @data_option
+@journal_option
 @click.option("--master", help="Where Spark runs; local[*] unless given.")
 @click.option("--metrics-port", type=int, help="Answer /metrics on this port of the loopback.")
-def command(data: Path, master: str | None, metrics_port: int | None) -> None:
+def command(data: Path, location: Location | None, master: str | None, metrics_port: int | None) -> None:
     """Run the pipeline: read the journal on and on, decide every event, write the deliveries."""
     end_with_supervisor()
     # What a batch raises is raised again by `run`; Spark's bridge would print it a second time, and a stop as an error.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     data.mkdir(parents=True, exist_ok=True)
-    run(PipelineConfig(journal_path(data), state_path(data), master, metrics_port))
+    run(PipelineConfig(location or journal_path(data), state_path(data), master, metrics_port))

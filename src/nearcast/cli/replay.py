@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.cli.engine_choice import STRETCH, Decided, EngineChoice
-from nearcast.cli.options import INPUT_FILE, journal_path, node_option, state_path
+from nearcast.cli.options import INPUT_FILE, JournalPlace, journal_path, node_option, state_path
 from nearcast.cli.output import DeadLetterLog, pluralize, progress, warn, warn_of
 from nearcast.cli.replay_comparison import compared, shown
 from nearcast.errors import Fault
 from nearcast.explain.decision_differences import DecisionDifferences
+from nearcast.journal.locations import Location
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
@@ -76,7 +77,12 @@ class PositionOrTime(click.ParamType[Bound]):
     help="CloudEvents, one a line, or GeoJSON features, also gzipped (- for standard input); several are read in turn.",
 )
 @click.option("--data", type=FOLDER, help="A system's data folder, whose journal is decided instead of --events.")
-@click.option("--journal", "journal_file", type=OUTPUT, help="A journal, as a copy, instead of one in a data folder.")
+@click.option(
+    "--journal",
+    "journal_file",
+    type=JournalPlace(),
+    help="A journal, as a copy or on NATS, instead of one in a data folder.",
+)
 @click.option("--from", "first", type=PositionOrTime(), help="First position that is told of, or time of acceptance.")
 @click.option("--to", "last", type=PositionOrTime(), help="Last one.")
 @click.option("--out", type=OUTPUT, help="Where to write; else standard output.")
@@ -95,7 +101,7 @@ def command(
     definition_files: tuple[Path, ...],
     event_files: tuple[Path, ...],
     data: Path | None,
-    journal_file: Path | None,
+    journal_file: Location | None,
     first: Bound | None,
     last: Bound | None,
     out: Path | None,
@@ -157,7 +163,7 @@ def _check_usage(
     definitions: Sequence[Path],
     events: Sequence[Path],
     data: Path | None,
-    journal: Path | None,
+    journal: Location | None,
     compare: bool,
     as_json: bool,
 ) -> None:
@@ -215,7 +221,7 @@ def _known(found: DefinitionSet, node: str) -> StateFold:
     return StateFold(registry)
 
 
-def _history_of_system(data: Path | None, file: Path | None, found: DefinitionSet | None, node: str) -> _History:
+def _history_of_system(data: Path | None, file: Location | None, found: DefinitionSet | None, node: str) -> _History:
     """What a journal has; under its own definitions, or under others."""
     journal = opened_journal(file if file is not None else journal_path(data or Path()))
     if found is not None:

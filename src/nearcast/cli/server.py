@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
-from nearcast.cli.options import data_option, journal_path, url_of
+from nearcast.cli.options import data_option, journal_option, journal_path, url_of
 from nearcast.cli.output import warn
 from nearcast.cli.serving_options import ServingOptions, serving_options
 from nearcast.cli.supervisor import end_with_supervisor
+from nearcast.journal.locations import Location
 from nearcast.server.access import AccessToken, tokens_from, tokens_in
 from nearcast.server.app import serve
 from nearcast.server.config import ServerConfig
@@ -20,8 +21,9 @@ from nearcast.server.origins import check_origin
 
 @click.command("server")
 @data_option
+@journal_option
 @serving_options("0 takes any free one.")
-def command(data: Path, **given: Any) -> None:
+def command(data: Path, location: Location | None, **given: Any) -> None:
     """Run the access server: publishing and managing over HTTP, receiving over WebSocket and SSE.
 
     NEARCAST_TOKENS holds tokens, each name:token:rights, separated by spaces; rights are publish, receive and manage.
@@ -32,7 +34,7 @@ def command(data: Path, **given: Any) -> None:
     options = ServingOptions(**given)
     named = _tokens_of(options.tokens) if options.tokens else ()
     config = ServerConfig(
-        journal_path(data),
+        location or journal_path(data),
         options.host,
         options.port,
         (*tokens_from(os.environ.get("NEARCAST_TOKENS", "")), *named),
@@ -40,6 +42,7 @@ def command(data: Path, **given: Any) -> None:
         suppress=options.suppress,
         precision=options.precision,
         private_webhooks=options.private_webhooks,
+        notes=journal_path(data),
         origins=tuple(check_origin(one) for one in options.origins),
     )
     serve(config, lambda port: click.echo(f"listening on {url_of(options.host, port)}", err=True))

@@ -15,12 +15,12 @@ from typing import Any
 
 import httpx
 
-from nearcast.cli.options import journal_path, state_path
+from nearcast.cli.options import JOURNAL, journal_path, state_path
 from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.supervisor import STOP_SECONDS, Supervisor, SystemPart
 from nearcast.errors import EventError, SetupError
+from nearcast.journal.locations import Location, ids_of, journal_at
 from nearcast.journal.seam import Journal
-from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes, to_event
 from nearcast.language.definitions.files import DefinitionSet
 from nearcast.model.changes import Change, ClientChange
@@ -36,6 +36,11 @@ SOURCE = "definitions"
 READY_SECONDS = 120.0
 """That server and pipeline are waited for unless told otherwise; a machine that does much else takes longer."""
 STRETCH = 100_000
+
+
+def opened_at(data: Path, location: Location | None, read_only: bool = False) -> Journal:
+    """The journal of a data folder, or the one at a location, of which the folder has what saves time."""
+    return journal_at(location or journal_path(data), read_only, ids_of(journal_path(data)))
 
 
 def define(journal: Journal, definitions: DefinitionSet, node: str = MAIN) -> int:
@@ -117,10 +122,12 @@ def running(
     master: str | None = None,
     metrics_port: int | None = None,
     begin: Callable[[], None] = lambda: None,
+    location: Location | None = None,
 ) -> Iterator[Supervisor]:
     """Server and pipeline of a data folder as supervised processes, ended when the block ends.
 
-    `begin` is called before they start, when the folder is this process's own.
+    `begin` is called before they start, when the folder is this process's own. `location` is that of the journal, if it
+    is not in the folder.
     """
     with _locked(data) as lock:
         # One that was killed may have left it: the new pipeline would count as ready at once.
@@ -134,6 +141,8 @@ def running(
         pipeline += ["--metrics-port", str(metrics_port)] if metrics_port is not None else []
         server = ["server", "--data", str(data), *options.arguments()]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        # Not on a command line, which everybody sees.
+        environment |= {JOURNAL: str(location)} if location else {}
         # The parts hold the folder too: if this process is killed, it is free only when they have ended.
         held = (lock,)
         parts = [
@@ -170,12 +179,13 @@ def wait_until_ready(
     data: Path,
     stopped: Callable[[], bool] = lambda: False,
     seconds: float = READY_SECONDS,
+    location: Location | None = None,
 ) -> None:
     """Returns when the server answers and the pipeline reads on and has decided all that there was, or it is stopped.
 
     Raises SetupError after so many seconds, which says what is still waited for.
     """
-    with closing(SqliteJournal(journal_path(data))) as journal:
+    with closing(opened_at(data, location)) as journal:
         until = time.monotonic() + seconds
         wanted = journal.end("events")
 

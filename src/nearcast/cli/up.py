@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from nearcast.cli.options import data_option, journal_path
+from nearcast.cli.options import data_option, journal_option
 from nearcast.cli.output import pluralize, warn, warn_of
 from nearcast.cli.serving_options import ServingOptions, serving_options
-from nearcast.cli.system import READY_SECONDS, define, running, wait_until_ready
-from nearcast.journal.sqlite import SqliteJournal
+from nearcast.cli.system import READY_SECONDS, define, opened_at, running, wait_until_ready
+from nearcast.journal.locations import Location, shown_location
 from nearcast.language.definitions import files as files_module
 
 
@@ -27,6 +27,7 @@ from nearcast.language.definitions import files as files_module
     help="YAML definitions to begin with; several are read together.",
 )
 @data_option
+@journal_option
 @serving_options()
 @click.option("--master", help="Where Spark runs; local[*] unless given.")
 @click.option(
@@ -38,7 +39,13 @@ from nearcast.language.definitions import files as files_module
 )
 @click.option("--metrics-port", type=int, default=8641, show_default=True, help="The pipeline's /metrics, on loopback.")
 def command(
-    files: tuple[Path, ...], data: Path, master: str | None, wait: float, metrics_port: int, **given: Any
+    files: tuple[Path, ...],
+    data: Path,
+    location: Location | None,
+    master: str | None,
+    wait: float,
+    metrics_port: int,
+    **given: Any,
 ) -> None:
     """Run access server and pipeline. A part that dies is started again, and that is said.
 
@@ -54,14 +61,18 @@ def command(
     # Before the parts are there: a signal has to end them too, and in an orderly way.
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
-    begin = partial(_begin, data, found, options.node) if found else lambda: None
-    with running(data, options, master, metrics_port, begin) as supervisor:
-        wait_until_ready(supervisor, options.url, data, lambda: bool(asked), wait)
+    begin = partial(_begin, data, location, found, options.node)
+    with running(data, options, master, metrics_port, begin, location) as supervisor:
+        wait_until_ready(supervisor, options.url, data, lambda: bool(asked), wait, location)
         if not asked:
-            click.echo(f"ready: {options.url} (API at /docs), data in {data}; end with Ctrl-C", err=True)
+            kept = f", journal at {shown_location(location)}" if location else ""
+            click.echo(f"ready: {options.url} (API at /docs), data in {data}{kept}; end with Ctrl-C", err=True)
         supervisor.watch(lambda: bool(asked))
 
 
-def _begin(data: Path, found: files_module.DefinitionSet, node: str) -> None:
-    with closing(SqliteJournal(journal_path(data))) as journal:
-        warn("note", f"{pluralize(define(journal, found, node), 'definition')} changed")
+def _begin(data: Path, location: Location | None, found: files_module.DefinitionSet | None, node: str) -> None:
+    with closing(opened_at(data, location)) as journal:
+        if journal.durability:
+            warn("note", f"journal at {journal}: {journal.durability}")
+        if found:
+            warn("note", f"{pluralize(define(journal, found, node), 'definition')} changed")

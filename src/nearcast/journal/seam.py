@@ -11,9 +11,11 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 
+from nearcast.errors import JournalError
 from nearcast.journal.held_back import Kept
 from nearcast.model.columns import to_table
 from nearcast.model.event import MAIN, Event
@@ -139,6 +141,28 @@ class Journal(ABC):
             after = end
             if len(rows):
                 yield rows
+
+    @property
+    def location(self) -> str:
+        """What opens this journal in another process, with `journal_at`: a path or a URL, which may have a password."""
+        raise JournalError(f"expected a journal that other processes can open, got {self}, which lives in this one")
+
+    @property
+    def identity(self) -> str:
+        """What tells this journal from others that may be at its location; empty where that is its file."""
+        return ""
+
+    @property
+    def durability(self) -> str:
+        """How safely it is kept, as far as that is told by who keeps it; empty where it is a file of this machine."""
+        return ""
+
+    def leading(self, role: str, stopped: Callable[[], bool] = lambda: False) -> AbstractContextManager[bool]:
+        """Holds what one at a time may do, as long as the block runs; waits for it until `stopped()`: then it is False.
+
+        Of a journal on this machine files are held for that, by those who do it.
+        """
+        return nullcontext(True)
 
     @abstractmethod
     def close(self) -> None:

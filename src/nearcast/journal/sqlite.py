@@ -104,6 +104,14 @@ class SqliteJournal(Journal):
         """Travels to another process as its path."""
         return type(self), (self.path, self.read_only)
 
+    def __str__(self) -> str:
+        return self.path
+
+    @property
+    def location(self) -> str:
+        """See `Journal.location`."""
+        return self.path
+
     def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         """See `Journal.append`."""
         rows = checked(log, rows)

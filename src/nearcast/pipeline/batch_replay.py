@@ -17,7 +17,7 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from nearcast.journal.sqlite import SqliteJournal
+from nearcast.journal.seam import Journal
 from nearcast.language.control_events import changes
 from nearcast.pipeline.source import ranges
 from nearcast.pipeline.spread import SPREAD, submit_batch
@@ -34,7 +34,7 @@ AHEAD = 2
 
 def replay(
     spark: SparkSession,
-    journal: SqliteJournal,
+    journal: Journal,
     known: StateFold,
     folder: Path,
     *,
@@ -57,7 +57,7 @@ def replay(
         for end, events in zip(cuts[1:], _row_ranges(journal, cuts), strict=True):
             blocks = partial(ranges, spark, known.position, end, parts)
             for batch in known.fold(events, parse):
-                rest = submit_batch(batch, blocks, journal.path, folder, with_fallbacks=False, spread=spread)
+                rest = submit_batch(batch, blocks, journal.location, folder, with_fallbacks=False, spread=spread)
                 yield partial(_ended, batch, rest)
             known.position = end
 
@@ -68,7 +68,7 @@ def _ended(batch: FoldedBatch, rest: Callable[[], pa.Table]) -> tuple[FoldedBatc
     return batch, rest()
 
 
-def _cuts(journal: SqliteJournal, after: int, end: int, range_size: int) -> list[int]:
+def _cuts(journal: Journal, after: int, end: int, range_size: int) -> list[int]:
     """Where ranges begin and the last one ends; they are shorter where events are large."""
     cuts = [after]
     while cuts[-1] < end:
@@ -76,7 +76,7 @@ def _cuts(journal: SqliteJournal, after: int, end: int, range_size: int) -> list
     return cuts if len(cuts) > 1 else [after, after]
 
 
-def _row_ranges(journal: SqliteJournal, cuts: Sequence[int]) -> Iterator[pa.Table]:
+def _row_ranges(journal: Journal, cuts: Sequence[int]) -> Iterator[pa.Table]:
     """The events between each two cuts; while one range is decided, the next is read."""
     reads = (partial(journal.read, "events", after, through - after) for after, through in pairwise(cuts))
     # One range ahead and no more: each is in memory as a whole.

@@ -24,7 +24,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from nearcast.journal.sqlite import SqliteJournal
+from nearcast.journal.locations import Location, journal_at
+from nearcast.journal.seam import Journal
 from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS
 from nearcast.pipeline.follower import Follower
 from nearcast.pipeline.monitoring import (
@@ -72,7 +73,7 @@ class PipelineConfig:
     Not `asynchronous`: with Spark's own tracking of progress, which is slower and adds nothing here.
     """
 
-    journal: Path
+    journal: Location
     folder: Path
     master: str | None = None
     metrics_port: int | None = None
@@ -86,9 +87,7 @@ class PipelineConfig:
 class BatchDecider:
     """Takes the batches of the query in turn and writes their deliveries into the journal."""
 
-    def __init__(
-        self, spark: SparkSession, journal: SqliteJournal, config: PipelineConfig, metrics: PipelineMetrics
-    ) -> None:
+    def __init__(self, spark: SparkSession, journal: Journal, config: PipelineConfig, metrics: PipelineMetrics) -> None:
         self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"), config.shards)
         self._journal, self._config, self._metrics = journal, config, metrics
         self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
@@ -139,7 +138,7 @@ class BatchDecider:
         # So that a batch that nobody gets has a schema too.
         tables = [DELIVERIES.empty_table()]
         blocks = partial(ranges, self._spark, after, through, self._parts)
-        path, folder, spread = self._journal.path, self._config.folder / "batches", self._config.spread
+        path, folder, spread = self._journal.location, self._config.folder / "batches", self._config.spread
         for batch in self.follower.fold_events(events, through):
             # Batch by batch: settings may change within what Spark gives, and each part is decided under its own.
             self._keep_derived(batch)
@@ -220,19 +219,40 @@ def _run(config: PipelineConfig) -> None:
     # Before Spark's Java starts, which inherits the environment.
     os.environ.setdefault(LOG_FILE, str(config.folder.absolute() / "spark.log"))
     asked: list[int] = []
-    journal = RetryingJournal(config.journal, lambda: bool(asked))
+    opened = journal_at(config.journal, ids=config.folder.with_name("journal-ids"))
+    journal = RetryingJournal(opened, lambda: bool(asked))
+    _own_snapshots(config.folder, journal)
     spark = session(config.master, **JAVA)
-    decider = BatchDecider(spark, journal, config, metrics)
     # After the start of Spark, which sets a handler of its own for SIGINT.
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
+    with journal.leading("pipeline", lambda: bool(asked)) as leads:
+        if leads:
+            _decide_on(spark, journal, config, metrics, asked)
+    spark.stop()
+
+
+def _decide_on(
+    spark: SparkSession, journal: Journal, config: PipelineConfig, metrics: PipelineMetrics, asked: Sequence[int]
+) -> None:
+    """Decides until somebody asks for the end."""
+    decider = BatchDecider(spark, journal, config, metrics)
     # Round and round, as a query is begun anew after so many batches.
     while not asked:
         _query(spark, decider, config, asked)
     ready_file(config.folder).unlink(missing_ok=True)
     # When no batch is under way any more: then the next start has nothing to fold.
     decider.follower.save()
-    spark.stop()
+
+
+def _own_snapshots(folder: Path, journal: Journal) -> None:
+    """Removes snapshots of another journal: one on NATS has an identity, which stands beside its snapshots."""
+    mark, identity = folder / "journal", journal.identity
+    before = mark.read_text() if mark.exists() else ""
+    if before != identity:
+        log.warning("snapshots left out path=%s: they are of another journal", folder / "known")
+        shutil.rmtree(folder / "known", ignore_errors=True)
+        mark.write_text(identity)
 
 
 def _query(spark: SparkSession, decider: BatchDecider, config: PipelineConfig, asked: Sequence[int]) -> None:

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.errors import Fault, SetupError
+from nearcast.journal.jetstream.nats_address import is_nats
+from nearcast.journal.locations import Location, journal_at
 from nearcast.journal.seam import Journal
-from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes
 from nearcast.model.arrays import Integers
 from nearcast.model.changes import Change, DefinitionChange, SettingsChange
@@ -33,15 +34,16 @@ Bound = int | datetime
 """Where a range begins or ends: a position, or a time of acceptance (of events that have none, their own)."""
 
 
-def opened_journal(path: Path) -> SqliteJournal:
-    """The journal in a file, to be read only. Raises `SetupError` where there is no file, `JournalError` where it is no
-    journal that can be read.
+def opened_journal(location: Location) -> Journal:
+    """The journal in a file or at an address, to be read only. Raises `SetupError` where there is no file, and
+    `JournalError` where it is no journal that can be read.
     """
-    if not path.is_file():
+    path = Path(location)
+    if not is_nats(location) and not path.is_file():
         came = f"{path.parent}, which has no file {path.name}" if path.parent.is_dir() else f"{path.parent}, no folder"
         advice = "it is what --data of `nearcast up` names, nearcast-data unless it says otherwise"
         raise SetupError(str(Fault("the data folder of a system", came, advice=advice)))
-    return SqliteJournal(path, read_only=True)
+    return journal_at(location, read_only=True)
 
 
 @dataclass(frozen=True, slots=True)

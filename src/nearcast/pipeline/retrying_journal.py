@@ -1,4 +1,4 @@
-"""The journal as the pipeline writes to it: a full disk is waited for.
+"""The journal as the pipeline writes to it: a full disk is waited for, and servers that nobody reaches just now.
 
 What a batch was decided from is folded in by then. To die of it would mean to start Spark and to fold again, and again.
 """
@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable
-from os import PathLike
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 import pyarrow as pa
 
 from nearcast.errors import JournalError
 from nearcast.journal.held_back import Kept
-from nearcast.journal.sqlite import SqliteJournal
-from nearcast.model.event import MAIN
+from nearcast.journal.jetstream.nats_connection import Unanswered
+from nearcast.journal.locations import journal_at
+from nearcast.journal.seam import READ_BYTES, Journal
+from nearcast.model.event import MAIN, Event
 from nearcast.runtime.error_log import RateLimitedErrorLog
 
 T = TypeVar("T")
@@ -24,33 +26,99 @@ T = TypeVar("T")
 RETRY_SECONDS = 1.0
 
 
-class RetryingJournal(SqliteJournal):
-    """Tries again to write while the disk is full, until it is `stopped`; then JournalError is raised."""
+class RetryingJournal(Journal):
+    """A journal; tries again to write, or read, what fails for a reason that can pass by itself.
 
-    def __init__(self, path: str | PathLike[str], stopped: Callable[[], bool]) -> None:
-        super().__init__(path)
+    Until it is `stopped`: then JournalError is raised.
+    """
+
+    def __init__(self, journal: Journal, stopped: Callable[[], bool]) -> None:
+        self.inner = journal
         self._stopped, self._error_log = stopped, RateLimitedErrorLog("journal")
 
-    def __reduce__(self) -> tuple[type[SqliteJournal], tuple[str, bool]]:
+    def __reduce__(self) -> tuple[Callable[[str], Journal], tuple[str]]:
         """Travels as a journal that is read."""
-        return SqliteJournal, (self.path, self.read_only)
+        return journal_at, (self.location,)
+
+    def __str__(self) -> str:
+        return str(self.inner)
+
+    @property
+    def location(self) -> str:
+        """See `Journal.location`."""
+        return self.inner.location
+
+    @property
+    def identity(self) -> str:
+        """See `Journal.identity`."""
+        return self.inner.identity
+
+    def leading(self, role: str, stopped: Callable[[], bool] = lambda: False) -> AbstractContextManager[bool]:
+        """See `Journal.leading`."""
+        return self.inner.leading(role, stopped)
 
     def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         """See `Journal.append`."""
-        append = super().append
-        return self._patiently(lambda: append(log, rows, kept, node))
+        return self._patiently(lambda: self.inner.append(log, rows, kept, node))
 
     def commit_range(self, log: str, rows: pa.Table, through: int) -> None:
         """See `Journal.commit_range`."""
-        commit_range = super().commit_range
-        self._patiently(lambda: commit_range(log, rows, through))
+        self._patiently(lambda: self.inner.commit_range(log, rows, through))
 
-    def _patiently(self, write: Callable[[], T]) -> T:
+    def read(self, log: str, after: int, limit: int) -> pa.Table:
+        """See `Journal.read`."""
+        return self._patiently(lambda: self.inner.read(log, after, limit))
+
+    def blocks(self, log: str, after: int, through: int) -> Iterator[pa.Table]:
+        """See `Journal.blocks`."""
+        return self.inner.blocks(log, after, through)
+
+    def end_within_bytes(self, log: str, after: int, limit: int, size: int = READ_BYTES) -> int:
+        """See `Journal.end_within_bytes`."""
+        return self._patiently(lambda: self.inner.end_within_bytes(log, after, limit, size))
+
+    def end(self, log: str) -> int:
+        """See `Journal.end`."""
+        return self._patiently(lambda: self.inner.end(log))
+
+    def trim(self, log: str, rows: int, size: int) -> int:
+        """See `Journal.trim`."""
+        return self.inner.trim(log, rows, size)
+
+    def trimmed(self, log: str) -> int:
+        """See `Journal.trimmed`."""
+        return self.inner.trimmed(log)
+
+    def kept(self, node: str = MAIN) -> list[Event]:
+        """See `Journal.kept`."""
+        return self.inner.kept(node)
+
+    def join(self, node: str, alone: bool) -> set[str]:
+        """See `Journal.join`."""
+        return self.inner.join(node, alone)
+
+    def sync(self) -> None:
+        """See `Journal.sync`."""
+        self.inner.sync()
+
+    def probe(self) -> None:
+        """See `Journal.probe`."""
+        self.inner.probe()
+
+    def positions(self, id: str, source: str | None = None) -> list[int]:
+        """See `Journal.positions`."""
+        return self.inner.positions(id, source)
+
+    def close(self) -> None:
+        """See `Journal.close`."""
+        self.inner.close()
+
+    def _patiently(self, call: Callable[[], T]) -> T:
         while True:
             try:
-                found = write()
+                found = call()
             except JournalError as error:
-                if not _is_full(error) or self._stopped():
+                if not _passes(error) or self._stopped():
                     raise
                 self._error_log.failed("deciding", error)
                 time.sleep(RETRY_SECONDS)
@@ -59,5 +127,7 @@ class RetryingJournal(SqliteJournal):
                 return found
 
 
-def _is_full(error: JournalError) -> bool:
-    return getattr(error.__cause__, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+def _passes(error: JournalError) -> bool:
+    """Whether the same call may succeed later, without anybody who starts something anew."""
+    cause = error.__cause__
+    return isinstance(cause, Unanswered) or getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL

@@ -30,9 +30,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from nearcast.errors import JournalError
+from nearcast.journal.locations import journal_at
 from nearcast.journal.rows import joined
-from nearcast.journal.seam import READ_BYTES, WAIT
-from nearcast.journal.sqlite import SqliteJournal
+from nearcast.journal.seam import READ_BYTES, WAIT, Journal
 from nearcast.model.columns import EVENTS
 
 PIECE = 10_000
@@ -138,7 +138,7 @@ class JournalStreamReader(SimpleDataSourceStreamReader):
         # Spark would go on with the offsets of its checkpoint, and never give the events that take these positions now.
         if after > end:
             raise JournalError(
-                f"journal {self.journal.path} ends at position {end}, but the checkpoint of the query is at {after}; "
+                f"journal {self.journal} ends at position {end}, but the checkpoint of the query is at {after}; "
                 "it belongs to another journal: remove the checkpoint"
             )
         through = self.journal.end_within_bytes("events", after, self.limit, BATCH_BYTES)
@@ -211,7 +211,7 @@ def ranges(spark: SparkSession, after: int, through: int, partitions: int) -> Da
 def opened(blocks: Iterator[pa.RecordBatch], journal: str) -> Iterator[pa.Table]:
     """The events of blocks, inside an executor: a table of `EVENTS` per block, each a stretch of positions."""
     # Opened here: workers are forked from one another, and SQLite forbids to carry a connection over a fork.
-    with closing(SqliteJournal(journal)) as log:
+    with closing(journal_at(journal)) as log:
         for row in (row for part in blocks for row in part.to_pylist()):
             after, through, block = row["after"], row["through"], row["block"]
             yield log.read("events", after, through - after) if block is None else _events_of(block)
@@ -231,7 +231,7 @@ def _events_of(block: bytes) -> pa.Table:
     return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(block), EVENTS)])
 
 
-def _batches(journal: SqliteJournal, after: int, through: int) -> Iterator[pa.RecordBatch]:
+def _batches(journal: Journal, after: int, through: int) -> Iterator[pa.RecordBatch]:
     return (batch for table in journal.row_ranges("events", after, through, PIECE) for batch in table.to_batches())
 
 
@@ -240,7 +240,7 @@ def _ranges(after: int, through: int, step: int) -> Iterator[tuple[int, int]]:
     return ((first, min(first + step, through)) for first in range(after, through, step))
 
 
-def _journal(options: Mapping[str, str]) -> SqliteJournal:
+def _journal(options: Mapping[str, str]) -> Journal:
     if "journal" not in options:
-        raise JournalError('expected the option "journal", the path of a journal, got none')
-    return SqliteJournal(options["journal"])
+        raise JournalError('expected the option "journal", the path of a journal or its URL, got none')
+    return journal_at(options["journal"])

@@ -22,8 +22,8 @@ from fastapi_offline import FastAPIOffline
 
 import nearcast
 from nearcast.errors import SetupError
+from nearcast.journal.locations import ids_of, journal_at, shown_location
 from nearcast.journal.seam import Journal
-from nearcast.journal.sqlite import SqliteJournal
 from nearcast.runtime.descriptors import room_for_connections
 from nearcast.runtime.file_lock import file_lock
 from nearcast.runtime.gc_settings import GC_THRESHOLDS
@@ -61,9 +61,9 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         """Runs the service while the application runs."""
-        opened = journal or SqliteJournal(config.journal)
+        opened = journal or journal_at(config.journal, ids=ids_of(config.beside))
         # A journal that was given may be one in memory, which a file beside it would outlive.
-        settled = None if journal else config.journal.with_name(config.journal.name + "-settled")
+        settled = None if journal else config.beside.with_name(config.beside.name + "-settled")
         app.state.service = service = AccessServer(config, opened, settled)
         await service.start()
         yield
@@ -139,7 +139,7 @@ def serve(config: ServerConfig, ready: Callable[[int], None] | None = None) -> N
 
 def _alone(config: ServerConfig) -> AbstractContextManager[int]:
     """Holds the server's name: two of one name would have the same mark of what is settled, and the same sessions."""
-    journal, name = config.journal, quote(config.node, safe="")
+    journal, name = config.beside, quote(config.node, safe="")
     return file_lock(
         journal.with_name(f"{journal.name}-server-{name}"),
         f"no other access server {config.node!r} on {journal}",
@@ -157,7 +157,7 @@ def _serve(config: ServerConfig, ready: Callable[[int], None] | None) -> None:
     server = server_of(config)
     if ready:
         ready(port)
-    log.info("server listening host=%s port=%d journal=%s", config.host, port, config.journal)
+    log.info("server listening host=%s port=%d journal=%s", config.host, port, shown_location(config.journal))
     server.run(sockets=[listening])
     if not server.started:
         raise SetupError("expected the server to start, got an error while it did; the log above says which")

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from nearcast.errors import SetupError
+from nearcast.journal.locations import Location
 from nearcast.model.event import MAIN
 from nearcast.server.access import AccessToken
 
@@ -105,7 +106,7 @@ class ServerLimits:
 class ServerConfig:
     """How an access server is set up. Without tokens everything is allowed, and only to this machine."""
 
-    journal: Path
+    journal: Location
     host: str = "127.0.0.1"
     port: int = 8640
     tokens: tuple[AccessToken, ...] = ()
@@ -122,6 +123,13 @@ class ServerConfig:
     origins: tuple[str, ...] = ()
     """Origins of pages that may use the server from a browser, besides its own."""
     limits: ServerLimits = field(default_factory=ServerLimits)
+    notes: Path | None = None
+    """Beside this path it notes how far it is, and holds its name; None: beside the journal, which is a file then."""
+
+    @property
+    def beside(self) -> Path:
+        """Beside which path it notes how far it is."""
+        return self.notes or Path(self.journal)
 
     def check(self) -> None:
         """Refuses to listen beyond loopback without tokens; raises SetupError."""

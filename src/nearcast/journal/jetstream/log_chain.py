@@ -60,6 +60,11 @@ class ChainTail(NamedTuple):
         """The end of the log."""
         return self.block.head.through if self.block else 0
 
+    @property
+    def epoch(self) -> int:
+        """Of the pipeline that wrote it."""
+        return self.block.head.epoch if self.block else 0
+
 
 class _Piece(NamedTuple):
     """What one message carries of a block."""
@@ -139,10 +144,11 @@ class LogChain:
     def append(
         self,
         build: Callable[[ChainTail], Sequence[BlockContent]],
-        epoch: int = 0,
+        epoch: int | None = None,
         group: bytes | None = None,
     ) -> ChainedBlock | None:
         """Writes what `build` makes, given the newest block, as one group; its last block, None where it is nothing.
+        `epoch` is that of the newest block unless given.
 
         `build` is called again where somebody else wrote meanwhile.
         """
@@ -154,7 +160,7 @@ class LogChain:
                 if not contents:
                     return None
                 try:
-                    return self._write(tail, contents, epoch, name)
+                    return self._write(tail, contents, tail.epoch if epoch is None else epoch, name)
                 except WrongSequence:
                     pass
                 except Unanswered as error:

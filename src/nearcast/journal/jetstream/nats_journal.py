@@ -13,8 +13,8 @@ import os
 import sqlite3
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from nearcast.journal.jetstream.kept_chain import ALONE, KeptChain
 from nearcast.journal.jetstream.log_chain import BlockContent, ChainTail, LogChain
 from nearcast.journal.jetstream.nats_address import parse_address
 from nearcast.journal.jetstream.nats_connection import Unanswered
+from nearcast.journal.jetstream.role_lease import RoleLease
 from nearcast.journal.jetstream.stream_api import JetStream, WrongSequence
 from nearcast.journal.jetstream.stream_checks import FORMAT, IDENTITY, VERSION, SameStream, durability, identity_of
 from nearcast.journal.jetstream.trim_marks import ROLLUP, TrimMarks
@@ -37,6 +38,12 @@ from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered,
 from nearcast.journal.seam import READ_BYTES, Journal
 from nearcast.model.columns import LOGS
 from nearcast.model.event import MAIN, Event
+
+PIPELINE = "pipeline"
+"""The role of who decides."""
+
+DECIDED = ("derived", "source filters", "deliveries")
+"""The logs of what is decided."""
 
 PROBE = bytes(64 * 1024)
 
@@ -55,7 +62,7 @@ class NatsJournal(Journal):
         self.address = parse_address(url)
         self._stream = JetStream(self.address)
         try:
-            self.identity = self._prepare()
+            self._identity = self._prepare()
         except BaseException:
             self._stream.close()
             raise
@@ -64,7 +71,8 @@ class NatsJournal(Journal):
         self._kept: dict[str, KeptChain] = {}
         self._ids: EventIds | None = None
         self._making, self._appending = threading.RLock(), threading.RLock()
-        self._same = SameStream(self._stream, self.identity, self._newest)
+        self._epoch: int | None = None
+        self._same = SameStream(self._stream, self._identity, self._newest)
         try:
             with self._telling():
                 self._check_ends()
@@ -82,6 +90,24 @@ class NatsJournal(Journal):
         """Travels to another process as its URL."""
         return NatsJournal, (self.url, self.read_only)
 
+    def __str__(self) -> str:
+        return str(self.address)
+
+    @property
+    def location(self) -> str:
+        """See `Journal.location`."""
+        return self.url
+
+    @property
+    def identity(self) -> str:
+        """See `Journal.identity`."""
+        return self._identity
+
+    @property
+    def durability(self) -> str:
+        """See `Journal.durability`."""
+        return self._durability
+
     def _prepare(self) -> str:
         """Which journal the stream is. Makes it if it is missing; refuses one of another program or format."""
         name, replicas = self._stream.name, self.address.replicas
@@ -89,13 +115,45 @@ class NatsJournal(Journal):
             found = self._stream.info()
         else:
             metadata = {IDENTITY: uuid.uuid4().hex, VERSION: FORMAT}
-            found = self._stream.make(name, [f"{name}.>"], metadata=metadata)
+            found = self._stream.make([f"{name}.>"], metadata=metadata)
         identity = identity_of(self._stream, found)
         if not self.read_only and found["config"].get("num_replicas", 1) < replicas:
             # There are more servers than when it was made.
             found = self._stream.change({**found["config"], "num_replicas": replicas})
-        self.durability, self.durable = durability(self._stream, found)
+        self._durability, self.durable = durability(self._stream, found)
         return identity
+
+    def leading(self, role: str, stopped: Callable[[], bool] = lambda: False) -> AbstractContextManager[bool]:
+        """See `Journal.leading`. Who leads the pipeline is the only one from then on that can write what is decided."""
+        return self._leading(role, stopped)
+
+    @contextmanager
+    def _leading(self, role: str, stopped: Callable[[], bool]) -> Iterator[bool]:
+        with self._telling():
+            lease = RoleLease(self._stream, role)
+            held = lease.acquire(stopped)
+        try:
+            if held and role == PIPELINE:
+                with self._telling():
+                    self._take_over()
+            yield held
+        finally:
+            with self._telling():
+                lease.release()
+
+    def _take_over(self) -> None:
+        """Writes into each log of what is decided that another pipeline decides from now on."""
+        chains = [self._chains[log] for log in DECIDED]
+        while True:
+            epoch = 1 + max(chain.refreshed().epoch for chain in chains)
+
+            def build(tail: ChainTail, epoch: int = epoch) -> Sequence[BlockContent]:
+                return [] if tail.epoch >= epoch else [BlockContent(b"", 0, 0, tail.through)]
+
+            # Of two that take over at once one finds that the first log is taken, and comes after the other.
+            if all(chain.append(build, epoch) for chain in chains):
+                self._epoch = epoch
+                return
 
     def _newest(self) -> int:
         """The sequence of the newest message that is known of any log."""
@@ -176,7 +234,7 @@ class NatsJournal(Journal):
     def _known_ids(self) -> EventIds:
         with self._making:
             if self._ids is None:
-                self._ids = EventIds(self._ids_file, self.identity)
+                self._ids = EventIds(self._ids_file, self._identity)
                 self._check_ids(self._ids)
             return self._ids
 
@@ -200,13 +258,18 @@ class NatsJournal(Journal):
         rows = ascending(log, rows, through)
 
         def build(tail: ChainTail) -> Sequence[BlockContent]:
+            if self._epoch is not None and tail.epoch > self._epoch:
+                raise JournalError(
+                    f"journal {self.address}: expected this to be the pipeline that decides, got another one that took"
+                    f" over ({tail.epoch}, this is {self._epoch}); end this one"
+                )
             if through <= tail.through:
                 return []
             return _contents(within(rows, tail.through, through), through, True)
 
         with self._telling():
             self._refuse_to_write()
-            self._chains[log].append(build)
+            self._chains[log].append(build, self._epoch)
 
     def read(self, log: str, after: int, limit: int) -> pa.Table:
         """See `Journal.read`."""

@@ -48,18 +48,22 @@ class StreamMessage(NamedTuple):
 class JetStream:
     """The stream of an address. Every method raises `JournalError` where nobody answers within `PATIENCE`."""
 
-    def __init__(self, address: NatsAddress) -> None:
-        self.address, self.name = address, address.stream
-        self.connection = NatsConnection(address)
+    def __init__(self, address: NatsAddress, connection: NatsConnection | None = None, name: str | None = None) -> None:
+        self.address, self.name = address, name or address.stream
+        self.connection = connection or NatsConnection(address)
+
+    def beside(self, what: str) -> JetStream:
+        """Another stream of the same journal, by the same connection."""
+        return JetStream(self.address, self.connection, f"{self.name}_{what}")
 
     def close(self) -> None:
         """Ends the connection."""
         self.connection.close()
 
-    def make(self, name: str, subjects: list[str], **settings: Any) -> dict[str, Any]:
-        """Makes a stream, unless it is there; what it is now."""
+    def make(self, subjects: list[str], **settings: Any) -> dict[str, Any]:
+        """Makes the stream, unless it is there; what it is now."""
         asked = {
-            "name": name,
+            "name": self.name,
             "subjects": subjects,
             "storage": "file",
             "retention": "limits",
@@ -69,18 +73,18 @@ class JetStream:
             "allow_rollup_hdrs": True,
             **settings,
         }
-        found = self.api(f"STREAM.CREATE.{name}", asked)
+        found = self.api(f"STREAM.CREATE.{self.name}", asked)
         if found.get("error", {}).get("err_code") == STREAM_IN_USE:
-            return self.info(name)
+            return self.info()
         return self._checked(found)
 
     def change(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Gives the stream other settings; what it is now."""
         return self._checked(self.api(f"STREAM.UPDATE.{self.name}", settings))
 
-    def info(self, name: str | None = None) -> dict[str, Any]:
-        """What a stream is, and how it is."""
-        return self._checked(self.api(f"STREAM.INFO.{name or self.name}", {}))
+    def info(self) -> dict[str, Any]:
+        """What the stream is, and how it is."""
+        return self._checked(self.api(f"STREAM.INFO.{self.name}", {}))
 
     def write(
         self, subject: str, message: bytes, expected: int | None, headers: Mapping[str, str] | None = None
