@@ -249,10 +249,12 @@ def _own_snapshots(folder: Path, journal: Journal) -> None:
     """Removes snapshots of another journal: one on NATS has an identity, which stands beside its snapshots."""
     mark, identity = folder / "journal", journal.identity
     before = mark.read_text() if mark.exists() else ""
-    if before != identity:
+    if before == identity:
+        return
+    if (folder / "known").exists():
         log.warning("snapshots left out path=%s: they are of another journal", folder / "known")
         shutil.rmtree(folder / "known", ignore_errors=True)
-        mark.write_text(identity)
+    mark.write_text(identity)
 
 
 def _query(spark: SparkSession, decider: BatchDecider, config: PipelineConfig, asked: Sequence[int]) -> None:
