@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from nearcast.errors import Fault
 from nearcast.language.definitions.zone_documents import read_zone_rule, zones_of_features
 from nearcast.language.nodes import DocumentReader, from_data
 from nearcast.model.changes import Change, ClockTick, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
@@ -71,6 +72,7 @@ def events_told(
     cuts: Sequence[int] = (),
     limits: Limits = NO_OTHER,
     excess: Counter[Excess] | None = None,
+    refusals: list[tuple[int, Fault]] | None = None,
 ) -> list[Event]:
     """What the stage tells of a story, which it gets in batches that begin at these steps, within limits."""
     repository, told, registry = Repository(), [], Registry(Settings(limits=limits))
@@ -86,7 +88,8 @@ def events_told(
         table = to_table(events)
         times = {position: NOON for position, _ in changes}
         counted = Counter[Excess]() if excess is None else excess
-        tables = stage.derive(StageInput(changes, times, table, registry, repository, excess=counted))
+        refused = [] if refusals is None else refusals
+        tables = stage.derive(StageInput(changes, times, table, registry, repository, refused, counted))
         told += [event for one in tables for event in to_events(one)]
         repository.fold_events(table)
     return told

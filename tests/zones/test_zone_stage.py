@@ -12,16 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.errors import Fault
 from nearcast.model.changes import ClockTick, ZoneRemoval, ZoneRuleChange
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.pipeline.monitoring import CrowdMonitor, PipelineMetrics
 from nearcast.state.timeline import Excess
+from nearcast.zones import presence, zone_index
 from nearcast.zones import stage as stages
 from nearcast.zones.stage import ZoneStage
 from nearcast.zones.zone_index import ZONE_WORK
 from tests.relations.stories import NO_OTHER, Step, at, report
-from tests.zones.stories import Restarted, box, events_told, plainly_told, rule, summaries, zone, zones
+from tests.zones.stories import Restarted, box, events_told, plainly_told, rule, summaries, summary, zone, zones
 
 LEFT, RIGHT, WIDE = box(0, 0, 10, 10), box(10, 0, 20, 10), box(-5, -5, 30, 12)
 HOLED = {
@@ -236,6 +238,26 @@ def test_zones_that_change_tell_who_is_in_them_now() -> None:
     assert expected == summaries(ZoneStage(), story)
 
 
+def test_zones_that_would_tell_too_much_at_once_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are refused with their reason; what there was goes on, and as many as one event may cause are told."""
+    monkeypatch.setattr(presence, "MOST_PARTS", 4)
+    cars: list[Step] = [report(name, 5, 5, second=0) for name in "abc"]
+    two = zones(zone("north", LEFT), zone("south", WIDE))
+    more = zones(zone("south", WIDE), zone("east", WIDE))
+    stage, refused = ZoneStage(), list[tuple[int, Fault]]()
+    story = [ZoneRuleChange(rule()), *cars, two, zones(zone("north", LEFT)), more, ZoneRuleChange(rule(margin=3))]
+    told = events_told(stage, story, refusals=refused)
+    assert [5, 7, 8] == [position for position, _ in refused]
+    assert "zones of which one change tells 4 things at most" == refused[0][1].expected
+    assert [(6, "enter", name, "north", "present") for name in "abc"] == [summary(one) for one in told]
+    assert {(name, "north") for name in "abc"} == set(stage.layers[0].holding())
+    monkeypatch.undo()
+    monkeypatch.setattr(zone_index, "MOST_DEFINED", 5)
+    refused.clear()
+    assert [] == events_told(ZoneStage(), [ZoneRuleChange(rule()), *cars, two], refusals=refused)
+    assert [5] == [position for position, _ in refused]
+
+
 def test_an_entity_in_very_many_zones_is_in_the_first_of_them() -> None:
     """Beyond the limit zones are counted, not told."""
     many = [zone(f"z{number}", WIDE) for number in range(8)]
@@ -341,8 +363,6 @@ def test_more_zones_than_a_layer_may_have_change_nothing() -> None:
 
 def test_many_reports_in_many_zones_are_looked_at_in_shorter_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a stretch looks at is bounded; the outcome is the same."""
-    from nearcast.zones import presence, zone_index
-
     many = [zone(f"z{number}", WIDE) for number in range(10)]
     reports = [report("van", (7 * number) % 40, 5, second=number) for number in range(60)]
     story: list[Step] = [ZoneRuleChange(rule()), zones(*many), *reports]

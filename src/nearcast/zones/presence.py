@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nearcast.errors import Fault
 from nearcast.model.arrays import Flags, Floats, Integers, distinct
 from nearcast.model.limits import Limits
 from nearcast.model.relation import DETECTIONS
+from nearcast.model.sequence import MOST_PARTS
 from nearcast.model.zone import ZoneLayer, ZoneRule
 from nearcast.relations.evaluations import TooManyPairs
 from nearcast.relations.reports import (
@@ -340,13 +342,27 @@ class LayerPresence:
             self.pairs.keep(held)
 
     def set_zones(self, layer: ZoneLayer, watched: WatchedNow, cause: Cause, limits: Limits) -> ToldZones:
-        """Takes a layer of the same rule with other zones; what that tells of who is in them."""
+        """Takes a layer of the same rule with other zones; what that tells of who is in them. Raises `Fault`, with
+        nothing changed, where it is more than one event may cause.
+        """
+        saved = self.layer, self.index, self.pairs
+        self.pairs = self.pairs.chosen(np.arange(self.pairs.length))
+        try:
+            told = self._rezoned(layer, watched, cause, limits)
+            check_room(len(told))
+        except (TooManyPairs, Fault):
+            self.layer, self.index, self.pairs = saved
+            check_room(MOST_PARTS + 1)
+            raise
+        return told
+
+    def _rezoned(self, layer: ZoneLayer, watched: WatchedNow, cause: Cause, limits: Limits) -> ToldZones:
         before = self.index.zones
         same = {zone.name for zone in before if zone.geometry == _geometry(layer, zone.name)}
         gone = np.array([zone.name not in layer.zones for zone in before], np.bool_)
         ended = self._ended(np.flatnonzero(gone[self.pairs["zone"]]), GONE)
         self.layer = layer
-        self.index.set(layer.zones)
+        self.index = self.index.with_zones(layer.zones)
         numbers = np.array([self.index.numbers.get(zone.name, -1) for zone in before], np.int64)
         self.pairs["zone"][:] = numbers[self.pairs["zone"]] if len(before) else 0
         fresh = np.array([zone.name not in same for zone in self.index.zones], np.bool_)
@@ -383,9 +399,21 @@ class LayerPresence:
         beyond = self.index.beyond(zone[rows], x, y, self.rule.margin, limits, hits.cut[point[rows]])
         return self._ended(rows[beyond == 1], CHANGED)
 
-    def begin_present(self, watched: WatchedNow, cause: Cause, limits: Limits) -> ToldZones:
-        """What holds when the layer is defined."""
-        return self.begin(self._hits(watched, limits), np.ones(len(self.index), np.bool_), watched, cause)
+    def present(self, watched: WatchedNow, limits: Limits, ended: int) -> ZoneHits:
+        """Who is in which zone when the layer is defined. Raises `Fault` where that, and what ends, is more than one
+        event may cause.
+        """
+        try:
+            hits = self._hits(watched, limits)
+        except TooManyPairs:
+            check_room(MOST_PARTS + 1)
+            raise
+        check_room(len(hits.point) + ended)
+        return hits
+
+    def begin_present(self, hits: ZoneHits, watched: WatchedNow, cause: Cause) -> ToldZones:
+        """Begins what holds when the layer is defined."""
+        return self.begin(hits, np.ones(len(self.index), np.bool_), watched, cause)
 
     def begin(self, hits: ZoneHits, fresh: Flags, watched: WatchedNow, cause: Cause) -> ToldZones:
         """Begins what is so now in some zones, and holds not yet."""
@@ -434,6 +462,13 @@ class LayerPresence:
         """Who is in which zone, by names."""
         rows = zip(self.pairs["a"].tolist(), self.pairs["zone"].tolist(), strict=True)
         return {(self._known.names[entity], self.index.zones[zone].name) for entity, zone in rows}
+
+
+def check_room(count: int) -> None:
+    """Raises `Fault` where so many things would be told of one change."""
+    if count > MOST_PARTS:
+        advice = "define fewer zones over each other, or change them one by one"
+        raise Fault(f"zones of which one change tells {MOST_PARTS:,} things at most", "more", None, advice)
 
 
 def _geometry(layer: ZoneLayer, name: str) -> str | None:

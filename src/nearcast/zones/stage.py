@@ -159,15 +159,14 @@ class ZoneStage:
         before = self._layers.get(rule.id)
         if before is not None and before.rule == rule:
             return NOTHING
+        zones = before.layer.zones if before else {}
+        layer = LayerPresence(ZoneLayer(rule, zones), self._sequence + 1, self._known)
+        watched = self._watched(rule, newest.at(done))
+        hits = layer.present(watched, self._limits, before.pairs.length if before else 0)
         ended = self._end(rule.id)
         self._sequence += 1
-        zones = before.layer.zones if before else {}
-        layer = self._layers[rule.id] = LayerPresence(ZoneLayer(rule, zones), self._sequence, self._known)
-        self._filters = None
-        if not zones:
-            return ended
-        present = layer.begin_present(self._watched(rule, newest.at(done)), cause, self._limits)
-        return joined_zones([ended, present])
+        self._layers[rule.id], self._filters = layer, None
+        return joined_zones([ended, layer.begin_present(hits, watched, cause)])
 
     def _changed(self, id: str, change: ZoneShapesChange) -> tuple[LayerPresence, ZoneLayer]:
         """A layer, and how it is with other zones. Raises `Fault` where that cannot be."""

@@ -24,6 +24,9 @@ TOGETHER = 4_000_000
 MOST_HITS = 250_000
 """Pairs of a point and a zone that it is in, of one stretch of several reports."""
 
+MOST_DEFINED = 8_000_000
+"""The same, of all who are held against zones as these are defined."""
+
 DEGREE = 110_000.0
 """Metres of a degree of latitude at least."""
 
@@ -59,6 +62,13 @@ class ZoneIndex:
     def __len__(self) -> int:
         return len(self.zones)
 
+    def with_zones(self, zones: Mapping[str, Zone]) -> ZoneIndex:
+        """One with these zones, which has the shapes of those that stay."""
+        other = ZoneIndex(self.coordinates)
+        other.zones, other._shapes = self.zones, self._shapes
+        other.set(zones)
+        return other
+
     def set(self, zones: Mapping[str, Zone]) -> None:
         """Takes these zones for its own."""
         before = {zone.name: zone.geometry for zone in self.zones}
@@ -71,12 +81,13 @@ class ZoneIndex:
 
     def hits(self, x: Floats, y: Floats, limits: Limits, bounded: bool = True) -> ZoneHits:
         """The zones that points are in, their boundaries too, of each the first `zones_at_once`, as far as `zone_work`
-        lets them be looked at. Raises `TooManyPairs` where `bounded`, for several points.
+        lets them be looked at. Raises `TooManyPairs` for several points, if `bounded` by what a stretch may have, else
+        by `MOST_DEFINED`.
         """
         cut = np.full(len(x), len(self))
         if not len(x) or not len(self):
             return ZoneHits(np.zeros(0, np.int64), np.zeros(0, np.int64), 0, cut)
-        found, count = [], 0
+        found, count, most = [], 0, MOST_HITS if bounded else MOST_DEFINED
         for point, zone in self._candidates(x, y, limits.zone_work, cut):
             # By zone, so that each is in the processor's caches when it is looked at again.
             order = np.argsort(zone, kind="stable")
@@ -88,7 +99,7 @@ class ZoneIndex:
                 inside[edge] = shapely.intersects_xy(self._array[zone[edge]], -x[point[edge]], y[point[edge]])
             found.append(point[inside] * len(self) + zone[inside])
             count += len(found[-1])
-            if bounded and count > MOST_HITS and len(x) > 1:
+            if count > most and len(x) > 1:
                 raise TooManyPairs
         keys = distinct(np.concatenate(found))
         point, zone = keys // len(self), keys % len(self)
