@@ -131,6 +131,7 @@ def test_a_local_relation_sees_what_enters_at_its_node() -> None:
             "both were in as many pairs of it; now u is in 1 and v is in 1 (limit relation_partners, 1)",
         ),
         ({"relation_pairs": 2}, "2 pairs of the relation hold (limit relation_pairs, 2)"),
+        ({"relation_looks": 1}, "did not look at 1 near v (limit relation_looks, 1)"),
         (
             {"relation_begins": 1, "relation_burst": 1},
             "began at once than 1 (relation_burst) and what reports make room for (limit relation_begins, 1)",

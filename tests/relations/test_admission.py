@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from unittest.mock import patch
@@ -25,11 +26,16 @@ from tests.relations.test_stage import shards, stories
 from tests.shared import shared
 
 limited = st.builds(
-    lambda partners, total, begins, burst: Limits(
-        relation_partners=partners, relation_pairs=total, relation_begins=begins, relation_burst=burst
+    lambda partners, total, looks, begins, burst: Limits(
+        relation_partners=partners,
+        relation_pairs=total,
+        relation_looks=looks,
+        relation_begins=begins,
+        relation_burst=burst,
     ),
     st.sampled_from([1, 2, 3, 1000]),
     st.sampled_from([1, 2, 4, 1000]),
+    st.sampled_from([0, 1, 2, 1000, 1000]),
     st.sampled_from([0, 1, 2, 1000]),
     st.sampled_from([0, 1, 2, 5, 1000]),
 )
@@ -121,6 +127,26 @@ def test_so_many_begin_as_reports_make_room_for() -> None:
     assert ({"d": 1}, {"d"}) == (crowding.entities, crowding.hurried)
     again = events_told(RelationStage(), [*story, report("c", 0, 0, 0)], limits=limits)
     assert ("c", "d") in standing(again)
+
+
+def test_a_report_looks_at_so_many_others() -> None:
+    """Of those near it; the same for all, by the codes of names, and what is not looked at is known."""
+    limits, names = Limits(relation_looks=5), [f"car{number:02}" for number in range(30)]
+    story: list[Step] = [defined("near"), *(report(name, 0, 0, 0) for _ in range(3) for name in names)]
+    stage, looks = RelationStage(1), list[int]()
+    evaluated = PredicateEvaluator.__call__
+
+    def counted(evaluator: PredicateEvaluator, rule: Integers, a: Integers, b: Integers) -> tuple[Truths, Truths]:
+        looks.append(len(rule))
+        return evaluated(evaluator, rule, a, b)
+
+    with patch.object(PredicateEvaluator, "__call__", counted):
+        told = events_told(stage, story, list(range(30, 91)), limits)
+    assert events_told(Reference(), story, limits=limits) == told
+    # In the third round everybody is held against those it is in pairs with, and five at most besides.
+    partners = Counter(name for pair in standing(told) for name in pair)
+    assert max(looks[-29:]) <= 5 + max(partners.values())
+    assert dict.fromkeys(names, 24) == stage.pairing.admission.crowded["near"].unseen
 
 
 def test_others_bring_no_room() -> None:

@@ -143,6 +143,14 @@ def within_limits(found: PairFinding, standing: PairStanding, crowding: Crowding
     elif crowding and crowding.hurried.intersection(entities) and min(standing.partners) < limits.relation_partners:
         name, most = "relation_begins", limits.relation_begins
         why = f"more pairs began at once than {limits.relation_burst:,} (relation_burst) and what reports make room for"
+    elif (
+        crowding
+        and not crowding.unseen.keys().isdisjoint(entities)
+        and min(standing.partners) < limits.relation_partners
+    ):
+        name, most = "relation_looks", limits.relation_looks
+        near = [f"{crowding.unseen[one]:,} near {one}" for one in entities if one in crowding.unseen]
+        why = f"the last report did not look at {' and '.join(near)}"
     else:
         name, most = "relation_partners", limits.relation_partners
         in_pairs = (f"{one} is in {count:,}" for one, count in zip(entities, standing.partners, strict=True))

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearcast.geo.distance import surely_beyond
+from nearcast.geo.distance import surely_beyond, unit_vectors
 from nearcast.model.arrays import Floats, Int32s, Integers
+from nearcast.model.event import Place
 
 FEW = 1 << 16
 """Pairs up to which all are looked at: a grid takes longer, and has to be compiled."""
@@ -59,6 +60,16 @@ def square_limit(metres: float, geographic: bool) -> float:
         return surely_beyond(metres)
     wide = max(metres, 0.0) * (1 + PAD)
     return wide * wide
+
+
+def may_be_within(a: Place | None, b: Place | None, metres: float) -> bool:
+    """Whether two places may be within so many metres, as `near_pairs` finds them."""
+    if a is None or b is None or a.coordinates != b.coordinates:
+        return False
+    globe = a.coordinates == "geographic"
+    both = np.array([[one.x, one.y] for one in (a, b)])
+    one, other = unit_vectors(*both.T) if globe else both
+    return bool(np.square(one - other).sum() <= square_limit(metres, globe))
 
 
 class _Grid(NamedTuple):

@@ -41,6 +41,8 @@ class Limits:
     """
     relation_pairs: int = 1_000_000
     """Pairs of one relation that hold at once: of these ships 245,921 within 5 km, 702,092 within 20 km."""
+    relation_looks: int = 5_000
+    """Others within reach of a report at which one relation looks for pairs that begin, of each side."""
     relation_begins: int = 50
     """Pairs of one relation that each report of its sides lets begin, beside those of `relation_burst`."""
     relation_burst: int = 20_000

@@ -210,8 +210,7 @@ class CrowdMonitor:
             log.warning(
                 "relation has more pairs than it may relation=%s entity=%s more=%d:"
                 " raise %s of limits, or ask for fewer",
-                id, entity, more, "relation_begins or relation_burst" if crowded[id].hurried
-                else "relation_partners or relation_pairs",
+                id, entity, more, crowded[id].advice,
             )  # fmt: skip
         zones = {id: count for stage in stages if isinstance(stage, ZoneStage) for id, count in stage.crowded().items()}
         for id in self._layers.raise_to(zones):

@@ -14,14 +14,16 @@ of either that finds room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.limits import Limits
+from nearcast.relations.evaluations import Unlooked
 from nearcast.relations.pair_rules import PairRule, PairRules
 from nearcast.relations.reports import GrowableTable, ReportTable
 from nearcast.relations.transitions import BEGINS, PairEffects
@@ -33,12 +35,14 @@ LISTED = 100
 @dataclass(slots=True)
 class Crowding:
     """What of a relation did not begin for its limits: how often, and for which entities how many with their last
-    report; `hurried` are those of which some did not as too many others began before.
+    report; `hurried` are those of which some did not as too many others began before, and `unseen` how many more were
+    near those than were looked at.
     """
 
     refused: int = 0
     entities: dict[str, int] = field(default_factory=dict)
     hurried: set[str] = field(default_factory=set)
+    unseen: dict[str, int] = field(default_factory=dict)
 
     def note(self, entity: str, more: int, hurried: bool = False) -> None:
         """Takes note of how many pairs of an entity did not begin with its report."""
@@ -50,6 +54,21 @@ class Crowding:
             self.entities[entity] = more
             if hurried:
                 self.hurried.add(entity)
+
+    @property
+    def advice(self) -> str:
+        """The limits that were met, to be raised."""
+        if self.hurried:
+            return "relation_begins or relation_burst"
+        return "relation_looks" if self.unseen and not self.entities else "relation_partners or relation_pairs"
+
+    def note_unseen(self, entity: str, more: int, all_: int) -> None:
+        """Takes note of how many were near an entity that its last report did not look at, and all its reports."""
+        self.refused += all_
+        if not more:
+            self.unseen.pop(entity, None)
+        elif entity in self.unseen or len(self.unseen) < LISTED:
+            self.unseen[entity] = more
 
 
 class ShardEffects(NamedTuple):
@@ -92,11 +111,11 @@ class PairAdmission:
             level = self._level(id, through, _begun(shards, number, reports), limits)
             if level is None or _may_exceed(shards, number, limits):
                 walk = _RuleWalk.of(shards, rule, reports, names, through, self.rooms.get(id, limits.relation_burst))
-                for place, more, hurried, dropped in walk.rows(limits):
-                    for shard, index in dropped:
-                        kept[shard][index] = False
-                    if more or id in self.crowded:
-                        self.crowded.setdefault(id, Crowding()).note(names[place], more, hurried)
+                for place, refused, hurried in walk.rows(limits):
+                    for shard, flags in enumerate(kept):
+                        flags[walk.index[refused[walk.shard[refused] == shard]]] = False
+                    if len(refused) or id in self.crowded:
+                        self.crowded.setdefault(id, Crowding()).note(names[place], len(refused), hurried)
                 level = walk.room
             elif id in self.crowded:
                 for entity in np.unique(reports.entity).tolist():
@@ -106,6 +125,25 @@ class PairAdmission:
             one.effects if flags.all() else one.effects.select(np.flatnonzero(flags))
             for one, flags in zip(shards, kept, strict=True)
         ]
+
+    def note_unseen(
+        self, beyond: Mapping[int, Sequence[Unlooked]], rules: PairRules, names: Sequence[str], reports: ReportTable
+    ) -> None:
+        """Takes note of how many more were near reports than these looked at, by the numbers of rules."""
+        for rule in map(rules.all.__getitem__, beyond):
+            if rule is not None:
+                self.crowded.setdefault(rule.relation.id, Crowding())
+        for id, crowding in self.crowded.items():
+            number = rules.by_id[id].number
+            more = np.zeros(len(reports.row), np.int64)
+            for one in beyond.get(number, ()):
+                more[one.report] += one.more
+            if not (crowding.unseen or more.any()):
+                continue
+            sums = np.bincount(reports.entity, more).astype(np.int64)
+            for report in reports.last_of_each().tolist():
+                entity = int(reports.entity[report])
+                crowding.note_unseen(names[entity], int(more[report]), int(sums[entity]))
 
     def _concerned(self, shards: Sequence[ShardEffects], rules: PairRules) -> list[int]:
         """The numbers of the rules of which some pair may begin, and of those that do not have all room."""
@@ -153,6 +191,29 @@ class PairAdmission:
         """Forgets a relation."""
         self.crowded.pop(id, None)
         self.rooms.pop(id, None)
+
+
+def seen_effects(
+    shard: ShardEffects, beyond: Mapping[int, Sequence[Unlooked]], rules: PairRules, reports: ReportTable
+) -> ShardEffects:
+    """The effects on a shard without those that begin a pair with somebody at whom the report did not look."""
+    pairs, which, effects = shard
+    unseen = np.zeros(len(effects.pair), np.bool_)
+    for number, unlooked in beyond.items():
+        rule = rules.all[number]
+        assert rule is not None, "what is looked at is of a relation that there is"
+        begins = np.flatnonzero((effects.effect == BEGINS) & (pairs["rule"][which[effects.pair]] == number))
+        order = begins[np.argsort(effects.row[begins], kind="stable")]
+        rows = effects.row[order]
+        for one in unlooked:
+            first, last = np.searchsorted(rows, [row := reports.row[one.report], row + 1])
+            own, entity = order[first:last], reports.entity[one.report]
+            a, b = (pairs[side][which[effects.pair[own]]] for side in ("a", "b"))
+            mine = (b if one.side else a) == entity
+            if rule.unordered:
+                mine[:] = True
+            unseen[own[mine & ~np.isin(np.where(a == entity, b, a), one.looked_at)]] = True
+    return shard._replace(effects=effects.select(np.flatnonzero(~unseen))) if unseen.any() else shard
 
 
 def _beginning(shards: Sequence[ShardEffects]) -> list[int]:
@@ -259,14 +320,15 @@ class _RuleWalk:
         ordered = (row, begins.astype(np.bool_), pair, a, b, shard, index)
         return _RuleWalk(*ordered, flags, counts, total, reporter, rank, through, room)
 
-    def rows(self, limits: Limits) -> Iterator[tuple[int, int, bool, list[tuple[int, int]]]]:
-        """For each row that may begin something: who reports, how many pairs do not begin, whether some do not as too
-        many began before, and the effects that do not count.
+    def rows(self, limits: Limits) -> Iterator[tuple[int, Integers, bool]]:
+        """For each row that may begin something: who reports, the effects that do not count, and whether some do not
+        as too many began before.
         """
-        bounds = np.flatnonzero(np.append(True, self.row[1:] != self.row[:-1])).tolist() if len(self.row) else []
-        for first, last in zip(bounds, [*bounds[1:], len(self.row)], strict=True):
+        bounds = np.flatnonzero(np.append(True, self.row[1:] != self.row[:-1])[: len(self.row)]).tolist()
+        for first, last in pairwise([*bounds, len(self.row)]):
             middle = first + int(np.searchsorted(self.begins[first:last], True))
-            self._end(np.arange(first, middle))
+            if middle > first:
+                self._end(np.arange(first, middle))
             entity = self.reporter.get(int(self.row[first]))
             if entity is None or middle == last:
                 continue
@@ -278,13 +340,8 @@ class _RuleWalk:
             self.holds[self.pair[begun]] = True
             np.add.at(self.counts, np.concatenate([self.a[begun], self.b[begun]]), 1)
             self.total += len(begun)
-            refused = np.setdiff1d(some, begun)
-            yield (
-                entity,
-                len(refused),
-                hurried,
-                list(zip(self.shard[refused].tolist(), self.index[refused].tolist(), strict=True)),
-            )
+            # Of a pair that holds now the beginning counts.
+            yield entity, some[~self.holds[self.pair[some]]], hurried
         self._bring_room(int(self.through[-1]) if len(self.through) else 0, limits)
 
     def _bring_room(self, through: int, limits: Limits) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.filters.truth import Truth
-from nearcast.geo.columnar_index import always_there, near_pairs, square_limit
+from nearcast.geo.columnar_index import TimedPoints, near_pairs, square_limit
 from nearcast.geo.distance import geodesic, planar
 from nearcast.model.arrays import Flags, Integers, Truths, distinct
 from nearcast.model.columns import to_events, without_payloads
@@ -24,7 +25,7 @@ from nearcast.model.limits import Limits
 from nearcast.model.relation import Named, Side
 from nearcast.relations.boxes import PointBoxes, meeting, surely_apart
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
-from nearcast.relations.reports import GEOGRAPHIC, PLACE, PLANAR, Column, GrowableTable, ReportTable
+from nearcast.relations.reports import GEOGRAPHIC, PLACE, PLANAR, Column, EntityTable, GrowableTable, ReportTable
 from nearcast.relations.transitions import BEGINS, FAILS, FALLS_SILENT, LEAVES, UNCHANGED, PairEffects, deadlines
 from nearcast.state.lateness import FOREVER
 from nearcast.state.timeline import Excess
@@ -261,6 +262,52 @@ Pairs = tuple[Integers, Integers]
 """Numbers of the entities on side a, and on side b."""
 
 
+class Unlooked(NamedTuple):
+    """A report as side `side` (0: a, 1: b) of which only some of those near it are looked at: these, by number, and how
+    many more there are.
+    """
+
+    report: int
+    side: int
+    looked_at: Integers
+    more: int
+
+
+class Looks:
+    """Of those near a report so many are looked at, to begin something with; of more, the first by the code of their
+    names (semantics §7). `beyond` are the reports that have more.
+    """
+
+    def __init__(self, most: int, known: EntityTable) -> None:
+        self.most = most
+        self.beyond: list[Unlooked] = []
+        self._names, self._codes = known.names, known.columns["code"]
+
+    def within(self, probe: npt.NDArray[np.integer], entity: Integers, reports: Integers, side: int) -> Integers:
+        """Which of some pairs of a probe, ascending, and an entity near it are looked at; `reports` has the report that
+        each probe is.
+        """
+        counts = np.bincount(probe)
+        crowded = np.flatnonzero(counts > self.most)
+        kept = np.ones(len(probe), np.bool_)
+        for one in crowded.tolist():
+            first = int(np.searchsorted(probe, one))
+            own = entity[first : first + int(counts[one])]
+            chosen = self._first(own)
+            kept[first : first + len(own)] = chosen
+            self.beyond.append(Unlooked(int(reports[one]), side, own[chosen], len(own) - self.most))
+        return np.flatnonzero(kept)
+
+    def _first(self, entity: Integers) -> Flags:
+        """The first so many by the codes of their names, of one code by name."""
+        codes = self._codes[entity]
+        last = np.partition(codes, self.most - 1)[self.most - 1] if self.most else 0
+        chosen = codes < last
+        alike = sorted(np.flatnonzero(codes == last).tolist(), key=lambda at: self._names[entity[at]])
+        chosen[alike[: self.most - int(chosen.sum())]] = True
+        return chosen
+
+
 def candidates(
     rule: PairRule,
     filters: tuple[int, int],
@@ -270,12 +317,13 @@ def candidates(
     all_: bool = False,
     most: int | None = None,
     boxes: BothBoxes | None = None,
+    looks: Looks | None = None,
 ) -> Pairs:
     """Pairs of entities that reports may bring within the rule's reach, each once, perhaps with some others.
 
     They ascend; of an unordered pair the lesser number is first. `filters` are the numbers of the sides' filters.
     `boxes`: those of all points as either side, of a rule that holds only where they meet. `all_`: also those that no
-    report is of. Raises `TooManyPairs` where they are more than `most`.
+    report is of. `looks`: how many of those near a report count. Raises `TooManyPairs` where they are more than `most`.
     """
     first = 0 if all_ else reports.known
     sides = [
@@ -284,7 +332,7 @@ def candidates(
     ]
     limited = math.inf if most is None else most
     if math.isfinite(rule.metres):
-        parts = _near(sides, first, reports, rule)
+        parts = _near(sides, first, reports, rule, looks)
     elif boxes is not None:
         parts = _meeting(sides, first, reports, boxes)
     else:
@@ -312,33 +360,57 @@ def _points(side: Side, filter: int, reports: ReportTable, members: Members, num
     return np.flatnonzero(members[filter])
 
 
-def _near(sides: Sequence[Integers], first: int, reports: ReportTable, rule: PairRule) -> Iterator[Pairs]:
+def _near(
+    sides: Sequence[Integers], first: int, reports: ReportTable, rule: PairRule, looks: Looks | None
+) -> Iterator[Pairs]:
     points = np.unique(np.concatenate(sides))
     columns = {name: np.zeros(reports.known + len(reports.row), reports.base[name].dtype) for name in PLACE}
     for name in PLACE:
         columns[name][points] = reports.column(name, points)
+    # What is reported is held against where the others are then: points that are there for all the time, if none is.
+    columns["since"], columns["through"] = reports.rows_of_points() if first else _at_once(len(columns["x"]))
     for kind in (PLANAR, GEOGRAPHIC):
         a, b = (side[columns["kind"][side] == kind] for side in sides)
         if len(a) and len(b):
-            for left, right in _near_of_kind(kind, columns, a[a >= first], b, rule.metres):
-                yield _entities(left, reports), _entities(right, reports)
+            for left, right in _near_of_kind(kind, columns, a[a >= first], b, rule.metres, reports, looks, 0):
+                yield left, right
             # Of an ordered pair either side may be the one that reported.
             if not rule.unordered:
-                for left, right in _near_of_kind(kind, columns, b[b >= first], a, rule.metres):
-                    yield _entities(right, reports), _entities(left, reports)
+                for left, right in _near_of_kind(kind, columns, b[b >= first], a, rule.metres, reports, looks, 1):
+                    yield right, left
+
+
+def _at_once(count: int) -> tuple[Integers, Integers]:
+    return np.zeros(count, np.int64), np.ones(count, np.int64)
 
 
 def _near_of_kind(
-    kind: int, columns: dict[str, Column], of: Integers, among: Integers, metres: float
+    kind: int,
+    columns: dict[str, Column],
+    of: Integers,
+    among: Integers,
+    metres: float,
+    reports: ReportTable,
+    looks: Looks | None,
+    side: int,
 ) -> Iterator[Pairs]:
-    """Pairs of a point of `of` and one of `among`, numbers of points of one kind, that may be within so many metres."""
+    """Pairs of entities of a point of `of` and one of `among`, numbers of points of one kind, that may be within so
+    many metres as the former comes.
+    """
     globe = kind == GEOGRAPHIC
     probes, points = np.zeros((len(of), 3)), np.zeros((len(among), 3))
     for axis, name in enumerate(("u", "v", "w") if globe else ("x", "y")):
         probes[:, axis], points[:, axis] = columns[name][of], columns[name][among]
-    limits = np.full(len(of), square_limit(metres, globe))
-    for found in near_pairs(always_there(probes), limits, always_there(points)):
-        yield of[found.probe], among[found.point]
+    since, through = columns["since"], columns["through"]
+    limits, own = np.full(len(of), square_limit(metres, globe)), of - reports.known
+    # A report is held against what was known before it.
+    times = (since[of], through[of]) if looks is None else (reports.row[own] - 1, reports.row[own])
+    for found in near_pairs(TimedPoints(probes, *times), limits, TimedPoints(points, since[among], through[among])):
+        others, probe = _entities(among[found.point], reports), found.probe
+        if looks is not None:
+            which = looks.within(found.probe, others, own, side)
+            others, probe = others[which], found.probe[which]
+        yield _entities(of[probe], reports), others
 
 
 def _all(sides: Sequence[Integers], first: int, reports: ReportTable, most: float) -> Iterator[Pairs]:

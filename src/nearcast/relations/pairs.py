@@ -25,9 +25,18 @@ from nearcast.model.filter import Filter
 from nearcast.model.limits import Limits
 from nearcast.model.relation import Detection, Matching, Named, Pair, Relation
 from nearcast.model.sequence import MOST_PARTS
-from nearcast.relations.admission import PairAdmission
+from nearcast.relations.admission import PairAdmission, seen_effects
 from nearcast.relations.boxes import BOX, PointBoxes, box_table, place_boxes, told_box
-from nearcast.relations.evaluations import BothBoxes, Members, Pairs, PredicateEvaluator, TooManyPairs, candidates, read
+from nearcast.relations.evaluations import (
+    BothBoxes,
+    Looks,
+    Members,
+    Pairs,
+    PredicateEvaluator,
+    TooManyPairs,
+    candidates,
+    read,
+)
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
 from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable, clock_pair, micros_of
 from nearcast.relations.shards import (
@@ -131,7 +140,8 @@ class PairRelations:
         members = self._members_over(reports)
         boxes = self._all_boxes(reports, self.rules.general.values())
         view = BatchView(self.rules, self.known, reports, members, self._newest, boxes, self.limits, self.excess)
-        near = self._near(reports, members, boxes)
+        limited = {rule.number: Looks(self.limits.relation_looks, self.known) for rule in self.rules.open.values()}
+        near = self._near(reports, members, boxes, limited)
         looks = sum(shard.evaluations(view) for shard in self.shards)
         looks += sum(int(reports.counts[side].sum()) for own in near for _, pairs in own for side in pairs)
         if looks > MOST_PAIRS and reports.length > 1:
@@ -139,7 +149,10 @@ class PairRelations:
         self._count_unread(boxes, reports, first=reports.known)
         effects = [shard.effects(view, own) for shard, own in zip(self.shards, near, strict=True)]
         reporting = partial(self._reporting, reports, members)
+        beyond = {number: one.beyond for number, one in limited.items() if one.beyond}
+        effects = [seen_effects(each, beyond, self.rules, reports) for each in effects] if beyond else effects
         admitted = self.admission.admit(effects, self.rules, self.known.names, reports, reporting, self.limits)
+        self.admission.note_unseen(beyond, self.rules, self.known.names, reports)
         every = zip(self.shards, effects, admitted, strict=True)
         told = [one for shard, each, own in every for one in shard.transitions(view, each.which, own)]
         self._remember(reports, members)
@@ -180,18 +193,23 @@ class PairRelations:
         return int(columns["filter_a"][rule.number]), int(columns["filter_b"][rule.number])
 
     def _near(
-        self, reports: ReportTable, members: Members, boxes: Mapping[int, BothBoxes]
+        self, reports: ReportTable, members: Members, boxes: Mapping[int, BothBoxes], looks: Mapping[int, Looks]
     ) -> list[list[tuple[PairRule, Pairs]]]:
         """For each shard its pairs of open relations that the stretch may bring together."""
         found: list[list[tuple[PairRule, Pairs]]] = [[] for _ in self.shards]
         for rule in self.rules.open.values() if len(reports.row) else ():
             most = MOST_PAIRS if reports.length > 1 else None
-            own_boxes, filters, numbers = boxes.get(rule.number), self._filters(rule), self.known.numbers
-            pairs = candidates(rule, filters, reports, members, numbers, most=most, boxes=own_boxes)
-            for own, share in zip(found, shared(self.known, *pairs, len(self.shards)), strict=True):
+            filters, numbers, own, seen = (
+                self._filters(rule),
+                self.known.numbers,
+                boxes.get(rule.number),
+                looks[rule.number],
+            )
+            pairs = candidates(rule, filters, reports, members, numbers, most=most, boxes=own, looks=seen)
+            for near, share in zip(found, shared(self.known, *pairs, len(self.shards)), strict=True):
                 a, b = (side[share] for side in pairs)
                 if len(a):
-                    own.append((rule, (a, b)))
+                    near.append((rule, (a, b)))
         return found
 
     def _all_boxes(self, reports: ReportTable, rules: Iterable[PairRule]) -> dict[int, BothBoxes]:

@@ -7,12 +7,15 @@ so far (semantics §11): what is to last, or to lapse, does so when an event bri
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from zlib import crc32
 
 from nearcast.filters.evaluate import NO_CONTEXT, truth
 from nearcast.filters.truth import Truth
+from nearcast.geo.columnar_index import may_be_within
 from nearcast.geo.distance import distance
 from nearcast.model.changes import Change, ClientChange, ClientRemoval
 from nearcast.model.event import Event
@@ -30,7 +33,7 @@ from nearcast.model.relation import (
     Side,
 )
 from nearcast.relations.gatherings import MOST_NAMED
-from nearcast.relations.predicate import RelationPredicate, is_symmetric, widened
+from nearcast.relations.predicate import RelationPredicate, is_symmetric, reach, widened
 from nearcast.relations.reports import micros_of, moment_of
 from nearcast.relations.sides import sees_derived
 from nearcast.relations.transition_events import (
@@ -283,11 +286,12 @@ class _State:
             return
         self._bring_room(world.known[entity].event, world.limits)
         pairs = [pair for other in world.known for pair in ((entity, other), (other, entity)) if other != entity]
-        begins = []
+        begins, unseen = [], self._unseen(entity, world)
         for pair in self._own(pairs, False):
             effect = self._effect(pair, world)
             if effect == BEGINS and pair not in self.holding:
-                begins.append(pair)
+                if pair not in unseen:
+                    begins.append(pair)
             else:
                 yield from self._evaluated(pair, effect, world, cause)
         for pair in self._admitted(begins, entity, world.limits):
@@ -305,6 +309,29 @@ class _State:
         room = limits.relation_burst if self.room is None else self.room
         self._set_room(room - len(found[:room]), limits)
         return found[:room]
+
+    def _unseen(self, entity: str, world: RelationView) -> set[tuple[str, str]]:
+        """The pairs with an entity at which its report does not look, as more are near it: see `Looks`."""
+        about, most = self.relation.about, world.limits.relation_looks
+        if len(world.known) <= most or not isinstance(about, Pair) or not math.isfinite(metres := reach(about.when)):
+            return set()
+        found = set[tuple[str, str]]()
+        own = world.known[entity].event
+        for mine, other in ((about.a, about.b), (about.b, about.a)):
+            if not _is_of(mine, own, world.limits):
+                continue
+            near = [
+                name
+                for name, one in world.known.items()
+                if name != entity
+                and (self.derived or one.event.type != RELATION_EVENT)
+                and _is_of(other, one.event, world.limits)
+                and may_be_within(own.place, one.event.place, metres)
+            ]
+            for name in sorted(near, key=lambda name: (crc32(name.encode()), name))[most:]:
+                pair = (entity, name) if mine is about.a else (name, entity)
+                found |= {pair, pair[::-1]} if self.unordered else {pair}
+        return found
 
     def _bring_room(self, event: Event, limits: Limits) -> None:
         """A report of a side brings room for beginnings."""

@@ -360,6 +360,16 @@ class ReportTable:
         which = np.repeat(np.arange(len(number)), counts)
         return which, self._order[runs(self._first[number], counts)] if len(which) else which
 
+    def rows_of_points(self) -> tuple[Integers, Integers]:
+        """Of each point the row behind which it is what is known of its entity, and the last row at which it is."""
+        since = np.concatenate([np.full(self.known, -1), self.row])
+        through = np.full(len(since), self.length)
+        entity, row = self.entity[self._order], self.row[self._order]
+        first = np.append(True, entity[1:] != entity[:-1])[: len(entity)]
+        before = np.where(first, entity, self.known + np.append(0, self._order[:-1])[: len(entity)])
+        through[before] = row - 1
+        return since, through
+
     def as_of(self, number: Integers, row: Integers) -> Integers:
         """The point at which each entity was once the event of that row had come; row −1 is before the first."""
         # Row −1 of an entity is the key of the last row of the one before, which the next line rules out.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearcast.model.arrays import Flags, Integers
+from nearcast.model.arrays import Flags, Integers, placed
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.relations.admission import ShardEffects
@@ -223,9 +223,12 @@ def _keys(rule: PairRule, a: Integers, b: Integers) -> Integers:
 
 def by_name(a: Integers, b: Integers, names: Sequence[str]) -> Pairs:
     """Pairs with the lesser name first."""
-    turned: Flags = np.fromiter(
-        (names[x] > names[y] for x, y in zip(a.tolist(), b.tolist(), strict=True)), np.bool_, len(a)
-    )
+    numbers, at = placed(np.concatenate([a, b]))
+    rank = np.empty(len(numbers), np.int64)
+    own = [names[number] for number in numbers.tolist()]
+    rank[sorted(range(len(own)), key=own.__getitem__)] = np.arange(len(own))
+    place = rank[at]
+    turned: Flags = place[: len(a)] > place[len(a) :]
     return np.where(turned, b, a), np.where(turned, a, b)
 
 

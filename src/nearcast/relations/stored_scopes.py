@@ -151,7 +151,8 @@ def _scope(
         "sequence": stage._sequence,
         "gone": sorted(stage._gone),
         "crowded": {
-            id: [one.refused, one.entities, sorted(one.hurried)] for id, one in stage.pairing.admission.crowded.items()
+            id: [one.refused, one.entities, sorted(one.hurried), one.unseen]
+            for id, one in stage.pairing.admission.crowded.items()
         },
         "rooms": stage.pairing.admission.rooms,
         "lists": {client: {list_: list(names) for list_, names in one.items()} for client, one in stage._lists.items()},
@@ -241,7 +242,8 @@ def _stage(
     stage._gone = set(values["gone"])
     crowded = values["crowded"].items()
     stage.pairing.admission.crowded = {
-        id: Crowding(refused, dict(more), set(hurried)) for id, (refused, more, hurried) in crowded
+        id: Crowding(refused, dict(more), set(hurried), dict(unseen))
+        for id, (refused, more, hurried, unseen) in crowded
     }
     stage.pairing.admission.rooms = dict(values["rooms"])
     _read_pairing(document, name, values, stage)
