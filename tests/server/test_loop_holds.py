@@ -81,7 +81,9 @@ def test_a_server_tells_the_longest_hold() -> None:
 
 
 def test_large_batches_are_read_and_answered_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also their faults, of each event perhaps; small ones where they are, for the way to a thread takes longer."""
+    """Also their faults, of each event perhaps, and what is looked up since it was there; small ones where they are,
+    and the answer to what is all new, for the way to a thread takes longer.
+    """
     where: list[str] = []
 
     def noted(function: Any) -> Any:
@@ -103,6 +105,11 @@ def test_large_batches_are_read_and_answered_in_a_thread(monkeypatch: pytest.Mon
             assert ["nearcast-reading"] * 2 == where
             await server.http.post("/events", json=[unit("e")], headers=headers)
             assert ["MainThread"] * 2 == where[2:]
+            good = [unit(str(number), text="x" * 100) for number in range(1_000)]
+            for expected in ("MainThread", "nearcast-reading"):
+                answer = await server.http.post("/events", json=good, headers=headers)
+                assert [*range(2, 1_002)] == answer.json()["positions"]
+                assert ["nearcast-reading", expected] == where[-2:]
 
     run(test)
 

@@ -116,6 +116,21 @@ def test_publishing_again_answers_the_position_it_has() -> None:
     run(test)
 
 
+def test_any_of_many_events_may_be_published_again() -> None:
+    """At whichever position it is: each is known, and none is another one."""
+
+    async def test() -> None:
+        async with running() as server, server.publisher() as publisher:
+            many = [unit(str(number)) for number in range(1, 2_101)]
+            await publisher.publish(many)
+            for again in (many, many[998:1_001], many[1_999:2_000]):
+                published = await publisher.publish(again)
+                assert ({}, set(range(len(again)))) == (published.faults, published.known)
+                assert [int(event["id"]) for event in again] == published.positions
+
+    run(test)
+
+
 def test_another_event_of_the_same_source_and_id_is_refused() -> None:
     """By its index, beside those that are the same again; spaces and the order of names are no content."""
 

@@ -23,10 +23,10 @@ def other_events(journal: Journal, repeated: Sequence[tuple[int, bytes, int]]) -
     are others.
     """
     found = []
-    for start, group in groupby(sorted(repeated, key=lambda one: one[2]), lambda one: one[2] // STRETCH * STRETCH):
+    for _, group in groupby(sorted(repeated, key=lambda one: one[2]), lambda one: one[2] // STRETCH):
         listed = list(group)
         first, last = listed[0][2], listed[-1][2]
-        rows = journal.read("events", max(start, first - 1), last - max(start, first - 1))
+        rows = journal.read("events", first - 1, last - first + 1)
         stored = dict(zip(rows.column("position").to_pylist(), rows.column("payload").to_pylist(), strict=True))
         found += list(_others(listed, stored))
     return sorted(found, key=lambda one: one[0])
