@@ -254,3 +254,46 @@ def test_the_paced_clock_never_falls() -> None:
         clocks.at(StreamClocks.alone(value), now).shared
         for value, now in [(NEVER, 0), (100, 1), (100, 6), (101, 8), (200, 9)]
     ]
+
+
+def mean_of(seconds: int, valid: str) -> dict[str, Any]:
+    """Definitions of a situation by the mean over so many seconds."""
+    rule = {"id": "warm", "class": "Hot", "when": f"AVG(Heat, '{seconds} s') > 60", "valid": valid}
+    return {**DEFINED, "relations": [], "situations": [rule]}
+
+
+def test_readings_that_leave_a_window_bring_no_tick_while_nothing_is_told(tmp_path: Path) -> None:
+    """A mean that stays what it is changes nothing; where the last of them leaves the situation ends."""
+    (tmp_path / "definitions.yaml").write_text(yaml.safe_dump(mean_of(60, "10 min")))
+    with closing(SqliteJournal(tmp_path / "some.journal")) as journal:
+        define(journal, files.load([tmp_path / "definitions.yaml"]))
+        running = Running(journal)
+        for second in range(30):
+            running.publish(replace(sensor(1, timedelta(seconds=-second)), id=f"r{second}"))
+            running.pass_time(1)
+        assert ([("begin", 0.0)], 0) == (seen(running.told), running.ticks.ticks)
+        running.pass_time(120)
+        assert ([("begin", 0.0), ("end", 89.000001)], 1) == (seen(running.told), running.ticks.ticks)
+
+
+def test_ticks_are_apart(running: Running) -> None:
+    """However much falls due, between two are three quarters of a second, and each thing is told within a second."""
+    for tenth in range(40):
+        pair = [
+            cart(f"{name}{tenth}", 100.0 * tenth + x, timedelta(seconds=tenth / -10))
+            for name, x in (("a", 0), ("b", 5))
+        ]
+        running.publish(*pair)
+    running.pass_time(4)
+    told = {}
+    for _ in range(60):
+        running.pass_time(0.25)
+        for one in running.told:
+            told.setdefault(one.id, running.steady - 1000)
+    late = [
+        told[one.id] - (one.time - NOW).total_seconds()
+        for one in running.told
+        if one.time and "dwell" in one.values("detect")
+    ]
+    assert (40, True) == (len(late), max(late) <= 1)
+    assert running.ticks.ticks <= 4 / 0.75 + 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.cli.explain_rule import rule_data, rule_lines
@@ -21,7 +21,7 @@ from nearcast.model.filter import Atom
 from nearcast.model.limits import Limits
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
-from nearcast.model.values import Value
+from nearcast.model.values import Value, microseconds_of
 from nearcast.situations.readings import ContextReading
 from nearcast.situations.stage import BEYOND, SituationStage
 from nearcast.situations.windows import Aggregate, IndexedReadingWindows, aggregates_in
@@ -251,3 +251,24 @@ def test_windows_find_what_keeping_all_finds(
         for one in asked:
             for key in (("a", "Temperature"), ("b", "Temperature")):
                 assert plain.find(key, one, now, after) == indexed.find(key, one, now, after)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.sampled_from([50, 70, 90]), st.sampled_from("ab")), max_size=10),
+    st.integers(0, 60),
+    st.sampled_from(["AVG(Temperature, 20 s) > 60", "COUNT(Temperature, 20 s) >= 2", "MAX(Temperature, 9 s) > 80"]),
+)
+def test_where_a_clock_is_said_to_tell_nothing_it_tells_nothing(
+    readings: list[tuple[int, int, str]], second: int, when: str
+) -> None:
+    """Also where readings leave windows until then; and where it is said to tell something it may."""
+    events = [told(at, entity, 0, Temperature=value) for at, value, entity in sorted(readings)]
+    stage = SituationStage()
+    rules = [stuffy(when), rule("alarm", "Alarm", "Fire = TRUE")]
+    advanced(stage, defined(rules), table_of(events))
+    clock = START + timedelta(seconds=second, microseconds=1)
+    wait = stage.next_due(StreamClocks.alone(microseconds_of(clock)))
+    found = advanced(stage, [(99, ClockTick(clock))], table_of([], 99))
+    assert wait <= 0 or not found
+    assert found or wait > 0 or max((at for at, _, _ in readings), default=0) > second

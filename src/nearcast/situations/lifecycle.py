@@ -14,6 +14,7 @@ long; meanwhile it may hold again, or move. Both fall due as readings grow old: 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -139,6 +140,10 @@ Seats = list[tuple[SituationCentre, RuleEvaluation]]
 """Places around which a rule holds, and what is there."""
 
 
+LOOKS = 50
+"""Situations that are looked at ahead, at most, to find out whether time alone tells something."""
+
+
 class SituationEngine:
     """Folds readings into a scene. A situation is named by its rule and by the position `cause` that let it begin."""
 
@@ -165,6 +170,53 @@ class SituationEngine:
             if instance.running:
                 self._await(instance)
         return self._lapses[0][0] if self._lapses else None
+
+    def told_by(self, until: int) -> int | None:
+        """The first moment through `until` at which time alone tells something; else the next at which it may; None:
+        it never does. After `LOOKS` looks it is said to be the next at which it may.
+
+        Readings leave the windows of aggregates one by one, and mostly nothing is told of that.
+        """
+        if (first := self.due) is None or first > until:
+            return first
+        counted = Counter(self.scene.conditions.excess)
+        try:
+            return self._looked_ahead(until)
+        finally:
+            # What is only looked at ahead is counted when it comes.
+            self.scene.conditions.excess.clear()
+            self.scene.conditions.excess.update(counted)
+
+    def _looked_ahead(self, until: int) -> int | None:
+        waiting, grounds, looks = list(self._lapses), dict[int, tuple[Evidence, ...]](), 0
+        lapses = {instance.order: instance.lapses for _, _, instance in waiting if instance.running}
+        while waiting and waiting[0][0] <= until:
+            moment, order, instance = heappop(waiting)
+            expected = lapses.get(order, 0)
+            if moment < expected:
+                heappush(waiting, (expected, order, instance))
+            elif moment == expected:
+                looks += 1
+                rests = grounds.get(order, instance.grounds)
+                quiet = self._rests_on(instance, rests, moment) if looks <= LOOKS else None
+                if quiet is None:
+                    return moment
+                lapses[order], grounds[order] = quiet
+                heappush(waiting, (lapses[order], order, instance))
+        return waiting[0][0] if waiting else None
+
+    def _rests_on(
+        self, instance: SituationInstance, before: Iterable[Evidence], moment: int
+    ) -> tuple[int, tuple[Evidence, ...]] | None:
+        """Until when a situation goes on from a moment without a word, and on what; None: it may be told."""
+        rule = self._rule(instance)
+        if not instance.begun or instance.ends is not None or rule.steady:
+            return None
+        view = RuleEvaluation(self.scene, instance.centre, moment)
+        if not view.verdict(rule, held=True)[0]:
+            return None
+        after = view.grounds(rule.held, rule, before)
+        return None if _told(before) != _told(after) or view.lapses <= moment else (view.lapses, after)
 
     def may_lapse(self, now: int) -> bool:
         """Whether something may end by itself until a moment: no more than a look."""

@@ -98,6 +98,14 @@ class ReorderBuffer:
         found = [moment for moment in (self.engine.due, waiting) if moment is not None]
         return min(found) + self.lateness if found else None
 
+    def told_by(self, until: int) -> int | None:
+        """The clock at which something is told or counts here by itself, if that is `until` then; else when to ask
+        again; None: never.
+        """
+        waiting = self.held[0][0] + 1 if self.held else None
+        found = [one for one in (self.engine.told_by(until - self.lateness), waiting) if one is not None]
+        return min(found) + self.lateness if found else None
+
     def _until(self, time: int, cause: int) -> Iterator[SituationChanged]:
         while self.held and self.held[0][0] < time:
             one = heappop(self.held)[-1]

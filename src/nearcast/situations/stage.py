@@ -142,8 +142,9 @@ class SituationStage:
 
     def next_due(self, clocks: StreamClocks) -> int:
         """See `DerivingStage`."""
-        due = [one for one in (lane.due() for lane in self._lanes.values()) if one is not None]
-        return StreamClocks.alone(clocks.slowest(self._numbers())).wait(np.array(due, np.int64))
+        now = clocks.slowest(self._numbers())
+        due = [one for one in (lane.told_by(now) for lane in self._lanes.values()) if one is not None]
+        return StreamClocks.alone(now).wait(np.array(due, np.int64))
 
     def _numbers(self) -> list[int]:
         """The clocks by the slowest of which situations go: those of the channels in which readings came."""
