@@ -127,6 +127,6 @@ def test_stored_pairs_can_be_read_by_people() -> None:
     tables = stored(scopes.pairings)
     assert [PAIRS, PAIRS] == [table.schema for table in tables]
     rows = [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist() if row["relation"] != "near"]
-    here = ("north", "here", "a", "b", True, False, at(2), None)
-    pair = (None, "pair", "a", "c", True, False, at(4), at(34))
+    here = ("north", "here", "a", "b", True, False, at(2), None, 0)
+    pair = (None, "pair", "a", "c", True, False, at(4), at(34), 0)
     assert [here, pair] == sorted(rows, key=lambda row: str(row[1]))
