@@ -24,7 +24,7 @@ from tests.pipeline.histories import row_ranges, rows, written
 
 DEFINITIONS = """\
 channels: {field: {coordinates: planar}}
-ontology: {classes: {Temperature: {unit: degC}, Humidity: {unit: percent}}, situations: {Fire: {}}}
+ontology: {classes: {Temperature: {unit: degC}, Humidity: {unit: percent}}, situations: {Fire: {}, Crowd: {}}}
 clients: [{id: ann, position: {x: 0, y: 0}}, {id: ben}]
 relations:
   - {id: close, a: "type = 'car'", b: "type = 'car'", when: "distance(a, b) < 30", margin: 5}
@@ -34,6 +34,12 @@ relations:
   - {id: again, a: "type = 'nearcast.relation' AND detect = 'enter'", b: {entity: car-0}, when: "distance(a, b) < 20"}
 situations:
   - {id: fire, class: Fire, when: "Temperature > 60 AND Humidity < 40", within: 50, valid: 20 s}
+  - {id: around, class: Crowd, when: "count(uform(type = 'car')) >= 4", within: 40, valid: 30 s}
+  - {id: halls, class: Crowd, when: "count(uform(type = 'car')) >= 3", in: {zones: halls}, valid: 40 s, lateness: 5 s}
+zones:
+  halls:
+    {of: "type = 'none'", coordinates: planar, features: [{id: west, geometry: {type: Polygon, coordinates:
+      [[[-60, -60], [0, -60], [0, 60], [-60, 60], [-60, -60]]]}}]}
 actions:
   - {id: alert, when: Fire, publish: {type: alert, data: {text: "fire near {place}"}}}
 subscriptions:

@@ -48,10 +48,13 @@ def near(again: str = "") -> dict[str, Any]:
 
 DEFINITIONS = {
     "channels": {"sea": {"coordinates": "geographic"}},
-    "ontology": {"classes": {"speed": {}}, "situations": {"Still": {}}},
+    "ontology": {"classes": {"speed": {}}, "situations": {"Still": {}, "Crowd": {}}},
     "clients": [{"id": "ann"}],
     "relations": [near(), near(AGAIN)],
-    "situations": [{"id": "still", "class": "Still", "when": "speed < 0.2", "within": 5, "valid": 100}],
+    "situations": [
+        {"id": "still", "class": "Still", "when": "speed < 0.2", "within": 5, "valid": 100},
+        {"id": "crowd", "class": "Crowd", "when": "count(uform(speed < 0.2)) >= 3", "within": 500, "valid": 100},
+    ],
     "subscriptions": [{"id": "told", "client": "ann", "filter": "type IN ('nearcast.relation', 'nearcast.situation')"}],
 }
 

@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nearcast.geo.dynamic_index import SpatialHash, joined_levels
+from nearcast.model.event import Place
 from nearcast.model.limits import Limits
 from nearcast.situations.entity_counts import FOR_EVER as FOR_EVER
 from nearcast.situations.entity_counts import CountedArea, EntityCount, EntityTally, counts_in, tallied
-from nearcast.situations.readings import NOWHERE, ContextReading
+from nearcast.situations.readings import ContextReading
 
 WIDER = 2
 """How many sizes of cells one may stand for."""
@@ -77,6 +78,20 @@ class _CountedName:
     missed: int | None = None
 
 
+def _in_square(reports: Iterable[_Known], here: Place, metres: float) -> Iterator[_Known]:
+    """Those that are in the square around a planar place, and those that are no such places."""
+    # Of the cells around most is not in it, and what follows takes several times as long.
+    x, y = here.x, here.y
+    for one in reports:
+        there = one.report.place
+        if (
+            there is None
+            or there.coordinates != "planar"
+            or (abs(x - there.x) <= metres and abs(y - there.y) <= metres)
+        ):
+            yield one
+
+
 class IndexedEntityCounts:
     """The reports of the entities that `names` ask for; who asks for named places, asks for those in `areas`."""
 
@@ -108,18 +123,16 @@ class IndexedEntityCounts:
         """Takes in the report of an entity, if it is the newest; whether that may change a count."""
         own = self._by_name[report.name]
         known = own.by_entity.get(report.entity)
-        if report.value is False and report.place is not None:
-            # Nobody asks where it is; that it is the newest matters, for those that come late.
-            report = report._replace(place=None, areas=NOWHERE)
         if known is None:
             if self.total >= self.limits.counted_entities:
                 return self._leave_out(own, report)
             self._insert(own, report)
             return report.value is not False
         before = known.report
+        # That one is the newest that does not count matters for those that come late.
         if before.moment > report.moment:
             return False
-        self._leave(own, before, moving=report.place is not None)
+        self._leave(own, before, moving=report.place is not None and report.value is not False)
         self._enter(own, known, report)
         return before.value is not False or report.value is not False
 
@@ -178,10 +191,12 @@ class IndexedEntityCounts:
         # What is nowhere is in no cell, and with its entity.
         if itself is not None and (itself.place is None or centre.place is None) and counts_in(itself, area, now):
             yield itself
-        if centre.place is not None:
-            for known in own.by_place.candidates(centre.place, area.metres):
-                if counts_in(known.report, area, now):
-                    yield known.report
+        if centre.place is None:
+            return
+        near = own.by_place.candidates(centre.place, area.metres)
+        for one in _in_square(near, centre.place, area.metres) if centre.place.coordinates == "planar" else near:
+            if counts_in(one.report, area, now):
+                yield one.report
 
     def found(self, name: str, area: CountedArea, now: int) -> list[ContextReading]:
         """The reports that count, and those of which it is unknown."""
