@@ -135,6 +135,8 @@ def test_durations(valid: str, seconds: float, tmp_path: Path) -> None:
 
 KNOWN = "a class or situation of the ontology"
 OVER, NEAR = "a condition over classes and situations", "within says how near readings are"
+ONE_EVENT = "a condition on one event alone"
+REPORTED = "who counts is decided by each entity's newest report alone"
 A_NUMBER = "a number to compare the count with"
 COUNTED, NOBODY = "a count of entities, count(uform(conditions)) >= 20", "rules have no receiver"
 PLACED = "within, or in, says where they are counted"
@@ -169,6 +171,8 @@ DURATION = "valid: a number and one of ms, s, min, h, d, as in 10 s"
         ("class: Fire, when: 'count(this) > 1', within: 1", COUNTED, ""),
         ("class: Fire, when: 'count(uform(a = 1), uform(b = 1), 9) > 1', within: 1", COUNTED, PLACED),
         ("class: Fire, when: 'count(uform(a = 1)) > me.least', within: 1", A_NUMBER, NOBODY),
+        ("class: Fire, when: 'count(uform(count(uform(a = 1)) > 1)) > 1', within: 1", ONE_EVENT, REPORTED),
+        ("class: Fire, when: 'count(uform(a = me.x)) > 1', within: 1", ONE_EVENT, REPORTED),
         ("class: Fire, when: 'count(uform(a = 1)) > 1'", "within, in metres, or in, a place", ""),
         ("class: Fire, when: 'count(uform(a = 1)) = 1', within: 1, margin: 2", TO_COMPARE, ""),
         ("class: Fire, when: 'CHANGED(Humidity)', within: 1", OVER, NEAR),

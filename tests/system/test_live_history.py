@@ -153,6 +153,9 @@ def _overtaken(journal: SqliteJournal) -> frozenset[str]:
 def told(event: dict[str, Any], back: timedelta) -> tuple[Any, ...] | None:
     """What a derived event says, but for positions; of an event of the second file as of the first one's."""
     data = event["data"]
+    # A crowd rests on all around, also on those of whom something was overtaken.
+    if data.get("situation") == "crowd":
+        return None
     names = [data["a"], data["b"]] if "a" in data else [one["entity"] for one in data["evidence"]]
     if all(name.endswith(AGAIN) for name in names) != bool(back):
         return None

@@ -12,6 +12,7 @@ from math import inf
 from typing import Literal
 
 from nearcast.errors import Fault, Mark
+from nearcast.filters.surroundings import asked_of_surroundings
 from nearcast.language import cql2
 from nearcast.language.cql2.syntax import Syntax
 from nearcast.language.cql2.types import EXAMPLES, Type, type_of
@@ -202,6 +203,12 @@ def _count_faults(atom: Atom, count: Count, alone: bool) -> Iterator[Fault]:
         yield Fault(form, "a count of something else", atom.where)
     elif any(isinstance(value, ReceiverReading) for value in atom.literals):
         yield Fault("a number to compare the count with", "me", atom.where, "rules have no receiver")
+    elif count.of.conditions is not None:
+        for one in atoms(count.of.conditions):
+            came = asked_of_surroundings(one)
+            if came:
+                advice = "who counts is decided by each entity's newest report alone"
+                yield Fault("a condition on one event alone", came, one.where, advice)
 
 
 def _unknown(atom: Atom, ontology: Ontology, alone: bool) -> Iterator[Fault]:
