@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import hypothesis.strategies as st
@@ -16,7 +17,6 @@ from nearcast.explain.pair_explanation import PairFinding
 from nearcast.language.cloudevents import read_event
 from nearcast.language.definitions import files
 from nearcast.model.columns import entered_events
-from nearcast.model.event import Event
 from nearcast.state.registry import Registry
 
 CLOSE: dict[str, Any] = {"id": "close", "a": "type = 'bus'", "b": "type = 'bus'", "when": "distance(a, b) < 100"}
@@ -43,12 +43,8 @@ def prepared(
     for change in files.load([{"clients": [{"id": "ops"}], "relations": [relation], **more}]).changes():
         registry.apply(change)
     read = [read_event(one, Mark("e")) for one in events]
-    numbered = [Event(*_fields(one), position=number) for number, one in enumerate(read, 1)]
+    numbered = [replace(one, position=number) for number, one in enumerate(read, 1)]
     return registry, entered_events(numbered, node)
-
-
-def _fields(event: Event) -> tuple[Any, ...]:
-    return event.id, event.type, event.source, event.subject, event.time, event.place, event.attributes
 
 
 report = st.tuples(
@@ -82,6 +78,34 @@ def test_it_holds_where_replay_has_told_so(told: list[Any], more: dict[str, Any]
         begun = [one for one in of_both if one["detect"] == "enter"][-1]
         assert begun["since"] == pair_data(finding)["since"]
     assert list(pair_lines(finding))
+
+
+RELATION = {"specversion": "1.0", "id": "defined", "type": "nearcast.relation.defined", "source": "s"}
+
+
+@pytest.mark.parametrize(
+    ("defined", "expected"), [(1, ["enter", "exit"]), (2, ["enter", "exit"]), (3, ["enter", "exit"]), (4, [])]
+)
+def test_a_relation_goes_on_from_what_others_of_its_lateness_await(defined: int, expected: list[str]) -> None:
+    """It is defined later than another one, while reports wait for that: it tells what replay tells."""
+    events = [bus(1, "u", 0, 0), bus(2, "v", 200, 5), bus(3, "v", 50, 4), bus(4, "w", 900, 9)]
+    relation = CLOSE | {"lateness": 3}
+    events.insert(defined, RELATION | {"data": relation})
+    other = relation | {"id": "other", "when": "distance(a, b) < 1"}
+    derived: list[dict[str, Any]] = []
+    nearcast.replay(events, {"clients": [{"id": "ops"}], "relations": [other]}, on_derived=derived.append)
+    assert expected == [one["data"]["detect"] for one in derived]
+    registry, table = prepared(other, events)
+    finding = pair_finding_among_all(lambda: [table], registry, "close", ("u", "v"), None)
+    assert expected == [one.detect for _, one in finding.told]
+
+
+@pytest.mark.parametrize("lateness", [0, 3])
+def test_a_relation_that_holds_is_found_among_all(lateness: int) -> None:
+    """Also one that awaits late reports."""
+    events = [bus(1, "u", 0, 0), bus(2, "v", 0, 1), bus(3, "w", 500, 9)]
+    registry, table = prepared(CLOSE | ({"lateness": lateness} if lateness else {}), events)
+    assert pair_finding_among_all(lambda: [table], registry, "close", ("u", "v"), None).holds
 
 
 @pytest.mark.parametrize(

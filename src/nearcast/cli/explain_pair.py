@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from nearcast.language.definitions.relation_documents import relation_data
 from nearcast.model.changes import Change, ClockTick, RelationChange, RelationRemoval, SettingsChange
 from nearcast.model.columns import EVENTS, are_control, nodes_of, to_events
 from nearcast.model.event import MAIN, Event
-from nearcast.model.relation import Named, Pair
+from nearcast.model.relation import Named, Pair, Relation
 from nearcast.model.subscription import Settings
 from nearcast.model.values import time_of, time_text
 from nearcast.relations.reports import micros_of
@@ -66,29 +67,42 @@ def pair_finding_among_all(
     about = found.relation.about
     if not found.holds or (isinstance(about, Pair) and isinstance(about.a, Named) and isinstance(about.b, Named)):
         return found
-    before = Registry(before.settings, relations={id: one for id, one in before.relations.items() if id == relation})
+    own = partial(_concerns, found.relation)
+    before = Registry(before.settings, relations={id: one for id, one in before.relations.items() if own(one)})
     known = StateFold(before)
     for table in tables():
-        for _ in known.fold(table.filter(pc.less_equal(table.column("position"), found.position)), _only(relation)):
+        for _ in known.fold(
+            table.filter(pc.less_equal(table.column("position"), found.position)),
+            _only(own, {*before.relations, relation}),
+        ):
             pass
-    pairing = known.pairings[found.relation.node]
+    pairing = known.pairing_of(relation)
+    assert pairing is not None, "it holds"
     standing = pairing.pair_standing(relation, found.a.entity, found.b.entity)
     crowding = pairing.admission.crowded.get(relation)
     return within_limits(found, standing, crowding, known.registry.settings.limits)
 
 
-def _only(relation: str) -> Callable[[Event, Settings], list[Change]]:
-    """Reads of control events what a relation, and the limits, depend on."""
+def _concerns(relation: Relation, other: Relation) -> bool:
+    """Whether another relation has to be known for one: if they await reports together."""
+    return other.id == relation.id or bool(relation.lateness and other.lateness == relation.lateness)
 
-    def own(change: Change) -> bool:
+
+def _only(own: Callable[[Relation], bool], kept: set[str]) -> Callable[[Event, Settings], list[Change]]:
+    """Reads of control events what a relation, and the limits, depend on; `kept` are the relations that count."""
+
+    def counts(change: Change) -> bool:
         match change:
             case RelationChange(one):
-                return one.id == relation
+                # Where it is another one by now its end is to be known.
+                if own(one):
+                    kept.add(one.id)
+                return one.id in kept
             case RelationRemoval(id):
-                return id == relation
+                return id in kept
         return isinstance(change, SettingsChange | ClockTick)
 
-    return lambda event, settings: [one for one in changes(event, settings) if own(one)]
+    return lambda event, settings: [one for one in changes(event, settings) if counts(one)]
 
 
 def moment_of_text(text: str) -> datetime:

@@ -114,8 +114,8 @@ def explain_pair(id: str, a: str, b: str, steps: Iterable[PairStep]) -> PairFind
     followed = list(steps)
     defined = [step.happened.relation for step in followed if isinstance(step.happened, RelationChange)]
     # A local relation sees what enters at its node, also of the time before it was defined.
-    node = next((one.node for one in reversed(defined) if one.id == id), None)
-    past = _PairPast(id, node)
+    last = next((one for one in reversed(defined) if one.id == id), None)
+    past = _PairPast(id, last)
     for step in followed:
         past.follow(step)
     relation = past.relation
@@ -167,8 +167,10 @@ def within_limits(found: PairFinding, standing: PairStanding, crowding: Crowding
 class _PairPast:
     """The two entities' past, as far as one relation is about it."""
 
-    def __init__(self, id: str, node: str | None) -> None:
-        self.id, self.others, self._node = id, set[str](), node
+    def __init__(self, id: str, last: Relation | None) -> None:
+        """`last`: as the relation is defined in the end."""
+        self.id, self.others, self._node = id, set[str](), last.node if last else None
+        self._last, self._peers = last, set[str]()
         self._relations = EventwiseRelations()
         self._position = 0
         self._waiting: list[tuple[int, int, Event]] = []
@@ -197,6 +199,7 @@ class _PairPast:
                     self._other_nodes[event.entity] = step.node
             case RelationChange(relation):
                 self.others.add(relation.id)
+                self._note_peer(relation.id, relation)
                 if relation.id == self.id:
                     self._end(relation)
                     moment = None if step.now == NEVER else moment_of(step.now)
@@ -204,6 +207,7 @@ class _PairPast:
                     self._note(self._relations.define(relation, 0, cause), step.position)
             case RelationRemoval(id):
                 self.others.discard(id)
+                self._note_peer(id, None)
                 if id == self.id:
                     self._end(None)
             case ClientChange() | ClientRemoval() as change:
@@ -213,8 +217,23 @@ class _PairPast:
 
     @property
     def _lateness(self) -> int:
-        """For how long the relation awaits late reports, in microseconds."""
-        return round(self.relation.lateness * 1e6) if self.relation else 0
+        """For how long the relation awaits late reports, in microseconds; while it is not there, others of its own
+        lateness do, from which it goes on.
+        """
+        relation = self.relation or (self._last if self._peers else None)
+        return round(relation.lateness * 1e6) if relation else 0
+
+    def _note_peer(self, id: str, relation: Relation | None) -> None:
+        """Another relation awaits reports with this one, or does so no more; the last that does ends the waiting."""
+        last, before = self._last, bool(self._peers)
+        if last is None or id == self.id:
+            return
+        if relation and last.lateness and (relation.lateness, relation.node) == (last.lateness, last.node):
+            self._peers.add(id)
+            return
+        self._peers.discard(id)
+        if before and not self._peers and self.relation is None:
+            self._count_waiting()
 
     def _pass(self, now: int) -> None:
         """Lets the clock come so far: what is awaited until then counts."""
@@ -225,9 +244,16 @@ class _PairPast:
 
     def _end(self, other: Relation | None) -> None:
         """Ends the relation; where another one in its place awaits reports as long, those go on waiting."""
-        same = self.relation and other and self.relation.lateness == other.lateness
+        going_on = other or (self._last if self._peers else None)
+        same = self.relation and going_on and self.relation.lateness == going_on.lateness
         self._note(self._relations.end(self.id), self._position)
-        while self._waiting and not same:
+        # What others have made wait goes on waiting.
+        if not same and (self.relation or not self._peers):
+            self._count_waiting()
+
+    def _count_waiting(self) -> None:
+        """What waits counts, as nothing is awaited any more."""
+        while self._waiting:
             self._relations.report(heappop(self._waiting)[-1])
 
     def _note(self, told: Iterable[Transition], position: int) -> None:

@@ -427,6 +427,11 @@ class Scopes:
         """The relations between pairs, by scope, without those that have a lateness."""
         return {scope: relating.pairing for scope, relating in self._scopes.items()}
 
+    def pairing_of(self, relation: str) -> PairRelations | None:
+        """The relations among which one is, whatever its scope and lateness; None where it is not there."""
+        stages = (*self._scopes.values(), *(one.stage for one in self._delayed.values()))
+        return next((one.pairing for one in stages if relation in one.pairing.rules.by_id), None)
+
     def derive(self, stage_input: StageInput) -> Iterator[pa.Table]:
         """What a stretch of the journal causes, ascending by position; to be taken to its end."""
         kept = without_excess(stage_input.events, stage_input.registry.settings.limits.entity_bytes)

@@ -142,6 +142,10 @@ class StateFold:
         """The relations between pairs, by scope; nothing where nothing is related."""
         return next((stage.pairings for stage in self.stages if isinstance(stage, Scopes)), {})
 
+    def pairing_of(self, relation: str) -> PairRelations | None:
+        """The relations among which one is, whatever its scope and lateness; None where it is not there."""
+        return next((stage.pairing_of(relation) for stage in self.stages if isinstance(stage, Scopes)), None)
+
     @property
     def clocks(self) -> StreamClocks:
         """How far the clocks have come."""
