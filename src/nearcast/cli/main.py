@@ -31,6 +31,7 @@ COMMANDS = {
     "replay": "Decide a history: who would have got what, at which priority.",
     "import": "Turn a public data set into events, and make up receivers for them.",
     "salvage": "Copy what is whole of a damaged journal into a new data folder.",
+    "journal": "Copy a journal into another: a file, or NATS.",
     "node": "Be a foraging node: ask nodes nearby for context, and answer them.",
     "server": "Run the access server alone.",
     "pipeline": "Run the pipeline alone.",
