@@ -36,7 +36,7 @@ def publish(url: str, *documents: dict[str, Any]) -> None:
     """Publishes events of type `zone` with this data, each by itself."""
     for data in documents:
         head = {"specversion": "1.0", "id": uuid.uuid4().hex, "type": "zone", "source": "hostile"}
-        body = json.dumps({**head, "data": data}).encode()
+        body = json.dumps({**head, "data": data}, separators=(",", ":")).encode()
         headers = {"Content-Type": "application/cloudevents+json"}
         httpx.post(f"{url}/events", content=body, headers=headers, timeout=120.0)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nearcast.errors import Fault, Mark
-from nearcast.language.definitions.client_documents import ROUNDING, positions_of
+from nearcast.language.definitions.client_documents import ROUNDING, positions_of, surely_within
 from nearcast.model.event import Place
 from nearcast.model.subscription import Channel
 
@@ -39,6 +39,8 @@ def beyond(name: str, geometry: Mapping[str, Any]) -> tuple[str, str] | None:
     """The first position of a geometry that is no place on the globe, with its attribute's name, and what to do; None
     where there is none.
     """
+    if surely_within(geometry, 180 + ROUNDING, 90 + ROUNDING):
+        return None
     positions = [(one[0], one[1]) for one in positions_of(geometry) if _are_numbers(one)]
     first = next((one for one in positions if not _on_globe(*one)), None)
     if first is None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import orjson
 
 from nearcast.errors import Fault, Mark
 from nearcast.language.definitions.settings_documents import MAX_LEVELS, check_role, read_matrix
 from nearcast.language.nodes import DocumentNode, DocumentReader, from_data
+from nearcast.model.arrays import Floats
 from nearcast.model.changes import ClientChange
 from nearcast.model.context import HeldClass
 from nearcast.model.event import Place, place_data
@@ -116,6 +120,10 @@ def place_of_geometry(geometry: Mapping[str, Any], where: Mark) -> Place | None:
     corners: list[tuple[float, float]] = []
     point: Place | None = None
     for part in _members(geometry):
+        plain = None if part["type"] == "Point" else _plain_positions(part.get("coordinates"))
+        if plain is not None and _within(plain, 180, 90):
+            corners += _extremes(plain)
+            continue
         for position in _positions(part.get("coordinates")):
             if point is None and part["type"] == "Point":
                 point = geographic(*_position(position, where), where)
@@ -127,6 +135,41 @@ def positions_of(geometry: Mapping[str, Any]) -> Iterator[list[Any]]:
     """The positions of a GeoJSON geometry, of a collection those of its members; of any kind of values."""
     for part in _members(geometry):
         yield from _positions(part.get("coordinates"))
+
+
+def surely_within(geometry: Mapping[str, Any], longitude: float, latitude: float) -> bool:
+    """Whether all positions of a geometry are two numbers, at most so great; false also where that is not seen at once.
+
+    An outline may have a hundred thousand: one by one they take a fifth of a second.
+    """
+    plain = (_plain_positions(part.get("coordinates")) for part in _members(geometry))
+    return all(one is not None and _within(one, longitude, latitude) for one in plain)
+
+
+def _plain_positions(coordinates: object) -> Floats | None:
+    """The positions within nested coordinates, shape (n, 2), where all are two numbers; None for any others."""
+    level: list[Any] = [coordinates]
+    kinds = {type(coordinates)}
+    while kinds == {list}:
+        inner = list(chain.from_iterable(level))
+        kinds = set(map(type, inner))
+        if kinds and kinds <= _NUMBERS and set(map(len, level)) == {2}:
+            # No double is as great as some integers that Python has.
+            with suppress(OverflowError):
+                return np.array(inner, np.float64).reshape(-1, 2)
+        level = inner
+    return None
+
+
+def _within(positions: Floats, longitude: float, latitude: float) -> bool:
+    return bool((np.abs(positions) <= (longitude, latitude)).all())
+
+
+def _extremes(positions: Floats) -> list[tuple[float, float]]:
+    """Positions whose centre is that of all: of each half of the globe the least and the greatest."""
+    halves = (positions[positions[:, 0] < 0], positions[positions[:, 0] >= 0])
+    ends = [end for half in halves if len(half) for end in (half.min(axis=0), half.max(axis=0))]
+    return [(float(x), float(y)) for x, y in ends]
 
 
 def _members(geometry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
