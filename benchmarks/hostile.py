@@ -25,7 +25,7 @@ import yaml
 from benchmarks import hostile_kinds, hostile_senders
 from benchmarks.load import Load, Traffic
 from benchmarks.machine import machine
-from benchmarks.memory import processes, resident
+from benchmarks.memory import computed, processes, resident
 from benchmarks.options import add_load, load_of
 from nearcast.cli.options import journal_path
 from nearcast.cli.serving_options import ServingOptions
@@ -42,11 +42,14 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True)
 class Beside:
-    """Seconds from publishing to arrival of ordinary events, how many did not arrive in time, and growth in MiB."""
+    """Seconds from publishing to arrival of ordinary events, how many did not arrive in time, growth in MiB, and what
+    server and pipeline computed, in seconds: that says what a kind costs also where others use the machine.
+    """
 
     waits: list[float]
     undecided: int
     growth: float
+    computed: float
 
     def share(self, part: float) -> float:
         """Seconds within which this part of the deliveries arrived."""
@@ -65,7 +68,7 @@ class OrdinaryWork:
 
     async def beside(self, seconds: float, hostile: Callable[[str], None] | None) -> Beside:
         """Lets ordinary events flow for so long, beside what is hostile or alone."""
-        size, first = self._size(), len(self.traffic.arrivals)
+        size, first, computed = self._size(), len(self.traffic.arrivals), self._computed()
         phase = Traffic(self.traffic.load, self.traffic.url)
         repeating = asyncio.create_task(self._repeat(hostile)) if hostile else None
         await phase.publish(seconds, uuid.uuid4().hex)
@@ -75,7 +78,7 @@ class OrdinaryWork:
         undecided = await self._decided()
         arrived = ((one.event["id"], at) for _, one, at in self.traffic.arrivals[first:])
         waits = [at - phase.published[id] for id, at in arrived if id in phase.published]
-        return Beside(waits, undecided, self._size() - size)
+        return Beside(waits, undecided, self._size() - size, self._computed() - computed)
 
     async def _repeat(self, hostile: Callable[[str], None]) -> None:
         while True:
@@ -93,6 +96,10 @@ class OrdinaryWork:
 
     def _size(self) -> float:
         return sum(resident(pid) for pid in self.pids.values())
+
+    def _computed(self) -> float:
+        """Seconds of the processor until now, of what runs Python: Java compiles its own code when it likes."""
+        return sum(computed(self.pids[part]) for part in ("server", "pipeline"))
 
 
 def run(load: Load, seconds: float, every: float, kinds: Sequence[Kind]) -> None:
@@ -137,7 +144,7 @@ async def _kinds(
         await asyncio.gather(*(client.connected() for client in clients))
         work = OrdinaryWork(traffic, journal, pids, every)
         await work.beside(seconds, None)
-        print(f"\n{'':32}{'alone':>15}{'beside it':>15}{'ratio':>9}{'MiB':>8}")
+        print(f"\n{'':32}{'alone':>15}{'beside it':>15}{'ratio':>9}{'MiB':>8}{'CPU':>10}")
         for name, hostile in kinds:
             _tell(name, await work.beside(seconds, None), await work.beside(seconds, hostile))
         for task in tasks:
@@ -149,7 +156,7 @@ def _tell(name: str, alone: Beside, beside: Beside) -> None:
     """Prints the others' latencies, p50 and p99, without the kind and with it."""
     for title, part in (("p50", 0.5), ("p99", 0.99)):
         without, with_it = alone.share(part), beside.share(part)
-        growth = f"{beside.growth:8.0f}" if part > 0.5 else ""
+        growth = f"{beside.growth:8.0f}{beside.computed - alone.computed:+8.1f} s" if part > 0.5 else ""
         left = name if part == 0.5 else ""
         ratio = with_it / without if without else float("inf")
         print(

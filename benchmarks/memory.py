@@ -94,6 +94,12 @@ def resident(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+def computed(pid: int) -> float:
+    """Seconds of the processor that a process has used, its own and the system's for it."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def processes(supervisor: Supervisor) -> dict[str, int]:
     """The processes that last: the server, the pipeline's Python, its Java."""
     server, pipeline = (part.process for part in supervisor.parts)
