@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import orjson
 
 from nearcast.errors import Fault, Mark
 from nearcast.language.definitions.settings_documents import MAX_LEVELS, check_role, read_matrix
 from nearcast.language.nodes import DocumentNode, DocumentReader, from_data
-from nearcast.model.arrays import Floats
 from nearcast.model.changes import ClientChange
 from nearcast.model.context import HeldClass
 from nearcast.model.event import Place, place_data
@@ -146,30 +143,36 @@ def surely_within(geometry: Mapping[str, Any], longitude: float, latitude: float
     return all(one is not None and _within(one, longitude, latitude) for one in plain)
 
 
-def _plain_positions(coordinates: object) -> Floats | None:
-    """The positions within nested coordinates, shape (n, 2), where all are two numbers; None for any others."""
+_Plain = tuple[list[float], list[float]]
+"""Longitudes and latitudes of positions that are two numbers each."""
+
+
+def _plain_positions(coordinates: object) -> _Plain | None:
+    """The positions within nested coordinates where all are two numbers; None for any others."""
     level: list[Any] = [coordinates]
     kinds = {type(coordinates)}
     while kinds == {list}:
         inner = list(chain.from_iterable(level))
         kinds = set(map(type, inner))
         if kinds and kinds <= _NUMBERS and set(map(len, level)) == {2}:
-            # No double is as great as some integers that Python has.
-            with suppress(OverflowError):
-                return np.array(inner, np.float64).reshape(-1, 2)
+            return inner[::2], inner[1::2]
         level = inner
     return None
 
 
-def _within(positions: Floats, longitude: float, latitude: float) -> bool:
-    return bool((np.abs(positions) <= (longitude, latitude)).all())
+def _within(positions: _Plain, longitude: float, latitude: float) -> bool:
+    bounds = zip(positions, (longitude, latitude), strict=True)
+    # The least of some numbers may be any where one is no number, but then their sum is none.
+    return all(-most <= min(each) and max(each) <= most and not math.isnan(sum(each)) for each, most in bounds)
 
 
-def _extremes(positions: Floats) -> list[tuple[float, float]]:
+def _extremes(positions: _Plain) -> list[tuple[float, float]]:
     """Positions whose centre is that of all: of each half of the globe the least and the greatest."""
-    halves = (positions[positions[:, 0] < 0], positions[positions[:, 0] >= 0])
-    ends = [end for half in halves if len(half) for end in (half.min(axis=0), half.max(axis=0))]
-    return [(float(x), float(y)) for x, y in ends]
+    x, y = positions
+    ends = [min(x), max(x)]
+    if ends[0] < 0 <= ends[1]:
+        ends += [max(one for one in x if one < 0), min(one for one in x if one >= 0)]
+    return [(float(one), float(other)) for one, other in zip(ends, [min(y), max(y), y[0], y[0]], strict=False)]
 
 
 def _members(geometry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
