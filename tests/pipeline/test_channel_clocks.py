@@ -13,12 +13,17 @@ from typing import Any
 import pytest
 import yaml
 
+from nearcast.cli.status import clocks_behind
 from nearcast.cli.system import define
+from nearcast.errors import DefinitionError, EventError
 from nearcast.journal.sqlite import SqliteJournal
-from nearcast.language.control_events import to_event
+from nearcast.language.control_events import changes, to_event
 from nearcast.language.definitions import files
-from nearcast.model.changes import SettingsChange
+from nearcast.language.definitions.settings_documents import settings_data
+from nearcast.model.changes import ClockTick, SettingsChange
 from nearcast.model.event import Event, Place
+from nearcast.model.subscription import MOST_CLOCKS
+from nearcast.pipeline.monitoring import ClockMonitor, PipelineMetrics
 from nearcast.pipeline.snapshots import load, save
 from nearcast.pipeline.ticks import TickWriter
 from tests.pipeline.test_ticks import NOW, Running
@@ -228,3 +233,44 @@ def test_a_channel_may_get_its_own_clock_while_it_runs(tmp_path: Path) -> None:
         running.pass_time(1)
         assert [("exit", behind + 30)] == told_by(running, "ships")[2:]
         assert running.told == Running(running.journal).told
+
+
+def test_operators_see_how_far_clocks_are_behind() -> None:
+    """Where there are several, or one is by a minute; those of channels that have none any more are gone."""
+    metrics = PipelineMetrics()
+    monitor = ClockMonitor(metrics)
+    monitor.report({"": 0.25, "relay": 7200.0})
+    monitor.report({"relay": 7201.0, "other": 1.0})
+    shown = {
+        sample.labels["channel"]: sample.value
+        for family in metrics.registry.collect()
+        if family.name == "nearcast_pipeline_clock_behind_seconds"
+        for sample in family.samples
+    }
+    assert {"relay": 7201.0, "other": 1.0} == shown
+    start = "clock_behind_seconds_"
+    assert clocks_behind({start: 0.25}) is None
+    assert "clocks behind the wall clock: shared 90 s" == clocks_behind({start: 90.0})
+    assert "clocks behind the wall clock: shared 0 s, relay 7,200 s" == clocks_behind(
+        {start: -0.01, f"{start}relay": 7200.0}
+    )
+
+
+def test_clocks_are_in_definitions_and_ticks() -> None:
+    """As they were given; a tick of one clock is as it always was, and one without any is a fault."""
+    channels = {"relay": {"coordinates": "planar", "types": [], "clock": "own"}}
+    loaded = files.load([{"channels": channels}]).settings
+    assert channels == settings_data(loaded)["channels"]
+    for tick in (ClockTick(NOW), ClockTick(None, {"relay": NOW - BEHIND}), ClockTick(NOW, {"relay": NOW - BEHIND})):
+        assert [tick] == changes(replace(to_event(tick, "t", "s"), accepted=NOW), loaded)
+    assert b'"data":{"clock":' in to_event(ClockTick(NOW), "t", "s").payload
+    with pytest.raises(EventError, match="expected the fields clock or channels"):
+        changes(Event("t", "nearcast.tick", "s", payload=b'{"data": {}}'), loaded)
+
+
+def test_so_many_channels_have_their_own() -> None:
+    """One more is a fault; as many that share one are none."""
+    many = {f"c{number}": {"coordinates": "planar", "types": [f"t{number}"]} for number in range(MOST_CLOCKS + 1)}
+    files.load([{"channels": many}])
+    with pytest.raises(DefinitionError, match=f"at most {MOST_CLOCKS} channels with a clock of their own"):
+        files.load([{"channels": {name: {**one, "clock": "own"} for name, one in many.items()}}])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nearcast.language.control_events import changes, to_event
 from nearcast.language.definitions import files
-from nearcast.model.changes import ClockTick
+from nearcast.model.changes import ClockTick, SettingsChange
 from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event, Place
 from nearcast.stages.fold import StateFold
@@ -212,3 +212,35 @@ def test_pairs_between_channels_go_by_both_clocks(stream: list[Step], data: st.D
         values = dict(attributes)
         found.append((position, values["detect"], values["a"], values["b"], time))
     assert sorted(expected) == sorted(found)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.booleans() | steps.map(tuple), max_size=6), st.data())
+def test_channels_may_change_their_clocks_at_any_time(parts: list[Any], data: st.DataObject) -> None:
+    """What is told does not rest on where the stream is cut; neither does how far the clocks have come."""
+    both = joined(definitions(0, SHARED), definitions(1, SHARED), ANY)
+    loaded = files.load([both])
+    first = [to_event(one, "d", "s") for one in loaded.changes("main", {})]
+    clocks = {
+        own: replace(loaded.settings, channels=tuple(replace(one, clock=own) for one in loaded.settings.channels))
+        for own in ("own", "shared")
+    }
+    stream = [
+        event
+        for part in parts
+        for event in (
+            [to_event(SettingsChange(clocks["own" if part else "shared"]), "c", "s")]
+            if isinstance(part, bool)
+            else [event_of(step, [0, 1]) for step in part]
+        )
+    ]
+    events = [replace(one, position=number, accepted=WALL) for number, one in enumerate([*first, *stream], 1)]
+    cuts = data.draw(st.lists(st.integers(len(first), len(events)), max_size=4))
+    found = []
+    for bounds in ([0, len(events)], [0, *sorted(cuts), len(events)]):
+        known, seen = StateFold(), list[Event]()
+        for start, stop in pairwise(bounds):
+            for batch in known.fold(to_table(events[start:stop]), changes):
+                seen += to_events(derived_of(batch.events))
+        found.append((seen, known.clocks.by_name))
+    assert found[0] == found[1]
