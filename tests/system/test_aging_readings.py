@@ -65,7 +65,7 @@ def servers(data: Path) -> Iterator[Servers]:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while not true():
             await asyncio.sleep(0.02)
 
