@@ -26,6 +26,7 @@ from nearcast.relations import pairs, stage
 from nearcast.situations import stage as infer
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.rule_plan import DefinedRule
+from nearcast.situations.zones_around import ZoneAreas
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import StateFold
 from nearcast.state.derived import derived_of
@@ -139,11 +140,11 @@ def test_where_batches_are_cut_changes_nothing(cuts: list[int]) -> None:
 def test_settings_that_a_stage_cannot_compile_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes behind them is read under the settings before them."""
 
-    def areas(ontology: Ontology) -> NamedAreas:
+    def areas(ontology: Ontology, zones: ZoneAreas) -> NamedAreas:
         """Takes ontologies without places."""
         if ontology.areas:
             raise ValueError("no places")
-        return NamedAreas(ontology)
+        return NamedAreas(ontology, zones)
 
     monkeypatch.setattr(infer, "NamedAreas", areas)
     events = history(("nearcast.settings", {"ontology": {"places": {"yard": {}}}}), rule("another"))

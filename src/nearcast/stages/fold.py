@@ -293,7 +293,7 @@ class StateFold:
         kept = without_excess(events, self.registry.settings.limits.entity_bytes)
         counts = self.repository.counting(kept)
         self.fallen_clocks.follow(kept, counts, self.repository.known_moments(kept))
-        counted = kept.filter(pa.array(counts))
+        counted = kept if counts.all() else kept.filter(pa.array(counts))
         members = self._members(list(subscription_index.terms), counted)
         previous = self._remembered.values_over(list(subscription_index.remembered), events, self.repository, counted)
         self.repository.fold_events(kept)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.model.arrays import Flags, Integers
-from nearcast.model.columns import EVENTS, entries_of, without_payloads
+from nearcast.model.columns import EVENTS, without_payloads
 from nearcast.model.limits import Limits
 from nearcast.state.entity_ledger import EntityLedger
 from nearcast.state.event_size import ENTRY, FIXED
@@ -221,8 +221,23 @@ def without_excess(events: pa.Table, most: int) -> pa.Table:
 
 def sizes_of(events: pa.Table) -> Integers:
     """The bytes that each event takes without its payload, about."""
-    entries, lanes = entries_of(events)
-    texts = sum(pc.fill_null(pc.binary_length(entries.field(name)), 0).to_numpy() for name in ("name", "text"))
-    attributes = np.bincount(lanes, texts + ENTRY, len(events)) if len(lanes) else np.zeros(len(events))
     own = (pc.fill_null(pc.binary_length(events.column(name)), 0).to_numpy() for name in ("id", "subject", "source"))
-    return (attributes + sum(own) + FIXED).astype(np.int64)
+    attributes = [_attribute_sizes(lists) for lists in events.column("attributes").chunks]
+    return (np.concatenate([*attributes, np.zeros(0, np.int64)]) + sum(own) + FIXED).astype(np.int64)
+
+
+def _attribute_sizes(lists: pa.ListArray) -> Integers:
+    """The bytes that the attributes of each event take, about: by where they begin, not one by one."""
+    counts = lists.value_lengths().fill_null(0).to_numpy()
+    bounds, entries = np.append(0, np.cumsum(counts, dtype=np.int64)), lists.flatten()
+    texts = (_text_starts(entries.field(name))[bounds] for name in ("name", "text"))
+    return ENTRY * counts + sum(map(np.diff, texts))
+
+
+def _text_starts(texts: pa.StringArray) -> Integers:
+    """How many bytes the texts before each take, and all of them."""
+    starts = np.frombuffer(texts.buffers()[1] or bytes(4), np.int32)[texts.offset :][: len(texts) + 1].astype(np.int64)
+    # Bytes may lie where no text is: as long as there are none the buffer says how long each is.
+    if texts.null_count and starts[-1] - starts[0] != pc.sum(pc.binary_length(texts)).as_py():
+        return np.append(0, np.cumsum(pc.fill_null(pc.binary_length(texts), 0).to_numpy(), dtype=np.int64))
+    return starts
