@@ -124,10 +124,10 @@ async def _publish(publisher: Publisher, reports: Sequence[dict[str, Any]], size
         assert None not in told.positions
 
 
-def processor(pid: int, ended: bool = False) -> float:
-    """Seconds of the processor that a process has used; with those of its children that have ended."""
+def processor(pid: int) -> float:
+    """Seconds of the processor that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11 : 15 if ended else 13])) / os.sysconf("SC_CLK_TCK")
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _serve_floor(path: Path) -> None:

@@ -15,7 +15,7 @@ import multiprocessing
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -175,7 +175,7 @@ async def _measure(
         before, stages = _taken(own), await stage_seconds(metrics)
         begun, first, decided = time.monotonic(), journal.end("events"), journal.end("deliveries")
         client_cpu = time.process_time()
-        await asyncio.sleep(flows[0].options.seconds * 0.9)
+        workers = await _workers(pids["java"], flows[0].options.seconds * 0.9)
         after, stages_after = _taken(own), await stage_seconds(metrics)
         client_cpu = time.process_time() - client_cpu
         seconds, last, decided_last = time.monotonic() - begun, journal.end("events"), journal.end("deliveries")
@@ -192,9 +192,9 @@ async def _measure(
     print(f"accepted {count / seconds:,.0f}/s, decided {done / seconds:,.0f}/s, over {seconds:.1f} s")
     print(f"behind at the end {last - decided_last:,}; all was decided {caught_up:.1f} s after the last post")
     _report_lags(journal, arrived, first, last)
-    micros = {name: 1e6 * (after[name] - before[name]) for name in after}
+    micros = {name: 1e6 * (after[name] - before[name]) for name in after} | {"workers": 1e6 * workers}
     deciding = ("pipeline", "java", "workers")
-    each = {name: micros[name] / max(1, done if name in deciding else count) for name in after}
+    each = {name: micros[name] / max(1, done if name in deciding else count) for name in micros}
     each["client"] = 1e6 * client_cpu / max(1, count)
     for name, one in each.items():
         size = f", {sizes[name]:,.0f} MiB" if name in sizes else ""
@@ -215,16 +215,34 @@ async def _receive(client: Client, arrived: list[tuple[int, float]]) -> None:
 
 
 def _taken(pids: dict[str, int]) -> dict[str, float]:
-    """Seconds of the processor of each; those of Spark's Python workers, which its Java begins, by themselves."""
-    taken = {name: processor(pid) for name, pid in pids.items()}
-    return {**taken, "workers": sum(processor(pid, ended=True) for pid in _below(pids["java"]))}
+    """Seconds of the processor of each."""
+    return {name: processor(pid) for name, pid in pids.items()}
+
+
+async def _workers(java: int, seconds: float) -> float:
+    """Seconds of the processor of Spark's Python workers, which its Java begins, while so many pass."""
+    until, first, last = time.monotonic() + seconds, dict[int, float](), dict[int, float]()
+    while time.monotonic() < until:
+        found = {pid: _spent(pid) for pid in _below(java)}
+        # Those that are new began meanwhile; of those that have ended the last look counts.
+        first = first or {**found, 0: 0.0}
+        last.update(found)
+        await asyncio.sleep(0.25)
+    return sum(taken - first.get(pid, 0.0) for pid, taken in last.items())
+
+
+def _spent(pid: int) -> float:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return processor(pid)
+    return 0.0
 
 
 def _below(pid: int) -> Iterator[int]:
     for one in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, one.read_text().split()):
-            yield child
-            yield from _below(child)
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for child in map(int, one.read_text().split()):
+                yield child
+                yield from _below(child)
 
 
 def _report_lags(journal: SqliteJournal, arrived: list[tuple[int, float]], first: int, last: int) -> None:

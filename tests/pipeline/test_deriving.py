@@ -1,4 +1,4 @@
-"""Relations and situations do not depend on how the journal is cut, or on where it is decided."""
+"""Relations, zones and situations do not depend on how the journal is cut, or on where it is decided."""
 
 from __future__ import annotations
 
@@ -37,6 +37,16 @@ situations:
   - {id: around, class: Crowd, when: "count(uform(type = 'car')) >= 4", within: 40, valid: 30 s}
   - {id: halls, class: Crowd, when: "count(uform(type = 'car')) >= 3", in: {zones: halls}, valid: 40 s, lateness: 5 s}
 zones:
+  yards:
+    of: "type = 'car'"
+    coordinates: planar
+    detect: [enter, dwell, exit, inside, outside]
+    for: 20 s
+    margin: 5
+    time_to_live: 40 s
+    features:
+      - {id: west, geometry: {type: Polygon, coordinates: [[[-60, -60], [0, -60], [0, 60], [-60, 60], [-60, -60]]]}}
+      - {id: middle, geometry: {type: Polygon, coordinates: [[[-30, -30], [30, -30], [30, 30], [-30, 30], [-30, -30]]]}}
   halls:
     {of: "type = 'none'", coordinates: planar, features: [{id: west, geometry: {type: Polygon, coordinates:
       [[[-60, -60], [0, -60], [0, 60], [-60, 60], [-60, -60]]]}}]}
@@ -44,7 +54,7 @@ actions:
   - {id: alert, when: Fire, publish: {type: alert, data: {text: "fire near {place}"}}}
 subscriptions:
   - {id: near, client: ann, filter: "distance(user('ann'), this) < 60 AND type LIKE 'nearcast.%'"}
-  - {id: all, client: ben, filter: "type IN ('nearcast.relation', 'nearcast.situation', 'alert', 'car')"}
+  - {id: all, client: ben, filter: "type LIKE 'nearcast.%' OR type IN ('alert', 'car')"}
 """
 
 
@@ -91,8 +101,12 @@ def whole(journal: SqliteJournal) -> Outcome:
 def test_every_kind_is_derived(whole: Outcome) -> None:
     """Else the other tests would show little."""
     found = [orjson.loads(event["payload"]) for event in whole[0]]
-    told = {one["data"].get("relation") or one["data"].get("situation") or one["type"] for one in found}
-    assert {"close", "crowd", "north", "main", "again", "fire", "alert"} <= told
+    names = ("relation", "situation", "layer")
+    told = {next((one["data"][name] for name in names if name in one["data"]), one["type"]) for one in found}
+    assert {"close", "crowd", "north", "main", "again", "yards", "fire", "alert"} <= told
+    zones = [one["data"] for one in found if one["type"] == "nearcast.zone"]
+    assert {"enter", "dwell", "exit", "inside", "outside"} == {one["detect"] for one in zones}
+    assert {"silent", None} == {one.get("reason") for one in zones}
 
 
 @pytest.mark.parametrize("stretch", [1, 7])
