@@ -65,7 +65,7 @@ class Limits:
     windows_readings: int = 5_000_000
     """Readings of all entities that are kept for that, in the rules of one lateness."""
     counted_entities: int = 2_000_000
-    """Entities whose newest reports are kept for counts, of each count, in the rules of one lateness."""
+    """Newest reports of entities that are kept for counts, of all counts in the rules of one lateness together."""
     waiting_reports: int = 250_000
     """Reports that wait for the lateness of relations, of each lateness; beyond it the earliest counts early."""
     entity_bytes: int = 65_536
