@@ -51,6 +51,12 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def url(new_stream: Callable[[], str]) -> str:
+    """Where a journal on NATS may be made."""
+    return new_stream()
+
+
+@pytest.fixture
 def sqlite(file: Path) -> Iterator[SqliteJournal]:
     """One empty SQLite journal, in `file`."""
     with closing(SqliteJournal(file)) as journal:

@@ -35,12 +35,6 @@ for number in range(int(sys.argv[3])):
 
 
 @pytest.fixture
-def url(new_stream: Callable[[], str]) -> str:
-    """Where a journal may be made."""
-    return new_stream()
-
-
-@pytest.fixture
 def nats(url: str) -> Iterator[NatsJournal]:
     """One empty journal on NATS."""
     with closing(NatsJournal(url)) as journal:

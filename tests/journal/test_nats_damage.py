@@ -19,12 +19,6 @@ from tests.nats_servers import NatsServer
 
 
 @pytest.fixture
-def url(new_stream: Callable[[], str]) -> str:
-    """Where a journal may be made."""
-    return new_stream()
-
-
-@pytest.fixture
 def nats(url: str) -> Iterator[NatsJournal]:
     """A journal of ten blocks of events and five of deliveries, each in a message."""
     with closing(NatsJournal(url)) as journal:

@@ -28,9 +28,9 @@ from nearcast.state.timeline import Excess
 from nearcast.zones.reference import PlainZones
 from nearcast.zones.stage import ZoneStage
 from nearcast.zones.stored_zones import zones_document, zones_of
-from nearcast.zones.zone_events import zone_events
 from tests.relations.stories import HERE, NO_OTHER, NOON, Step, placed
 from tests.state.stored import read_again
+from tests.zones.plain_events import zone_events
 
 
 def rule(id: str = "depots", **fields: Any) -> ZoneRule:

@@ -20,8 +20,9 @@ from nearcast.relations.transition_tables import CausingEvents
 from nearcast.state.lateness import NEVER
 from nearcast.zones import zone_tables as module
 from nearcast.zones.told_zones import COLUMNS, NO_REASON, NO_ZONE, ToldZones, joined_zones
-from nearcast.zones.zone_events import DETECTIONS, REASON_NAMES, ZoneTransition, zone_events
 from nearcast.zones.zone_tables import zone_tables
+from nearcast.zones.zone_transitions import DETECTIONS, REASON_NAMES, ZoneTransition
+from tests.zones.plain_events import zone_events
 
 NOON = 1_767_268_800_000_000
 NAMES = ("a", "a/b", "a%2Fb", 'quo"te\\', "2026-01-01T12:00:00Z", "Zoë 🚢", "line\nbreak", "", "b")

@@ -23,7 +23,7 @@ from nearcast.relations.reports import moment_of
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.registry import Registry
 from nearcast.zones.reference import PlainLayer, PlainZones
-from nearcast.zones.zone_events import ZoneTransition
+from nearcast.zones.zone_transitions import ZoneTransition
 
 LAST_TOLD = 5
 """Of what was told of the entity the last ones are kept."""

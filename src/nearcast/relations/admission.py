@@ -25,7 +25,7 @@ from nearcast.model.arrays import Flags, Integers
 from nearcast.model.limits import Limits
 from nearcast.relations.evaluations import Unlooked
 from nearcast.relations.pair_rules import PairRule, PairRules
-from nearcast.relations.reports import GrowableTable, ReportTable
+from nearcast.relations.reports import GrowableTable, ReportTable, names_in_order
 from nearcast.relations.transitions import BEGINS, PairEffects
 
 LISTED = 100
@@ -315,8 +315,8 @@ class _RuleWalk:
         row, begins, pair, a, b, shard, index = (column[order] for column in together)
         flags = np.concatenate(holds)
         total, rank = int(flags.sum()), np.zeros(reports.known, np.int64)
-        some = np.unique(np.concatenate([a, b])).tolist()
-        rank[sorted(some, key=names.__getitem__)] = np.arange(len(some))
+        some = np.concatenate([a, b])
+        rank[some] = names_in_order(names, some)[1]
         ordered = (row, begins.astype(np.bool_), pair, a, b, shard, index)
         return _RuleWalk(*ordered, flags, counts, total, reporter, rank, through, room)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.geo.distance import unit_vectors
-from nearcast.model.arrays import Flags, Integers, runs
+from nearcast.model.arrays import Flags, Integers, placed, runs
 from nearcast.model.columns import EVENTS
 from nearcast.model.event import Coordinates, Place
 from nearcast.model.values import microseconds_of, moment_at
@@ -400,6 +400,16 @@ class ReportTable:
             None if kind == NOWHERE else Place(COORDINATES[kind], x, y, None if z != z else z)
             for kind, x, y, z in zip(*columns, strict=True)
         ]
+
+
+def names_in_order(names: Sequence[str], numbers: Integers) -> tuple[list[str], Integers]:
+    """The names of entities by number, each once and ascending, and of each number the place of its name."""
+    own, at = placed(numbers)
+    found = [names[number] for number in own.tolist()]
+    order = sorted(range(len(found)), key=found.__getitem__)
+    rank = np.empty(len(found), np.int64)
+    rank[order] = np.arange(len(found))
+    return [found[index] for index in order], rank[at]
 
 
 _SIDES = 128

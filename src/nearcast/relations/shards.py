@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearcast.model.arrays import Flags, Integers, placed
+from nearcast.model.arrays import Flags, Integers
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.relations.admission import ShardEffects
 from nearcast.relations.evaluations import BothBoxes, Members, Pairs, PredicateEvaluator, effects_of
 from nearcast.relations.pair_rules import PairRule, PairRules
-from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable, clock_pair, pair_waits
+from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable, clock_pair, names_in_order, pair_waits
 from nearcast.relations.told_pairs import NO_REASON, ToldPairs, reasons_of, told_pairs
 from nearcast.relations.transition_events import EXPIRED
 from nearcast.relations.transitions import DETECTS, PairEffects, PairTransitions, deadlines, pair_transitions
@@ -223,11 +223,7 @@ def _keys(rule: PairRule, a: Integers, b: Integers) -> Integers:
 
 def by_name(a: Integers, b: Integers, names: Sequence[str]) -> Pairs:
     """Pairs with the lesser name first."""
-    numbers, at = placed(np.concatenate([a, b]))
-    rank = np.empty(len(numbers), np.int64)
-    own = [names[number] for number in numbers.tolist()]
-    rank[sorted(range(len(own)), key=own.__getitem__)] = np.arange(len(own))
-    place = rank[at]
+    _, place = names_in_order(names, np.concatenate([a, b]))
     turned: Flags = place[: len(a)] > place[len(a) :]
     return np.where(turned, b, a), np.where(turned, a, b)
 

@@ -26,6 +26,7 @@ from nearcast.relations.reports import (
     EntityTable,
     ReportTable,
     moment_of,
+    names_in_order,
 )
 from nearcast.relations.transition_events import DETECTIONS, REASON_NAMES, Participant, Transition
 from nearcast.relations.transitions import LEAVES
@@ -163,7 +164,7 @@ def told_pairs(
     present: bool = False,
 ) -> ToldPairs:
     """What is told of pairs of some rules, by number, whose entities are at some points; one value is of all."""
-    numbers, rank, count = *_named(known, np.concatenate(entities)), len(rule)
+    numbers, rank, count = *names_in_order(known.names, np.concatenate(entities)), len(rule)
     there, at = placed(np.concatenate(points))
     own, which = np.unique(rule, return_inverse=True)
     found = [one for number in own.tolist() if (one := rules.all[number])]
@@ -188,16 +189,6 @@ def told_pairs(
         time=time,
         present=np.full(count, present),
     )
-
-
-def _named(known: EntityTable, numbers: Integers) -> tuple[list[str], Integers]:
-    """The names of entities by number, each once and ascending, and of each number the place of its name."""
-    own, at = placed(numbers)
-    names = [known.names[number] for number in own.tolist()]
-    order = sorted(range(len(names)), key=names.__getitem__)
-    rank = np.empty(len(names), np.int64)
-    rank[order] = np.arange(len(names))
-    return [names[index] for index in order], rank[at]
 
 
 def joined_told(parts: Sequence[ToldPairs]) -> ToldPairs:

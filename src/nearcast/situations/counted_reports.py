@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from nearcast.geo.dynamic_index import SpatialHash, joined_levels
 from nearcast.model.event import Place
 from nearcast.model.limits import Limits
-from nearcast.situations.entity_counts import FOR_EVER as FOR_EVER
-from nearcast.situations.entity_counts import CountedArea, EntityCount, EntityTally, counts_in, tallied
+from nearcast.situations.entity_counts import FOR_EVER, CountedArea, EntityCount, EntityTally, counts_in, tallied
 from nearcast.situations.readings import ContextReading
 
 WIDER = 2

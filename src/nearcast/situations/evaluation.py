@@ -22,6 +22,7 @@ from nearcast.model.geometry_budget import GeometryWork
 from nearcast.model.limits import Limits
 from nearcast.model.values import Value
 from nearcast.situations.entity_counts import (
+    FOR_EVER,
     CountedArea,
     CountFinding,
     EntityCount,
@@ -34,10 +35,6 @@ from nearcast.situations.readings import ContextReading, ReadingStore, Situation
 from nearcast.situations.rule_plan import ConditionBranch, ConditionLeaf, ConditionNode, PlannedRule, RulePlan, leaves
 from nearcast.situations.windows import Aggregate, AggregateFinding, ReadingWindows
 from nearcast.state.timeline import Excess
-
-NEVER = 1 << 62
-"""A moment that does not come."""
-
 
 Condition = tuple[str, int, str]
 """A condition of a rule, by the rule's id and its number there, and one of the classes that it names."""
@@ -126,7 +123,7 @@ class RuleEvaluation:
         self._found: dict[tuple[PlannedRule, str], list[ContextReading]] = {}
         self._tallies: dict[ConditionLeaf, EntityTally] = {}
         self._told_of: PlannedRule | None = None
-        self.lapses = NEVER
+        self.lapses = FOR_EVER
         self.seen: set[tuple[str, str]] = set()
         self.limited: dict[tuple[str, int], str] = {}
 
@@ -253,7 +250,7 @@ class RuleEvaluation:
             found = self._world.readings.inside(names, area)
         else:
             found = self._world.readings.near(names, self._centre, rule.reach[name])
-        oldest = self._now - rule.valid if rule.valid is not None else -NEVER
+        oldest = self._now - rule.valid if rule.valid is not None else -FOR_EVER
         fresh = [one for one in found if one.moment >= oldest and one.position > rule.after]
         if fresh:
             self.seen.update([one.key for one in fresh])

@@ -21,7 +21,8 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from nearcast.model.situation import Phase
-from nearcast.situations.evaluation import NEVER, Evidence, RuleEvaluation, SituationWorld, distinct, with_counts
+from nearcast.situations.entity_counts import FOR_EVER
+from nearcast.situations.evaluation import Evidence, RuleEvaluation, SituationWorld, distinct, with_counts
 from nearcast.situations.readings import ContextReading, NamedAreas, SituationCentre, separation
 from nearcast.situations.rule_plan import ConditionLeaf, PlannedRule, RulePlan
 
@@ -313,7 +314,7 @@ class SituationEngine:
     def _await(self, instance: SituationInstance) -> None:
         """Keeps in mind when a situation is to be looked at again."""
         # What lapses later than was thought waits for its turn, and is put off then: every fresh reading puts it off.
-        if instance.lapses < self._awaited.get(instance.order, NEVER):
+        if instance.lapses < self._awaited.get(instance.order, FOR_EVER):
             self._awaited[instance.order] = instance.lapses
             heappush(self._lapses, (instance.lapses, instance.order, instance))
 

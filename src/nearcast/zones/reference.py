@@ -33,8 +33,8 @@ from nearcast.relations.transitions import (
 )
 from nearcast.state.lateness import NEVER
 from nearcast.zones.presence import lifecycle_of
-from nearcast.zones.zone_events import ZoneReason, ZoneTransition
 from nearcast.zones.zone_index import ZoneIndex
+from nearcast.zones.zone_transitions import ZoneReason, ZoneTransition
 
 ZONE_REASONS: dict[int, ZoneReason | None] = {
     FAILS: None,

@@ -15,18 +15,18 @@ import numpy.typing as npt
 
 from nearcast.model.arrays import Flags, Integers, placed
 from nearcast.model.zone import Zone, ZoneDetection
-from nearcast.relations.reports import EntityTable, ReportTable
+from nearcast.relations.reports import EntityTable, ReportTable, names_in_order
 from nearcast.relations.told_pairs import NOTHING_TOLD, PlaceColumns
 from nearcast.relations.transition_events import CAUSED
 from nearcast.relations.transitions import FAILS, FALLS_SILENT, LEAVES, REMOVED
 from nearcast.state.lateness import NEVER
-from nearcast.zones.zone_events import DETECTIONS
+from nearcast.zones.zone_transitions import DETECTIONS
 
 NO_ZONE = -1
 """The zone of what is told of a whole layer."""
 
 NO_REASON, LEFT, SILENT, CHANGED, GONE = -1, 0, 1, 2, 3
-"""Why one is in a zone no more, as places in `zone_events.REASON_NAMES`."""
+"""Why one is in a zone no more, as places in `zone_transitions.REASON_NAMES`."""
 
 _REASONS = {FAILS: NO_REASON, LEAVES: LEFT, FALLS_SILENT: SILENT, REMOVED: GONE}
 
@@ -72,10 +72,10 @@ def told_rows(
 class ToldZones:
     """Each is caused by a row, in a phase, told by a layer: a number, of which `layers` has the id.
 
-    `detect` is a place in `zone_events.DETECTIONS`, `entity` in `names`, which ascend, `zone` in `zones`, or `NO_ZONE`,
-    `place` in `places`; `started_at` and `time` are in microseconds since 1970, `NEVER` where there is none, or it is
-    that of the cause; `reason` is a place in `zone_events.REASON_NAMES`, or `NO_REASON`. `present`: it was so when it
-    was asked for.
+    `detect` is a place in `zone_transitions.DETECTIONS`, `entity` in `names`, which ascend, `zone` in `zones`, or
+    `NO_ZONE`, `place` in `places`; `started_at` and `time` are in microseconds since 1970, `NEVER` where there is none,
+    or it is that of the cause; `reason` is a place in `zone_transitions.REASON_NAMES`, or `NO_REASON`. `present`: it
+    was so when it was asked for.
     """
 
     layers: Mapping[int, str]
@@ -140,24 +140,20 @@ def told_zones(
     if not told:
         return NOTHING
     one = told[0] if len(told) == 1 else ToldRows(*map(np.concatenate, zip(*told, strict=True)))
-    (own, entity), (there, place) = placed(one.entity), placed(one.point)
+    (names, entity), (there, place) = names_in_order(known.names, one.entity), placed(one.point)
     # What is of no zone has the number 0 here.
     which, zone = placed(one.zone + 1)
     named = which[which > 0] - 1
-    names = [known.names[number] for number in own.tolist()]
-    ascending = sorted(range(len(names)), key=names.__getitem__)
-    rank = np.empty(len(names), np.int64)
-    rank[ascending] = np.arange(len(names))
     return ToldZones(
         layers={layer[0]: layer[1]},
-        names=[names[index] for index in ascending],
+        names=names,
         zones=[zones[number] for number in named.tolist()],
         places=PlaceColumns(*(reports.column(name, there) for name in PlaceColumns._fields)),
         row=one.row,
         phase=one.phase,
         sequence=np.full(len(one.row), layer[0]),
         detect=one.detect,
-        entity=rank[entity],
+        entity=entity,
         zone=zone if len(named) == len(which) else zone - 1,
         place=place,
         started_at=one.started_at,

@@ -1,5 +1,5 @@
-"""The events that zones cause as tables of EVENTS, made of columns: the same, byte for byte, as `zone_events` makes one
-by one.
+"""The events that zones cause as tables of EVENTS, made of columns: the same, byte for byte, as one would be made
+alone.
 
 What many of them have in common is written once: each name, zone, place and moment, as a part of the JSON and as
 attributes.
@@ -31,7 +31,7 @@ from nearcast.relations.transition_tables import (
 from nearcast.state.derived import add_attributes
 from nearcast.state.lateness import NEVER
 from nearcast.zones.told_zones import NO_REASON, NO_ZONE, ToldZones
-from nearcast.zones.zone_events import DETECTIONS, REASON_NAMES
+from nearcast.zones.zone_transitions import DETECTIONS, REASON_NAMES
 
 Indices = npt.NDArray[np.integer]
 

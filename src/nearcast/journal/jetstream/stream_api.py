@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,6 +13,7 @@ import orjson
 from nearcast.errors import JournalError
 from nearcast.journal.jetstream.nats_address import NatsAddress
 from nearcast.journal.jetstream.nats_connection import NatsConnection, Unanswered
+from nearcast.runtime.backoff import backoff
 
 T = TypeVar("T")
 
@@ -22,6 +22,9 @@ PATIENCE = 20.0
 
 PAUSE, LONGEST_PAUSE = 0.05, 0.5
 """Seconds between two tries; doubled in between."""
+
+JITTER = 0.5
+"""By up to what share each is shorter, by chance."""
 
 RANGE_MESSAGES, RANGE_BYTES = 512, 8 << 20
 """Of what is asked for at once."""
@@ -162,7 +165,7 @@ class JetStream:
         """What a call gives that may be made again, once somebody answers; `made`: it is of a stream that has to be
         there.
         """
-        until, pause = time.monotonic() + PATIENCE, PAUSE
+        until, pauses = time.monotonic() + PATIENCE, backoff(PAUSE, LONGEST_PAUSE, JITTER)
         while True:
             try:
                 return call()
@@ -171,8 +174,7 @@ class JetStream:
                     raise self.unreachable(error) from error
                 if made:
                     self._refuse_if_gone()
-                time.sleep(pause * (0.5 + random.random()))
-                pause = min(2 * pause, LONGEST_PAUSE)
+                time.sleep(next(pauses))
 
     def _refuse_if_gone(self) -> None:
         """Nobody answers for a stream that was deleted, either."""
