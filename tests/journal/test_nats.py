@@ -17,7 +17,7 @@ from nearcast.errors import JournalError, SetupError
 from nearcast.journal.jetstream import log_chain
 from nearcast.journal.jetstream.nats_connection import Unanswered
 from nearcast.journal.jetstream.nats_journal import NatsJournal
-from nearcast.journal.jetstream.stream_api import JetStream
+from nearcast.journal.jetstream.stream_api import JetStream, StreamMessage
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from tests.journal.rows import deliveries, events, ids, positions
@@ -215,6 +215,24 @@ def test_changes_of_what_is_kept_are_put_together(nats: NatsJournal, monkeypatch
     with closing(NatsJournal(url)) as other:
         assert kept == {event.entity: event for event in other.kept()}
     assert nats._stream.info()["state"]["messages"] < 20
+
+
+def test_what_a_thread_writes_while_another_asks_is_no_loss(nats: NatsJournal, url: str) -> None:
+    """Who was answered before it was written has an older end, and the newer one counts."""
+    asked = JetStream.last
+
+    def answered(stream: JetStream, subject: str) -> StreamMessage | None:
+        found = asked(stream, subject)
+        with patch.object(JetStream, "last", asked):
+            nats.append("events", events(["third"]))
+        return found
+
+    nats.append("events", events(["first"]))
+    with closing(NatsJournal(url)) as other:
+        other.append("events", events(["second"]))
+    with patch.object(JetStream, "last", answered):
+        assert 3 == nats.end("events")
+    assert ["first", "second", "third"] == ids(nats.read("events", 0, 10))
 
 
 def test_the_table_of_ids_is_read_on_from_where_it_was(new_stream: Callable[[], str], tmp_path: Path) -> None:

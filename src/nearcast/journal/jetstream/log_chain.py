@@ -98,20 +98,22 @@ class LogChain:
 
     def refreshed(self) -> ChainTail:
         """The newest block, as the leader knows it."""
+        # What another thread writes while this one waits for the answer may be missing in it.
+        before = self._tail
         message = self._stream.last(self.subject)
         if message is None:
-            return self._known(ChainTail(self._marks.of(self.log), 0))
+            return self._known(ChainTail(self._marks.of(self.log), 0), before)
         block = opened(self.log, message.sequence, message.data)
         counts: ChainedBlock | None = block
         if not block.last_of_group:
             first = self._at(block.group_begins)
             counts = self._previous(first)
-        return self._known(ChainTail(counts, message.sequence))
+        return self._known(ChainTail(counts, message.sequence), before)
 
-    def _known(self, found: ChainTail) -> ChainTail:
-        known = self._tail
-        if known and known.block:
-            self._check_goes_on(known.block, found.block)
+    def _known(self, found: ChainTail, before: ChainTail | None) -> ChainTail:
+        """The newest block that is known, now that one was found; `before`: what was known as it was asked for."""
+        if before and before.block:
+            self._check_goes_on(before.block, found.block)
         with self._knowing:
             # Another thread may know of a newer one by now.
             newest = max(found, self._tail or found, key=lambda tail: tail.sequence)
