@@ -217,7 +217,7 @@ def test_a_machine_whose_clock_is_set_is_as_any_other(tmp_path: Path) -> None:
         async with hook.serving(), Publisher(running.url) as publisher, Client(running.url, "ann") as ann:
             await define(running.url, hook.url)
             run = Run(running, publisher)
-            tasks = [asyncio.create_task(run.publish_on()), asyncio.create_task(run.receive(ann))]
+            publishing, receiving = asyncio.create_task(run.publish_on()), asyncio.create_task(run.receive(ann))
             await publisher.publish([event("kept", "kept", "k")])
             for number, seconds in enumerate((0.0, HOUR, -2 * HOUR, -1.0, HOUR + 1)):
                 await run.goes_on()
@@ -227,10 +227,10 @@ def test_a_machine_whose_clock_is_set_is_as_any_other(tmp_path: Path) -> None:
                     dwells(run, f"pair {number}"), lapses(running.url, ann), brief_expires(run, f"brief {number}")
                 )
             await run.until(lambda: hook.taken)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            publishing.cancel()
             await run.until(lambda: set(run.published[:-1]) <= run.arrived().keys())
+            receiving.cancel()
+            await asyncio.gather(publishing, receiving, return_exceptions=True)
             assert {1} == set(run.arrived().values())
             units = [one.event["id"] for one, _ in run.got if one.event["type"] == "unit"]
             assert run.published[: len(units)] == units
