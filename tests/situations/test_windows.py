@@ -22,13 +22,12 @@ from nearcast.model.limits import Limits
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
 from nearcast.model.values import Value, microseconds_of
-from nearcast.situations.readings import ContextReading
 from nearcast.situations.stage import BEYOND, SituationStage
-from nearcast.situations.windows import Aggregate, IndexedReadingWindows, aggregates_in
 from nearcast.state.derived import StageInput
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
 from nearcast.state.stream_clocks import StreamClocks
+from nearcast.state.windows import Aggregate, IndexedReadingWindows, KeptReading, aggregates_in
 from nearcast.testing.situations import PlainReadingWindows, PlainScene
 from tests.situations.scenes import ONTOLOGY, START, advanced, data_of, defined, inferred, rule, table_of, told
 from tests.situations.test_lasting import END, seen
@@ -51,7 +50,7 @@ def over(text: str, *readings: tuple[float, object], now: float = 100) -> float 
     windows.prepare({"Temperature": 1000 * SECOND})
     for number, (second, value) in enumerate(readings, 1):
         moment = round(second * SECOND)
-        windows.put_reading(ContextReading("Temperature", value, "a", None, moment, number), round(now * SECOND))  # type: ignore[arg-type]
+        windows.put_reading(("a", "Temperature"), KeptReading(moment, number, value), round(now * SECOND))  # type: ignore[arg-type]
     return windows.find(("a", "Temperature"), aggregate(text), round(now * SECOND), 0).value
 
 
@@ -189,14 +188,14 @@ def test_all_that_is_kept_is_bounded_too() -> None:
     windows.limits = Limits(windows_readings=4)
     windows.prepare({"Temperature": 10 * SECOND})
     for second in range(3):
-        windows.put_reading(ContextReading("Temperature", second, "a", None, second * SECOND, 1), second * SECOND)
+        windows.put_reading(("a", "Temperature"), KeptReading(second * SECOND, 1, second), second * SECOND)
     for second in (11, 12):
-        windows.put_reading(ContextReading("Temperature", second, "b", None, second * SECOND, 1), second * SECOND)
+        windows.put_reading(("b", "Temperature"), KeptReading(second * SECOND, 1, second), second * SECOND)
     count = aggregate("COUNT(Temperature, 10 s)")
     # Of a the readings at 0 and 1 were too old when the fifth came.
     assert (3, {}) == (windows.total, windows.beyond)
     for second in (12, 12):
-        windows.put_reading(ContextReading("Temperature", second, "c", None, second * SECOND, 1), second * SECOND)
+        windows.put_reading(("c", "Temperature"), KeptReading(second * SECOND, 1, second), second * SECOND)
     assert (4, {"Temperature": 1}) == (windows.total, windows.beyond)
     assert (2, None) == tuple(windows.find((one, "Temperature"), count, 12 * SECOND, 0).value for one in "bc")
 
@@ -206,7 +205,7 @@ def test_ordinary_readings_meet_no_limit() -> None:
     windows = IndexedReadingWindows()
     windows.prepare({"Temperature": 7200 * SECOND})
     for second in range(7200):
-        windows.put_reading(ContextReading("Temperature", 1, "a", None, second * SECOND, 1), second * SECOND)
+        windows.put_reading(("a", "Temperature"), KeptReading(second * SECOND, 1, 1), second * SECOND)
     found = windows.find(("a", "Temperature"), aggregate("COUNT(Temperature, 2 h)"), 7200 * SECOND, 0)
     assert (7200, {}) == (found.value, windows.beyond)
 
@@ -245,9 +244,9 @@ def test_windows_find_what_keeping_all_finds(
     asked = [aggregate(f"{one}(Temperature, {seconds} s)") for one in ("AVG", "MAX", "SUM", "COUNT", "RATE")]
     for number, (step, late, entity, value) in enumerate(steps):
         now += step * SECOND
-        reading = ContextReading("Temperature", value, entity, None, now + late * SECOND, number)
+        key, reading = (entity, "Temperature"), KeptReading(now + late * SECOND, number, value)
         for windows in (indexed, plain):
-            windows.put_reading(reading, now)
+            windows.put_reading(key, reading, now)
         for one in asked:
             for key in (("a", "Temperature"), ("b", "Temperature")):
                 assert plain.find(key, one, now, after) == indexed.find(key, one, now, after)

@@ -12,7 +12,7 @@ from nearcast.model.filter import Not
 from nearcast.model.values import moment_at, time_text
 from nearcast.situations.diagnosis import ConditionFinding, ReadingFinding, RuleFinding, area_text
 from nearcast.situations.events import aggregate_data, count_data
-from nearcast.situations.windows import AggregateFinding
+from nearcast.state.windows import AggregateFinding
 
 
 def rule_lines(found: RuleFinding) -> Iterator[str]:

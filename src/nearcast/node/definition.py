@@ -35,7 +35,7 @@ from nearcast.node.sensors import FileSensor, Sensor, SimulatedSensor
 from nearcast.node.transport import ChannelFaults
 from nearcast.node.wire import MOST_CONDITIONS
 from nearcast.situations.rule_plan import in_order, names_of, range_of, reach, standing_on
-from nearcast.situations.windows import aggregates_in
+from nearcast.state.windows import aggregates_in
 
 LEVELS = 3
 """Of priorities: a filter is read with some, and a node has none."""

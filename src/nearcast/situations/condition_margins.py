@@ -10,7 +10,7 @@ from nearcast.model.expression import AGGREGATES, Call, Constant, Expression
 from nearcast.model.filter import Atom, Count, Operator
 from nearcast.model.values import Value
 from nearcast.situations.entity_counts import count_of
-from nearcast.situations.windows import aggregate_of
+from nearcast.state.windows import aggregate_of
 
 _DOWN = {Operator.GT: -1, Operator.GE: -1, Operator.LT: 1, Operator.LE: 1}
 """Which way a limit moves so that more satisfy the comparison."""

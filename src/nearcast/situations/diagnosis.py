@@ -14,8 +14,8 @@ from nearcast.situations.extract import UnusableReading
 from nearcast.situations.lifecycle import SituationScene
 from nearcast.situations.readings import ContextReading, SituationCentre, separation
 from nearcast.situations.rule_plan import SECOND, ConditionLeaf, PlannedRule, RulePlan, leaves, unit_of
-from nearcast.situations.windows import AggregateFinding
 from nearcast.situations.zone_areas import OUTSIDE, zone_name
+from nearcast.state.windows import AggregateFinding
 
 SHOWN = 3
 """Of many readings those that decide, and the newest, are kept."""

@@ -33,8 +33,8 @@ from nearcast.situations.entity_counts import (
 )
 from nearcast.situations.readings import ContextReading, ReadingStore, SituationCentre
 from nearcast.situations.rule_plan import ConditionBranch, ConditionLeaf, ConditionNode, PlannedRule, RulePlan, leaves
-from nearcast.situations.windows import Aggregate, AggregateFinding, ReadingWindows
 from nearcast.state.timeline import Excess
+from nearcast.state.windows import Aggregate, AggregateFinding, ReadingWindows
 
 Condition = tuple[str, int, str]
 """A condition of a rule, by the rule's id and its number there, and one of the classes that it names."""

@@ -21,9 +21,9 @@ from nearcast.situations.evaluation import Evidence
 from nearcast.situations.lifecycle import SituationChanged
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.rule_plan import SECOND
-from nearcast.situations.windows import AggregateFinding
 from nearcast.situations.zone_areas import zone_name
 from nearcast.state.derived import Cause, derived_event
+from nearcast.state.windows import AggregateFinding
 
 SITUATION_SOURCE = "nearcast:situations"
 

@@ -25,6 +25,7 @@ from nearcast.situations.entity_counts import FOR_EVER
 from nearcast.situations.evaluation import Evidence, RuleEvaluation, SituationWorld, distinct, with_counts
 from nearcast.situations.readings import ContextReading, NamedAreas, SituationCentre, separation
 from nearcast.situations.rule_plan import ConditionLeaf, PlannedRule, RulePlan
+from nearcast.state.windows import KeptReading
 
 REMOVED = "removed"
 """Why a situation ended whose rule did."""
@@ -235,7 +236,8 @@ class SituationEngine:
     def fold_readings(self, readings: Sequence[ContextReading], cause: int) -> Iterable[SituationChanged]:
         """Takes in the readings of one event, at the moment that it is; `expire_until` comes before it."""
         for reading in readings:
-            self.scene.windows.put_reading(reading, self.now)
+            kept = KeptReading(reading.moment, reading.position, reading.value)
+            self.scene.windows.put_reading(reading.key, kept, self.now)
         # All of them are there before any is looked at.
         left = [self.scene.left_by(reading) for reading in readings] if self.scene.counts.names else ()
         telling = [reading for reading in readings if self.scene.put_reading(reading)]

@@ -14,9 +14,9 @@ from nearcast.model.situation import Situation
 from nearcast.situations.condition_margins import widened
 from nearcast.situations.entity_counts import EntityCount, count_of
 from nearcast.situations.readings import SituationCentre
-from nearcast.situations.windows import SECOND as SECOND
-from nearcast.situations.windows import Aggregate, aggregates_in, by_name
 from nearcast.situations.zone_areas import layer_prefix, zone_at
+from nearcast.state.windows import SECOND as SECOND
+from nearcast.state.windows import Aggregate, aggregates_in, by_name
 
 
 def names_of(filter: Filter) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from nearcast.situations.lifecycle import SituationInstance
 from nearcast.situations.readings import ContextReading, NamedAreas, SituationCentre, is_near, separation
 from nearcast.situations.rule_plan import PlannedRule, RulePlan, leaves, spans_of
 from nearcast.situations.trigger_index import TriggerCondition, TriggerIndex
-from nearcast.situations.windows import IndexedReadingWindows
 from nearcast.situations.zone_areas import layer_prefix, zone_name
+from nearcast.state.windows import IndexedReadingWindows
 
 WIDER = 2
 """How many sizes of cells one may stand for: putting readings into cells is more frequent than looking there."""

@@ -26,10 +26,10 @@ from nearcast.situations.readings import ContextReading, SituationCentre
 from nearcast.situations.reorder_buffer import ReorderBuffer
 from nearcast.situations.rule_plan import DefinedRule, RulePlan, plan
 from nearcast.situations.stage import SituationStage, lane_plans
-from nearcast.situations.windows import AggregateFinding, IndexedReadingWindows, KeptReading, ReadingKey
 from nearcast.state.registry import Registry
 from nearcast.state.stage_documents import PLACE_FIELDS, VALUE, StageDocument, place_columns, value_column, values_in
 from nearcast.state.stream_clocks import StreamClocks
+from nearcast.state.windows import AggregateFinding, IndexedReadingWindows, KeptReading, ReadingKey
 
 AREAS = pa.list_(pa.string())
 

@@ -13,7 +13,7 @@ from nearcast.situations.lifecycle import SituationInstance
 from nearcast.situations.readings import ContextReading, NamedAreas, SituationCentre, is_near
 from nearcast.situations.rule_plan import ConditionLeaf, PlannedRule, RulePlan, leaves
 from nearcast.situations.store import all_rules, is_around
-from nearcast.situations.windows import Aggregate, AggregateFinding, KeptReading, aggregated
+from nearcast.state.windows import Aggregate, AggregateFinding, KeptReading, aggregated
 
 
 @dataclass(slots=True)
@@ -51,10 +51,9 @@ class PlainReadingWindows:
     limits: Limits = field(default_factory=Limits)
     beyond: Counter[str] = field(default_factory=Counter)
 
-    def put_reading(self, reading: ContextReading, now: int) -> None:
+    def put_reading(self, key: tuple[str, str], reading: KeptReading, now: int) -> None:
         """Takes a reading in."""
-        kept = KeptReading(reading.moment, reading.position, reading.value)
-        self.all.setdefault(reading.key, []).append(kept)
+        self.all.setdefault(key, []).append(reading)
 
     def find(self, key: tuple[str, str], aggregate: Aggregate, now: int, after: int) -> AggregateFinding:
         """An aggregate of an entity's readings at a moment, of those behind a position of the journal."""

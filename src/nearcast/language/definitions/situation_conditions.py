@@ -39,7 +39,7 @@ from nearcast.model.subscription import Settings
 from nearcast.situations import units
 from nearcast.situations.entity_counts import count_of
 from nearcast.situations.rule_plan import names_in, names_of, range_of, unit_of
-from nearcast.situations.windows import SECOND, aggregates_in
+from nearcast.state.windows import SECOND, aggregates_in
 
 Stated = Literal["open"] | str | None
 """A unit, None where the ontology states none; "open": a literal, or what is not followed up."""

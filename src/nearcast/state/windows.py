@@ -1,7 +1,8 @@
-"""Readings over a time: what aggregates in rules are about, kept for each class and entity as long as a rule asks for.
+"""Readings over a time: what aggregates are about, kept for each name and entity as long as somebody asks for.
 
-An aggregate is of one entity's readings of one class, those of the last so many seconds, through the moment at which it
-is looked at. It has no value where there are fewer than it needs, or where some are left out for there were too many.
+A rule's readings are those of a class, a relation's the values of an attribute. An aggregate is of one entity's
+readings of one name, those of the last so many seconds, through the moment at which it is looked at. It has no value
+where there are fewer than it needs, or where some are left out for there were too many.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import NamedTuple, Protocol
 from nearcast.model.expression import AGGREGATES, Array, Call, Constant, Expression, Property, parts
 from nearcast.model.limits import Limits
 from nearcast.model.values import Value
-from nearcast.situations.readings import ContextReading
 
 SECOND = 1_000_000
 """Moments and durations are whole microseconds: sums of them are exact."""
@@ -25,12 +25,12 @@ UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d":
 """Microseconds of the units in which windows are written."""
 
 ReadingKey = tuple[str, str]
-"""Entity and class."""
+"""Entity, and class or attribute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An aggregate as a rule has it: over `span` microseconds; a rate is per `unit` microseconds.
+    """An aggregate of a class or attribute: over `span` microseconds; a rate is per `unit` microseconds.
 
     `text` is how it is written.
     """
@@ -95,12 +95,12 @@ class KeptReading(NamedTuple):
 
 
 class ReadingWindows(Protocol):
-    """The readings of some time of each class by each entity; `beyond`: how many of a class `limits` left out."""
+    """The readings of some time of each name by each entity; `beyond`: how many of a name `limits` left out."""
 
     limits: Limits
     beyond: Counter[str]
 
-    def put_reading(self, reading: ContextReading, now: int) -> None:
+    def put_reading(self, key: ReadingKey, reading: KeptReading, now: int) -> None:
         """Takes a reading in, at a moment."""
 
     def find(self, key: ReadingKey, aggregate: Aggregate, now: int, after: int) -> AggregateFinding:
@@ -109,7 +109,7 @@ class ReadingWindows(Protocol):
 
 @dataclass(slots=True)
 class _Window:
-    """The readings of one class by one entity, by moment, and their values. Of those up to `missed` some are left out.
+    """The readings of one name by one entity, by moment, and their values. Of those up to `missed` some are left out.
 
     `lowest`: none has a lower position; `numeric`: all values are numbers. Then nothing need be looked at one by one.
     """
@@ -123,7 +123,7 @@ class _Window:
 
 
 class IndexedReadingWindows:
-    """The readings of the classes that `spans` names, for so many microseconds."""
+    """The readings of the names that `spans` has, for so many microseconds."""
 
     def __init__(self) -> None:
         self.spans: Mapping[str, int] = {}
@@ -134,24 +134,24 @@ class IndexedReadingWindows:
         self._swept = 0
 
     def prepare(self, spans: Mapping[str, int]) -> None:
-        """Keeps from now on the readings of these classes, for so long; those of others are forgotten."""
+        """Keeps from now on the readings of these names, for so long; those of others are forgotten."""
         self.spans = spans
         self.forget([], [key for key in self._windows if key[1] not in spans])
 
-    def put_reading(self, reading: ContextReading, now: int) -> None:
+    def put_reading(self, key: ReadingKey, reading: KeptReading, now: int) -> None:
         """Takes a reading in, at a moment."""
-        span = self.spans.get(reading.name)
+        span = self.spans.get(key[1])
         if span is None or reading.moment < now - span:
             return
-        window = self._windows.setdefault(reading.key, _Window())
+        window = self._windows.setdefault(key, _Window())
         window.found.clear()
         self._drop(window, bisect_left(window.kept, (now - span,)))
-        _insert(window, KeptReading(reading.moment, reading.position, reading.value))
+        _insert(window, reading)
         self.total += 1
         if self.total > self.limits.windows_readings and now > self._swept:
             self._sweep(now)
         if len(window.kept) > self.limits.window_readings or self.total > self.limits.windows_readings:
-            self.beyond[reading.name] += 1
+            self.beyond[key[1]] += 1
             window.missed = window.kept[0].moment
             self._drop(window, 1)
 
