@@ -21,6 +21,11 @@ def test_a_layer_is_defined_changed_and_ended() -> None:
             features = [{"id": name, "geometry": box(0, 0, 1, 1)} for name in ("north", "south")]
             answer = await server.http.put("/zones/depots/features", json={"features": features})
             assert {"layer": "depots", "zones": ["north", "south"], "removed": []} == answer.json()["document"]
+            shown = await page(server, "/zones/depots/features")
+            again = await server.http.put("/zones/depots/features", json={"features": shown["features"]})
+            assert (200, shown) == (again.status_code, await page(server, "/zones/depots/features"))
+            assert (["north", "south"], None) == ([one["id"] for one in shown["features"]], shown["next"])
+            assert shown["features"][1:] == (await page(server, "/zones/depots/features", after=1))["features"]
             (await server.http.put("/zones/depots/features", json={"removed": ["south"]})).raise_for_status()
             found = await page(server, "/zones/depots")
             assert (1, ["north"], "type = 'unit'") == (found["count"], found["zones"], found["of"])

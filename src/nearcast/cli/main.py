@@ -21,6 +21,7 @@ from nearcast.errors import DefinitionError, EventError, NearcastError, SetupErr
 COMMANDS = {
     "demo": "See it decide: a simulated bushfire afternoon, or a file of events, with simulated receivers.",
     "up": "Run access server and pipeline, supervised.",
+    "apply": "Change the definitions of a running system, and print the difference.",
     "publish": "Publish events from files or standard input.",
     "tail": "Receive as a client, live, with a filter.",
     "status": "Show what a running system does and how it is.",

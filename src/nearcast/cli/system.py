@@ -18,7 +18,7 @@ import httpx
 from nearcast.cli.options import JOURNAL, journal_path, state_path
 from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.supervisor import STOP_SECONDS, Supervisor, SystemPart
-from nearcast.errors import EventError, SetupError
+from nearcast.errors import EventError, Fault, Mark, SetupError
 from nearcast.journal.locations import Location, ids_of, journal_at
 from nearcast.journal.seam import Journal
 from nearcast.language.control_events import changes, to_event
@@ -236,7 +236,7 @@ def fetch(url: str, path: str, token: str | None, *names: str) -> dict[str, Any]
             f"expected an access server at {url}, got {error}; start one with `nearcast up`, or say where with --url"
         ) from error
     if answer.status_code >= 400:
-        raise SetupError(f"{url}{path}: {_refusal(answer)}")
+        raise SetupError(f"{url}{path}: {refusal(answer)}")
     document = document_of(answer)
     if document is None or not document.keys() >= set(names):
         raise SetupError(
@@ -255,11 +255,14 @@ def document_of(answer: httpx.Response) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _refusal(answer: httpx.Response) -> str:
+def refusal(answer: httpx.Response) -> str:
     """What an answer says of why there is none."""
     try:
         document = answer.json()
-        return str(document["came"] if answer.status_code in (401, 403) else document)[:300]
+        if answer.status_code in (401, 403):
+            return str(document["came"])
+        where = Mark(document["where"]) if document["where"] else None
+        return str(Fault(document["expected"], document["came"], where, document["advice"] or ""))
     except (ValueError, KeyError, TypeError):
         return f"expected an answer, got status {answer.status_code}: {answer.text[:200]}"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from nearcast.errors import DefinitionError, Fault, Mark
@@ -105,12 +106,18 @@ class DefinitionSet:
         return changes
 
 
-def load(sources: Sequence[Path | Mapping[str, Any]]) -> DefinitionSet:
+def load(
+    sources: Sequence[Path | Mapping[str, Any]], beneath: Mapping[str, Any] = MappingProxyType({})
+) -> DefinitionSet:
     """The definitions of some YAML files, or of mappings like them, together; the files that a mapping names are found
-    in the working folder. Raises `DefinitionError` with every fault of all of them.
+    in the working folder. `beneath` are settings as a document, of which holds what no source says anything of.
+
+    Raises `DefinitionError` with every fault of all of them.
     """
     reader = DocumentReader()
     roots = [root for source in sources if (root := _root(source, reader)) is not None]
+    if beneath:
+        roots.append(from_data(_kept(beneath, [_fields(root) for root in roots]), Mark("settings of the system")))
     settings = _settings(roots, reader)
     reader.limits = settings.limits
     clients = _clients(roots, settings, reader)
@@ -132,6 +139,26 @@ def load(sources: Sequence[Path | Mapping[str, Any]]) -> DefinitionSet:
         *missing_layers(situations, [layer.id for layer in zones]),
     )
     return DefinitionSet(settings, clients, subscriptions, relations, situations, actions, zones, warnings)
+
+
+OF_LEVELS = ("matrix", "space")
+"""Settings whose form depends on the number of levels."""
+
+
+def _kept(beneath: Mapping[str, Any], sources: Sequence[Mapping[str, DocumentNode]]) -> dict[str, Any]:
+    """Settings without those that some sources give; channels stay that have other names."""
+    given = {name for fields in sources for name in fields}
+    if any("levels" in fields and fields["levels"].value != beneath.get("levels") for fields in sources):
+        given.update(OF_LEVELS)
+    if "roles" in given:
+        # A file of roles may say it too.
+        given.add("default")
+    kept = {name: value for name, value in beneath.items() if name not in given}
+    channels = [fields["channels"].value for fields in sources if "channels" in fields]
+    named = {name for one in channels if isinstance(one, dict) for name in one}
+    if others := {name: one for name, one in beneath.get("channels", {}).items() if name not in named}:
+        kept["channels"] = others
+    return kept
 
 
 def _check_triggers(

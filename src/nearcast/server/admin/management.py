@@ -9,6 +9,7 @@ import asyncio
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Annotated, Any
 
 import orjson
@@ -32,6 +33,7 @@ from nearcast.language.definitions.zone_documents import (
     zone_layer_data,
     zone_rule_data,
     zone_rule_document,
+    zone_shapes_data,
 )
 from nearcast.model.changes import (
     ActionChange,
@@ -47,11 +49,12 @@ from nearcast.model.changes import (
     SubscriptionRemoval,
     ZoneRemoval,
     ZoneRuleChange,
+    ZoneShapesChange,
 )
 from nearcast.model.event import Event
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
-from nearcast.model.zone import ZoneLayer
+from nearcast.model.zone import Zone, ZoneLayer
 from nearcast.server import clock
 from nearcast.server.admin.documents import (
     MANAGED,
@@ -100,6 +103,8 @@ async def _size(request: Request) -> int:
 
 
 REQUEST = Mark("request")
+FEATURES = 1_000
+"""Zones in a page of a layer's."""
 Here = Annotated[AccessServer, Depends(service_of)]
 Size = Annotated[int, Depends(_size)]
 """The bytes of the body."""
@@ -414,6 +419,26 @@ async def put_features(
         return await put(service, size, read, dry)
     except Fault as fault:
         raise DefinitionError(fault) from None
+
+
+@layers.get(f"/zones/{ID}/features", name="features of a layer", response_model=dict[str, Any])
+async def get_features(id: str, token: Manager, service: Here, after: Annotated[int, Query(ge=0)] = 0) -> Response:
+    """The zones of a layer as GeoJSON features, without the first `after` of them; `next` is that of the next page."""
+    layer: ZoneLayer = LAYERS.known(id, service)
+
+    def written() -> bytes:
+        """A page: as many zones as one document may be, and one at least."""
+        zones, size = list[Zone](), 0
+        for zone in islice(layer.zones.values(), after, after + FEATURES):
+            size += zone.size
+            if zones and size > service.config.limits.document_bytes:
+                break
+            zones.append(zone)
+        through = after + len(zones)
+        data = zone_shapes_data(ZoneShapesChange(layer.id, tuple(zones)))
+        return orjson.dumps({"features": [], **data, "next": through if through < len(layer.zones) else None})
+
+    return await answer(written)
 
 
 def _check_cycle(asked: Situation, there: Mapping[str, Situation], settings: Settings) -> None:
