@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,6 +20,9 @@ from nearcast.errors import JournalError
 from nearcast.journal.held_back import Kept
 from nearcast.model.columns import to_table
 from nearcast.model.event import MAIN, Event
+
+if TYPE_CHECKING:
+    from nearcast.journal.jetstream.stream_objects import StreamObjects
 
 WAIT = 0.01
 """Seconds between two looks of `follow` at the end of a log: small against a batch, cheap against a read."""
@@ -163,6 +167,11 @@ class Journal(ABC):
         Of a journal on this machine files are held for that, by those who do it.
         """
         return nullcontext(True)
+
+    @property
+    def objects(self) -> StreamObjects | None:
+        """Where what saves time lies for every machine, by name; None: it lies on this one, beside the journal."""
+        return None
 
     @abstractmethod
     def close(self) -> None:

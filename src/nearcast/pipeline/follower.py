@@ -15,7 +15,8 @@ from nearcast.journal.rows import within
 from nearcast.journal.seam import Journal
 from nearcast.language.control_events import changes
 from nearcast.model.columns import DEAD_LETTERS
-from nearcast.pipeline.snapshots import StateSnapshot, drop_beyond, load, named, save
+from nearcast.pipeline.snapshots import StateSnapshot, drop_beyond, load, named, newest_position, save
+from nearcast.pipeline.stored_snapshots import snapshots_in
 from nearcast.relations.shards import SHARDS
 from nearcast.stages.fold import FoldedBatch, RejectedChange
 
@@ -46,6 +47,10 @@ class Follower:
 
     def __init__(self, journal: Journal, folder: Path, at: int, shards: int = SHARDS) -> None:
         drop_beyond(folder, at)
+        self._stored = snapshots_in(journal)
+        if self._stored:
+            self._stored.drop_beyond(at)
+            self._stored.fetch(folder, newest_position(folder), at)
         self.known = load(folder, at, shards)
         self._journal, self._folder = journal, folder
         self._saved, self._rests = self.known.position, -inf
@@ -56,6 +61,8 @@ class Follower:
 
     def catch_up(self, position: int) -> None:
         """Folds what lies between, without deciding it."""
+        if position > self.known.position:
+            log.info("reading after=%d through=%d", self.known.position, position)
         for events in self._journal.row_ranges("events", self.known.position, position, STRETCH):
             for _ in self.known.fold(events, changes):
                 pass
@@ -89,8 +96,16 @@ class Follower:
             log.error("snapshot not written folder=%s error=%r; a restart reads more", self._folder, error)
             self._rests = monotonic() + SNAPSHOT_AGAIN
             return
+        if self._stored:
+            self._stored.submit(self._last.folder)
         ended = monotonic()
         self._saved, self._rests = self.known.position, ended + (ended - began) / SNAPSHOT_SHARE
+
+    def finish(self) -> None:
+        """Writes a last snapshot, and waits until it is where it should be."""
+        self.save()
+        if self._stored:
+            self._stored.finish()
 
     def _report(self) -> None:
         # In the order of the journal, whichever stage refused them.

@@ -242,7 +242,7 @@ def _decide_on(
         _query(spark, decider, config, asked)
     ready_file(config.folder).unlink(missing_ok=True)
     # When no batch is under way any more: then the next start has nothing to fold.
-    decider.follower.save()
+    decider.follower.finish()
 
 
 def _own_snapshots(folder: Path, journal: Journal) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from nearcast.errors import JournalError
 from nearcast.journal.held_back import Kept
 from nearcast.journal.jetstream.nats_connection import Unanswered
+from nearcast.journal.jetstream.stream_objects import StreamObjects
 from nearcast.journal.locations import journal_at
 from nearcast.journal.seam import READ_BYTES, Journal
 from nearcast.model.event import MAIN, Event
@@ -52,6 +53,11 @@ class RetryingJournal(Journal):
     def identity(self) -> str:
         """See `Journal.identity`."""
         return self.inner.identity
+
+    @property
+    def objects(self) -> StreamObjects | None:
+        """See `Journal.objects`."""
+        return self.inner.objects
 
     def leading(self, role: str, stopped: Callable[[], bool] = lambda: False) -> AbstractContextManager[bool]:
         """See `Journal.leading`."""

@@ -184,12 +184,19 @@ def _checksum(file: Path) -> str:
     return hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
 
 
-def _check_manifest(snapshot: Path) -> None:
-    """Raises ValueError where a snapshot is of another format, or its files are not as they were written."""
-    found = orjson.loads((snapshot / MANIFEST).read_bytes())
+def manifest_files(manifest: bytes) -> dict[str, str]:
+    """The checksums of a snapshot's files, by their names. Raises ValueError for a manifest of another format."""
+    found = orjson.loads(manifest)
     written = found.get("format") if isinstance(found, dict) else None
     if written != FORMAT:
         raise ValueError(f"its format is {written}, this version reads {FORMAT}")
+    files: dict[str, str] = found["files"]
+    return files
+
+
+def check_manifest(snapshot: Path) -> None:
+    """Raises ValueError where a snapshot is of another format, or its files are not as they were written."""
+    manifest_files((snapshot / MANIFEST).read_bytes())
     if (snapshot / MANIFEST).read_bytes() != _manifest(snapshot):
         raise ValueError("its files are not as they were written")
 
@@ -289,6 +296,11 @@ def _newest(folder: Path, at_most: int, shards: int, unreadable: Callable[[Path,
     return None
 
 
+def newest_position(folder: Path) -> int:
+    """The position of the newest snapshot in a folder; 0 if there is none."""
+    return max((int(snapshot.name) for snapshot in _snapshots(folder)), default=0)
+
+
 def drop_beyond(folder: Path, position: int) -> None:
     """Removes the snapshots of later positions than this, behind which the pipeline goes on.
 
@@ -302,7 +314,7 @@ def drop_beyond(folder: Path, position: int) -> None:
 
 
 def _known(snapshot: Path, shards: int) -> StateFold:
-    _check_manifest(snapshot)
+    check_manifest(snapshot)
     registry = registry_of(feather.read_table(str(snapshot / REGISTRY)))
     repository = feather.read_table(str(snapshot / "repository.arrow"))
     if not repository.schema.equals(EVENTS):

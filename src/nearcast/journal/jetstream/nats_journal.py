@@ -33,6 +33,7 @@ from nearcast.journal.jetstream.nats_connection import Unanswered
 from nearcast.journal.jetstream.role_lease import RoleLease
 from nearcast.journal.jetstream.stream_api import JetStream, WrongSequence
 from nearcast.journal.jetstream.stream_checks import FORMAT, IDENTITY, VERSION, SameStream, durability, identity_of
+from nearcast.journal.jetstream.stream_objects import StreamObjects
 from nearcast.journal.jetstream.trim_marks import ROLLUP, TrimMarks
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
 from nearcast.journal.seam import READ_BYTES, Journal
@@ -72,6 +73,7 @@ class NatsJournal(Journal):
         self._ids: EventIds | None = None
         self._making, self._appending = threading.RLock(), threading.RLock()
         self._epoch: int | None = None
+        self._objects = StreamObjects(self._stream, "snapshots", read_only)
         self._same = SameStream(self._stream, self._identity, self._newest)
         try:
             with self._telling():
@@ -360,6 +362,11 @@ class NatsJournal(Journal):
                 with suppress(WrongSequence):
                     self._stream.patiently(write)
                     return set(others)
+
+    @property
+    def objects(self) -> StreamObjects:
+        """See `Journal.objects`."""
+        return self._objects
 
     def close(self) -> None:
         """Ends the connection."""

@@ -89,6 +89,11 @@ class JetStream:
         """What the stream is, and how it is."""
         return self._checked(self.api(f"STREAM.INFO.{self.name}", {}))
 
+    def found(self, **asked: Any) -> dict[str, Any] | None:
+        """The same, or None where there is no such stream; with more `asked`, more."""
+        found = self.api(f"STREAM.INFO.{self.name}", asked)
+        return None if found.get("error", {}).get("err_code") == NO_STREAM else self._checked(found)
+
     def write(
         self, subject: str, message: bytes, expected: int | None, headers: Mapping[str, str] | None = None
     ) -> int:
@@ -134,9 +139,10 @@ class JetStream:
         )
         return [_message(reply.headers, reply.data) for reply in replies if "Status" not in reply.headers]
 
-    def purge(self, subject: str, sequence: int) -> None:
-        """Removes the messages of a subject before a sequence."""
-        self._checked(self.api(f"STREAM.PURGE.{self.name}", {"filter": subject, "seq": sequence}))
+    def purge(self, subject: str, sequence: int | None = None) -> None:
+        """Removes the messages of a subject before a sequence; None: all of them."""
+        asked = {"filter": subject} if sequence is None else {"filter": subject, "seq": sequence}
+        self._checked(self.api(f"STREAM.PURGE.{self.name}", asked))
 
     def _direct(self, asked: dict[str, Any]) -> StreamMessage | None:
         request = orjson.dumps(asked)
