@@ -32,6 +32,28 @@ READ_BYTES = 256 << 20
 """Bytes that are read at once, about, unless somebody wants less. Of events with large payloads those are few."""
 
 
+class HeldRole:
+    """What one at a time may do: true as long as this one surely holds it. Once it is false it stays so."""
+
+    def __init__(self, held: Callable[[], bool]) -> None:
+        self._held = held
+
+    def __bool__(self) -> bool:
+        return self._held()
+
+
+class JournalNotes(ABC):
+    """Short texts by name that go with a journal, wherever it is opened."""
+
+    @abstractmethod
+    def read(self, name: str) -> str | None:
+        """What was noted last; None if nothing was."""
+
+    @abstractmethod
+    def write(self, name: str, text: str) -> None:
+        """Notes something, durably, in the place of what was noted before."""
+
+
 class Journal(ABC):
     """Ordered, kept logs. Safe to use from several threads and, where the medium allows, several processes.
 
@@ -161,12 +183,17 @@ class Journal(ABC):
         """How safely it is kept, as far as that is told by who keeps it; empty where it is a file of this machine."""
         return ""
 
-    def leading(self, role: str, stopped: Callable[[], bool] = lambda: False) -> AbstractContextManager[bool]:
-        """Holds what one at a time may do, as long as the block runs; waits for it until `stopped()`: then it is False.
+    def leading(self, role: str, stopped: Callable[[], bool] = lambda: False) -> AbstractContextManager[HeldRole]:
+        """Holds what one at a time may do, as long as the block runs; waits for it until `stopped()`: then it is false.
 
         Of a journal on this machine files are held for that, by those who do it.
         """
-        return nullcontext(True)
+        return nullcontext(HeldRole(lambda: True))
+
+    @property
+    def notes(self) -> JournalNotes | None:
+        """Where who follows a log notes for every machine how far it is; None: in files, beside the journal."""
+        return None
 
     @property
     def objects(self) -> StreamObjects | None:

@@ -18,7 +18,7 @@ from nearcast.journal.held_back import Kept
 from nearcast.journal.jetstream.nats_connection import Unanswered
 from nearcast.journal.jetstream.stream_objects import StreamObjects
 from nearcast.journal.locations import journal_at
-from nearcast.journal.seam import READ_BYTES, Journal
+from nearcast.journal.seam import READ_BYTES, HeldRole, Journal, JournalNotes
 from nearcast.model.event import MAIN, Event
 from nearcast.runtime.error_log import RateLimitedErrorLog
 
@@ -59,7 +59,12 @@ class RetryingJournal(Journal):
         """See `Journal.objects`."""
         return self.inner.objects
 
-    def leading(self, role: str, stopped: Callable[[], bool] = lambda: False) -> AbstractContextManager[bool]:
+    @property
+    def notes(self) -> JournalNotes | None:
+        """See `Journal.notes`."""
+        return self.inner.notes
+
+    def leading(self, role: str, stopped: Callable[[], bool] = lambda: False) -> AbstractContextManager[HeldRole]:
         """See `Journal.leading`."""
         return self.inner.leading(role, stopped)
 

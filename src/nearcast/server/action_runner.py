@@ -1,7 +1,8 @@
 """Runs what situations call for: follows the derived events, posts webhooks, calls Python actions.
 
-At least once: the position up to which everything has been run, or given up, is kept in a small file; a server that
-dies runs what came after it again. What does not succeed is tried again after growing pauses, and is a dead letter in
+At least once: the position up to which everything has been run, or given up, is kept in a small file, and with a
+journal that has notes there too; a server that dies, or another that goes on in its place, runs what came after it
+again. What does not succeed is tried again after growing pauses, and is a dead letter in
 the end. The action is the one that its definition says now: an event names it, and holds no URL. What is for one
 target waits for nothing that is for another (`action_targets`).
 """
@@ -12,9 +13,10 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.errors import JournalError
-from nearcast.journal.seam import Journal
+from nearcast.journal.seam import HeldRole, Journal
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.model.situation import ACTION_TYPE, PLUG_INS, Run, Webhook
@@ -62,6 +64,9 @@ class ActionRunner:
 
     log = "derived"
     """The log that is followed."""
+
+    role = "actions"
+    """What one server at a time holds."""
 
     def __init__(
         self,
@@ -110,21 +115,45 @@ class ActionRunner:
                 while (lock := try_lock(path)) is None:
                     await asyncio.sleep(TURN_SECONDS)
                 turn.callback(os.close, lock)
-            await self._follow()
+            while True:
+                try:
+                    async with self._leading() as leads:
+                        await self._follow(leads)
+                except JournalError as error:
+                    self.metrics.errors.labels("actions").inc()
+                    self._error_log.failed("actions", error)
+                    await asyncio.sleep(TURN_SECONDS)
 
-    async def _follow(self) -> None:
+    @asynccontextmanager
+    async def _leading(self) -> AsyncIterator[HeldRole]:
+        """Holds what one server of all that the journal has may do; waits for it, in a thread of its own."""
+        loop, ended = asyncio.get_running_loop(), threading.Event()
+        with ThreadPoolExecutor(1, f"nearcast-{self.role}-turn") as waiting:
+            turn = self.journal.leading(self.role, ended.is_set)
+            entering = loop.run_in_executor(waiting, turn.__enter__)
+            try:
+                yield await asyncio.shield(entering)
+            finally:
+                # Also where this is cancelled while it waits.
+                ended.set()
+                await entering
+                await loop.run_in_executor(waiting, turn.__exit__, None, None, None)
+
+    async def _follow(self, leads: HeldRole) -> None:
+        """Follows the log as long as this server leads."""
         # In a thread: it reads the certificates of all authorities. Beside what follows, so that nothing is missed.
         made = asyncio.create_task(asyncio.to_thread(webhook_client))
         try:
-            await self._steps(made)
+            await self._steps(made, leads)
         finally:
             # Before their client ends.
             await asyncio.gather(*(target.close() for target in self._targets.values()))
+            self._targets, self._open, self._looked = {}, {}, (-1, 0.0)
             await (await made).aclose()
 
-    async def _steps(self, made: asyncio.Task[httpx.AsyncClient]) -> None:
+    async def _steps(self, made: asyncio.Task[httpx.AsyncClient], leads: HeldRole) -> None:
         kept: int | None = None
-        while True:
+        while leads:
             # A journal that fails for a while must not end this for good.
             try:
                 if kept is None:
@@ -239,7 +268,9 @@ class ActionRunner:
         if self._path is None:
             return self.journal.end(self.log)
         try:
-            mark = int(self._path.read_text())
+            notes = self.journal.notes
+            # Where there is none yet the journal is a copy of one whose mark was in the file.
+            mark = int((notes.read(self.role) if notes else None) or self._path.read_text())
             # That of a longer journal, which was here before, says nothing of this one.
             return mark if mark <= self.journal.end(self.log) else 0
         except FileNotFoundError:
@@ -251,6 +282,8 @@ class ActionRunner:
     def _write_mark(self, position: int) -> None:
         if self._path is not None:
             note(self._path, str(position), self.journal)
+            if notes := self.journal.notes:
+                notes.write(self.role, str(position))
 
 
 def target_of(url: str) -> str:

@@ -399,6 +399,9 @@ class AccessServer:
         _, late = await asyncio.wait(self._writers, timeout=STOP_SECONDS)
         if late:
             log.error("journal did not take everything in time pending=%d", self.outcomes.pending + self.events.pending)
+        if self._tasks:
+            # So that what one server at a time does is let go of, and the next need not wait for its lease to lapse.
+            await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
         await asyncio.to_thread(self.reader.join, 1.0)
         self.executor.shutdown(wait=not late)
         self.reading.close()

@@ -23,7 +23,7 @@ from nearcast.situations.events import ACTION_SOURCE
 class TriggeredActions(ActionRunner):
     """Runs the actions that have a trigger, at least once for each event, however many clients get it."""
 
-    log = "deliveries"
+    log, role = "deliveries", "triggers"
 
     def _calls(self, after: int, count: int) -> list[Event]:
         """The events that call for what is to be run for what was decided at so many positions."""
@@ -69,7 +69,8 @@ class TriggeredActions(ActionRunner):
 
     def _read_mark(self) -> int:
         """As of others; where there is none yet it begins here: what was before any trigger calls for nothing."""
-        if self._path is not None and not self._path.exists():
+        notes = self.journal.notes
+        if self._path is not None and not self._path.exists() and not (notes and notes.read(self.role)):
             self._write_mark(self.journal.end(self.log))
         return super()._read_mark()
 

@@ -33,10 +33,11 @@ from nearcast.journal.jetstream.nats_connection import Unanswered
 from nearcast.journal.jetstream.role_lease import RoleLease
 from nearcast.journal.jetstream.stream_api import JetStream, WrongSequence
 from nearcast.journal.jetstream.stream_checks import FORMAT, IDENTITY, VERSION, SameStream, durability, identity_of
+from nearcast.journal.jetstream.stream_notes import StreamNotes
 from nearcast.journal.jetstream.stream_objects import StreamObjects
 from nearcast.journal.jetstream.trim_marks import ROLLUP, TrimMarks
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
-from nearcast.journal.seam import READ_BYTES, Journal
+from nearcast.journal.seam import READ_BYTES, HeldRole, Journal
 from nearcast.model.columns import LOGS
 from nearcast.model.event import MAIN, Event
 
@@ -125,12 +126,12 @@ class NatsJournal(Journal):
         self._durability, self.durable = durability(self._stream, found)
         return identity
 
-    def leading(self, role: str, stopped: Callable[[], bool] = lambda: False) -> AbstractContextManager[bool]:
+    def leading(self, role: str, stopped: Callable[[], bool] = lambda: False) -> AbstractContextManager[HeldRole]:
         """See `Journal.leading`. Who leads the pipeline is the only one from then on that can write what is decided."""
         return self._leading(role, stopped)
 
     @contextmanager
-    def _leading(self, role: str, stopped: Callable[[], bool]) -> Iterator[bool]:
+    def _leading(self, role: str, stopped: Callable[[], bool]) -> Iterator[HeldRole]:
         with self._telling():
             lease = RoleLease(self._stream, role)
             held = lease.acquire(stopped)
@@ -138,7 +139,7 @@ class NatsJournal(Journal):
             if held and role == PIPELINE:
                 with self._telling():
                     self._take_over()
-            yield held
+            yield HeldRole(lambda: held and lease.held)
         finally:
             with self._telling():
                 lease.release()
@@ -367,6 +368,11 @@ class NatsJournal(Journal):
     def objects(self) -> StreamObjects:
         """See `Journal.objects`."""
         return self._objects
+
+    @property
+    def notes(self) -> StreamNotes:
+        """See `Journal.notes`."""
+        return StreamNotes(self._stream, self.read_only)
 
     def close(self) -> None:
         """Ends the connection."""

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from math import inf
 
 from nearcast.errors import JournalError
 from nearcast.journal.jetstream.nats_connection import Unanswered
@@ -44,6 +45,7 @@ class RoleLease:
         )
         self._subject = f"{self._stream.name}.{role}"
         self._sequence = 0
+        self._renewed, self._lost = -inf, False
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -62,6 +64,12 @@ class RoleLease:
             time.sleep(WAIT_SECONDS)
         return False
 
+    @property
+    def held(self) -> bool:
+        """Whether it was held all the time since it was acquired: once it may have lapsed, another may have had it."""
+        self._lost = self._lost or time.monotonic() > self._renewed + LEASE_SECONDS
+        return not self._lost
+
     def release(self) -> None:
         """Lets go of it: the next one need not wait."""
         self._ended.set()
@@ -75,6 +83,7 @@ class RoleLease:
 
     def _try(self) -> str | None:
         """None if it is held now; else who holds it."""
+        asked = time.monotonic()
         found = self._stream.patiently(lambda: self._stream.last(self._subject))
         # Who let go of it left an empty one.
         if found and found.data and found.sequence != self._sequence:
@@ -83,6 +92,9 @@ class RoleLease:
             self._sequence = self._stream.write(self._subject, self._holder.encode(), found.sequence if found else 0)
         except (WrongSequence, Unanswered):
             return "another one"
+        # It lapses so long after it was written, which is not before it was asked for; whether it lapsed shows first.
+        self._lost = self._lost or (self._renewed > -inf and asked > self._renewed + LEASE_SECONDS)
+        self._renewed = asked
         return None
 
     def _renew(self) -> None:
@@ -93,4 +105,5 @@ class RoleLease:
                 log.warning("lease not renewed role=%s error=%s", self.role, error)
                 continue
             if holder is not None:
+                self._lost = True
                 log.warning("lease lost role=%s holder=%s", self.role, holder)
