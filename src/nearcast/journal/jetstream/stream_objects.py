@@ -11,7 +11,6 @@ import hashlib
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -69,7 +68,6 @@ class StreamObjects:
             "size": size,
             "chunks": chunks,
             "digest": f"SHA-256={base64.urlsafe_b64encode(digest.digest()).decode()}",
-            "mtime": datetime.now(UTC).isoformat(),
         }
         self._write(self._description(name), orjson.dumps(description), ROLLUP)
         if before:
