@@ -19,7 +19,7 @@ from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.model.columns import LOGS, to_table
 from nearcast.model.event import Event, Place
-from tests.journal.rows import deliveries, events, ids, positions
+from tests.journal.rows import deliveries, events, ids, letters, positions
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -238,7 +238,7 @@ def test_an_event_without_id_is_refused(journal: Journal) -> None:
 def test_an_unknown_log_is_refused(journal: Journal) -> None:
     """The error names the logs there are."""
     for call in (lambda: journal.end("x"), lambda: journal.read("x", 0, 1), lambda: journal.append("x", events("a"))):
-        with pytest.raises(JournalError, match=r"one of the logs events, derived, .*, source filters, got 'x'"):
+        with pytest.raises(JournalError, match=r"one of the logs events, derived, .*, snapshots, got 'x'"):
             call()
 
 
@@ -316,3 +316,81 @@ def test_a_log_is_trimmed_to_its_newest_rows(journal: Journal) -> None:
     assert 61 == journal.end("events")
     assert [62] == journal.append("events", events([100]))
     assert [62] == positions(journal.read("events", 61, 100))
+
+
+def test_the_oldest_rows_go_up_to_a_position(journal: Journal) -> None:
+    """None that are later go, and never the newest; the others keep their positions, and so do those that follow."""
+    for number in range(0, 60, 20):
+        journal.append("events", events(range(number, number + 20)))
+    assert 0 == journal.trim_through("events", 0)
+    gone = journal.trim_through("events", 45)
+    assert gone in (40, 45)
+    assert [*range(gone + 1, 61)] == positions(journal.read("events", 0, 100))
+    assert gone == journal.trim_through("events", 30)
+    assert journal.trim_through("events", 60) < 60
+    assert 60 == positions(journal.read("events", 0, 100))[-1]
+    assert [61] == journal.append("events", events([99]))
+    assert 61 == journal.end("events")
+
+
+def test_rows_of_several_to_a_position_go_too(journal: Journal) -> None:
+    """Deliveries bring their positions; a log that was covered without rows has none to let go of."""
+    for through in (10, 20, 30):
+        journal.commit_range("deliveries", deliveries([through - 5, through - 5, through - 1]), through)
+    gone = journal.trim_through("deliveries", 20)
+    assert 9 <= gone <= 24
+    assert [25, 25, 29] == positions(journal.read("deliveries", gone, 100))[-3:]
+    assert 30 == journal.end("deliveries")
+    assert 0 == journal.trim_through("outcomes", 100)
+
+
+def test_an_event_that_went_is_new_when_it_comes_again(journal: Journal) -> None:
+    """Of what is kept a repetition is known; of what went nothing is, not even where it was."""
+    journal.append("events", events(range(20)))
+    journal.append("events", events(range(20, 40)))
+    journal.trim_through("events", 20)
+    assert ([], [21]) == (journal.positions("3"), journal.positions("20"))
+    assert [41, 21] == journal.append("events", events([3, 20]))
+    journal.append("events", events(range(50, 60)))
+    journal.trim("events", 10, 1 << 30)
+    assert [] == journal.positions("21")
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 200)), max_size=12))
+@MAKER
+def test_what_is_kept_is_an_end_of_what_came(fresh: Callable[[], Journal], calls: list[tuple[int, int]]) -> None:
+    """However rows come and go: those behind the position that it says are all there, and no other."""
+    journal, count, furthest = fresh(), 0, 0
+    for rows, through in calls:
+        furthest = max(furthest, through)
+        journal.append("events", events(range(count, count + rows)))
+        count += rows
+        gone = journal.trim_through("events", through)
+        assert gone <= furthest
+        assert [*range(gone + 1, count + 1)] == positions(journal.read("events", 0, count))
+        assert gone == journal.trimmed("events")
+    assert [] == [at for one in range(count) for at in journal.positions(str(one)) if at <= journal.trimmed("events")]
+
+
+def test_what_a_log_takes_is_told(journal: Journal) -> None:
+    """Each log's bytes, which go down when rows go."""
+    assert [*LOGS] == [*journal.stored_bytes()]
+    for _ in range(20):
+        journal.append("dead letters", letters(50))
+    before = journal.stored_bytes()["dead letters"]
+    assert before > 0
+    journal.trim_through("dead letters", 900)
+    assert journal.stored_bytes()["dead letters"] < before
+
+
+def test_a_note_stands_until_another_does(journal: Journal) -> None:
+    """By its name; and it is there no more once it is removed."""
+    notes = journal.notes
+    assert ({}, None) == (notes.all(), notes.read("one"))
+    notes.write("one", "1")
+    notes.write("two", "é")
+    notes.write("one", "3")
+    assert ({"one": "3", "two": "é"}, "3") == (notes.all(), notes.read("one"))
+    notes.remove("two")
+    notes.remove("none")
+    assert {"one": "3"} == journal.notes.all()

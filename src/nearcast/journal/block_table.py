@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Final
 
 import pyarrow as pa
@@ -95,6 +96,35 @@ def cut_rows(rows: pa.Table) -> Iterator[pa.Table]:
         yield from cut_rows(rows.slice(len(rows) // 2))
     elif len(rows):
         yield rows
+
+
+TRIMMED_ROWS = 10_000
+"""Positions that are let go of at once, about: who writes waits meanwhile, some 50 ms for events with their ids."""
+
+
+def oldest_blocks(connection: sqlite3.Connection, log: str, through: int) -> list[tuple[int]]:
+    """The numbers of some of the oldest blocks of a log that end at a position or before; empty where there are none.
+
+    The newest is not among them: what is written next has a link to it.
+    """
+    # Cheap: `rows` is the last column, so SQLite reads none of it.
+    query = "SELECT number, first, last FROM blocks WHERE log = ? AND last <= ? AND number <> ? ORDER BY last, number"
+    numbers: list[tuple[int]] = []
+    count = 0
+    with closing(connection.execute(query, (log, through, newest_block(connection, log)))) as found:
+        for number, first, last in found:
+            numbers.append((number,))
+            count += last - first + 1
+            if count >= TRIMMED_ROWS:
+                break
+    return numbers
+
+
+def remove_oldest(connection: sqlite3.Connection, log: str, numbers: list[tuple[int]]) -> None:
+    """Removes blocks of a log by their numbers, of which there are others behind."""
+    connection.executemany("DELETE FROM blocks WHERE number = ?", numbers)
+    if numbers:
+        begin_with_oldest(connection, log)
 
 
 def begin_with_oldest(connection: sqlite3.Connection, log: str) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from nearcast.errors import JournalError
 from nearcast.journal.held_back import Kept, by_acceptance, refuse_beside
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, schema_of, within
-from nearcast.journal.seam import Journal
+from nearcast.journal.seam import Journal, JournalNotes
 from nearcast.model.columns import LOGS
 from nearcast.model.event import MAIN, Event
 
@@ -56,6 +56,29 @@ class End:
 Marker = Abort | Pause | End
 
 
+class MemoryNotes(JournalNotes):
+    """The notes of a journal in memory."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def all(self) -> dict[str, str]:
+        """See `JournalNotes.all`."""
+        return dict(self._texts)
+
+    def remove(self, name: str) -> None:
+        """See `JournalNotes.remove`."""
+        self._texts.pop(name, None)
+
+    def read(self, name: str) -> str | None:
+        """See `JournalNotes.read`."""
+        return self._texts.get(name)
+
+    def write(self, name: str, text: str) -> None:
+        """See `JournalNotes.write`."""
+        self._texts[name] = text
+
+
 class MemoryJournal(Journal):
     """A journal that lives as long as the object; `faults` are what shall go wrong, and when."""
 
@@ -66,6 +89,7 @@ class MemoryJournal(Journal):
         self._keys: dict[tuple[str, str], int] = {}
         self._kept: dict[str, dict[str, Event]] = {}
         self._nodes: dict[str, bool] = {}
+        self._notes = MemoryNotes()
         self._lock = threading.RLock()
 
     def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
@@ -119,7 +143,31 @@ class MemoryJournal(Journal):
             while len(table) - first > 1 and table.slice(first).nbytes > size:
                 first += (len(table) - first + 3) // 4
             self._parts[log] = [table.slice(first)]
+            if log == "events":
+                gone = self.trimmed(log)
+                self._keys = {key: at for key, at in self._keys.items() if at > gone}
             return first
+
+    def trim_through(self, log: str, through: int) -> int:
+        """See `Journal.trim_through`."""
+        with self._lock:
+            table = joined(log, self._parts[log])
+            newest = self.read(log, self._ends[log] - 1, 1)
+            through = min(through, self._ends[log] - 1) if len(newest) else through
+            self._parts[log] = [within(table, through, self._ends[log])]
+            if log == "events":
+                self._keys = {key: at for key, at in self._keys.items() if at > through}
+            return self.trimmed(log)
+
+    def stored_bytes(self) -> dict[str, int]:
+        """See `Journal.stored_bytes`."""
+        with self._lock:
+            return {log: sum(part.nbytes for part in parts) for log, parts in self._parts.items()}
+
+    @property
+    def notes(self) -> MemoryNotes:
+        """See `Journal.notes`."""
+        return self._notes
 
     def end(self, log: str) -> int:
         """See `Journal.end`."""

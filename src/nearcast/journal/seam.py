@@ -1,8 +1,9 @@
 """The seam of the journal: ordered logs of Arrow rows, behind a few methods.
 
 A journal holds the logs of `nearcast.model.columns.LOGS`: events, derived, deliveries, outcomes, dead letters, source
-filters. Every row has a position; positions only grow. Beside the logs it has what is *kept*: of some entities an
-event that an entry node took and that has not entered the log of events; and the names of all entry nodes.
+filters, snapshots. Every row has a position; positions only grow. Beside the logs it has what is *kept*: of some
+entities an event that an entry node took and that has not entered the log of events; the names of all entry nodes; and
+*notes*: short texts under names, such as how far somebody has read.
 Implementations: `memory` (the twin, with fault markers), `sqlite` (the default), and `jetstream` (replicated).
 """
 
@@ -43,7 +44,20 @@ class HeldRole:
 
 
 class JournalNotes(ABC):
-    """Short texts by name that go with a journal, wherever it is opened."""
+    """Short texts by name that go with a journal, wherever it is opened.
+
+    `shared`: several machines may open it, so that what only files beside it say is not enough.
+    """
+
+    shared = False
+
+    @abstractmethod
+    def all(self) -> dict[str, str]:
+        """What was noted last, by name."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Notes nothing any more under a name."""
 
     @abstractmethod
     def read(self, name: str) -> str | None:
@@ -131,6 +145,18 @@ class Journal(ABC):
         """
 
     @abstractmethod
+    def trim_through(self, log: str, through: int) -> int:
+        """Lets go of rows with positions up to `through`; the position behind which the log's rows begin then.
+
+        Never of the newest, and of those that were written together all or none. Of events, their ids are forgotten
+        too: one that is published again then is a new one. Others write meanwhile: it goes step by step.
+        """
+
+    @abstractmethod
+    def stored_bytes(self) -> dict[str, int]:
+        """Bytes that each log takes where it is stored, about; those of events with what finds them by their ids."""
+
+    @abstractmethod
     def end(self, log: str) -> int:
         """The last position of the log; 0 if empty."""
 
@@ -191,9 +217,9 @@ class Journal(ABC):
         return nullcontext(HeldRole(lambda: True))
 
     @property
-    def notes(self) -> JournalNotes | None:
-        """Where who follows a log notes for every machine how far it is; None: in files, beside the journal."""
-        return None
+    @abstractmethod
+    def notes(self) -> JournalNotes:
+        """Where who follows a log notes how far it is."""
 
     @property
     def objects(self) -> StreamObjects | None:

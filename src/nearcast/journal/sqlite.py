@@ -17,7 +17,6 @@ import sqlite3
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from itertools import count
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -29,12 +28,21 @@ from nearcast.journal.block_checksums import (
     is_position,
     malformed,
 )
-from nearcast.journal.block_table import BLOCKS, begin_with_oldest, read_blocks, write_blocks
+from nearcast.journal.block_table import (
+    BLOCKS,
+    oldest_blocks,
+    read_blocks,
+    remove_oldest,
+    write_blocks,
+)
 from nearcast.journal.held_back import Kept, refuse_beside, restored
 from nearcast.journal.kept_table import keep, kept_changes
+from nearcast.journal.key_table import KEYS, check_key, forget_blocks, register_keys
 from nearcast.journal.log_ends import log_end, newest_block, put_end
-from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, schema_of, within
+from nearcast.journal.note_table import TableNotes
+from nearcast.journal.rows import ascending, checked, joined, numbered, schema_of, within
 from nearcast.journal.seam import READ_BYTES, Journal
+from nearcast.model.columns import LOGS
 from nearcast.model.event import MAIN, Event
 from nearcast.runtime.descriptors import exhausted
 from nearcast.runtime.file_lock import file_identity
@@ -53,7 +61,7 @@ TABLES = f"""
 CREATE TABLE ends (
     log TEXT PRIMARY KEY, position INTEGER NOT NULL, newest INTEGER, checksum BLOB) WITHOUT ROWID;
 {BLOCKS};
-CREATE TABLE keys (id TEXT, source TEXT, position INTEGER NOT NULL, PRIMARY KEY (id, source)) WITHOUT ROWID;
+{KEYS};
 """
 
 NODES = "CREATE TABLE IF NOT EXISTS nodes (name TEXT PRIMARY KEY, alone INTEGER NOT NULL) WITHOUT ROWID"
@@ -66,8 +74,11 @@ too; and it would fill, in every connection, with blocks that are read once."""
 
 PROBE_BYTES = 64 * 1024
 
-SORTED = 5_000
-"""Keys that are put in order together."""
+FREE_PAGES = 1_000
+"""So many free pages stay in the file, and a fifth of it; so many are given back at once, in some milliseconds."""
+
+INCREMENTAL = 2
+"""Of SQLite's `auto_vacuum`: a file can be made shorter, step by step."""
 
 ADVICE = {
     "locked": "another process holds it; end that process or wait",
@@ -125,7 +136,7 @@ class SqliteJournal(Journal):
             # Within the transaction: nobody else can give the same positions meanwhile.
             after = _end(connection, log)
             if log == "events":
-                fresh, positions = _register(connection, rows, after)
+                fresh, positions = register_keys(connection, rows, after)
             else:
                 fresh, positions = rows, list(range(after + 1, after + 1 + len(rows)))
             _write(connection, log, numbered(fresh, after), after + len(fresh))
@@ -185,10 +196,56 @@ class SqliteJournal(Journal):
                     gone.append((number,))
                     count += held
                 kept_rows, kept_bytes = kept_rows + held, kept_bytes + bytes
-            connection.executemany("DELETE FROM blocks WHERE number = ?", gone)
-            if gone:
-                begin_with_oldest(connection, log)
+            if log == "events":
+                forget_blocks(connection, gone)
+            remove_oldest(connection, log, gone)
         return count
+
+    def trim_through(self, log: str, through: int) -> int:
+        """See `Journal.trim_through`."""
+        schema_of(log)
+        while True:
+            with self._writing() as connection:
+                gone = oldest_blocks(connection, log, through)
+                if log == "events":
+                    forget_blocks(connection, gone)
+                remove_oldest(connection, log, gone)
+            if not gone:
+                break
+        self._shrink()
+        return self.trimmed(log)
+
+    def _shrink(self) -> None:
+        """Gives free pages back to the disk, a few at a time, where there are many; others are written to again.
+
+        A file of a version before keeps all of its pages.
+        """
+        while True:
+            with self._reading() as connection:
+                [pages], [free], [mode] = (
+                    connection.execute(f"PRAGMA {name}").fetchone()
+                    for name in ("page_count", "freelist_count", "auto_vacuum")
+                )
+                if mode != INCREMENTAL or free <= max(FREE_PAGES, pages // 5):
+                    return
+                connection.execute(f"PRAGMA incremental_vacuum({FREE_PAGES})").fetchall()
+
+    def stored_bytes(self) -> dict[str, int]:
+        """See `Journal.stored_bytes`."""
+        with self._snapshot() as connection:
+            # Of a blob SQLite knows the length without reading it.
+            query = "SELECT log, sum(length(rows)) FROM blocks WHERE log <> '' GROUP BY log"
+            found = dict.fromkeys(LOGS, 0) | dict(connection.execute(query).fetchall())
+            names = ("page_count", "freelist_count", "page_size")
+            [pages], [free], [size] = (connection.execute(f"PRAGMA {name}").fetchone() for name in names)
+        others = sum(bytes for log, bytes in found.items() if log != "events")
+        # All the rest of the file is there for events: their keys are in it.
+        return {**found, "events": max(found["events"], (pages - free) * size - others)}
+
+    @property
+    def notes(self) -> TableNotes:
+        """See `Journal.notes`."""
+        return TableNotes(self._writing, self._snapshot)
 
     def end(self, log: str) -> int:
         """See `Journal.end`."""
@@ -231,7 +288,7 @@ class SqliteJournal(Journal):
         with self._snapshot() as connection:
             found = [position for (position,) in connection.execute(query, (id, source))]
             for position in found:
-                _check_key(connection, id, position)
+                check_key(connection, id, position)
             return found
 
     def kept(self, node: str = MAIN) -> list[Event]:
@@ -353,7 +410,8 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
     """Makes the tables in a new file; refuses a file of another program or of a newer format before touching it."""
     if _is_journal(connection, path):
         return
-    # Before the transaction: within one SQLite leaves this mode as it is.
+    # Before the transaction: within one SQLite leaves these modes as they are; the first only before the second.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -415,50 +473,6 @@ def _taken_over(connection: sqlite3.Connection) -> bool:
         if own and connection.in_transaction:
             connection.execute("ROLLBACK")
     return True
-
-
-def _register(connection: sqlite3.Connection, rows: pa.Table, after: int) -> tuple[pa.Table, list[int]]:
-    """Gives positions after `after` to the events whose (source, id) is new; those events, and everyone's positions."""
-    keys = keys_of(rows)
-    positions = list(range(after + 1, after + 1 + len(keys)))
-    connection.execute("SAVEPOINT guess")
-    # In the order of the index, neighbours share a page; and nearly always every event is new. Some at a time, for
-    # nothing else is done while Python sorts.
-    ordered = [(*key, position) for key, position in zip(keys, positions, strict=True)]
-    added = 0
-    for start in range(0, len(ordered), SORTED):
-        some = sorted(ordered[start : start + SORTED])
-        added += connection.executemany("INSERT OR IGNORE INTO keys VALUES (?, ?, ?)", some).rowcount
-    if added == len(keys):
-        connection.execute("RELEASE guess")
-        return rows, positions
-    connection.execute("ROLLBACK TO guess")
-    return _register_each(connection, rows, keys, after)
-
-
-def _register_each(
-    connection: sqlite3.Connection, rows: pa.Table, keys: list[tuple[str, str]], after: int
-) -> tuple[pa.Table, list[int]]:
-    """The same where some events are known already, or come twice."""
-    fresh, positions, following = [], [], count(after + 1)
-    for index, key in enumerate(keys):
-        known = connection.execute("SELECT position FROM keys WHERE id = ? AND source = ?", key).fetchone()
-        if known is None:
-            known = (next(following),)
-            connection.execute("INSERT INTO keys VALUES (?, ?, ?)", (*key, *known))
-            fresh.append(index)
-        positions.append(known[0])
-    return rows.take(pa.array(fresh, pa.int64())), positions
-
-
-def _check_key(connection: sqlite3.Connection, id: str, position: int) -> None:
-    """Raises `sqlite3.DatabaseError` where the event at a position has another id."""
-    if not is_position(position):
-        raise malformed(f"key of the event {id}")
-    for rows in read_blocks(connection, "events", position - 1, position):
-        if within(rows, position - 1, position).column("id").to_pylist() == [id]:
-            return
-    raise malformed(f"key of the event {id}: at position {position} is another event, or none")
 
 
 def _write(connection: sqlite3.Connection, log: str, rows: pa.Table, end: int) -> None:

@@ -21,6 +21,7 @@ from nearcast.journal.block_table import decoded_block, put_rows, put_stored
 from nearcast.journal.held_back import restored
 from nearcast.journal.kept_table import keep, whole_changes
 from nearcast.journal.log_ends import LogEnd, log_end, put_end, unchecked_blocks
+from nearcast.journal.note_table import all_notes, put_note
 from nearcast.journal.rows import keys_of, positions_of
 from nearcast.journal.sqlite import NODES, SqliteJournal, connected, reading_connection
 from nearcast.model.columns import LOGS
@@ -104,6 +105,7 @@ def salvage(source: Path, target: Path) -> SalvageReport:
             logs = tuple(copy.log(log, found[log], through[log]) for log in LOGS)
             kept, kept_lost = _copied_kept(old, new)
             _copy_nodes(old, new)
+            _copy_notes(old, new)
     return SalvageReport(logs, kept, kept_lost)
 
 
@@ -269,6 +271,10 @@ def _copied_kept(old: sqlite3.Connection, new: sqlite3.Connection) -> tuple[int,
     nodes = _or_none(_rows, old, "SELECT DISTINCT node FROM kept_at_nodes")
     count, lost = 0, nodes is None
     for (node,) in nodes or ():
+        # A damaged row may have no name.
+        if not isinstance(node, str):
+            lost = True
+            continue
         changes, whole = whole_changes(old, node)
         lost |= not whole
         events = _or_none(restored, changes)
@@ -286,3 +292,9 @@ def _copy_nodes(old: sqlite3.Connection, new: sqlite3.Connection) -> None:
         with new:
             new.execute(NODES)
             new.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?)", found)
+
+
+def _copy_notes(old: sqlite3.Connection, new: sqlite3.Connection) -> None:
+    with new:
+        for name, text in (_or_none(all_notes, old) or {}).items():
+            put_note(new, name, text)

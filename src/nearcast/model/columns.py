@@ -145,6 +145,9 @@ SOURCE_FILTERS = pa.schema(
 """How a relation whose reports may be held back stands as of `position`: the events of its two entities that count, and
 whether it holds. From these follow the guards of both, by the relation's strategy."""
 
+SNAPSHOTS = pa.schema([("position", pa.int64()), ("file", pa.string()), ("part", pa.int32()), ("content", pa.binary())])
+"""What is known as of `position`, from which on the log of events may begin: a snapshot's files, each in parts."""
+
 LOGS: dict[str, pa.Schema] = {
     "events": EVENTS,
     "derived": EVENTS,
@@ -152,6 +155,7 @@ LOGS: dict[str, pa.Schema] = {
     "outcomes": OUTCOMES,
     "dead letters": DEAD_LETTERS,
     "source filters": SOURCE_FILTERS,
+    "snapshots": SNAPSHOTS,
 }
 
 

@@ -60,7 +60,7 @@ class RetryingJournal(Journal):
         return self.inner.objects
 
     @property
-    def notes(self) -> JournalNotes | None:
+    def notes(self) -> JournalNotes:
         """See `Journal.notes`."""
         return self.inner.notes
 
@@ -95,6 +95,14 @@ class RetryingJournal(Journal):
     def trim(self, log: str, rows: int, size: int) -> int:
         """See `Journal.trim`."""
         return self.inner.trim(log, rows, size)
+
+    def trim_through(self, log: str, through: int) -> int:
+        """See `Journal.trim_through`."""
+        return self.inner.trim_through(log, through)
+
+    def stored_bytes(self) -> dict[str, int]:
+        """See `Journal.stored_bytes`."""
+        return self.inner.stored_bytes()
 
     def trimmed(self, log: str) -> int:
         """See `Journal.trimmed`."""

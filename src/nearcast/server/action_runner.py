@@ -270,7 +270,7 @@ class ActionRunner:
         try:
             notes = self.journal.notes
             # Where there is none yet the journal is a copy of one whose mark was in the file.
-            mark = int((notes.read(self.role) if notes else None) or self._path.read_text())
+            mark = int((notes.read(self.role) if notes.shared else None) or self._path.read_text())
             # That of a longer journal, which was here before, says nothing of this one.
             return mark if mark <= self.journal.end(self.log) else 0
         except FileNotFoundError:
@@ -282,8 +282,8 @@ class ActionRunner:
     def _write_mark(self, position: int) -> None:
         if self._path is not None:
             note(self._path, str(position), self.journal)
-            if notes := self.journal.notes:
-                notes.write(self.role, str(position))
+            if self.journal.notes.shared:
+                self.journal.notes.write(self.role, str(position))
 
 
 def target_of(url: str) -> str:

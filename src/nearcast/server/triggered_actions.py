@@ -70,7 +70,7 @@ class TriggeredActions(ActionRunner):
     def _read_mark(self) -> int:
         """As of others; where there is none yet it begins here: what was before any trigger calls for nothing."""
         notes = self.journal.notes
-        if self._path is not None and not self._path.exists() and not (notes and notes.read(self.role)):
+        if self._path is not None and not self._path.exists() and not (notes.shared and notes.read(self.role)):
             self._write_mark(self.journal.end(self.log))
         return super()._read_mark()
 

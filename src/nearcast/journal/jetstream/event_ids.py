@@ -106,6 +106,11 @@ class EventIds:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
 
+    def forget(self, through: int) -> None:
+        """Forgets the events up to a position, which the log has let go of."""
+        with self._lock:
+            self._connection.execute("DELETE FROM keys WHERE position <= ?", (through,))
+
     def restart(self) -> None:
         """Forgets all: it is not of this log."""
         with self._lock:

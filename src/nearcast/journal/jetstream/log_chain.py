@@ -289,6 +289,18 @@ class LogChain:
             self.cut(before)
             return before.head.rows - gone
 
+    def trim_through(self, through: int) -> None:
+        """Lets the oldest groups go that end at a position or before; the newest stays."""
+        with self._writing:
+            tail = self.refreshed()
+            if tail.block is None:
+                return
+            kept = self._first(lambda head: head.through > through, tail.block)
+            before = self._previous(self._at(kept.group_begins))
+            mark = self._marks.of(self.log)
+            if before is not None and (mark is None or before.head.number > mark.head.number):
+                self.cut(before)
+
     def cut(self, before: ChainedBlock) -> None:
         """Lets everything up to a block go, that one too; it is the last of its group."""
         # Noted before: else they would be missed.

@@ -239,6 +239,7 @@ class NatsJournal(Journal):
             if self._ids is None:
                 self._ids = EventIds(self._ids_file, self._identity)
                 self._check_ids(self._ids)
+                self._ids.forget(self.trimmed("events"))
             return self._ids
 
     def _check_ids(self, ids: EventIds) -> None:
@@ -297,7 +298,32 @@ class NatsJournal(Journal):
         schema_of(log)
         with self._telling():
             self._refuse_to_write()
-            return self._chains[log].trim(rows, size)
+            count = self._chains[log].trim(rows, size)
+            if log == "events" and count:
+                self._known_ids().forget(self.trimmed(log))
+            return count
+
+    def trim_through(self, log: str, through: int) -> int:
+        """See `Journal.trim_through`."""
+        schema_of(log)
+        with self._telling():
+            self._refuse_to_write()
+            self._chains[log].trim_through(through)
+            gone = self.trimmed(log)
+            if log == "events":
+                self._known_ids().forget(gone)
+            return gone
+
+    def stored_bytes(self) -> dict[str, int]:
+        """See `Journal.stored_bytes`."""
+        with self._telling():
+            raw: dict[str, int] = {}
+            for log, chain in self._chains.items():
+                tail, mark = chain.tail(), self._marks.of(log)
+                raw[log] = (tail.block.head.size if tail.block else 0) - (mark.head.size if mark else 0)
+            # The servers tell of all together only; rows of all logs shrink about alike.
+            share = self._stream.info()["state"]["bytes"] / max(1, sum(raw.values()))
+            return {log: int(bytes * share) for log, bytes in raw.items()}
 
     def end(self, log: str) -> int:
         """See `Journal.end`."""

@@ -11,8 +11,23 @@ from nearcast.journal.seam import JournalNotes
 class StreamNotes(JournalNotes):
     """The notes of a stream. Raises `JournalError` where nobody answers."""
 
+    shared = True
+
     def __init__(self, stream: JetStream, read_only: bool = False) -> None:
         self._stream, self._read_only = stream, read_only
+
+    def all(self) -> dict[str, str]:
+        """See `JournalNotes.all`."""
+        prefix = self._subject("")
+        found = self._stream.found(subjects_filter=f"{prefix}>") or {}
+        names = [bytes.fromhex(one.removeprefix(prefix)).decode() for one in found["state"].get("subjects") or ()]
+        texts = {name: self.read(name) for name in sorted(names)}
+        return {name: text for name, text in texts.items() if text is not None}
+
+    def remove(self, name: str) -> None:
+        """See `JournalNotes.remove`."""
+        self._refuse_to_write()
+        self._stream.purge(self._subject(name))
 
     def read(self, name: str) -> str | None:
         """See `JournalNotes.read`."""
@@ -21,9 +36,12 @@ class StreamNotes(JournalNotes):
 
     def write(self, name: str, text: str) -> None:
         """See `JournalNotes.write`."""
+        self._refuse_to_write()
+        self._stream.patiently(lambda: self._stream.write(self._subject(name), text.encode(), None, ROLLUP))
+
+    def _refuse_to_write(self) -> None:
         if self._read_only:
             raise JournalError(f"journal {self._stream.address}: expected to read it only, got a note to write")
-        self._stream.patiently(lambda: self._stream.write(self._subject(name), text.encode(), None, ROLLUP))
 
     def _subject(self, name: str) -> str:
         # Names may have any characters, parts of subjects may not.
