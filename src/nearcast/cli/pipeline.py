@@ -17,11 +17,20 @@ from nearcast.pipeline.live import PipelineConfig, run
 @data_option
 @journal_option
 @click.option("--master", help="Where Spark runs; local[*] unless given.")
-@click.option("--metrics-port", type=int, help="Answer /metrics on this port of the loopback.")
-def command(data: Path, location: Location | None, master: str | None, metrics_port: int | None) -> None:
+@click.option("--metrics-port", type=int, help="Answer /metrics on this port.")
+@click.option(
+    "--metrics-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Where /metrics is answered, without a token: to whoever gets there.",
+)
+def command(
+    data: Path, location: Location | None, master: str | None, metrics_port: int | None, metrics_host: str
+) -> None:
     """Run the pipeline: read the journal on and on, decide every event, write the deliveries."""
     end_with_supervisor()
     # What a batch raises is raised again by `run`; Spark's bridge would print it a second time, and a stop as an error.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     data.mkdir(parents=True, exist_ok=True)
-    run(PipelineConfig(location or journal_path(data), state_path(data), master, metrics_port))
+    place = location or journal_path(data)
+    run(PipelineConfig(place, state_path(data), master, metrics_port, metrics_host=metrics_host))

@@ -66,9 +66,9 @@ every batch for ever (its entry in the map of watermarks is removed by synchrono
 
 @dataclass(frozen=True, slots=True)
 class PipelineConfig:
-    """How the pipeline runs: its journal, a folder for state that executors see, Spark's master, a port for metrics;
-    from how many events on a batch is spread over the executors, in how many shards related pairs are kept, how many
-    control events are taken at once.
+    """How the pipeline runs: its journal, a folder for state that executors see, Spark's master, where it answers for
+    metrics; from how many events on a batch is spread over the executors, in how many shards related pairs are kept,
+    how many control events are taken at once.
 
     Not `asynchronous`: with Spark's own tracking of progress, which is slower and adds nothing here.
     """
@@ -82,6 +82,7 @@ class PipelineConfig:
     changes: int = CHANGES
     asynchronous: bool = True
     renewed_after: int = RENEWED_AFTER
+    metrics_host: str = "127.0.0.1"
 
 
 class BatchDecider:
@@ -214,7 +215,7 @@ def _run(config: PipelineConfig) -> None:
     gc.set_threshold(*GC_THRESHOLDS)
     metrics = PipelineMetrics()
     if config.metrics_port is not None:
-        metrics.serve(config.metrics_port)
+        metrics.serve(config.metrics_host, config.metrics_port)
     ready_file(config.folder).unlink(missing_ok=True)
     # Before Spark's Java starts, which inherits the environment.
     os.environ.setdefault(LOG_FILE, str(config.folder.absolute() / "spark.log"))

@@ -80,13 +80,13 @@ class PipelineMetrics:
     def _counter(self, name: str, text: str, labels: list[str] | None = None) -> Counter:
         return Counter(f"nearcast_pipeline_{name}", text, labels or [], registry=self.registry)
 
-    def serve(self, port: int) -> None:
-        """Answers `/metrics` on the loopback from a thread of its own. Raises SetupError for a taken port."""
+    def serve(self, host: str, port: int) -> None:
+        """Answers `/metrics` there from a thread of its own. Raises SetupError for a taken port, and another host."""
         try:
-            start_http_server(port, addr="127.0.0.1", registry=self.registry)
+            start_http_server(port, addr=host, registry=self.registry)
         except OSError as error:
             raise SetupError(
-                f"expected to answer /metrics on 127.0.0.1:{port}, got {error.strerror or error}; another program may"
+                f"expected to answer /metrics on {host}:{port}, got {error.strerror or error}; another program may"
                 " use the port: end it or choose another with --metrics-port"
             ) from error
 
