@@ -242,6 +242,26 @@ def test_an_unknown_log_is_refused(journal: Journal) -> None:
             call()
 
 
+def test_who_waits_is_told_of_news(journal: Journal) -> None:
+    """Of any of the logs that it waits for, also of what came before; and of nothing where nothing came."""
+    assert not journal.end("events")
+    journal.wait({"events": 0}, 0.05)
+    journal.append("events", events("ab"))
+    assert journal.wait({"events": 1}, 30)
+    assert journal.wait({"deliveries": 0, "events": 0}, 30)
+    found: list[bool] = []
+
+    def wait() -> None:
+        while journal.end("deliveries") == 0:
+            found.append(journal.wait({"events": 2, "deliveries": 0}, 30))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    journal.commit_range("deliveries", deliveries([]), 1)
+    waiting.join(20)
+    assert not waiting.is_alive()
+
+
 def test_follow_sees_each_row_once(journal: Journal) -> None:
     """A follower beside two writers gets every event exactly once, in order, whatever the limit."""
     writers = [threading.Thread(target=write, args=(journal, source, 60)) for source in ("left", "right")]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from nearcast.journal.jetstream.stream_objects import StreamObjects
 
 WAIT = 0.01
-"""Seconds between two looks of `follow` at the end of a log: small against a batch, cheap against a read."""
+"""Seconds between two looks at the end of a log: small against a batch, cheap against a read."""
+
+LOOK_SECONDS = 0.25
+"""After which who waits for news looks for himself, whatever was told."""
 
 
 READ_BYTES = 256 << 20
@@ -181,12 +184,24 @@ class Journal(ABC):
     def positions(self, id: str, source: str | None = None) -> list[int]:
         """The positions of the events with this id (of this source, if given), ascending."""
 
+    def wait(self, after: Mapping[str, int], seconds: float) -> bool:
+        """Returns when one of some logs may have something behind a position, or so many seconds are over; whether it
+        may. Who waits looks for himself then.
+        """
+        until = time.monotonic() + seconds
+        while not (news := any(self.end(log) > position for log, position in after.items())):
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            time.sleep(min(WAIT, left))
+        return news
+
     def follow(self, log: str, after: int, limit: int, stopped: Callable[[], bool]) -> Iterator[pa.Table]:
         """Non-empty tables of the rows after `after`, as they come, until `stopped()`; waits where there is nothing."""
         while not stopped():
             end = self.end_within_bytes(log, after, limit)
             if end <= after:
-                time.sleep(WAIT)
+                self.wait({log: after}, LOOK_SECONDS)
                 continue
             rows = self.read(log, after, end - after)
             # By the end, not by the last row: a stretch that was covered may hold none.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
@@ -91,6 +91,10 @@ class RetryingJournal(Journal):
     def end(self, log: str) -> int:
         """See `Journal.end`."""
         return self._patiently(lambda: self.inner.end(log))
+
+    def wait(self, after: Mapping[str, int], seconds: float) -> bool:
+        """See `Journal.wait`."""
+        return self._patiently(lambda: self.inner.wait(after, seconds))
 
     def trim(self, log: str, rows: int, size: int) -> int:
         """See `Journal.trim`."""

@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 from nearcast.errors import JournalError
 from nearcast.journal.locations import journal_at
 from nearcast.journal.rows import joined
-from nearcast.journal.seam import READ_BYTES, WAIT, Journal
+from nearcast.journal.seam import LOOK_SECONDS, READ_BYTES, WAIT, Journal
 from nearcast.model.columns import EVENTS
 
 PIECE = 10_000
@@ -150,8 +150,12 @@ class JournalStreamReader(SimpleDataSourceStreamReader):
     def _wait_for_more(self, after: int) -> int:
         """The end of the log, once that is not `after` any more, or this stream is to halt, or the wait is over."""
         until = time.monotonic() + HOLD_SECONDS
-        while (end := self.journal.end("events")) == after and not self._halted() and time.monotonic() < until:
-            time.sleep(WAIT)
+        while (end := self.journal.end("events")) == after and not self._halted():
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            # Nobody tells of a file that is made.
+            self.journal.wait({"events": after}, min(left, WAIT if self.halt else LOOK_SECONDS))
         return end
 
     def _halted(self) -> bool:

@@ -82,6 +82,8 @@ class LogChain:
         self.log, self.subject, self._stream, self._marks = log, subject, stream, marks
         self._tail: ChainTail | None = None
         self._places = _Places()
+        self.heard = 0
+        """The sequence of the newest message that somebody told of."""
         self._knowing, self._writing = threading.Lock(), threading.RLock()
 
     @property
@@ -89,18 +91,27 @@ class LogChain:
         """The sequence of the newest message that is known."""
         return self._tail.sequence if self._tail else 0
 
+    def may_go_beyond(self, position: int) -> bool:
+        """Whether it goes beyond a position, or somebody told of what may; nobody is asked."""
+        known = self._tail
+        return known is None or known.through > position or known.sequence < self.heard
+
     def tail(self) -> ChainTail:
         """The newest block, as of now; where nothing came, a small question says so."""
         known = self._tail
-        if known and self._stream.newest_near(self.subject, known.sequence + 1) is None:
+        # A server that answers may not have yet what was told of.
+        if known and known.sequence >= self.heard and self._stream.newest_near(self.subject, known.sequence + 1) is None:
             return known
         return self.refreshed()
 
     def refreshed(self) -> ChainTail:
         """The newest block, as the leader knows it."""
         # What another thread writes while this one waits for the answer may be missing in it.
-        before = self._tail
+        before, heard = self._tail, self.heard
         message = self._stream.last(self.subject)
+        if self.heard == heard:
+            # It may have been let go of.
+            self.heard = min(heard, message.sequence if message else 0)
         if message is None:
             return self._known(ChainTail(self._marks.of(self.log), 0), before)
         block = opened(self.log, message.sequence, message.data)

@@ -9,7 +9,7 @@ import logging
 import os
 import ssl
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -54,6 +54,7 @@ class NatsConnection:
         self._library = library()
         self._loop = _loop()
         self._told: list[str] = []
+        self._listening: dict[str, Any] = {}
         self._client = self._run(self._connect(), CONNECT_SECONDS + 1)
         version = self._client.connected_server_version
         if (version.major, version.minor) < OLDEST:
@@ -74,6 +75,16 @@ class NatsConnection:
     def replies(self, subject: str, payload: bytes) -> list[Reply]:
         """Asks, and waits for all answers up to one with a status, which comes last. Raises `Unanswered`."""
         return self._run(self._replies(subject, payload), None)
+
+    def listen(self, heard: Callable[[str, str], None]) -> str:
+        """Has each message to a new subject, which it gives, told by its subject and by where it is answered; in the
+        connection's thread, also after it was lost and came back.
+        """
+        return self._run(self._listen(heard), ANSWER_SECONDS)
+
+    def forget(self, inbox: str) -> None:
+        """Listens to a subject no more."""
+        self._run(self._forget(inbox), ANSWER_SECONDS)
 
     def close(self) -> None:
         """Ends the connection."""
@@ -131,6 +142,20 @@ class NatsConnection:
                 found.append(Reply(message.headers or {}, message.data))
             return found
         finally:
+            await heard.unsubscribe()
+
+
+    async def _listen(self, heard: Callable[[str, str], None]) -> str:
+        async def hear(message: Any) -> None:
+            heard(message.subject, message.reply)
+
+        inbox: str = self._client.new_inbox()
+        self._listening[inbox] = await self._client.subscribe(inbox, cb=hear)
+        return inbox
+
+    async def _forget(self, inbox: str) -> None:
+        heard = self._listening.pop(inbox, None)
+        if heard:
             await heard.unsubscribe()
 
 

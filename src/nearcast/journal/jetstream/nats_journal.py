@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from nearcast.journal.jetstream.kept_chain import ALONE, KeptChain
 from nearcast.journal.jetstream.log_chain import BlockContent, ChainTail, LogChain
 from nearcast.journal.jetstream.nats_address import parse_address
 from nearcast.journal.jetstream.nats_connection import Unanswered
+from nearcast.journal.jetstream.news_listener import NewsListener
 from nearcast.journal.jetstream.role_lease import RoleLease
 from nearcast.journal.jetstream.stream_api import JetStream, WrongSequence
 from nearcast.journal.jetstream.stream_checks import FORMAT, IDENTITY, VERSION, SameStream, durability, identity_of
@@ -74,6 +75,7 @@ class NatsJournal(Journal):
         self._ids: EventIds | None = None
         self._making, self._appending = threading.RLock(), threading.RLock()
         self._epoch: int | None = None
+        self._news = NewsListener(self._stream, self._chains)
         self._objects = StreamObjects(self._stream, "snapshots", read_only)
         self._same = SameStream(self._stream, self._identity, self._newest)
         try:
@@ -331,6 +333,10 @@ class NatsJournal(Journal):
         with self._telling():
             self._same.look()
             return self._chains[log].tail().through
+
+    def wait(self, after: Mapping[str, int], seconds: float) -> bool:
+        """See `Journal.wait`. The servers tell of news; while they do not they are asked."""
+        return self._news.wait(after, seconds)
 
     def trimmed(self, log: str) -> int:
         """See `Journal.trimmed`."""

@@ -159,13 +159,17 @@ class JetStream:
     def api(self, what: str, asked: dict[str, Any]) -> dict[str, Any]:
         """What JetStream answers to a request; what has no answer just now is asked again."""
 
-        def ask() -> dict[str, Any]:
-            found: dict[str, Any] = orjson.loads(self.connection.request(f"$JS.API.{what}", orjson.dumps(asked)).data)
-            if found.get("error", {}).get("code") == 503:
-                raise Unanswered(_described(found["error"]))
-            return found
+        return self.patiently(lambda: self._asked(what, asked), made=False)
 
-        return self.patiently(ask, made=False)
+    def once(self, what: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """The same, asked once. Raises `Unanswered`."""
+        return self._checked(self._asked(what, asked))
+
+    def _asked(self, what: str, asked: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = orjson.loads(self.connection.request(f"$JS.API.{what}", orjson.dumps(asked)).data)
+        if found.get("error", {}).get("code") == 503:
+            raise Unanswered(_described(found["error"]))
+        return found
 
     def patiently(self, call: Callable[[], T], made: bool = True) -> T:
         """What a call gives that may be made again, once somebody answers; `made`: it is of a stream that has to be

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from nearcast.delivery.queue import RoleLevels
 from nearcast.errors import JournalError
-from nearcast.journal.seam import WAIT, Journal
+from nearcast.journal.seam import LOOK_SECONDS, WAIT, Journal
 from nearcast.model.columns import are_control, to_events
 from nearcast.model.event import Event
 from nearcast.model.sequence import sequence
@@ -96,6 +96,8 @@ class JournalTailer:
         while not self._stopped.is_set():
             try:
                 news = self.read()
+                if news is None:
+                    self.journal.wait({"events": self.events, "deliveries": self.deliveries}, LOOK_SECONDS)
             except Exception as error:
                 # Whatever it was: without this thread the server would deliver nothing and look healthy.
                 self.failing = True
@@ -109,7 +111,7 @@ class JournalTailer:
             if news and not self._stopped.is_set():
                 self.take(news)
             # Nobody waits for what only happened: it may gather, whatever the rate at which it comes.
-            if news is None or not (news.controls or news.decided):
+            if news and not (news.controls or news.decided):
                 self._stopped.wait(WAIT)
 
     def read(self) -> TailedRows | None:
