@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -21,7 +22,7 @@ import pyarrow as pa
 
 from benchmarks.machine import machine
 from nearcast.journal.locations import journal_at
-from nearcast.journal.seam import Journal
+from nearcast.journal.seam import LOOK_SECONDS, Journal
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event
 from tests.nats_servers import NatsServer, addresses, binary, cluster
@@ -57,6 +58,35 @@ def measured(journal: Journal, count: int, events: int, size: int, name: str) ->
     return median(times) * 1e3, slow * 1e3, megabytes / sum(times), megabytes / reading
 
 
+def told(writer: Journal, reader: Journal, count: int) -> tuple[float, float]:
+    """Milliseconds until a reader that waits knows of an event, from when it was appended to, in the median and of the
+    slowest hundredth.
+    """
+    after, seen, ended = writer.end("events"), list[float](), threading.Event()
+    begun: list[float] = []
+
+    def follow() -> None:
+        at = after
+        while len(seen) < count and not ended.is_set():
+            if (end := reader.end("events")) > at:
+                at = end
+                seen.append(time.perf_counter())
+            else:
+                reader.wait({"events": at}, LOOK_SECONDS)
+
+    following = threading.Thread(target=follow)
+    following.start()
+    for number in range(count):
+        # Apart, so that each is waited for.
+        time.sleep(0.02 + 0.0007 * (number % 20))
+        begun.append(time.perf_counter())
+        writer.append("events", to_table([Event(f"told {after + number}", "t", "s")]))
+    following.join(10)
+    ended.set()
+    times = sorted(one - began for began, one in zip(begun, seen, strict=False))
+    return median(times) * 1e3, times[min(len(times) - 1, int(0.99 * len(times)))] * 1e3
+
+
 def kinds(stack: ExitStack, folder: Path) -> Iterator[tuple[str, Callable[[], Journal]]]:
     """Journals to measure, each with its name."""
     yield "SQLite", lambda: journal_at(folder / "journal")
@@ -84,6 +114,9 @@ def main(calls: int) -> None:
                 for label, (events, size) in SIZES.items():
                     middle, slow, appended, read = measured(journal, calls, events, size, label)
                     print(f"{name:16}{label:30}{middle:6.1f} ms{slow:6.1f} ms{appended:7.1f}{read:7.1f}")
+                with closing(make()) as other:
+                    middle, slow = told(journal, other, calls)
+                print(f"{name:16}{'until a reader knows of one':30}{middle:6.1f} ms{slow:6.1f} ms")
 
 
 if __name__ == "__main__":

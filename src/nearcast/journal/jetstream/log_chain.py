@@ -100,7 +100,11 @@ class LogChain:
         """The newest block, as of now; where nothing came, a small question says so."""
         known = self._tail
         # A server that answers may not have yet what was told of.
-        if known and known.sequence >= self.heard and self._stream.newest_near(self.subject, known.sequence + 1) is None:
+        if (
+            known
+            and known.sequence >= self.heard
+            and self._stream.newest_near(self.subject, known.sequence + 1) is None
+        ):
             return known
         return self.refreshed()
 

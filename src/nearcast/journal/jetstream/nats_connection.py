@@ -144,7 +144,6 @@ class NatsConnection:
         finally:
             await heard.unsubscribe()
 
-
     async def _listen(self, heard: Callable[[str, str], None]) -> str:
         async def hear(message: Any) -> None:
             heard(message.subject, message.reply)
