@@ -1,7 +1,7 @@
 """Hears that something was written, so that who waits for news need not ask for it again and again.
 
-An ephemeral consumer of the stream sends the headers of what is stored, and a sign of life now and then. What it says is
-a hint only: readers look for themselves, and where it is silent they go on asking.
+An ephemeral consumer of the stream sends the headers of what is stored, and a sign of life now and then. What it says
+is a hint only: readers look for themselves, and where it is silent they go on asking.
 """
 
 from __future__ import annotations
