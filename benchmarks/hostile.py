@@ -1,10 +1,17 @@
 """Hostile input: what small inputs of one sender cost the others, who publish and receive beside it.
 
-    python -m benchmarks.hostile [--seconds 20] [--rate 500] [--subscriptions 200] [--clients 20] [--only NAME]
+    python -m benchmarks.hostile [--seconds 6] [--rounds 4] [--rate 500] [--subscriptions 200] [--clients 20]
+        [--only NAME]
 
-For each kind ordinary work flows alone, then beside the kind, which comes again every few seconds. A kind is a name and
-a function of the server's address, that sends what is hostile and returns; whoever finds another one adds it to `KINDS`
-in `benchmarks/hostile_kinds.py`, or in `benchmarks/hostile_senders.py`.
+For each kind ordinary work flows in several short rounds, alone and beside the kind, which comes again every few
+seconds; the waits of all rounds are looked at together, so that what warms up or others do at the machine meets both
+sides alike. The first row is a control: a kind that sends nothing. Its ratio is 1 but for noise, and how the rounds
+differ stands behind each ratio.
+
+A kind is a name and a function of the server's address, that sends what is hostile and returns. It runs in a process of
+its own, and makes what it sends once, so that the ordinary clients that are measured do not wait for it here; the first
+time is not measured. Whoever finds another kind adds it to `KINDS` in
+`benchmarks/hostile_kinds.py`, or in `benchmarks/hostile_senders.py`.
 """
 
 from __future__ import annotations
@@ -16,8 +23,10 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 
 import yaml
@@ -58,6 +67,28 @@ class Beside:
 
 
 @dataclass
+class Rounds:
+    """Rounds of one kind, alone and beside it."""
+
+    alone: list[Beside] = field(default_factory=list)
+    beside: list[Beside] = field(default_factory=list)
+
+    def ratios(self, part: float) -> list[float]:
+        """How much longer this part of the deliveries took beside the kind, in each round."""
+        return [two.share(part) / max(one.share(part), 1e-3) for one, two in zip(self.alone, self.beside, strict=True)]
+
+
+def pooled(rounds: Sequence[Beside]) -> Beside:
+    """Several rounds as one."""
+    return Beside(
+        [wait for one in rounds for wait in one.waits],
+        sum(one.undecided for one in rounds),
+        sum(one.growth for one in rounds),
+        sum(one.computed for one in rounds),
+    )
+
+
+@dataclass
 class OrdinaryWork:
     """Ordinary publishers and receivers of a running system."""
 
@@ -65,6 +96,17 @@ class OrdinaryWork:
     journal: SqliteJournal
     pids: dict[str, int]
     every: float
+    sender: ProcessPoolExecutor
+
+    async def rounds(self, seconds: float, count: int, hostile: Callable[[str], None]) -> Rounds:
+        """So many rounds alone and beside what is hostile; which of both is first alternates."""
+        found = Rounds()
+        await self._send(hostile)
+        for number in range(count):
+            for beside in (bool(number % 2), not number % 2):
+                kept = found.beside if beside else found.alone
+                kept.append(await self.beside(seconds, hostile if beside else None))
+        return found
 
     async def beside(self, seconds: float, hostile: Callable[[str], None] | None) -> Beside:
         """Lets ordinary events flow for so long, beside what is hostile or alone."""
@@ -82,8 +124,11 @@ class OrdinaryWork:
 
     async def _repeat(self, hostile: Callable[[str], None]) -> None:
         while True:
-            await asyncio.to_thread(hostile, self.traffic.url)
+            await self._send(hostile)
             await asyncio.sleep(self.every)
+
+    async def _send(self, hostile: Callable[[str], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self.sender, hostile, self.traffic.url)
 
     async def _decided(self) -> int:
         """Waits until all is decided that was published; how many events are not, if that takes too long."""
@@ -102,7 +147,19 @@ class OrdinaryWork:
         return sum(computed(self.pids[part]) for part in ("server", "pipeline"))
 
 
-def run(load: Load, seconds: float, every: float, kinds: Sequence[Kind]) -> None:
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """How long a round is, how many there are each way, how often the kind comes, how long all warms up before: in
+    seconds.
+    """
+
+    seconds: float
+    count: int
+    every: float
+    warm: float
+
+
+def run(load: Load, turns: Turns, kinds: Sequence[Kind]) -> None:
     """Runs a system, and each kind beside ordinary work."""
     with tempfile.TemporaryDirectory(prefix="nearcast-hostile-") as folder:
         data = Path(folder)
@@ -116,7 +173,7 @@ def run(load: Load, seconds: float, every: float, kinds: Sequence[Kind]) -> None
         url = f"http://127.0.0.1:{port}"
         with running(data, ServingOptions(port=port), metrics_port=free_port()) as supervisor:
             wait_until_ready(supervisor, url, data, seconds=400.0)
-            asyncio.run(_kinds(load, url, seconds, every, kinds, journal, processes(supervisor)))
+            asyncio.run(_kinds(load, url, turns, kinds, journal, processes(supervisor)))
 
 
 def _listed() -> dict[str, list[object]]:
@@ -131,8 +188,7 @@ def _listed() -> dict[str, list[object]]:
 async def _kinds(
     load: Load,
     url: str,
-    seconds: float,
-    every: float,
+    turns: Turns,
     kinds: Sequence[Kind],
     journal: SqliteJournal,
     pids: dict[str, int],
@@ -142,27 +198,29 @@ async def _kinds(
         clients = [await stack.enter_async_context(Client(url, id)) for id in load.ids()]
         tasks = [asyncio.create_task(traffic.receive(client)) for client in clients]
         await asyncio.gather(*(client.connected() for client in clients))
-        work = OrdinaryWork(traffic, journal, pids, every)
-        await work.beside(seconds, None)
-        print(f"\n{'':32}{'alone':>15}{'beside it':>15}{'ratio':>9}{'MiB':>8}{'CPU':>10}")
+        sender = stack.enter_context(ProcessPoolExecutor(1, get_context("spawn")))
+        work = OrdinaryWork(traffic, journal, pids, turns.every, sender)
+        # Java compiles its code, and caches fill.
+        await work.beside(turns.warm, None)
+        print(f"\n{'':30}{'alone':>10}{'beside':>10}{'ratio':>6}{'rounds':>10}{'MiB':>6}{'CPU':>8}")
         for name, hostile in kinds:
-            _tell(name, await work.beside(seconds, None), await work.beside(seconds, hostile))
+            _tell(name, await work.rounds(turns.seconds, turns.count, hostile))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _tell(name: str, alone: Beside, beside: Beside) -> None:
-    """Prints the others' latencies, p50 and p99, without the kind and with it."""
+def _tell(name: str, rounds: Rounds) -> None:
+    """Prints the others' latencies, p50 and p99, without the kind and with it, and how the rounds differ."""
+    alone, beside = pooled(rounds.alone), pooled(rounds.beside)
     for title, part in (("p50", 0.5), ("p99", 0.99)):
-        without, with_it = alone.share(part), beside.share(part)
-        growth = f"{beside.growth:8.0f}{beside.computed - alone.computed:+8.1f} s" if part > 0.5 else ""
+        without, with_it, ratios = alone.share(part), beside.share(part), rounds.ratios(part)
+        growth = f"{beside.growth:6.0f}{beside.computed - alone.computed:+6.1f} s" if part > 0.5 else ""
         left = name if part == 0.5 else ""
         ratio = with_it / without if without else float("inf")
-        print(
-            f"{left[:27]:28}{title:4}{without * 1000:12.0f} ms{with_it * 1000:12.0f} ms{ratio:8.1f}×{growth}",
-            flush=True,
-        )
+        between = f"{min(ratios):.1f}–{max(ratios):.1f}"
+        waits = f"{without * 1000:7.0f} ms{with_it * 1000:7.0f} ms{ratio:5.1f}×{between:>10}"
+        print(f"{left[:25]:26}{title:4}{waits}{growth}", flush=True)
     if beside.undecided:
         print(f"{'':28}{beside.undecided:,} events were not decided within {PATIENCE:.0f} s")
 
@@ -170,7 +228,9 @@ def _tell(name: str, alone: Beside, beside: Beside) -> None:
 def main(arguments: Sequence[str]) -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(prog="benchmarks.hostile", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=6.0, help="How long a round is.")
+    parser.add_argument("--rounds", type=int, default=4, help="Rounds alone, and as many beside each kind.")
+    parser.add_argument("--warm", type=float, default=20.0, help="Seconds that flow before anything is measured.")
     parser.add_argument("--every", type=float, default=2.0, help="Seconds from one time to the next.")
     add_load(parser, rate=500.0, subscriptions=200, clients=20)
     parser.add_argument("--only", action="append", help="Part of a kind's name; default: all of them.")
@@ -178,7 +238,7 @@ def main(arguments: Sequence[str]) -> None:
     print(machine())
     everything = [*hostile_kinds.KINDS, *hostile_senders.KINDS]
     kinds = [one for one in everything if not given.only or any(part in one[0] for part in given.only)]
-    run(load_of(given), given.seconds, given.every, kinds)
+    run(load_of(given), Turns(given.seconds, given.rounds, given.every, given.warm), [hostile_kinds.CONTROL, *kinds])
     print()
     print(machine())
 

@@ -6,6 +6,7 @@ import json
 import random
 import uuid
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ import httpx
 from nearcast.model.limits import Limits
 
 Corner = list[float]
+Documents = list[dict[str, Any]]
 
 LIMITS = Limits()
 
@@ -32,13 +34,19 @@ DEFINITIONS: dict[str, Any] = {
 """What is defined beside the ordinary work, for kinds to meet."""
 
 
-def publish(url: str, *documents: dict[str, Any]) -> None:
-    """Publishes events of type `zone` with this data, each by itself."""
-    for data in documents:
+def publish(url: str, make: Callable[[], Documents]) -> None:
+    """Publishes events of type `zone` with what is made as their data, each by itself."""
+    for data in _written(make):
         head = {"specversion": "1.0", "id": uuid.uuid4().hex, "type": "zone", "source": "hostile"}
-        body = json.dumps({**head, "data": data}, separators=(",", ":")).encode()
+        body = b'%b,"data":%b}' % (json.dumps(head, separators=(",", ":"))[:-1].encode(), data)
         headers = {"Content-Type": "application/cloudevents+json"}
         httpx.post(f"{url}/events", content=body, headers=headers, timeout=120.0)
+
+
+@cache
+def _written(make: Callable[[], Documents]) -> list[bytes]:
+    """What is made, as JSON; once, for it takes longer than to send it."""
+    return [json.dumps(data, separators=(",", ":")).encode() for data in make()]
 
 
 def define(url: str, id: str, filter: str) -> None:
@@ -64,53 +72,101 @@ def polygon(ring: list[Corner]) -> dict[str, Any]:
     return {"type": "Polygon", "coordinates": [[*ring, ring[0]]]}
 
 
+def _crossing() -> Documents:
+    return [{"geom": polygon(tangle(1_000))}]
+
+
+def _combs() -> Documents:
+    return [{"geom": polygon(comb(16_000))}, {"geom": {"type": "LineString", "coordinates": comb(16_000)}}]
+
+
+def _nested() -> Documents:
+    rings = ([[0, 0], [1 + n / 30, 0], [1 + n / 30, 1 + n / 30], [0, 1 + n / 30]] for n in range(200))
+    return [{"geom": {"type": "GeometryCollection", "geometries": [polygon(ring) for ring in rings]}}]
+
+
+def _hundred() -> Documents:
+    return [{"geom": [polygon(tangle(50 + n % 10)) for n in range(100)]}]
+
+
+def _longest_line() -> Documents:
+    return [{"geom": {"type": "LineString", "coordinates": [[n % 9, n % 7] for n in range(150_000)]}}]
+
+
 def crossing_polygon(url: str) -> None:
     """A thousand corners, of which every edge crosses hundreds."""
-    publish(url, {"geom": polygon(tangle(1_000))})
+    publish(url, _crossing)
 
 
 def long_comb(url: str) -> None:
     """Valid polygons and lines of 16,000 corners whose edges all lie beside each other."""
-    publish(url, {"geom": polygon(comb(16_000))}, {"geom": {"type": "LineString", "coordinates": comb(16_000)}})
+    publish(url, _combs)
 
 
 def nested_squares(url: str) -> None:
     """A collection of squares within each other."""
-    rings = ([[0, 0], [1 + n / 30, 0], [1 + n / 30, 1 + n / 30], [0, 1 + n / 30]] for n in range(200))
-    publish(url, {"geom": {"type": "GeometryCollection", "geometries": [polygon(ring) for ring in rings]}})
+    publish(url, _nested)
 
 
 def many_geometries(url: str) -> None:
     """A hundred outlines in one event."""
-    publish(url, {"geom": [polygon(tangle(50 + n % 10)) for n in range(100)]})
+    publish(url, _hundred)
 
 
 def megabyte(url: str) -> None:
     """A line as long as an event may be."""
-    publish(url, {"geom": {"type": "LineString", "coordinates": [[n % 9, n % 7] for n in range(150_000)]}})
+    publish(url, _longest_line)
+
+
+@cache
+def _large_filters() -> list[tuple[str, str]]:
+    found = []
+    for times in (1, 20):
+        found.append(("atoms", " OR ".join(f"kind = 'k{n}'" for n in range(times * LIMITS.filter_atoms))))
+        literals = ", ".join(f"'k{n}'" for n in range(times * LIMITS.filter_literals))
+        found.append(("literals", f"kind IN ({literals})"))
+    return found
 
 
 def large_filters(url: str) -> None:
     """Filters of as many atoms and literals as one may have, or twenty times as many."""
-    for times in (1, 20):
-        define(url, "atoms", " OR ".join(f"kind = 'k{n}'" for n in range(times * LIMITS.filter_atoms)))
-        literals = ", ".join(f"'k{n}'" for n in range(times * LIMITS.filter_literals))
-        define(url, "literals", f"kind IN ({literals})")
+    for id, filter in _large_filters():
+        define(url, id, filter)
+
+
+@cache
+def _costly_filters() -> list[tuple[str, str]]:
+    found = []
+    for count in (LIMITS.filter_expressions, 20 * LIMITS.filter_expressions):
+        found.append(("sums", " OR ".join(f"size + {n} > speed * {n}" for n in range(count))))
+        found.append(("patterns", " OR ".join(f"kind LIKE '%{n}%'" for n in range(count))))
+    return found
 
 
 def costly_filters(url: str) -> None:
     """As many expressions and patterns as a filter may have, or twenty times as many."""
-    for count in (LIMITS.filter_expressions, 20 * LIMITS.filter_expressions):
-        define(url, "sums", " OR ".join(f"size + {n} > speed * {n}" for n in range(count)))
-        define(url, "patterns", " OR ".join(f"kind LIKE '%{n}%'" for n in range(count)))
+    for id, filter in _costly_filters():
+        define(url, id, filter)
+
+
+@cache
+def _outlines() -> list[str]:
+    rings = (comb(2_500), tangle(500), comb(20_000))
+    texts = (", ".join(f"{x} {y}" for x, y in [*ring, ring[0]]) for ring in rings)
+    return [f"S_OVERLAPS(geom, POLYGON(({text})))" for text in texts]
 
 
 def filters_of_geometries(url: str) -> None:
     """Outlines that take long to look at, in filters."""
-    for ring in (comb(2_500), tangle(500), comb(20_000)):
-        text = ", ".join(f"{x} {y}" for x, y in [*ring, ring[0]])
-        define(url, "outline", f"S_OVERLAPS(geom, POLYGON(({text})))")
+    for filter in _outlines():
+        define(url, "outline", filter)
 
+
+def nothing(url: str) -> None:
+    """Sends nothing: what differs beside it is noise."""
+
+
+CONTROL: tuple[str, Callable[[str], None]] = ("nothing", nothing)
 
 KINDS: list[tuple[str, Callable[[str], None]]] = [
     ("a ring that crosses itself", crossing_polygon),

@@ -33,7 +33,7 @@ QUICK = {
 ON_SPARK = {
     "carried": "--events 2000 --filters 50 --rounds 1",
     "dataframes": "--filters 20 --events 400 --rounds 1",
-    "hostile": "--seconds 1 --rate 20 --subscriptions 10 --clients 2 --only squares",
+    "hostile": "--seconds 1 --rounds 1 --warm 1 --rate 20 --subscriptions 10 --clients 2 --only squares",
     "idle": "--seconds 3 --settle 2 --clients 2",
     "live": "--seconds 2 --warm 0.5 --rate 20 --subscriptions 10 --clients 2 --alone",
     "memory": "--minutes 0.08 --every 0.5 --rate 20 --subscriptions 10 --clients 2",
