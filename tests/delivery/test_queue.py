@@ -268,6 +268,15 @@ class AnyHistory(RuleBasedStateMachine):
         assert len(self.waiting.waiting) <= self.waiting.limit
 
     @invariant()
+    def it_is_known_whether_something_may_be_sent(self) -> None:
+        assert self.waiting.sendable == (self.waiting.next() is not None)
+
+    @invariant()
+    def the_entries_of_the_heaps_are_counted(self) -> None:
+        heaps = [*self.waiting._queues.values(), self.waiting._expiries]
+        assert self.waiting._entries == sum(map(len, heaps))
+
+    @invariant()
     def of_a_conflating_subscription_one_unsent_event_of_an_entity_waits(self) -> None:
         keys = [one.entity for one in self.waiting.waiting.values() if one.conflate and not one.attempts]
         assert len(keys) == len(set(keys))

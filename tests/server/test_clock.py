@@ -63,6 +63,8 @@ def test_what_waits_gets_older_by_what_passes_not_by_what_is_set(by: float) -> N
     machine.move(6)
     assert (9.94 if by < 0 else 10.0) == pytest.approx(server.age(accepted), abs=1e-3)
     assert 10.0 == pytest.approx(server.now() - server.stamp(queued), abs=1e-3)
+    later = server.now()
+    assert [pytest.approx(server.age(one), abs=1e-3) for one in (accepted, later)] == server.ages([accepted, later])
 
 
 def test_what_was_set_back_and_forward_again_ages_as_if_it_was_not() -> None:

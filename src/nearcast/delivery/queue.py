@@ -58,9 +58,6 @@ class QueuedDelivery:
     attempts: int = 0
     sent: float | None = None
 
-    def __post_init__(self) -> None:
-        self.turn = self.turn or self.sequence
-
 
 @dataclass(frozen=True, slots=True)
 class SettledDelivery:
@@ -119,6 +116,8 @@ class DeliveryQueue:
     _expiries: list[tuple[float, int]] = field(default_factory=list)
     _conflatable: dict[tuple[str, str], int] = field(default_factory=dict)
     _newest: dict[str, int] = field(default_factory=dict)
+    _entries: int = 0
+    """How many the heaps have together, of what is gone too: counted, as it is asked with each delivery."""
 
     def insert(self, delivery: QueuedDelivery, priority: int, now: float) -> list[SettledDelivery]:
         """Queues a new delivery; returns what it replaces (conflated) and what has no room (overflowed).
@@ -127,14 +126,17 @@ class DeliveryQueue:
         """
         if delivery.sequence <= self.last:
             return []
-        self.last = delivery.sequence
+        self.last = delivery.turn = delivery.sequence
         self.queued += 1
-        if delivery.conflate and self._is_overtaken(delivery):
-            return [self._settle(delivery, "conflated", now)]
-        ended = self._conflate(delivery, now) if delivery.conflate else []
+        ended: list[SettledDelivery] = []
+        if delivery.conflate:
+            if self._is_overtaken(delivery):
+                return [self._settle(delivery, "conflated", now)]
+            ended = self._conflate(delivery, now)
         self._newest[delivery.entity] = delivery.sequence
         self._enqueue(delivery, priority)
-        ended += self._overflow(now)
+        if len(self.waiting) > self.limit:
+            ended += self._overflow(now)
         self._compact()
         return ended
 
@@ -158,12 +160,17 @@ class DeliveryQueue:
         return [ended]
 
     def _enqueue(self, delivery: QueuedDelivery, priority: int) -> None:
+        sequence, queue = delivery.sequence, self._queues.get(priority)
+        if queue is None:
+            queue = self._queues[priority] = []
         delivery.priority = priority
-        self.waiting[delivery.sequence] = delivery
+        self.waiting[sequence] = delivery
         self._counts[priority] += 1
-        heapq.heappush(self._queues.setdefault(priority, []), (delivery.turn, delivery.sequence))
+        self._entries += 1
+        heapq.heappush(queue, (delivery.turn, sequence))
         if delivery.expires is not None:
-            heapq.heappush(self._expiries, (delivery.expires, delivery.sequence))
+            self._entries += 1
+            heapq.heappush(self._expiries, (delivery.expires, sequence))
 
     def _overflow(self, now: float) -> list[SettledDelivery]:
         ended = []
@@ -181,6 +188,11 @@ class DeliveryQueue:
                 return head
         return None
 
+    @property
+    def sendable(self) -> bool:
+        """Whether `next` has one: not all that waits is withheld."""
+        return len(self.waiting) > self._counts.get(WITHHELD, 0)
+
     def first(self, count: int) -> list[int]:
         """Sequences that may be among the next to be sent, about the first `count`; not exact, but cheap."""
         for priority in sorted(self._queues):
@@ -195,6 +207,7 @@ class DeliveryQueue:
             if delivery and delivery.priority == priority:
                 return delivery
             heapq.heappop(queue)
+            self._entries -= 1
         return None
 
     def send(self, delivery: QueuedDelivery, now: float) -> None:
@@ -224,6 +237,7 @@ class DeliveryQueue:
         ended: list[SettledDelivery] = []
         while self._expiries and self._expiries[0][0] <= now and (most is None or len(ended) < most):
             delivery = self.waiting.get(heapq.heappop(self._expiries)[1])
+            self._entries -= 1
             # One that another subscription has taken over may live longer than it was to.
             if delivery and delivery.expires is not None and delivery.expires <= now:
                 ended.append(self._settle(delivery, "expired", now))
@@ -289,8 +303,7 @@ class DeliveryQueue:
 
     def _compact(self) -> None:
         """Keeps the heaps in proportion to what is there: entries of what is gone are dropped lazily otherwise."""
-        entries = sum(len(queue) for queue in self._queues.values()) + len(self._expiries)
-        if entries > 4 * len(self.waiting) + SPARE:
+        if self._entries > 4 * len(self.waiting) + SPARE:
             self._rebuild()
 
     def _rebuild(self) -> None:
@@ -300,6 +313,7 @@ class DeliveryQueue:
         for queue in self._queues.values():
             queue.sort()
         self._expiries = sorted((d.expires, d.sequence) for d in self.waiting.values() if d.expires is not None)
+        self._entries = len(self.waiting) + len(self._expiries)
 
     def by_priority(self) -> dict[int, int]:
         """How many wait per priority; −1: withheld."""

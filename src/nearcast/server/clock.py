@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -75,14 +75,26 @@ class ServerClock:
         """For how many seconds something is there that was stamped with a time of day, however the clock was set since
         this process began; 0 for what is yet to come.
         """
+        return self.ages([moment])[0]
+
+    def ages(self, moments: Sequence[float]) -> list[float]:
+        """The age of each of several moments."""
         now = self.now()
         with self._lock:
-            set_since = sum(leap for before, leap in self._leaps if before >= moment)
-        return max(0.0, now - moment - set_since)
+            leaps = [*self._leaps]
+        # Mostly the clock was never set: then this is all, for each delivery.
+        if not leaps:
+            return [max(0.0, now - moment) for moment in moments]
+        set_since = (sum(leap for before, leap in leaps if before >= moment) for moment in moments)
+        return [max(0.0, now - moment - since) for moment, since in zip(moments, set_since, strict=True)]
 
     def stamp(self, steady: float) -> float:
         """The time of day of a moment that is known by the steady time."""
-        return self.now() - (self.steady() - steady)
+        return self.ahead_of_steady() + steady
+
+    def ahead_of_steady(self) -> float:
+        """How far the time of day is ahead of the steady time now."""
+        return self.now() - self.steady()
 
     def not_before(self, moment: float) -> None:
         """What is accepted from now on comes after what was accepted then."""
@@ -111,6 +123,16 @@ def steady() -> float:
 def age(moment: float) -> float:
     """For how many seconds something is there that was stamped with `now`."""
     return _clock.age(moment)
+
+
+def ages(moments: Sequence[float]) -> list[float]:
+    """The age of each of several moments."""
+    return _clock.ages(moments)
+
+
+def ahead_of_steady() -> float:
+    """How far the time of day is ahead of the steady time now: what makes stamps of several at once."""
+    return _clock.ahead_of_steady()
 
 
 def stamp(steady: float) -> float:

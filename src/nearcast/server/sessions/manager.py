@@ -7,7 +7,7 @@ import heapq
 import logging
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from nearcast.delivery.pacing import Pacing
@@ -205,48 +205,56 @@ class SessionManager:
 
     def deliver(self, decided: Iterable[DecidedDelivery]) -> None:
         """Queues deliveries, those to clients that nobody knows any more end at once."""
-        now = clock.steady()
-        look_ups: dict[str, Callable[[QueuedDelivery], int]] = {}
-        for row in decided:
-            session = self.session(row.client)
-            look_up = look_ups.get(row.client)
-            if look_up is None:
-                # Once for each client: nothing changes while a batch is queued.
-                look_up = look_ups[row.client] = session.priority_of(self.registry.settings)
-            delivery = self._delivery(row, now)
-            self._queue(session, delivery, look_up(delivery), now)
+        now, counts = clock.steady(), dict[int, int]()
+        # Once for each client: nothing changes while a batch is queued.
+        receiving: dict[str, tuple[Session, PriorityOf]] = {}
+        try:
+            for row in decided:
+                found = receiving.get(row.client)
+                if found is None:
+                    session = self.session(row.client)
+                    found = receiving[row.client] = session, session.priority_of(self.registry.settings)
+                session, priority_of = found
+                # Counted once, though it were handed over again.
+                if row.sequence <= session.waiting.last:
+                    continue
+                delivery = self._delivery(row, now)
+                priority = priority_of(delivery)
+                counts[priority] = counts.get(priority, 0) + 1
+                self._queue(session, delivery, priority, now)
+        finally:
+            for priority, count in counts.items():
+                self.metrics.of(priority).deliveries.inc(count)
+            for session, _ in receiving.values():
+                session.wake()
 
     def _delivery(self, row: DecidedDelivery, now: float) -> QueuedDelivery:
         subscription = self.registry.subscriptions.get(row.subscription)
         event = row.event or SendableEvent(row.sequence, b"null", "", 0.0)
         accepted = event.accepted or clock.now()
+        # In the order of its fields: by their names it takes half as long again.
         return QueuedDelivery(
-            sequence=row.sequence,
-            subscription=row.subscription,
-            entity=event.entity,
-            level=row.level,
-            by_role=row.by_role,
-            others=row.others,
-            size=len(event.payload),
-            accepted=accepted,
-            moment=event.moment or accepted,
-            queued=now,
-            expires=_expires(subscription, accepted),
-            conflate=subscription is not None and subscription.conflate,
+            row.sequence,
+            row.subscription,
+            event.entity,
+            row.level,
+            row.by_role,
+            row.others,
+            len(event.payload),
+            accepted,
+            event.moment or accepted,
+            now,
+            None if subscription is None or subscription.time_to_live is None else _expires(subscription, accepted),
+            subscription is not None and subscription.conflate,
         )
 
     def _queue(self, session: Session, delivery: QueuedDelivery, priority: int, now: float) -> None:
-        # Counted once, though it were handed over again.
-        if delivery.sequence <= session.waiting.last:
-            return
-        self.metrics.of(priority).deliveries.inc()
         ended = session.waiting.insert(delivery, priority, now)
         # Queued first and ended then, so that it has an outcome as every delivery has.
         if not self._holds(delivery.subscription, session, delivery):
             self._end(session, delivery.subscription, [delivery.sequence], now)
         if ended:
             self.record_outcomes(session, ended)
-        session.wake()
 
     def _end(self, session: Session, subscription: str, sequences: Iterable[int], now: float) -> None:
         """What of these waits for a subscription of the client ends, unless another one selected the event too."""
@@ -416,9 +424,9 @@ class SessionManager:
         """Puts outcomes on their way into the journal; the future tells when they, and all before them, are durable."""
         for outcome, count in Counter(one.outcome for one in settled).items():
             self.metrics.outcomes.labels(outcome).inc(count)
-        for one in settled:
-            if one.outcome == "acknowledged":
-                self.metrics.acknowledging(one.delivery.priority, clock.age(one.delivery.accepted))
+        taken = [one.delivery for one in settled if one.outcome == "acknowledged"]
+        for delivery, age in zip(taken, clock.ages([one.accepted for one in taken]), strict=True):
+            self.metrics.acknowledging(delivery.priority, age)
         return self.outcomes.submit([DeliveryOutcome(session.client.id, one) for one in settled])
 
     async def expire(self) -> None:

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from nearcast.delivery.queue import SettledDelivery
 from nearcast.journal.seam import Journal
-from nearcast.model.columns import DEAD_LETTERS, OUTCOMES
+from nearcast.model.columns import DEAD_LETTERS, OUTCOMES, TIME
 from nearcast.model.sequence import part_of, position_of, sequence
 from nearcast.server import clock
 from nearcast.server.sessions.journal_tailer import DecidedDelivery, joined
@@ -61,23 +61,28 @@ class DeliveryOutcome:
 
 def outcome_table(outcomes: list[DeliveryOutcome]) -> pa.Table:
     """Rows of the log of outcomes."""
-    return pa.Table.from_pylist([_row(outcome.client, outcome.settled) for outcome in outcomes], schema=OUTCOMES)
-
-
-def _row(client: str, settled: SettledDelivery) -> dict[str, object]:
-    delivery = settled.delivery
-    return {
-        "position": 0,
-        "client": client,
-        "event": position_of(delivery.sequence),
-        "part": part_of(delivery.sequence),
-        "outcome": settled.outcome,
-        "priority": delivery.priority,
-        "attempts": delivery.attempts,
-        "queued": clock.moment(clock.stamp(delivery.queued)),
-        "sent": None if delivery.sent is None else clock.moment(clock.stamp(delivery.sent)),
-        "settled": clock.moment(clock.stamp(settled.time)),
+    settled = [one.settled for one in outcomes]
+    deliveries = [one.delivery for one in settled]
+    ahead = clock.ahead_of_steady()
+    # By columns: a row by itself takes four times as long, and a server has one of these for each delivery.
+    columns = {
+        "position": pa.repeat(pa.scalar(0, pa.int64()), len(outcomes)),
+        "client": [one.client for one in outcomes],
+        "event": [position_of(one.sequence) for one in deliveries],
+        "part": [part_of(one.sequence) for one in deliveries],
+        "outcome": [one.outcome for one in settled],
+        "priority": [one.priority for one in deliveries],
+        "attempts": [one.attempts for one in deliveries],
+        "queued": _stamps([one.queued for one in deliveries], ahead),
+        "sent": _stamps([one.sent for one in deliveries], ahead),
+        "settled": _stamps([one.time for one in settled], ahead),
     }
+    return pa.table({name: columns[name] for name in OUTCOMES.names}, schema=OUTCOMES)
+
+
+def _stamps(steady: Sequence[float | None], ahead: float) -> pa.Array:
+    """The times of day of steady times, which they are `ahead` of; null where there is none."""
+    return pa.array([None if one is None else round((ahead + one) * 1e6) for one in steady], pa.int64()).cast(TIME)
 
 
 @dataclass(frozen=True, slots=True)

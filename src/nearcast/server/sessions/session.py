@@ -89,7 +89,8 @@ class Session:
 
         def look_up(delivery: QueuedDelivery) -> int:
             """Its present priority."""
-            level = present_level(delivery.level, delivery.by_role, client, roles)
+            by_role = delivery.by_role
+            level = delivery.level if by_role is None else present_level(delivery.level, by_role, client, roles)
             return WITHHELD if level < 0 else row[min(level, levels - 1)]
 
         return look_up
@@ -133,9 +134,10 @@ class Pump:
         while session.connection is self.connection:
             # Before it looks: what comes while it looks wakes it again.
             session.woken.clear()
-            await self._send_notices()
-            now = clock.steady()
-            if expired := session.waiting.expire(now, EXPIRED_TOGETHER):
+            if session.notices or session.confirmed:
+                await self._send_notices()
+            now, expiry = clock.steady(), session.waiting.next_expiry()
+            if expiry is not None and (expired := session.waiting.expire(now, EXPIRED_TOGETHER)):
                 self.ended(session, expired)
                 # There may be more of them; and meanwhile another connection may have come.
                 await asyncio.sleep(0)
@@ -181,7 +183,7 @@ class Pump:
         # In flight before it is on the wire: the acknowledgement may arrive while `send` still waits.
         session.waiting.send(delivery, now)
         session.sending.set()
-        session.pace.sent(delivery.sequence, delivery.size, now, session.waiting.next() is not None)
+        session.pace.sent(delivery.sequence, delivery.size, now, session.waiting.sendable)
         self.sent(delivery)
         await self.connection.send(message_of(delivery, event), write_sequence(delivery.sequence))
 
