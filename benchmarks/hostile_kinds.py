@@ -162,6 +162,19 @@ def filters_of_geometries(url: str) -> None:
         define(url, "outline", filter)
 
 
+def dear_outline(url: str) -> None:
+    """Teeth under a thousand areas, of which each edge crosses all of them."""
+    ids = [f"areas {number}" for number in range(5)]
+    for number, id in enumerate(ids):
+        lows = (number + one / LIMITS.filter_expressions for one in range(LIMITS.filter_expressions))
+        areas = (f"S_OVERLAPS(geom, POLYGON((0 {low}, 9 {low}, 9 {low + 3}, 0 {low + 3}, 0 {low})))" for low in lows)
+        document = {"client": "watcher", "filter": f"type = 'zone' AND ({' OR '.join(areas)})"}
+        httpx.put(f"{url}/subscriptions/{id}", json=document, timeout=120.0)
+    publish(url, {"geom": polygon(comb(1_000))})
+    for id in ids:
+        httpx.delete(f"{url}/subscriptions/{id}", timeout=120.0)
+
+
 def nothing(url: str) -> None:
     """Sends nothing: what differs beside it is noise."""
 
@@ -177,4 +190,5 @@ KINDS: list[tuple[str, Callable[[str], None]]] = [
     ("the largest filters", large_filters),
     ("sums and patterns", costly_filters),
     ("outlines in filters", filters_of_geometries),
+    ("a dear outline under many areas", dear_outline),
 ]

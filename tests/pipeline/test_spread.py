@@ -89,9 +89,12 @@ def test_what_was_beyond_limits_is_known_alike_in_the_driver_and_from_executors(
         for number in range(60)
     ]
     definitions = {
-        "limits": {"geometry_work": 3_000},
+        "limits": {"geometry_work": 3_000, "event_geometry_work": 2_000},
         "clients": [{"id": "ann"}],
-        "subscriptions": [{"id": "s", "client": "ann", "filter": "S_INTERSECTS(area, BBOX(0, 0, 20, 20))"}],
+        "subscriptions": [
+            {"id": "s", "client": "ann", "filter": "S_INTERSECTS(area, BBOX(0, 0, 20, 20))"},
+            {"id": "t", "client": "ann", "filter": f"S_INTERSECTS(area, POLYGON((0 0, {'1 0, ' * 9} 1 1, 0 0)))"},
+        ],
     }
     with closing(written(tmp_path, definitions, told)) as journal:
         batches = [
@@ -104,8 +107,8 @@ def test_what_was_beyond_limits_is_known_alike_in_the_driver_and_from_executors(
         for half in (batches[: len(batches) // 2], batches[len(batches) // 2 :])
     )
     assert here == there
-    assert {"geometry_work"} == {limit for _, _, limit in here}
-    assert 60 == sum(here.values())
+    # The first atom does all that is allowed for the event.
+    assert {("city", "zone", limit): 60 for limit in ("geometry_work", "event_geometry_work")} == here
 
 
 def star(number: int) -> dict[str, Any]:

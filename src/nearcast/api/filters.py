@@ -11,7 +11,7 @@ from nearcast.api.event_rows import EventLike, event_of
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.explain.explanation import AtomFinding, ExplanationScene, explain
 from nearcast.explain.why_not import observed
-from nearcast.filters.evaluate import NO_CONTEXT, truth
+from nearcast.filters.spatial_atoms import truth_alone
 from nearcast.filters.surroundings import asked_of_surroundings
 from nearcast.language.cql2 import parse
 from nearcast.language.cql2.printer import write
@@ -78,7 +78,7 @@ class Filter:
         Raises `EventError` for what is no event, `DefinitionError` where the filter asks for more than the event.
         """
         refuse_surroundings(self._tree)
-        return truth(self._tree, event_of(event, 0), NO_CONTEXT) is True
+        return truth_alone(self._tree, event_of(event, 0)) is True
 
     def explain(self, event: EventLike) -> FilterExplanation:
         """Why the filter selects an event, or does not: each condition's truth, and what made it so.
@@ -90,7 +90,7 @@ class Filter:
         selecting = explain(scene, _ONE).subscriptions
         # Nobody can subscribe to control events; a filter has a truth for them all the same.
         found = selecting[0].atoms if selecting else scene.atoms(self._registry.subscriptions[_ONE])
-        whole = truth(self._tree, scene.event, scene)
+        whole = truth_alone(self._tree, scene.event, scene)
         return FilterExplanation(self.text, whole, tuple(_atom(one) for one in found))
 
     def compare(self, other: Filter | str, *, repeated: bool = False, integers: bool = False) -> ComparedFilters:

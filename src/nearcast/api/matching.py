@@ -16,6 +16,7 @@ from nearcast.api.streams import ArrowStream, Chunk, EventSource, like, listed
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.filter import Filter, atoms
+from nearcast.stages.geometry_sharing import fixed_spatial, match_within_budget
 from nearcast.state.timeline import Environment
 
 Frame = TypeVar("Frame", bound=ArrowStream)
@@ -61,13 +62,14 @@ class _Matcher:
     def __init__(self, filters: Mapping[str, Filter]) -> None:
         self._names = list(filters)
         self._index = FilterMatcher([(filter, (0,) * sum(1 for _ in atoms(filter))) for filter in filters.values()])
+        self._around = Environment(spatial=fixed_spatial(filters.values()))
         deep = [self._names[number] for number in self._index.left_out]
         if deep:
             raise DefinitionError([Fault("a filter that is not so deep", "deeper", Mark(f"filter {n}")) for n in deep])
 
     def pairs(self, chunk: Chunk) -> tuple[Any, Any]:
         """The numbers of events and of filters, by event, then filter."""
-        found = self._index.match(chunk.events, Environment())
+        found = match_within_budget(self._index.match, chunk.events, self._around)
         order = np.lexsort((found.groups, found.lanes))
         return found.lanes[order], found.groups[order]
 

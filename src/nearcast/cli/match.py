@@ -14,7 +14,7 @@ from nearcast.api.filters import refuse_surroundings
 from nearcast.cli.options import INPUT_FILE
 from nearcast.cli.output import DeadLetterLog, print_json, progress, warn
 from nearcast.errors import DefinitionError, Mark
-from nearcast.filters.evaluate import NO_CONTEXT, truth
+from nearcast.filters.spatial_atoms import truth_alone
 from nearcast.language.cql2 import parse
 from nearcast.language.definitions.degree_limits import beyond_degrees
 from nearcast.language.event_files import FEATURES, as_tables, read_events, suffix_of
@@ -88,15 +88,15 @@ def _locally(filter: Filter, events: Iterator[Event]) -> Iterator[Sequence[Found
     room = SMALL // sum(1 for _ in atoms(filter)) + 1
     first = list(islice(events, room))
     if len(first) < room:
-        yield [(event.id, event.payload) for event in first if truth(filter, event, NO_CONTEXT)]
+        yield [(event.id, event.payload) for event in first if truth_alone(filter, event)]
         return
     import pyarrow as pa
 
-    from nearcast.matching.matcher import FilterMatcher
+    from nearcast.stages.geometry_sharing import SingleFilter
 
-    index = FilterMatcher((), [filter])
+    index = SingleFilter(filter)
     for table in as_tables(chain(first, events)):
-        yield _of_table(table.filter(pa.array(index.selected(table)[0])))
+        yield _of_table(table.filter(pa.array(index.selects(table))))
 
 
 def _on_spark(filter: Filter, events: Iterator[Event]) -> Iterator[Sequence[Found]]:

@@ -16,14 +16,16 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.delivery.spatial_uses import SpatialUses
 from nearcast.filters.receiver_terms import asked_of_receiver, for_receiver
 from nearcast.filters.relevance import by_role, classes_of, role_relevance
+from nearcast.filters.spatial_atoms import spatial_atoms
 from nearcast.matching.bitset import FilterGroup
 from nearcast.matching.incremental import IncrementalIndex
 from nearcast.matching.matcher import location_conditions
 from nearcast.model.arrays import Int32s, Integers, runs
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, SubscriptionChange, SubscriptionRemoval
-from nearcast.model.filter import Entities, Filter, atoms
+from nearcast.model.filter import Atom, Entities, Filter, atoms
 from nearcast.model.subscription import ClientProfile, Roles, Settings, Subscription
 from nearcast.state.previous_values import asked_of_previous
 from nearcast.state.registry import Registry
@@ -170,6 +172,15 @@ SPARE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
+class _OwnGroups:
+    """What a subscription is for one client: its groups by these readings, and its atoms about geometries."""
+
+    groups: Groups
+    readings: Mapping[str, float]
+    spatial: tuple[Atom, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _IndexedSubscription:
     """A subscription that is there: what it wants, and of each of its groups the number and the role.
 
@@ -180,31 +191,32 @@ class _IndexedSubscription:
     subscription: Subscription
     groups: Groups
     asks: frozenset[str] | None = None
-    own: dict[str, tuple[Groups, Mapping[str, float]]] = field(default_factory=dict)
+    own: dict[str, _OwnGroups] = field(default_factory=dict)
 
     def groups_of(self, client: str) -> Groups:
         """The groups by which a client hears it."""
         if self.asks is None:
             return self.groups
-        return self.own[client][0] if client in self.own else []
+        return self.own[client].groups if client in self.own else []
 
     def all_groups(self) -> Iterator[int]:
         """The numbers of all its groups, each as often as it was acquired."""
         yield from (group for group, _ in self.groups)
-        yield from (group for groups, _ in self.own.values() for group, _ in groups)
+        yield from (group for own in self.own.values() for group, _ in own.groups)
 
 
 class SubscriptionIndex:
     """Follows the registry's subscriptions and clients, change by change; the settings do not change.
 
     `incremental_index` has the groups, `terms` the location terms in use, `remembered` the attributes asked of previous
-    events.
+    events, `spatial` the atoms about geometries.
     """
 
     def __init__(self, registry: Registry, incremental_index: IncrementalIndex | None = None) -> None:
         self.incremental_index = incremental_index or IncrementalIndex()
         self.terms: Counter[Entities] = Counter()
         self.remembered: Counter[str] = Counter()
+        self.spatial = SpatialUses()
         self._registry, self._settings = registry, registry.settings
         self._left: list[int] = []
         self._rows = AssignmentRows()
@@ -225,6 +237,7 @@ class SubscriptionIndex:
 
     def begin_batch(self) -> None:
         """Forgets what ended in the last batch: the next one begins."""
+        self.spatial.begin_batch()
         if self._worn:
             self._rows.clear(list(self._worn))
         for group in self._left:
@@ -281,6 +294,8 @@ class SubscriptionIndex:
         about_receiver, readings = asked_of_receiver(subscription.filter)
         groups = [] if about_receiver else self._acquired(subscription)
         self._held[order] = _IndexedSubscription(subscription, groups, readings if about_receiver else None)
+        if not about_receiver:
+            self.spatial.begin(position, spatial_atoms(subscription.filter))
         self._shown = None
         for client in dict.fromkeys(subscription.clients):
             self._wanting.setdefault(client, {})[order] = None
@@ -302,6 +317,10 @@ class SubscriptionIndex:
         for group in held.all_groups():
             self._rows.end_order(group, order, position)
             self._worn[group] = None
+        if held.asks is None:
+            self.spatial.end(position, spatial_atoms(held.subscription.filter))
+        for own in held.own.values():
+            self.spatial.end(position, own.spatial)
         self._ended.append(held)
         self._shown = None
 
@@ -322,7 +341,7 @@ class SubscriptionIndex:
                 self._rows.end_client(group, self._codes[client], position)
                 self._worn[group] = None
             if client in held.own:
-                self._left += [group for group, _ in held.own.pop(client)[0]]
+                self._forget_own(position, held, client)
         self._shown = None
 
     def _reread(self, position: int, client: str) -> None:
@@ -330,13 +349,19 @@ class SubscriptionIndex:
         known = self._known(client)
         for order in self._wanting.get(client, ()):
             held = self._held[order]
-            if held.asks is None or client not in held.own or held.own[client][1] == _of(known, held.asks):
+            if held.asks is None or client not in held.own or held.own[client].readings == _of(known, held.asks):
                 continue
-            for group, _ in held.own.pop(client)[0]:
+            for group, _ in held.own[client].groups:
                 self._rows.end_row(group, self._codes[client], order, position)
                 self._worn[group] = None
-                self._left.append(group)
+            self._forget_own(position, held, client)
             self._hear(position, client, order)
+
+    def _forget_own(self, position: int, held: _IndexedSubscription, client: str) -> None:
+        """Forgets what a subscription is for one client."""
+        own = held.own.pop(client)
+        self._left += [group for group, _ in own.groups]
+        self.spatial.end(position, own.spatial)
 
     def _known(self, client: str) -> Mapping[str, float]:
         """The readings of a client as they are now."""
@@ -360,8 +385,10 @@ class SubscriptionIndex:
         held = self._held[order]
         if held.asks is not None and client not in held.own:
             readings = _of(self._known(client), held.asks)
-            own = for_receiver(held.subscription.filter, client, readings)
-            held.own[client] = self._acquired(replace(held.subscription, filter=own)), readings
+            filter = for_receiver(held.subscription.filter, client, readings)
+            groups = self._acquired(replace(held.subscription, filter=filter))
+            own = held.own[client] = _OwnGroups(groups, readings, tuple(spatial_atoms(filter)))
+            self.spatial.begin(position, own.spatial)
         for group, role in held.groups_of(client):
             self._rows.add_row(group, code, order, role, position)
         self._shown = None

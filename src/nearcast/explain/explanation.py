@@ -26,6 +26,7 @@ from nearcast.filters.evaluate import (
 from nearcast.filters.expressions import truth_of
 from nearcast.filters.receiver_terms import asked_of_receiver, for_receiver
 from nearcast.filters.relevance import ABSENT, Classes, by_role, classes_of, role_relevance
+from nearcast.filters.spatial_atoms import SpentBudget, spatial_atoms, spent_budget
 from nearcast.filters.truth import Truth
 from nearcast.model.context import Awareness, HeldClass
 from nearcast.model.event import CLOCK_FALL, Event, Place
@@ -136,6 +137,7 @@ class ExplanationScene:
     newest: Iterable[Event]
     event: Event
     _seen: dict[Filter, tuple[AtomFinding, ...]] = field(default_factory=dict)
+    _budget: SpentBudget | None = None
 
     def user(self, name: str) -> Place | None:
         """Where a client was then."""
@@ -155,9 +157,33 @@ class ExplanationScene:
     def atoms(self, subscription: Subscription) -> tuple[AtomFinding, ...]:
         """Every atom of a subscription as if all were in the tree; looked at once for all clients."""
         if subscription.filter not in self._seen:
-            truths = atom_truths(subscription.filter, self.event, self, self.registry.settings.limits)
+            undecided = self.undecided(subscription.filter)
+            truths = atom_truths(subscription.filter, self.event, self, self.registry.settings.limits, undecided)
             self._seen[subscription.filter] = tuple(_finding(atom, truth, self) for atom, truth in truths)
         return self._seen[subscription.filter]
+
+    @property
+    def budget(self) -> SpentBudget:
+        """How far the work that is allowed for the event goes for the spatial atoms of all subscriptions."""
+        if self._budget is None:
+            listed = (atom for filter in _filters(self.registry) for atom in spatial_atoms(filter))
+            self._budget = spent_budget(listed, self.event, self, self.registry.settings.limits)
+        return self._budget
+
+    def undecided(self, filter: Filter) -> frozenset[Atom]:
+        """The atoms, those of a filter among them, that are UNKNOWN since that work was done."""
+        return self.budget.undecided if any(spatial_atoms(filter)) else frozenset()
+
+
+def _filters(registry: Registry) -> Iterator[Filter]:
+    """The filters of all subscriptions, one that is about its receiver as it is for each client that is known."""
+    for subscription in registry.subscriptions.values():
+        if not asked_of_receiver(subscription.filter)[0]:
+            yield subscription.filter
+            continue
+        for client in subscription.clients:
+            if known := registry.clients.get(client):
+                yield for_receiver(subscription.filter, client, known.readings)
 
 
 def explain(scene: ExplanationScene, name: str) -> Explanation:
@@ -211,7 +237,9 @@ def _subscriptions(scene: ExplanationScene, client: ClientProfile) -> Iterator[S
             relevance = role_relevance(subscription, settings.roles, client.role, client.task)
         found = scene.atoms(subscription)
         classes = classes_of(relevance, len(found), settings.levels)
-        level = level_of(subscription.filter, classes, scene.event, scene, scene.registry.settings.limits)
+        undecided = scene.undecided(subscription.filter)
+        limits = scene.registry.settings.limits
+        level = level_of(subscription.filter, classes, scene.event, scene, limits, undecided)
         yield SubscriptionFinding(subscription, from_role, _in_tree(subscription.filter, found, classes, level), level)
 
 
@@ -295,7 +323,8 @@ def _values(atom: Atom, scene: ExplanationScene) -> Iterable[Value]:
 def _unknown(atom: Atom, values: tuple[Value, ...], read: tuple[AtomReading, ...], scene: ExplanationScene) -> str:
     """Why the truth of an atom is UNKNOWN."""
     if isinstance(atom.name, Call):
-        return _too_much(atom.name, scene) or _undefined(read, scene)
+        beyond = scene.budget.reason(atom) if any(spatial_atoms(atom)) else ""
+        return beyond or _too_much(atom.name, scene) or _undefined(read, scene)
     if values:
         return "the value and the literal are of types that do not compare"
     if isinstance(atom.name, str):

@@ -5,9 +5,10 @@ Truth is True, False or None (UNKNOWN). Nothing here is fast; every other matche
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Protocol
 
 from nearcast.filters.expressions import truth_of
@@ -90,15 +91,23 @@ UNDER_PLAIN_NOT = {
 
 
 def level_of(
-    node: Filter, classes: Sequence[int], event: Event, around: EvaluationContext, limits: Limits = DEFAULT
+    node: Filter,
+    classes: Sequence[int],
+    event: Event,
+    around: EvaluationContext,
+    limits: Limits = DEFAULT,
+    undecided: Collection[Atom] = (),
 ) -> int | None:
     """The level of an event for a filter whose atoms have these classes, in document order; None: not selected.
 
     An atom that holds has its class; OR takes the greatest of its children that hold; AND the least, and holds only if
-    all hold; an atom of class −1 is not in the tree (semantics §3).
+    all hold; an atom of class −1 is not in the tree (semantics §3). Atoms that are `undecided` are UNKNOWN.
     """
     present = without_absent(node, iter(classes))
-    return None if present is None else _level(present[0], iter(present[1]), RequiredTruth.TRUE, event, around, limits)
+    if present is None:
+        return None
+    truths = partial(atom_truth, event=event, around=around, limits=limits, undecided=undecided)
+    return _level(present[0], iter(present[1]), RequiredTruth.TRUE, truths)
 
 
 def without_absent(node: Filter, classes: Iterator[int]) -> tuple[Filter, list[int]] | None:
@@ -115,47 +124,54 @@ def without_absent(node: Filter, classes: Iterator[int]) -> tuple[Filter, list[i
     return type(node)(tuple(part[0] for part in kept)), [own for part in kept for own in part[1]]
 
 
-def _level(
-    node: Filter,
-    classes: Iterator[int],
-    wanted: RequiredTruth,
-    event: Event,
-    around: EvaluationContext,
-    limits: Limits,
-) -> int | None:
+def _level(node: Filter, classes: Iterator[int], wanted: RequiredTruth, truths: Callable[[Atom], Truth]) -> int | None:
     if isinstance(node, Atom):
         own = next(classes)
-        return own if wanted.holds(atom_truth(node, event, around, limits)) else None
+        return own if wanted.holds(truths(node)) else None
     if isinstance(node, Not):
-        return _level(node.child, classes, UNDER_NOT[wanted], event, around, limits)
+        return _level(node.child, classes, UNDER_NOT[wanted], truths)
     if isinstance(node, PlainNot):
-        return _level(node.child, classes, UNDER_PLAIN_NOT[wanted], event, around, limits)
-    levels = [_level(child, classes, wanted, event, around, limits) for child in node.children]
+        return _level(node.child, classes, UNDER_PLAIN_NOT[wanted], truths)
+    levels = [_level(child, classes, wanted, truths) for child in node.children]
     held = [level for level in levels if level is not None]
     if isinstance(node, And) == wanted.joint:
         return min(held) if len(held) == len(levels) else None
     return max(held, default=None)
 
 
-def truth(node: Filter, event: Event, around: EvaluationContext, limits: Limits = DEFAULT) -> Truth:
+def truth(
+    node: Filter,
+    event: Event,
+    around: EvaluationContext,
+    limits: Limits = DEFAULT,
+    undecided: Collection[Atom] = (),
+) -> Truth:
     """The three-valued truth of a filter for an event."""
     if isinstance(node, Atom):
-        return atom_truth(node, event, around, limits)
+        return atom_truth(node, event, around, limits, undecided)
     if isinstance(node, (Not, PlainNot)):
-        inner = truth(node.child, event, around, limits)
+        inner = truth(node.child, event, around, limits, undecided)
         return inner is not True if isinstance(node, PlainNot) else negated(inner)
-    return joined(isinstance(node, Or), [truth(child, event, around, limits) for child in node.children])
+    return joined(isinstance(node, Or), [truth(child, event, around, limits, undecided) for child in node.children])
 
 
-def atom_truth(atom: Atom, event: Event, around: EvaluationContext, limits: Limits = DEFAULT) -> Truth:
-    """The truth of one atom: TRUE if some value satisfies it, UNKNOWN if none can be compared (eq. 4-7)."""
+def atom_truth(
+    atom: Atom,
+    event: Event,
+    around: EvaluationContext,
+    limits: Limits = DEFAULT,
+    undecided: Collection[Atom] = (),
+) -> Truth:
+    """The truth of one atom: TRUE if some value satisfies it, UNKNOWN if none can be compared (eq. 4-7), or if it is
+    among those that the work for the event left `undecided`.
+    """
     if isinstance(atom.name, str):
         values = event.values(atom.name)
         if atom.operator is Operator.IS_NULL:
             return next(values, None) is None
         return some(satisfies(atom, value) for value in values)
     if isinstance(atom.name, Call):
-        return truth_of(atom.name, EventFacts(event, around, GeometryWork(limits)))
+        return None if atom in undecided else truth_of(atom.name, EventFacts(event, around, GeometryWork(limits)))
     if isinstance(atom.name, Distance):
         return some(satisfies(atom, metres) for metres in distances(atom.name, event, around, limits))
     number = count(atom.name, event, around, limits)
@@ -284,7 +300,11 @@ NO_CONTEXT = EmptyContext()
 
 
 def atom_truths(
-    node: Filter, event: Event, around: EvaluationContext, limits: Limits = DEFAULT
+    node: Filter,
+    event: Event,
+    around: EvaluationContext,
+    limits: Limits = DEFAULT,
+    undecided: Collection[Atom] = (),
 ) -> list[tuple[Atom, Truth]]:
     """Every atom in document order with its truth: the material of an explanation."""
-    return [(atom, atom_truth(atom, event, around, limits)) for atom in atoms(node)]
+    return [(atom, atom_truth(atom, event, around, limits, undecided)) for atom in atoms(node)]

@@ -208,7 +208,7 @@ def told_geometries(values: Iterable[Any], work: GeometryWork) -> Iterator[Geome
         found = told(value, work.limits.geometry_work) if isinstance(value, str) else value
         if isinstance(found, Geometry):
             if isinstance(value, str):
-                work.read(found.corners, found.cost)
+                work.read(value, found.corners, found.cost)
             yield found
 
 

@@ -19,7 +19,10 @@ from nearcast.model.arrays import Integers, runs
 Shapes = npt.NDArray[np.object_]
 
 CORNER = 10
-"""Units of a corner that is read, prepared, and looked up."""
+"""Units of a corner that is read and prepared, and of one that distances are measured from."""
+
+COMPARED = 2
+"""Units of a corner of a geometry that is compared with another."""
 
 PAIR = 40
 """Units of two edges of different geometries, or of a line with itself, whose boxes meet: they may cross there."""

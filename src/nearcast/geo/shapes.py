@@ -24,8 +24,9 @@ import numpy.typing as npt
 import shapely
 import shapely.affinity
 
-from nearcast.geo.distance import LONGEST, SHORTEST, Floats, geodesic, unit_vectors
+from nearcast.geo.distance import LONGEST, SHORTEST, SLACK, Floats, geodesic, surely_beyond, unit_vectors
 from nearcast.geo.geometry_work import (
+    COMPARED,
     CORNER,
     MENDING,
     PAIR,
@@ -48,10 +49,10 @@ KEPT = 512
 SMALL, MIDDLE = 2 * 1024, 64 * 1024
 """Characters of a text that counts as small, and of one that is not large."""
 
-FEW = 1_000
+FEW = 100
 """Pairs of corners that are not looked at before they are compared."""
 
-ROUGHLY = 10_000
+ROUGHLY = 250
 """Pairs of edges up to which a rough count does."""
 
 PLAIN = 200
@@ -82,6 +83,9 @@ COARSE = 1e-12
 
 Numbers = npt.NDArray[np.int64]
 
+Bounds = tuple[float, float, float, float]
+"""The least x and y, the greatest x and y; NaN where there is no point."""
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -100,6 +104,21 @@ class Geometry:
     def single(self) -> bool:
         """Whether it is one point."""
         return bool(shapely.get_type_id(self.shape) == 0)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The box around it."""
+        west, south, east, north = shapely.bounds(self.shape).tolist()
+        return west, south, east, north
+
+    @cached_property
+    def disc(self) -> tuple[Floats, float]:
+        """The middle of its box as a point of the unit sphere, shape (3,), and the metres that none of its points is
+        farther from it; infinitely many where it has no point.
+        """
+        middle, radius = around(self.shape)
+        ends = (np.array([end]) for end in middle or (0.0, 0.0))
+        return unit_vectors(*ends)[0], math.inf if middle is None else radius
 
     @cached_property
     def edges(self) -> EdgeBoxes:
@@ -247,7 +266,11 @@ def related(function: str, a: Geometry, b: Geometry, work: GeometryWork) -> bool
     """Whether two geometries are so related; None for pairs that cannot be compared, or take too much work."""
     if a.planar is not None and b.planar is not None and a.planar != b.planar:
         return None
-    if a.shape is None or b.shape is None or not work.spend(comparing(function, a, b)):
+    if a.shape is None or b.shape is None:
+        return None
+    if apart(a.bounds, b.bounds):
+        return function == "S_DISJOINT"
+    if not work.spend(comparing(function, a, b)):
         return None
     try:
         # Only a prepared left side is fast, and a large one is worth it more.
@@ -259,11 +282,16 @@ def related(function: str, a: Geometry, b: Geometry, work: GeometryWork) -> bool
         return None
 
 
+def apart(a: Bounds, b: Bounds) -> bool:
+    """Whether two boxes have no point in common; not where there is none in one of them."""
+    return a[0] > b[2] or a[2] < b[0] or a[1] > b[3] or a[3] < b[1]
+
+
 def comparing(function: str, a: Geometry, b: Geometry) -> int:
     """The units of work that comparing two geometries takes at most, about."""
     if a.corners * b.corners <= FEW:
         return PAIR * a.corners * b.corners
-    units = CORNER * (a.corners + b.corners)
+    units = COMPARED * (a.corners + b.corners)
     parts, points, lines = a.counts
     others, theirs, beside = b.counts
     # Each point is held against each edge of lines; parts against parts.
@@ -279,13 +307,28 @@ def near(a: Geometry, b: Geometry, metres: float, work: GeometryWork) -> bool | 
     """Whether two geometries are within so many metres; None between metres and degrees, or if it takes too much."""
     if a.planar is not None and b.planar is not None and a.planar != b.planar:
         return None
-    if a.shape is None or b.shape is None or not work.spend(comparing("S_INTERSECTS", a, b)):
+    if a.shape is None or b.shape is None:
+        return None
+    if surely_far(a, b, metres):
+        return False
+    if not work.spend(comparing("S_INTERSECTS", a, b) + CORNER * (a.corners + b.corners)):
         return None
     if a.planar or b.planar:
         if not work.spend(_pairs(a.corners, b.corners)):
             return None
         return metres >= 0 and bool(shapely.distance(a.shape, b.shape) <= metres)
     return within(a.shape, b.shape, metres, work)
+
+
+def surely_far(a: Geometry, b: Geometry, metres: float) -> bool:
+    """Whether it takes no more than a look at what is around two geometries to see that they are farther apart."""
+    if a.planar or b.planar:
+        (west, south, east, north), (left, low, right, high) = a.bounds, b.bounds
+        gap = math.hypot(max(west - right, left - east, 0.0), max(south - high, low - north, 0.0))
+        return gap * (1 - SLACK) > max(metres, 0.0)
+    (middle, radius), (other, reach) = a.disc, b.disc
+    chord = middle - other
+    return float(chord @ chord) > surely_beyond(min(metres, ANYWHERE) + radius + reach)
 
 
 def _pairs(a: int, b: int) -> int:

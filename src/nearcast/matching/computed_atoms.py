@@ -21,12 +21,13 @@ import pyarrow as pa
 import shapely
 
 from nearcast.filters.expressions import truth_of
+from nearcast.filters.spatial_atoms import spatial_atoms
 from nearcast.filters.truth import COMPARE, Truth
 from nearcast.geo import shapes
 from nearcast.geo.distance import Floats, geodesic, surely_beyond, unit_vectors
 from nearcast.geo.geometry_work import CORNER
 from nearcast.matching.batch_columns import Rows, pack, words
-from nearcast.model.arrays import Flags, Truths
+from nearcast.model.arrays import Flags, Integers, Truths
 from nearcast.model.columns import places_of
 from nearcast.model.event import Place
 from nearcast.model.expression import (
@@ -47,6 +48,7 @@ from nearcast.model.expression import (
 from nearcast.model.filter import Atom
 from nearcast.model.geometry_budget import GeometryWork
 from nearcast.model.limits import Limits
+from nearcast.model.sequence import BITS
 from nearcast.model.values import EXACT, Value, is_exact
 from nearcast.state.previous_values import Rows as ValueRows
 from nearcast.state.previous_values import names_of, values_of
@@ -54,6 +56,8 @@ from nearcast.state.repository import entities
 from nearcast.state.timeline import Environment, Excess
 
 OPEN = 2
+
+NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +250,7 @@ def _near(call: Call, vectors: ColumnVectors) -> Truths | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reads:
+class ExpressionReads:
     """What one expression reads of an event; where one of the `needed` is absent it is UNKNOWN."""
 
     attributes: tuple[str, ...]
@@ -262,17 +266,21 @@ class ComputedAtoms:
     def __init__(self, atoms: Sequence[Atom]) -> None:
         self.atoms = list(atoms)
         self._calls = [atom.name for atom in self.atoms if isinstance(atom.name, Call)]
-        self._reads = [_reads(call) for call in self._calls]
+        self._spatial = [any(spatial_atoms(atom)) for atom in self.atoms]
+        self._reads = [reads_of(call) for call in self._calls]
 
     def rows(self, events: pa.Table, around: Environment) -> tuple[Rows, Rows]:
         """Truth and comparable rows, shape (atoms, words) each, of a chunk of a table of EVENTS."""
         there = names_of(events)
         live = [number for number, reads in enumerate(self._reads) if reads.needed <= there]
         truths = np.full((len(live), len(events)), OPEN, np.int8)
-        chunk = _chunk(events, around, [self._reads[number] for number in live], there)
+        chunk = facts_of(events, around, [self._reads[number] for number in live], there)
         vectors = ColumnVectors(chunk.own, chunk.places, len(events), around.limits)
+        lanes, at = (NONE, NONE) if around.decided is None else around.decided.placed(sequences_of(events))
         for row, number in zip(truths, live, strict=True):
             row[:] = truths_of(self._calls[number], vectors)
+            if around.decided is not None and len(lanes) and self._spatial[number]:
+                row[lanes] = around.decided.of(self.atoms[number], at)
             _decide(self._calls[number], self._reads[number], chunk, row)
         around.excess.update(_excess(events, chunk.excess))
         width = words(len(events))
@@ -281,7 +289,15 @@ class ComputedAtoms:
         return found[0], found[1]
 
 
-def _chunk(events: pa.Table, around: Environment, listed: Sequence[_Reads], there: Collection[str]) -> _Chunk:
+def sequences_of(events: pa.Table) -> Integers:
+    """The sequence of each event of a table."""
+    position: Integers = events.column("position").to_numpy()
+    return position << BITS | events.column("part").to_numpy()
+
+
+def facts_of(
+    events: pa.Table, around: Environment, listed: Sequence[ExpressionReads], there: Collection[str]
+) -> ChunkFacts:
     """The chunk's events, as far as atoms that read so much need them; `there` are the attributes that some have."""
     positions = events.column("position").to_pylist()
     asked = {name for reads in listed for name in reads.remembered}
@@ -289,7 +305,7 @@ def _chunk(events: pa.Table, around: Environment, listed: Sequence[_Reads], ther
     clients = {name for reads in listed for name in reads.users}
     read = dict.fromkeys(name for reads in listed for name in reads.attributes)
     nothing: ValueRows = [()] * len(events)
-    return _Chunk(
+    return ChunkFacts(
         {**dict.fromkeys(read, nothing), **values_of(events, [name for name in read if name in there])},
         {name: _before(around, name, about, positions) for name in asked},
         {name: [around.users.at(name, position) for position in positions] for name in clients},
@@ -305,7 +321,7 @@ def _excess(events: pa.Table, found: Iterable[tuple[int, str]]) -> Iterator[Exce
 
 
 @dataclass(slots=True)
-class _Chunk:
+class ChunkFacts:
     """The events of a chunk as expressions read them: the facts of one of them at a time, that of `lane`."""
 
     own: Mapping[str, ValueRows]
@@ -344,14 +360,18 @@ class _Chunk:
         """Where that client was last known to be."""
         return self.clients[name][self.lane]
 
-    def keys(self, reads: _Reads) -> Iterable[Hashable]:
+    def keys(self, reads: ExpressionReads) -> Iterable[Hashable]:
         """For each event all that a truth depends on."""
-        sides: list[Sequence[Hashable]] = [self._keys(name, self.own[name]) for name in reads.attributes]
+        sides: list[Sequence[Hashable]] = [self.typed(name) for name in reads.attributes]
         sides += [self._keys(f"previous {name}", self.before[name]) for name in reads.remembered]
         sides += [self.clients[name] for name in reads.users]
         sides += [self.places] if reads.place else []
         # An expression of literals alone is decided once.
         return zip(*sides, strict=True) if sides else iter(())
+
+    def typed(self, name: str) -> Sequence[Hashable]:
+        """The values of an attribute of every event, with their types."""
+        return self._keys(name, self.own[name])
 
     def _keys(self, name: str, rows: Sequence[tuple[Value, ...] | None]) -> list[Hashable]:
         """Values with their types, for Python holds 1 and True to be equal."""
@@ -360,7 +380,7 @@ class _Chunk:
         return self._typed[name]
 
 
-def _decide(call: Call, reads: _Reads, chunk: _Chunk, truths: Truths) -> None:
+def _decide(call: Call, reads: ExpressionReads, chunk: ChunkFacts, truths: Truths) -> None:
     """Fills in what is open, event by event, each distinct key once."""
     lanes = np.flatnonzero(truths == OPEN).tolist()
     if not lanes:
@@ -382,8 +402,9 @@ def _before(
     return [track.at(*pair) if track else None for pair in zip(about, positions, strict=True)]
 
 
-def _reads(call: Call) -> _Reads:
+def reads_of(call: Call) -> ExpressionReads:
+    """What an expression reads of an event."""
     names = attributes(call)
     own = any(name.lower() in GEOMETRY for name in names)
     read = (*names, *TOLD_GEOMETRY) if own else names
-    return _Reads(tuple(dict.fromkeys(read)), remembered(call), users(call), own, frozenset(needed(call)))
+    return ExpressionReads(tuple(dict.fromkeys(read)), remembered(call), users(call), own, frozenset(needed(call)))

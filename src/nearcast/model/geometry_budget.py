@@ -1,4 +1,4 @@
-"""What one atom may take for one event where it compares geometries (semantics §12)."""
+"""What one atom may take for one event where it compares geometries, and all atoms together (semantics §12)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ class GeometryWork:
     beyond: str = ""
     corners: int = 0
     spent: int = 0
+    read_texts: dict[str, int] = field(default_factory=dict)
+    """The texts that were read as geometries, each with the units of that."""
+    _reading: int = 0
+
+    @property
+    def compared(self) -> int:
+        """The units beside those of reading, no more than an atom may take."""
+        return max(0, min(self.spent, self.limits.geometry_work) - self._reading)
 
     @property
     def reason(self) -> str:
@@ -25,8 +33,10 @@ class GeometryWork:
         unit = "corners" if self.beyond == "geometry_corners" else "units of work"
         return f"{what} more than {getattr(self.limits, self.beyond):,} {unit} (limit {self.beyond})"
 
-    def read(self, corners: int, units: int) -> bool:
+    def read(self, text: str, corners: int, units: int) -> bool:
         """Takes note of a geometry that is read; false where it is one too many, or takes too much by itself."""
+        self.read_texts[text] = min(units, self.limits.geometry_work)
+        self._reading += units
         self.corners += corners
         if self.corners > self.limits.geometry_corners:
             self.beyond = self.beyond or "geometry_corners"
@@ -38,3 +48,29 @@ class GeometryWork:
         if self.spent > self.limits.geometry_work:
             self.beyond = self.beyond or "geometry_work"
         return not self.beyond
+
+
+SPENT = "event_geometry_work"
+"""The limit of what the atoms of all filters may take for one event."""
+
+
+@dataclass(slots=True)
+class EventGeometryWork:
+    """What atoms have taken for one event together: each geometry that it tells is read once for all of them."""
+
+    limits: Limits
+    spent: int = 0
+    _texts: set[str] = field(default_factory=set)
+
+    @property
+    def beyond(self) -> bool:
+        """Whether it is as much as it may be, so that no other atom is decided."""
+        return self.spent > self.limits.event_geometry_work
+
+    def count(self, work: GeometryWork) -> None:
+        """Takes note of what an atom took."""
+        self.spent += work.compared
+        for text, units in work.read_texts.items():
+            if text not in self._texts:
+                self._texts.add(text)
+                self.spent += units

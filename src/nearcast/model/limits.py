@@ -34,6 +34,10 @@ class Limits:
     """Corners of the geometries that an atom reads of one event."""
     geometry_work: int = 4_000_000
     """Work on geometries for one atom and event, in units of which ten million take about a second (semantics §12)."""
+    event_geometry_work: int = 40_000_000
+    """Such work for the atoms of all filters and one event: beyond it the rest are UNKNOWN, in the order of semantics
+    §12. Some two seconds at worst; an outline of 3,300 corners under a thousand areas takes less.
+    """
     relation_partners: int = 600
     """Pairs of one relation that an entity brings about: beyond it one does not begin with another that has as many.
 

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.columns import DELIVERIES, EVENTS, are_control
 from nearcast.model.filter import Filter
 from nearcast.pipeline.mmap_pickle import IndexShelf, loads
@@ -26,6 +25,7 @@ from nearcast.pipeline.spark_session import session
 from nearcast.runtime.private_folder import private_folder
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import FoldedBatch
+from nearcast.stages.geometry_sharing import SingleFilter
 from nearcast.state.derived import derived_of
 from nearcast.state.timeline import Excess
 
@@ -161,13 +161,13 @@ def _read(path: str) -> FoldedBatch:
 def select(filter: Filter, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """The rows of tables of EVENTS that a filter selects, in their order."""
     spark = session()
-    index = FilterMatcher((), [filter])
+    index = SingleFilter(filter)
 
     def selected(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows that are selected of each part."""
         for part in parts:
             table = pa.Table.from_batches([part]).cast(EVENTS)
-            yield from table.filter(pa.array(index.selected(table)[0])).to_batches()
+            yield from table.filter(pa.array(index.selects(table))).to_batches()
 
     for table in tables:
         yield spark.createDataFrame(table).mapInArrow(selected, from_arrow_schema(EVENTS)).toArrow().cast(EVENTS)

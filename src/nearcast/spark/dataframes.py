@@ -32,8 +32,10 @@ from nearcast.spark.workers import (
     Match,
     Reading,
 )
+from nearcast.stages.geometry_sharing import fixed_spatial
 from nearcast.state.previous_values import asked_of_previous
 from nearcast.state.registry import Registry
+from nearcast.state.timeline import Environment
 
 MAX_FILTERS = 200_000
 """Filters that a DataFrame of them may have: they are read by the driver, and each worker has all."""
@@ -74,7 +76,7 @@ def match(
     if index.left_out:
         deep = [list(trees)[number] for number in index.left_out]
         raise DefinitionError([Fault("a filter that is not so deep", "deeper", Mark(f"filter {n}")) for n in deep])
-    job = Match(_reading(own, dead_letters), tuple(trees), index)
+    job = Match(_reading(own, dead_letters), tuple(trees), index, Environment(spatial=fixed_spatial(trees.values())))
     return _run(own.of(events), job, [*_kept(events, own), *([] if own.keep else [_text("id")]), _text("filter")])
 
 

@@ -28,6 +28,7 @@ from nearcast.model.sequence import BITS
 from nearcast.model.subscription import Channel
 from nearcast.stages.decide import decide, priorities
 from nearcast.stages.fold import FoldedBatch, StateFold
+from nearcast.stages.geometry_sharing import match_within_budget
 from nearcast.state.derived import derived_of
 from nearcast.state.registry import Registry
 from nearcast.state.timeline import Environment
@@ -125,13 +126,14 @@ class Match:
     reading: Reading
     names: tuple[str, ...]
     index: FilterMatcher
+    around: Environment
 
     def run(self, parts: Parts) -> Iterator[pa.RecordBatch]:
         """The pairs of each part."""
         names = pa.array(self.names, pa.string())
         for part in self.reading.parts(parts, min(ROWS, max(1, PAIRS // len(self.names)))):
             events = self.reading.events(part)
-            pairs = self.index.match(events, Environment())
+            pairs = match_within_budget(self.index.match, events, self.around)
             rows = events.column("position").to_numpy() - 1
             for start in range(0, len(pairs.lanes), OUT):
                 lanes, groups = pairs.lanes[start : start + OUT], pairs.groups[start : start + OUT]

@@ -16,6 +16,7 @@ import pyarrow as pa
 from nearcast.model.columns import DELIVERIES
 from nearcast.stages.adapt import adapt, as_of
 from nearcast.stages.fold import FoldedBatch, Parse, StateFold
+from nearcast.stages.geometry_sharing import match_within_budget
 from nearcast.state.timeline import Timeline
 
 
@@ -23,7 +24,7 @@ def decide(batch: FoldedBatch, events: pa.Table, alternatives: bool = True) -> p
     """The DELIVERIES of some of a batch's events, given in any parts."""
     if not len(events):
         return DELIVERIES.empty_table()
-    pairs = batch.index.match(events, batch.around)
+    pairs = match_within_budget(batch.index.match, events, batch.around)
     return adapt(batch, events, pairs, alternatives)
 
 

@@ -300,7 +300,8 @@ class StateFold:
         # A copy: stages count on, for the next one.
         excess = Counter(self._excess)
         self._excess.clear()
-        around = Environment(clients.places, members, previous, self.registry.settings.limits, excess)
+        limits, spatial = self.registry.settings.limits, subscription_index.spatial.windows()
+        around = Environment(clients.places, members, previous, limits, excess, spatial)
         index = subscription_index.incremental_index.index(events, around)
         return FoldedBatch(events, self.registry.settings, index, subscription_index.assignments(), around, clients)
 

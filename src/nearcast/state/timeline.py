@@ -20,6 +20,7 @@ from nearcast.model.event import Place
 from nearcast.model.filter import Entities
 from nearcast.model.limits import Limits
 from nearcast.model.values import Value
+from nearcast.state.spatial_windows import DecidedGeometries, SpatialWindows
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -122,3 +123,7 @@ class Environment:
     limits: Limits = field(default_factory=Limits)
     excess: Counter[Excess] = field(default_factory=Counter)
     """How many atoms were not decided, of which events, for they came to a limit."""
+    spatial: SpatialWindows = field(default_factory=SpatialWindows)
+    """The atoms that share the work on geometries which is allowed for an event."""
+    decided: DecidedGeometries | None = None
+    """What they are for events that may take more of it."""
