@@ -42,6 +42,9 @@ class NatsServer:
             self.process = subprocess.Popen([program, "-c", str(self.config)], stdout=log, stderr=log)
         ports = self._ports()
         self.url, self.monitor = ports["nats"][0], ports["monitoring"][0]
+        # Who is connected finds it again when it is started again.
+        port = self.url.rpartition(":")[2]
+        self.config.write_text(self.config.read_text().replace("\nport: -1\n", f"\nport: {port}\n"))
         return self
 
     def _ports(self) -> dict[str, list[str]]:

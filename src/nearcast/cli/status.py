@@ -66,6 +66,9 @@ def show(status: dict[str, Any], console: Console) -> None:
         f" {pluralize(known['subscriptions'], 'subscription')};"
         f" {pluralize(read['events'], 'event')}, decided through {read['deliveries']:,}; up {status['seconds']:,.0f} s"
     )
+    journal = journal_told(status.get("journal") or {})
+    if journal:
+        console.print(journal, markup=False)
     console.print(_told(status.get("pipeline")))
     for line in limits_met(status.get("pipeline") or {}):
         console.print(line, markup=False)
@@ -97,6 +100,17 @@ def pipeline_status(url: str) -> dict[str, float] | None:
                 key = "_".join([name, *(value for value in sample.labels.values())])
                 found[key] = sample.value
     return found
+
+
+def journal_told(journal: dict[str, Any]) -> str:
+    """That the journal does not answer, or how often it did not since the start; empty where nothing is to be said."""
+    seconds, times = journal.get("unavailable_seconds", 0), journal.get("outages", 0)
+    if seconds:
+        return f"the journal is unavailable, for {seconds:,.1f} s by now: what is published is refused or waits"
+    if failing := ", ".join(journal.get("failing", ())):
+        return f"the journal fails: {failing}; the server's log says why"
+    total = journal.get("unavailable_seconds_total", 0)
+    return f"the journal was unavailable {pluralize(times, 'time')}, for {total:,.1f} s in all" if times else ""
 
 
 def _told(pipeline: dict[str, float] | None) -> str:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from nearcast.errors import JournalError
 from nearcast.journal.held_back import Kept
+from nearcast.journal.outage import JournalOutage
 from nearcast.model.columns import to_table
 from nearcast.model.event import MAIN, Event
 
@@ -223,6 +224,11 @@ class Journal(ABC):
     def durability(self) -> str:
         """How safely it is kept, as far as that is told by who keeps it; empty where it is a file of this machine."""
         return ""
+
+    @property
+    def outage(self) -> JournalOutage:
+        """Since when nobody answers for it, where it is kept by others than this process."""
+        return JournalOutage()
 
     def leading(self, role: str, stopped: Callable[[], bool] = lambda: False) -> AbstractContextManager[HeldRole]:
         """Holds what one at a time may do, as long as the block runs; waits for it until `stopped()`: then it is false.

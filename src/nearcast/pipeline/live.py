@@ -47,6 +47,7 @@ from nearcast.relations.shards import SHARDS
 from nearcast.relations.stage import Scope
 from nearcast.runtime.file_lock import file_lock
 from nearcast.runtime.gc_settings import GC_THRESHOLDS
+from nearcast.runtime.outage_metrics import OutageMetrics
 from nearcast.stages.fold import FoldedBatch
 from nearcast.state.derived import derived_of
 from nearcast.suppression.guarded import GuardedStates
@@ -222,6 +223,7 @@ def _run(config: PipelineConfig) -> None:
     asked: list[int] = []
     opened = journal_at(config.journal, ids=config.folder.with_name("journal-ids"))
     journal = RetryingJournal(opened, lambda: bool(asked))
+    OutageMetrics(metrics.registry, "nearcast_pipeline", lambda: opened.outage)
     _own_snapshots(config.folder, journal)
     spark = session(config.master, **JAVA)
     # After the start of Spark, which sets a handler of its own for SIGINT.

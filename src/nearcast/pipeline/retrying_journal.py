@@ -18,6 +18,7 @@ from nearcast.journal.held_back import Kept
 from nearcast.journal.jetstream.nats_connection import Unanswered
 from nearcast.journal.jetstream.stream_objects import StreamObjects
 from nearcast.journal.locations import journal_at
+from nearcast.journal.outage import JournalOutage
 from nearcast.journal.seam import READ_BYTES, HeldRole, Journal, JournalNotes
 from nearcast.model.event import MAIN, Event
 from nearcast.runtime.error_log import RateLimitedErrorLog
@@ -58,6 +59,11 @@ class RetryingJournal(Journal):
     def objects(self) -> StreamObjects | None:
         """See `Journal.objects`."""
         return self.inner.objects
+
+    @property
+    def outage(self) -> JournalOutage:
+        """See `Journal.outage`."""
+        return self.inner.outage
 
     @property
     def notes(self) -> JournalNotes:

@@ -79,8 +79,14 @@ async def status(token: Watcher, service: Here) -> dict[str, Any]:
         "in_flight": sum(len(session.waiting.in_flight) for session in sessions),
         "balance": sum(session.waiting.balance() for session in sessions),
         "latency": service.metrics.latencies(),
+        "journal": {"failing": service.failing(), **_outage(service)},
         "unwritten": {"events": service.events.pending, "outcomes": service.outcomes.pending},
     }
+
+
+def _outage(service: AccessServer) -> dict[str, float]:
+    seconds, total, times = service.journal.outage
+    return {"unavailable_seconds": round(seconds, 1), "unavailable_seconds_total": round(total, 1), "outages": times}
 
 
 def waiting_by_priority(service: AccessServer) -> collections.Counter[int]:

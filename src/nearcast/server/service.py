@@ -19,6 +19,7 @@ from nearcast.model.event import MAIN, Event
 from nearcast.model.subscription import Settings
 from nearcast.runtime.error_log import RateLimitedErrorLog
 from nearcast.runtime.loop_monitor import LoopMonitor
+from nearcast.runtime.outage_metrics import OutageMetrics
 from nearcast.server import clock
 from nearcast.server.action_runner import ActionRunner
 from nearcast.server.admin.documents import MEASURED, checked_changes
@@ -75,6 +76,7 @@ class AccessServer:
         limits = config.limits
         self.config, self.journal = config, journal
         self.metrics = ServerMetrics()
+        OutageMetrics(self.metrics.registry, "nearcast", lambda: journal.outage)
         self.executor = ThreadPoolExecutor(4, "nearcast-journal")
         self.error_log = RateLimitedErrorLog("journal")
         blocks = partial(GroupCommit, journal, executor=self.executor, error_log=self.error_log)

@@ -176,11 +176,15 @@ class LogChain:
                 contents = build(tail)
                 if not contents:
                     return None
+                began = self._stream.watch.begin()
                 try:
-                    return self._write(tail, contents, tail.epoch if epoch is None else epoch, name)
+                    written = self._write(tail, contents, tail.epoch if epoch is None else epoch, name)
+                    self._stream.watch.works()
+                    return written
                 except WrongSequence:
                     pass
                 except Unanswered as error:
+                    self._stream.watch.failed(error, began)
                     if time.monotonic() > until:
                         raise self._stream.unreachable(error) from error
                     unsure = unsure or tail

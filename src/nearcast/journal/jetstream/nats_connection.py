@@ -9,12 +9,14 @@ import logging
 import os
 import ssl
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from nearcast.errors import Fault, JournalError, SetupError
 from nearcast.journal.jetstream.nats_address import NatsAddress
+from nearcast.journal.jetstream.nats_credentials import credential_options
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,9 @@ RECONNECT_SECONDS = 0.2
 """Between two servers that are tried; the next leader is found within seconds, and nothing is done meanwhile."""
 ANSWER_SECONDS = 5.0
 END_SECONDS = 2.0
+REFUSALS = ("Authorization Violation", "Authentication", "Credentials", "Account")
+"""What servers say to who may not be connected; that does not pass by itself within seconds."""
+
 PENDING_BYTES = 256 << 20
 """Of answers that came and are not looked at yet."""
 
@@ -54,7 +59,10 @@ class NatsConnection:
         self._library = library()
         self._loop = _loop()
         self._told: list[str] = []
+        self._forbidden = ""
+        self._asking, self._lost = set[asyncio.Future[Any]](), False
         self._listening: dict[str, Any] = {}
+        self._ended, self._reopening = False, asyncio.Lock()
         self._client = self._run(self._connect(), CONNECT_SECONDS + 1)
         version = self._client.connected_server_version
         if (version.major, version.minor) < OLDEST:
@@ -88,6 +96,7 @@ class NatsConnection:
 
     def close(self) -> None:
         """Ends the connection."""
+        self._ended = True
         # Where it is lost there is nothing to say good-bye to.
         with suppress(Unanswered):
             self._run(self._client.close(), ANSWER_SECONDS)
@@ -100,42 +109,109 @@ class NatsConnection:
             future.cancel()
             raise Unanswered(str(error) or type(error).__name__) from error
 
-    async def _connect(self) -> Any:
-        found = self.address.credentials
-        known: dict[str, Any] = {"user": found.user, "password": found.password, "token": found.token}
-        if found.creds:
-            known["user_credentials"] = _readable(found.creds)
-        connecting = self._library.connect(
-            list(self.address.servers),
-            name="nearcast",
-            connect_timeout=2,
-            reconnect_time_wait=RECONNECT_SECONDS,
-            max_reconnect_attempts=-1,
-            ping_interval=10,
-            error_cb=self._note,
-            tls=_context(self.address) if self.address.encrypted else None,
-            **{name: value for name, value in known.items() if value is not None},
+    async def _connect(self, seconds: float = CONNECT_SECONDS) -> Any:
+        self._told, self._refusals, self._refused, self._lost = [], 0, asyncio.Event(), False
+        connecting = asyncio.ensure_future(
+            self._library.connect(
+                list(self.address.servers),
+                name="nearcast",
+                connect_timeout=2,
+                reconnect_time_wait=RECONNECT_SECONDS,
+                max_reconnect_attempts=-1,
+                ping_interval=10,
+                error_cb=self._note,
+                disconnected_cb=self._note_loss,
+                reconnected_cb=self._note_return,
+                **credential_options(self.address),
+            )
         )
+        refused = asyncio.ensure_future(self._refused.wait())
         try:
-            return await asyncio.wait_for(connecting, CONNECT_SECONDS)
+            done, _ = await asyncio.wait((connecting, refused), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if connecting in done:
+                return connecting.result()
+            raise TimeoutError
         except (TimeoutError, OSError, self._library.errors.Error) as error:
             said = self._told[-1] if self._told else str(error) or type(error).__name__
-            advice = "is it running there, and are the credentials right?"
-            raise JournalError(str(Fault(f"a NATS server at {self.address}", said, advice=advice))) from error
+            raise JournalError(str(Fault(f"a NATS server at {self.address}", said, advice=_advice(said)))) from error
+        finally:
+            for task in (connecting, refused):
+                if not task.done():
+                    task.cancel()
 
     async def _note(self, error: Exception) -> None:
         self._told = [str(error) or type(error).__name__]
+        if "permissions violation" in self._told[0].lower():
+            self._forbidden = self._told[0]
+        if isinstance(error, ssl.SSLError) or any(word in self._told[0] for word in REFUSALS):
+            # Of several servers one may not have been told yet by whom it is spoken to.
+            self._refusals += 1
+            if self._refusals >= len(self.address.servers):
+                self._refused.set()
         log.debug("nats error=%r", error)
 
+    async def _note_loss(self) -> None:
+        """Nobody will answer what was asked: that is known now, not when the time for an answer is over."""
+        self._lost = True
+        for asking in self._asking:
+            asking.cancel()
+
+    async def _note_return(self) -> None:
+        self._lost = False
+
+    async def _connected(self) -> Any:
+        """The client, once it is connected: what is asked meanwhile must not be sent later, when others have written.
+
+        Raises `Unanswered`.
+        """
+        until = time.monotonic() + ANSWER_SECONDS / 2
+        while not self._client.is_connected:
+            if self._ended or time.monotonic() > until:
+                raise Unanswered(f"not connected: {self._told[-1] if self._told else 'the connection is lost'}")
+            if self._client.is_closed:
+                await self._reopen()
+            else:
+                await asyncio.sleep(RECONNECT_SECONDS / 4)
+        return self._client
+
+    async def _reopen(self) -> None:
+        """Connects anew: the library gives up for good where a server says that who is connected may not be."""
+        async with self._reopening:
+            if self._client.is_closed and not self._ended:
+                try:
+                    self._client = await self._connect(ANSWER_SECONDS / 2)
+                except (JournalError, SetupError) as error:
+                    await asyncio.sleep(RECONNECT_SECONDS)
+                    raise Unanswered(str(error)) from error
+
     async def _request(self, subject: str, payload: bytes, headers: Mapping[str, str] | None) -> Reply:
-        message = await self._client.request(subject, payload, timeout=ANSWER_SECONDS, headers=headers)
+        client = await self._connected()
+        asking = asyncio.ensure_future(client.request(subject, payload, timeout=ANSWER_SECONDS, headers=headers))
+        self._asking.add(asking)
+        try:
+            message = await asking
+        except asyncio.CancelledError:
+            if not self._lost:
+                raise
+            raise Unanswered("the connection was lost meanwhile") from None
+        except self._library.errors.TimeoutError:
+            if self._forbidden and f'"{subject}"' in self._forbidden:
+                said, self._forbidden = self._forbidden, ""
+                advice = "give the user rights on the subjects that the page on NATS names"
+                raise JournalError(
+                    str(Fault(f"a user of {self.address} who may write there", said, advice=advice))
+                ) from None
+            raise
+        finally:
+            self._asking.discard(asking)
         return Reply(message.headers or {}, message.data)
 
     async def _replies(self, subject: str, payload: bytes) -> list[Reply]:
-        inbox = self._client.new_inbox()
-        heard = await self._client.subscribe(inbox, pending_bytes_limit=PENDING_BYTES)
+        client = await self._connected()
+        inbox = client.new_inbox()
+        heard = await client.subscribe(inbox, pending_bytes_limit=PENDING_BYTES)
         try:
-            await self._client.publish(subject, payload, reply=inbox)
+            await client.publish(subject, payload, reply=inbox)
             found: list[Reply] = []
             while not found or "Status" not in found[-1].headers:
                 message = await heard.next_msg(timeout=ANSWER_SECONDS)
@@ -148,8 +224,9 @@ class NatsConnection:
         async def hear(message: Any) -> None:
             heard(message.subject, message.reply)
 
-        inbox: str = self._client.new_inbox()
-        self._listening[inbox] = await self._client.subscribe(inbox, cb=hear)
+        client = await self._connected()
+        inbox: str = client.new_inbox()
+        self._listening[inbox] = await client.subscribe(inbox, cb=hear)
         return inbox
 
     async def _forget(self, inbox: str) -> None:
@@ -168,22 +245,12 @@ def library() -> Any:
         ) from None
 
 
-def _readable(path: str) -> str:
-    if not os.access(path, os.R_OK):
-        raise SetupError(f"expected a file of credentials for NATS that can be read, got {path}")
-    return path
-
-
-def _context(address: NatsAddress) -> ssl.SSLContext:
-    found = address.credentials
-    try:
-        context = ssl.create_default_context(cafile=found.ca)
-        if found.cert:
-            context.load_cert_chain(found.cert, found.key)
-    except OSError as error:
-        files = ", ".join(filter(None, (found.ca, found.cert, found.key)))
-        raise SetupError(f"expected certificates for NATS in {files}, got {error}") from error
-    return context
+def _advice(said: str) -> str:
+    if any(word in said for word in REFUSALS):
+        return "give the user, token or file of credentials that the servers know (NEARCAST_NATS_… or in the URL)"
+    if "certificate" in said or "SSL" in said:
+        return "name the authority that signed the servers' certificate with ca, and a certificate of yours with cert"
+    return "is it running there?"
 
 
 _loops: dict[int, asyncio.AbstractEventLoop] = {}

@@ -37,6 +37,7 @@ from nearcast.journal.jetstream.stream_checks import FORMAT, IDENTITY, VERSION, 
 from nearcast.journal.jetstream.stream_notes import StreamNotes
 from nearcast.journal.jetstream.stream_objects import StreamObjects
 from nearcast.journal.jetstream.trim_marks import ROLLUP, TrimMarks
+from nearcast.journal.outage import JournalOutage
 from nearcast.journal.rows import ascending, checked, joined, keys_of, numbered, positions_of, schema_of, within
 from nearcast.journal.seam import READ_BYTES, HeldRole, Journal
 from nearcast.model.columns import LOGS
@@ -107,6 +108,11 @@ class NatsJournal(Journal):
     def identity(self) -> str:
         """See `Journal.identity`."""
         return self._identity
+
+    @property
+    def outage(self) -> JournalOutage:
+        """See `Journal.outage`."""
+        return self._stream.watch.outage
 
     @property
     def durability(self) -> str:

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from math import inf
 from typing import Any
 
@@ -75,7 +76,9 @@ class NewsListener:
     def _ask(self) -> None:
         connection = self._stream.connection
         if self._inbox:
-            connection.forget(self._inbox)
+            # Of a connection that is gone by now there is nothing to end.
+            with suppress(Unanswered):
+                connection.forget(self._inbox)
         self._inbox = connection.listen(self._hear)
         config: dict[str, Any] = {
             "deliver_subject": self._inbox,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import orjson
 
 from nearcast.errors import JournalError
+from nearcast.journal.jetstream.answer_watch import AnswerWatch
 from nearcast.journal.jetstream.nats_address import NatsAddress
 from nearcast.journal.jetstream.nats_connection import NatsConnection, Unanswered
 from nearcast.runtime.backoff import backoff
@@ -51,13 +52,20 @@ class StreamMessage(NamedTuple):
 class JetStream:
     """The stream of an address. Every method raises `JournalError` where nobody answers within `PATIENCE`."""
 
-    def __init__(self, address: NatsAddress, connection: NatsConnection | None = None, name: str | None = None) -> None:
+    def __init__(
+        self,
+        address: NatsAddress,
+        connection: NatsConnection | None = None,
+        name: str | None = None,
+        watch: AnswerWatch | None = None,
+    ) -> None:
         self.address, self.name = address, name or address.stream
         self.connection = connection or NatsConnection(address)
+        self.watch = watch or AnswerWatch(str(address))
 
     def beside(self, what: str) -> JetStream:
         """Another stream of the same journal, by the same connection."""
-        return JetStream(self.address, self.connection, f"{self.name}_{what}")
+        return JetStream(self.address, self.connection, f"{self.name}_{what}", self.watch)
 
     def close(self) -> None:
         """Ends the connection."""
@@ -177,14 +185,19 @@ class JetStream:
         """
         until, pauses = time.monotonic() + PATIENCE, backoff(PAUSE, LONGEST_PAUSE, JITTER)
         while True:
+            began = self.watch.begin()
             try:
-                return call()
+                found = call()
             except Unanswered as error:
+                self.watch.failed(error, began)
                 if time.monotonic() > until:
                     raise self.unreachable(error) from error
                 if made:
                     self._refuse_if_gone()
                 time.sleep(next(pauses))
+            else:
+                self.watch.works()
+                return found
 
     def _refuse_if_gone(self) -> None:
         """Nobody answers for a stream that was deleted, either."""
@@ -195,7 +208,7 @@ class JetStream:
 
     def unreachable(self, error: Exception) -> JournalError:
         """What is raised where nobody answered for too long."""
-        advice = "are most of the servers running, and is JetStream on there?"
+        advice = "are most of the servers running, is JetStream on there, and are the credentials still right?"
         return JournalError(f"journal {self.address}: nobody answered within {PATIENCE:.0f} s ({error}); {advice}")
 
     def _checked(self, found: dict[str, Any]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class StreamObjects:
 
     def __init__(self, journal: JetStream, what: str, read_only: bool = False) -> None:
         self.bucket = f"{journal.name}_{what}"
-        self._stream = JetStream(journal.address, journal.connection, f"OBJ_{self.bucket}")
+        self._stream = JetStream(journal.address, journal.connection, f"OBJ_{self.bucket}", journal.watch)
         self._read_only, self._made = read_only, False
 
     def names(self) -> list[str]:
