@@ -223,6 +223,7 @@ WALL_CLOCK = {
     "nearcast.node.event_loop",
     "nearcast.client.lease_suppression",
     "nearcast.pipeline.follower",
+    "nearcast.pipeline.journal_retention",
     "nearcast.pipeline.spark_session",
     "nearcast.pipeline.ticks",
     "nearcast.cli.check",

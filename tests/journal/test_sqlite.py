@@ -18,7 +18,7 @@ from nearcast.journal import block_table as module
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import EVENTS, LOGS, entered_events, to_table
 from nearcast.model.event import Event
-from tests.journal.rows import deliveries, events, ids, positions
+from tests.journal.rows import deliveries, events, ids, letters, positions
 
 WRITER = """
 import sys
@@ -288,3 +288,27 @@ def test_a_journal_in_a_folder_where_nobody_may_write_is_read(file: Path, monkey
     with closing(SqliteJournal(file, read_only=True)) as reader:
         assert ["a", "b"] == ids(reader.read("events", 0, 9))
     assert [file] == list(file.parent.iterdir())
+
+
+def test_pages_of_what_went_are_written_to_again(sqlite: SqliteJournal, file: Path) -> None:
+    """A journal that keeps so many events takes as many pages, however many have gone through it."""
+    taken = []
+    for number in range(60):
+        sqlite.append("events", events(range(100 * number, 100 * number + 100)))
+        sqlite.trim_through("events", 100 * number - 1_000)
+        with closing(sqlite3.connect(file)) as connection:
+            taken.append(connection.execute("PRAGMA page_count").fetchone()[0])
+    assert max(taken) == max(taken[:40])
+
+
+def test_a_file_gets_shorter(sqlite: SqliteJournal, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where much of it is free, step by step."""
+    monkeypatch.setattr("nearcast.journal.sqlite.FREE_PAGES", 4)
+    for _ in range(40):
+        sqlite.append("dead letters", letters(100))
+    with closing(sqlite3.connect(file)) as connection:
+        before = connection.execute("PRAGMA page_count").fetchone()[0]
+        sqlite.trim_through("dead letters", 3_900)
+        after, free = (connection.execute(f"PRAGMA {one}").fetchone()[0] for one in ("page_count", "freelist_count"))
+    assert after < before / 3
+    assert free <= max(4, after // 5)

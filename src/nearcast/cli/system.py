@@ -18,20 +18,24 @@ import httpx
 from nearcast.cli.options import JOURNAL, journal_path, state_path
 from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.supervisor import STOP_SECONDS, Supervisor, SystemPart
-from nearcast.errors import EventError, Fault, Mark, SetupError
+from nearcast.errors import Fault, Mark, SetupError
 from nearcast.journal.locations import Location, ids_of, journal_at
 from nearcast.journal.seam import Journal
-from nearcast.language.control_events import changes, to_event
+from nearcast.language.control_events import to_event
 from nearcast.language.definitions.files import DefinitionSet
 from nearcast.model.changes import Change, ClientChange
-from nearcast.model.columns import are_control, entered_events, to_events
-from nearcast.model.event import MAIN, Event
+from nearcast.model.columns import entered_events
+from nearcast.model.event import MAIN
+from nearcast.pipeline.base_snapshots import (
+    STATED_SOURCE,
+    apply_event,
+    control_events,
+    registry_until,
+    stated_until,
+)
 from nearcast.pipeline.snapshots import ready_file
 from nearcast.runtime.file_lock import file_lock
 from nearcast.state.registry import Registry
-
-SOURCE = "definitions"
-"""The source of the control events that definition files become."""
 
 READY_SECONDS = 120.0
 """That server and pipeline are waited for unless told otherwise; a machine that does much else takes longer."""
@@ -48,15 +52,11 @@ def define(journal: Journal, definitions: DefinitionSet, node: str = MAIN) -> in
 
     `node` is the name of the server to which the definitions are given.
     """
-    registry, stated = Registry(), Registry()
-    for event in _control_events(journal):
-        _apply(registry, event)
-        if event.source == SOURCE:
-            _apply(stated, event)
+    registry, stated = registry_of(journal), stated_until(journal, journal.end("events"))
     asked = (_restated(registry, stated, change) for change in definitions.changes(node, registry.zones))
     needed = [change for change in asked if not _there(registry, change)]
     now = datetime.now(UTC)
-    events = [to_event(change, uuid.uuid4().hex, SOURCE, now) for change in needed]
+    events = [to_event(change, uuid.uuid4().hex, STATED_SOURCE, now) for change in needed]
     if events:
         # What a server that was killed kept enters first: whatever is defined begins with where everything is.
         journal.release(node)
@@ -66,24 +66,10 @@ def define(journal: Journal, definitions: DefinitionSet, node: str = MAIN) -> in
 
 def registry_of(journal: Journal) -> Registry:
     """The registry as of the end of the journal."""
-    registry = Registry()
-    for event in _control_events(journal):
-        _apply(registry, event)
+    after, registry = registry_until(journal)
+    for event in control_events(journal, after, journal.end("events")):
+        apply_event(registry, event)
     return registry
-
-
-def _control_events(journal: Journal) -> Iterator[Event]:
-    for table in journal.row_ranges("events", 0, journal.end("events"), STRETCH):
-        yield from to_events(table.filter(are_control(table)))
-
-
-def _apply(registry: Registry, event: Event) -> None:
-    try:
-        for change in changes(event, registry.settings):
-            registry.apply(change)
-    except EventError:
-        # The pipeline has put it among the dead letters; for everybody else it never was.
-        return
 
 
 def _restated(registry: Registry, stated: Registry, change: Change) -> Change:

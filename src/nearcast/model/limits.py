@@ -1,4 +1,4 @@
-"""Bounds on what one sender may cost the others: settings, so that every process that decides knows the same ones."""
+"""Bounds on what one sender may cost the others, and on what is kept: settings, so every process knows the same."""
 
 from __future__ import annotations
 
@@ -80,3 +80,32 @@ class Limits:
     """Bytes of these events together; beyond it the oldest tenth of them is forgotten."""
     entity_age: float = math.inf
     """Seconds after its newest report for which an entity is kept, and a tenth more; without end unless it is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionBound:
+    """What is older than so many seconds, or beyond so many bytes where it is stored, may go; None: it stays."""
+
+    age: float | None = None
+    size: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.age is not None or self.size is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Bounds by what is kept; without any everything is. What somebody still needs stays, whatever they say.
+
+    Derived events go with the events they were derived from, deliveries with theirs at the latest, outcomes with their
+    deliveries at the earliest. `archive`: nothing goes that is not in the archive.
+    """
+
+    events: RetentionBound = RetentionBound()
+    deliveries: RetentionBound = RetentionBound()
+    outcomes: RetentionBound = RetentionBound()
+    dead_letters: RetentionBound = RetentionBound()
+    archive: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.events or self.deliveries or self.outcomes or self.dead_letters)

@@ -9,7 +9,7 @@ from typing import Literal
 from nearcast.model.context import ContextSpace, HeldClass, Matrix
 from nearcast.model.event import Coordinates, Place
 from nearcast.model.filter import Filter
-from nearcast.model.limits import Limits
+from nearcast.model.limits import Limits, Retention
 from nearcast.model.ontology import Ontology
 
 Naming = Literal["subject", "source and subject"]
@@ -102,7 +102,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What holds for everybody: N priority levels, context space, matrix, roles, channels, ontology, limits."""
+    """What holds for everybody: N priority levels, context space, matrix, roles, channels, ontology, bounds."""
 
     levels: int = 3
     space: ContextSpace = field(default_factory=ContextSpace)
@@ -112,3 +112,4 @@ class Settings:
     channels: tuple[Channel, ...] = ()
     ontology: Ontology = field(default_factory=Ontology)
     limits: Limits = field(default_factory=Limits)
+    retention: Retention = field(default_factory=Retention)

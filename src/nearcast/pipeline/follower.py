@@ -15,7 +15,9 @@ from nearcast.journal.rows import within
 from nearcast.journal.seam import Journal
 from nearcast.language.control_events import changes
 from nearcast.model.columns import DEAD_LETTERS
-from nearcast.pipeline.snapshots import StateSnapshot, drop_beyond, load, named, newest_position, save
+from nearcast.pipeline.base_snapshots import loaded
+from nearcast.pipeline.journal_retention import JournalRetention
+from nearcast.pipeline.snapshots import StateSnapshot, drop_beyond, named, newest_position, save
 from nearcast.pipeline.stored_snapshots import snapshots_in
 from nearcast.relations.shards import SHARDS
 from nearcast.stages.fold import FoldedBatch, RejectedChange
@@ -51,10 +53,11 @@ class Follower:
         if self._stored:
             self._stored.drop_beyond(at)
             self._stored.fetch(folder, newest_position(folder), at)
-        self.known = load(folder, at, shards)
+        self.known = loaded(journal, folder, at, shards)
         self._journal, self._folder = journal, folder
         self._saved, self._rests = self.known.position, -inf
         self._last = StateSnapshot(named(folder, self._saved), self.known.registry.copy()) if self._saved else None
+        self.retention = JournalRetention(journal, folder)
         self.refused = 0
         self._there: set[str] | None = None
         self.catch_up(at)
@@ -84,6 +87,12 @@ class Follower:
         # Before the deliveries are written: then it is reported, and by whom follows it is not reported again.
         self._report()
         if self.known.position - self._saved >= SNAPSHOT_EVERY and monotonic() >= self._rests:
+            self.save()
+        self.save_for_retention()
+
+    def save_for_retention(self) -> None:
+        """Writes a snapshot where events shall go that came after the last one."""
+        if self._saved < min(self.retention.wanted, self.known.position) and monotonic() >= self._rests:
             self.save()
 
     def save(self) -> None:

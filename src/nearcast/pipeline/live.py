@@ -28,6 +28,7 @@ from nearcast.journal.locations import Location, journal_at
 from nearcast.journal.seam import Journal
 from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS
 from nearcast.pipeline.follower import Follower
+from nearcast.pipeline.journal_retention import RetentionThread
 from nearcast.pipeline.monitoring import (
     ClockMonitor,
     CrowdMonitor,
@@ -116,6 +117,7 @@ class BatchDecider:
             return
         try:
             self._metrics.ticks.inc(self._ticks.look())
+            self.follower.save_for_retention()
             self._clocks.report(self._ticks.behind())
         finally:
             self._deciding.release()
@@ -240,9 +242,15 @@ def _decide_on(
 ) -> None:
     """Decides until somebody asks for the end."""
     decider = BatchDecider(spark, journal, config, metrics)
-    # Round and round, as a query is begun anew after so many batches.
-    while not asked:
-        _query(spark, decider, config, asked)
+    follower = decider.follower
+    retention = RetentionThread(follower.retention, lambda: follower.known.registry.settings.retention, metrics)
+    retention.start()
+    try:
+        # Round and round, as a query is begun anew after so many batches.
+        while not asked:
+            _query(spark, decider, config, asked)
+    finally:
+        retention.stop()
     ready_file(config.folder).unlink(missing_ok=True)
     # When no batch is under way any more: then the next start has nothing to fold.
     decider.follower.finish()

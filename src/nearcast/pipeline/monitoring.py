@@ -63,6 +63,10 @@ class PipelineMetrics:
             "Situation rules that name a class of which no reading has come",
             registry=self.registry,
         )
+        self.kept_positions = self._gauge("kept_positions", "Positions that are kept of a log", ["log"])
+        self.kept_bytes = self._gauge("kept_bytes", "Bytes that a log takes, about", ["log"])
+        self.kept_since = self._gauge("kept_since_seconds", "Of when the oldest kept row of a log is", ["log"])
+        self.kept_held = self._gauge("kept_held", "Whether a reader keeps rows of a log from going", ["log"])
         self.position = Gauge(
             "nearcast_pipeline_position", "The last position that was decided", registry=self.registry
         )
@@ -79,6 +83,9 @@ class PipelineMetrics:
 
     def _counter(self, name: str, text: str, labels: list[str] | None = None) -> Counter:
         return Counter(f"nearcast_pipeline_{name}", text, labels or [], registry=self.registry)
+
+    def _gauge(self, name: str, text: str, labels: list[str]) -> Gauge:
+        return Gauge(f"nearcast_pipeline_{name}", text, labels, registry=self.registry)
 
     def serve(self, host: str, port: int) -> None:
         """Answers `/metrics` there from a thread of its own. Raises SetupError for a taken port, and another host."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -296,9 +297,9 @@ def _newest(folder: Path, at_most: int, shards: int, unreadable: Callable[[Path,
     return None
 
 
-def newest_position(folder: Path) -> int:
-    """The position of the newest snapshot in a folder; 0 if there is none."""
-    return max((int(snapshot.name) for snapshot in _snapshots(folder)), default=0)
+def newest_position(folder: Path, at_most: float = math.inf) -> int:
+    """The position of the newest snapshot in a folder, not after another; 0 if there is none."""
+    return max((at for snapshot in _snapshots(folder) if (at := int(snapshot.name)) <= at_most), default=0)
 
 
 def drop_beyond(folder: Path, position: int) -> None:

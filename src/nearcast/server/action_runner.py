@@ -88,6 +88,7 @@ class ActionRunner:
         # Not asyncio's own threads: functions that hang would keep everything else that waits for the journal waiting.
         self._threads = ThreadPoolExecutor(self._limits.action_threads, "nearcast-actions")
         self._through = 0
+        self.noted: int | None = None
         self._decided, self._looked = decided, (-1, 0.0)
         self._open: dict[int, Event] = {}
         self._targets: dict[str, ActionTarget] = {}
@@ -140,12 +141,13 @@ class ActionRunner:
                 await loop.run_in_executor(waiting, turn.__exit__, None, None, None)
 
     async def _follow(self, leads: HeldRole) -> None:
-        """Follows the log as long as this server leads."""
+        """Follows the log as long as this server leads; then `noted` says how far it is done for good."""
         # In a thread: it reads the certificates of all authorities. Beside what follows, so that nothing is missed.
         made = asyncio.create_task(asyncio.to_thread(webhook_client))
         try:
             await self._steps(made, leads)
         finally:
+            self.noted = None
             # Before their client ends.
             await asyncio.gather(*(target.close() for target in self._targets.values()))
             self._targets, self._open, self._looked = {}, {}, (-1, 0.0)
@@ -163,6 +165,7 @@ class ActionRunner:
                 if self.through != kept:
                     kept = self.through
                     await asyncio.to_thread(self._write_mark, kept)
+                self.noted = kept
                 self._error_log.works("actions")
             except (JournalError, OSError) as error:
                 self.metrics.errors.labels("actions").inc()

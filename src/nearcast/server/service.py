@@ -12,9 +12,12 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from nearcast.errors import DefinitionError, JournalError
+from nearcast.journal.identity import identity_of
+from nearcast.journal.reader_marks import put_mark
 from nearcast.journal.seam import Journal
+from nearcast.journal.snapshot_log import REGISTRY, base_table
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange
-from nearcast.model.columns import entered_events
+from nearcast.model.columns import entered_events, to_events
 from nearcast.model.event import MAIN, Event
 from nearcast.model.subscription import Settings
 from nearcast.runtime.error_log import RateLimitedErrorLog
@@ -38,8 +41,8 @@ from nearcast.server.sessions.outcomes import (
     DeliveryOutcome,
     RefusedInput,
     SettledCheckpoint,
+    SettledMark,
     dead_letter_table,
-    identity,
     outcome_table,
     unsettled,
 )
@@ -124,6 +127,7 @@ class AccessServer:
         own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"
         self._mark = None if settled is None else settled.with_name(settled.name + own)
         self.reader = JournalTailer(journal, self.payloads, self._hand_over, self.error_log)
+        self._marks: dict[str, dict[str, int]] = {}
         self.loop_monitor = LoopMonitor(limits.held_seconds, self.metrics.loop_held)
         self.stopping = False
         self.started = clock.steady()
@@ -143,8 +147,9 @@ class AccessServer:
         # Before the events are read: then those that they were decided from are in the fold.
         deliveries = await asyncio.to_thread(self.journal.end, "deliveries")
         events = await asyncio.to_thread(self._fold, session_manager.registry)
-        checkpoint = SettledCheckpoint(self._mark, await asyncio.to_thread(identity, self.journal))
+        checkpoint = SettledCheckpoint(self._mark, await asyncio.to_thread(identity_of, self.journal))
         mark = await asyncio.to_thread(checkpoint.read)
+        await asyncio.to_thread(self._note_mark, mark)
         pieces = unsettled(self.journal, self.payloads, mark, deliveries)
         while piece := await asyncio.to_thread(next, pieces, None):
             session_manager.deliver(piece)
@@ -187,19 +192,27 @@ class AccessServer:
 
     def _fold(self, registry: Registry) -> int:
         """Folds every control event of the journal; the position it is read through."""
+        # Of what went the journal's snapshot has what it came to.
+        after, defined = base_table(self.journal, REGISTRY)
+        for event in [] if defined is None else to_events(defined):
+            self._fold_one(event, registry, stated=False)
         end = self.journal.end("events")
-        for rows in self.journal.row_ranges("events", 0, end, FOLD_ROWS):
+        for rows in self.journal.row_ranges("events", after, end, FOLD_ROWS):
             for event in controls_of(rows):
                 self._fold_one(event, registry)
         return end
 
-    def _fold_one(self, event: Event, registry: Registry) -> None:
-        """Faulty ones were answered when they came, or are dead letters of the pipeline; here they are skipped."""
+    def _fold_one(self, event: Event, registry: Registry, stated: bool = True) -> None:
+        """Faulty ones were answered when they came, or are dead letters of the pipeline; here they are skipped.
+
+        Not `stated`: of a reading nobody knows whether it was stated or measured.
+        """
         try:
             for change in checked_changes(event, registry.settings):
                 registry.apply(change)
                 self.session_manager.membership.note_change(change, event.position)
-                self._note_bandwidth(event, change)
+                if stated:
+                    self._note_bandwidth(event, change)
         except DefinitionError as error:
             self.metrics.errors.labels("control").inc()
             log.warning("control event skipped position=%d error=%r", event.position, str(error))
@@ -336,8 +349,9 @@ class AccessServer:
             await asyncio.sleep(CHECKPOINT_SECONDS)
             try:
                 if not checkpoint.journal:
-                    checkpoint = SettledCheckpoint(self._mark, await asyncio.to_thread(identity, self.journal))
+                    checkpoint = SettledCheckpoint(self._mark, await asyncio.to_thread(identity_of, self.journal))
                 await self._advance(checkpoint)
+                await asyncio.to_thread(self._note_mark, checkpoint.mark)
                 self.error_log.works("watermark")
             except (JournalError, OSError) as error:
                 self.metrics.errors.labels("watermark").inc()
@@ -345,6 +359,19 @@ class AccessServer:
             except Exception:
                 self.metrics.errors.labels("watermark").inc()
                 log.exception("watermark not kept")
+
+    def _note_mark(self, mark: SettledMark) -> None:
+        """Notes in the journal what this server needs no more; what it leads, for all servers."""
+        marks = {f"server {self.config.node}": {"deliveries": mark.deliveries, "outcomes": mark.outcomes}}
+        if (done := self.actions.noted) is not None:
+            # Behind the last of them nothing waits, however far events have come.
+            marks["actions"] = {} if done >= self.journal.end("derived") else {"events": done}
+        if (done := self.triggered.noted) is not None:
+            marks["triggered actions"] = {"events": done, "deliveries": done}
+        for reader, positions in marks.items():
+            if self._marks.get(reader) != positions:
+                put_mark(self.journal, reader, positions)
+                self._marks[reader] = positions
 
     async def _trim_dead_letters(self) -> None:
         """Keeps the newest dead letters only, on and on."""

@@ -1,4 +1,4 @@
-"""Settings in documents: levels, awareness, space, matrix, roles, default role and task, channels, ontology, limits."""
+"""Settings in documents: levels, awareness, matrix, roles, channels, ontology, limits, retention, and others."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from nearcast.errors import Fault
 from nearcast.language.definitions.limit_documents import limits_data, read_limits
 from nearcast.language.definitions.ontology_documents import ontology_data, read_ontology
+from nearcast.language.definitions.retention_documents import read_retention, retention_data
 from nearcast.language.nodes import DocumentNode, DocumentReader, closest
 from nearcast.language.quantities import read_duration, read_share, relevance_of
 from nearcast.model.context import (
@@ -20,11 +21,11 @@ from nearcast.model.context import (
     restriction_matrix,
 )
 from nearcast.model.event import CONTROL_PREFIX, Coordinates
-from nearcast.model.limits import Limits
+from nearcast.model.limits import Limits, Retention
 from nearcast.model.ontology import Ontology
 from nearcast.model.subscription import CHANNEL_CLOCKS, EVENT_ORDERS, MOST_CLOCKS, NAMINGS, Channel, Roles, Settings
 
-FIELDS = ("levels", "awareness", "space", "matrix", "roles", "default", "channels", "ontology", "limits")
+FIELDS = ("levels", "awareness", "space", "matrix", "roles", "default", "channels", "ontology", "limits", "retention")
 MAX_LEVELS = 100
 
 RolesFile = Callable[[DocumentNode, int, DocumentReader], Roles | None]
@@ -55,7 +56,8 @@ def read_settings(
     channels = _channels(fields["channels"], reader) if "channels" in fields else ()
     ontology = _ontology(fields["ontology"], reader, ontology_file) if "ontology" in fields else Ontology()
     space = ContextSpace(modules, table)
-    return Settings(levels, space, matrix or delay_matrix(levels), roles, channels, ontology, limits)
+    retention = read_retention(fields["retention"], reader) if "retention" in fields else Retention()
+    return Settings(levels, space, matrix or delay_matrix(levels), roles, channels, ontology, limits, retention)
 
 
 def settings_data(settings: Settings) -> dict[str, Any]:
@@ -84,6 +86,8 @@ def settings_data(settings: Settings) -> dict[str, Any]:
         data["ontology"] = ontology_data(settings.ontology)
     if limits := limits_data(settings.limits):
         data["limits"] = limits
+    if retention := retention_data(settings.retention):
+        data["retention"] = retention
     return data
 
 

@@ -140,7 +140,8 @@ class NewestReports:
         if found is None:
             return None
         rows = self._journal.read("events", found[1] - 1, 1)
-        return found[1], rows.column("payload")[0].as_py()
+        # What the journal let go of is known no more.
+        return (found[1], rows.column("payload")[0].as_py()) if len(rows) else None
 
     def _read_on(self) -> None:
         end = self._journal.end("events")

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from nearcast.errors import JournalError
 from nearcast.journal.held_back import Kept
 from nearcast.journal.seam import Journal
+from nearcast.journal.snapshot_log import REPOSITORY, base_table
 from nearcast.model.columns import nodes_of, to_events
 from nearcast.model.event import Event
 from nearcast.model.subscription import Channel
@@ -232,7 +234,11 @@ class EventEntry:
 def _newest(journal: Journal, nodes: Iterable[str | None]) -> dict[str | None, list[Event]]:
     """The newest event of every entity, of those that entered at each of some nodes; None: anywhere."""
     newest, end = {node: Repository() for node in nodes}, journal.end("events")
-    for table in journal.row_ranges("events", 0, end, STRETCH):
+    after, known = base_table(journal, REPOSITORY)
+    tables = journal.row_ranges("events", after, end, STRETCH)
+    # Of what went the journal's snapshot has the newest, derived ones among them.
+    before = [] if known is None else [known.filter(pc.equal(known.column("part"), 0))]
+    for table in chain(before, tables):
         for node, one in newest.items():
             one.fold_events(table if node is None else table.filter(pc.equal(nodes_of(table), node)))
     return {node: to_events(one.newest()) for node, one in newest.items()}

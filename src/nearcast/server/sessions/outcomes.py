@@ -129,13 +129,14 @@ class SettledMark:
 class SettledCheckpoint:
     """Keeps a `SettledMark` in a small file, so that a start does not read the logs from their beginnings.
 
-    A lost or damaged file, or one of another journal, costs time only. None as path: kept nowhere.
+    A lost or damaged file, or one of another journal, costs time only. None as path: kept nowhere. `mark` is the one
+    that was written last, or read.
     """
 
     def __init__(self, path: Path | None, journal: str) -> None:
         self.path, self.journal = path, journal
         self._pending: SettledMark | None = None
-        self._written: SettledMark | None = None
+        self.mark = SettledMark()
 
     def read(self) -> SettledMark:
         """The mark of the last run, else that of the beginning."""
@@ -145,7 +146,8 @@ class SettledCheckpoint:
             kept = json.loads(self.path.read_text())
             if kept["journal"] != self.journal:
                 raise ValueError("it is of another journal")
-            return SettledMark(int(kept["deliveries"]), int(kept["outcomes"]))
+            self.mark = SettledMark(int(kept["deliveries"]), int(kept["outcomes"]))
+            return self.mark
         except FileNotFoundError:
             return SettledMark()
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -166,17 +168,12 @@ class SettledCheckpoint:
 
     def _write(self, mark: SettledMark, journal: Journal) -> None:
         # Where nothing was settled meanwhile the disk is left alone.
-        if self.path is None or mark == self._written:
+        if self.path is None or mark == self.mark:
+            self.mark = mark
             return
         kept = {"journal": self.journal, "deliveries": mark.deliveries, "outcomes": mark.outcomes}
         note(self.path, json.dumps(kept), journal)
-        self._written = mark
-
-
-def identity(journal: Journal) -> str:
-    """What tells a journal from another at the same path: its first event; empty as long as there is none."""
-    rows = journal.read("events", 0, 1).select(["id", "source", "accepted"]).to_pylist()
-    return " ".join(str(value) for row in rows for value in row.values())
+        self.mark = mark
 
 
 def unsettled(

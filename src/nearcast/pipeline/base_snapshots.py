@@ -1,0 +1,118 @@
+"""The snapshot that a journal's log of events begins with: made of one on the disk, and put back there.
+
+A start whose own snapshots are older than the log begins with it; so does whoever only wants to know what was defined.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.feather as feather
+
+from nearcast.errors import EventError, Fault, SetupError
+from nearcast.journal.seam import Journal
+from nearcast.journal.snapshot_log import REGISTRY, STATED, base_table, put_base, write_base
+from nearcast.language.control_events import changes
+from nearcast.model.changes import ClientChange
+from nearcast.model.columns import are_control, to_events
+from nearcast.model.event import Event
+from nearcast.pipeline.snapshots import check_manifest, load, named, newest_position, registry_of, rows
+from nearcast.runtime.private_folder import private_folder
+from nearcast.stages.fold import StateFold
+from nearcast.state.registry import Registry
+
+STRETCH = 100_000
+"""Positions that are read at once."""
+
+STATED_SOURCE = "definitions"
+"""The source of the control events that definition files become."""
+
+
+def store_base(journal: Journal, snapshot: Path) -> None:
+    """Makes a snapshot on the disk that of the journal. Raises `ValueError` where it is not as it was written."""
+    check_manifest(snapshot)
+    position = int(snapshot.name)
+    files = {file.name: file.read_bytes() for file in snapshot.iterdir()}
+    written = io.BytesIO()
+    feather.write_feather(rows(stated_until(journal, position)), written, "lz4")
+    put_base(journal, position, {**files, STATED: written.getvalue()})
+
+
+def stated_until(journal: Journal, position: int) -> Registry:
+    """What definition files said of clients up to a position, without what clients said since."""
+    after, table = base_table(journal, STATED)
+    stated = registry_of(table) if table is not None else Registry()
+    for event in control_events(journal, after, position):
+        if event.source == STATED_SOURCE:
+            apply_event(stated, event, clients_only=True)
+    return stated
+
+
+def registry_until(journal: Journal) -> tuple[int, Registry]:
+    """What is defined as of the journal's snapshot, and its position; nothing, and 0, without one."""
+    position, table = base_table(journal, REGISTRY)
+    return position, Registry() if table is None else registry_of(table)
+
+
+def control_events(journal: Journal, after: int, through: int) -> Iterator[Event]:
+    """The control events of a range."""
+    for table in journal.row_ranges("events", after, through, STRETCH):
+        if pc.any(flags := are_control(table)).as_py():
+            yield from to_events(table.filter(flags))
+
+
+def apply_event(registry: Registry, event: Event, clients_only: bool = False) -> None:
+    """Applies a control event; one that is refused is among the dead letters, and for everybody else it never was."""
+    try:
+        for change in changes(event, registry.settings):
+            if isinstance(change, ClientChange) or not clients_only:
+                registry.apply(change)
+    except EventError:
+        return
+
+
+def loaded(journal: Journal, folder: Path, at: int, shards: int) -> StateFold:
+    """What was known at the newest snapshot that is not after a position, of the folder or the journal.
+
+    Raises `SetupError` where the journal has let go of events that came after it.
+    """
+    known = load(folder, at, shards)
+    gone = journal.trimmed("events")
+    if known.position < gone and restore_base(journal, folder):
+        known = load(folder, at, shards)
+    if known.position < gone:
+        came = f"none of this version's format from there on (the newest is of {newest_position(folder):,})"
+        advice = "use the version that wrote it, or a copy of the data folder"
+        raise SetupError(str(Fault(f"a snapshot at {gone:,} or later, where the events begin", came, advice=advice)))
+    return known
+
+
+def restore_base(journal: Journal, folder: Path) -> int:
+    """Writes the journal's snapshot into a folder of snapshots; its position, 0 where there is none that can be read.
+
+    Where there is one of the same position it replaces that.
+    """
+    private_folder(folder)
+    unfinished = folder / f"unfinished-{os.getpid()}"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    try:
+        position = write_base(journal, unfinished)
+        if not position:
+            return 0
+        # It is no part of the snapshot, so its manifest does not tell of it.
+        (unfinished / STATED).unlink(missing_ok=True)
+        check_manifest(unfinished)
+        shutil.rmtree(named(folder, position), ignore_errors=True)
+        unfinished.rename(named(folder, position))
+        return position
+    except (OSError, ValueError, LookupError, TypeError, pa.ArrowException):
+        return 0
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
