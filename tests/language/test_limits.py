@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from nearcast.errors import DefinitionError
 from nearcast.language.definitions.files import load
 from nearcast.language.definitions.limit_documents import limits_data
+from nearcast.language.definitions.retention_documents import retention_data
 from nearcast.language.event_files import read_file
 from nearcast.model.event import Event
-from nearcast.model.limits import Limits
+from nearcast.model.limits import Limits, Retention, RetentionBound
 
 NAMED = st.fixed_dictionaries(
     {},
@@ -55,6 +56,39 @@ def test_the_limits_of_a_file_count_for_what_is_in_it() -> None:
     assert load([{**document, "limits": {"filter_atoms": 2}}]).subscriptions
     with pytest.raises(DefinitionError, match=r"at most 1 atoms in one filter \(limit filter_atoms\), got 2"):
         load([{**document, "limits": {"filter_atoms": 1}}])
+
+
+bounds = st.builds(RetentionBound, st.none() | st.integers(0, 10**6).map(float), st.none() | st.integers(1, 10**12))
+
+
+@given(bounds, bounds, bounds, bounds, st.booleans())
+def test_retention_is_read_as_it_was_written(
+    events: RetentionBound, own: RetentionBound, outcomes: RetentionBound, letters: RetentionBound, archive: bool
+) -> None:
+    """By what is kept; deliveries go with their events at the latest."""
+    retention = Retention(events, own, outcomes, letters, archive)
+    if None not in (events.age, own.age) and (own.age or 0) > (events.age or 0):
+        with pytest.raises(DefinitionError, match="a delivery goes with its event"):
+            load([{"retention": retention_data(retention)}])
+    else:
+        assert retention == load([{"retention": retention_data(retention)}]).settings.retention
+
+
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        ({"event": {"age": 5}}, "did you mean events"),
+        ({"events": 5}, "a bound of retention: a mapping"),
+        ({"events": {"size": 0}}, "an integer from 1"),
+        ({"events": {"age": "long"}}, "age: a number and one of"),
+        ({"archive": 1}, "true or false"),
+    ],
+)
+def test_a_bound_that_is_none_is_told(given: dict[str, object], told: str) -> None:
+    """With what is expected."""
+    with pytest.raises(DefinitionError) as caught:
+        load([{"retention": given}])
+    assert told in str(caught.value)
 
 
 LONG = "n" * 1_500
