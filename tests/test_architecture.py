@@ -63,6 +63,7 @@ ALLOWED: dict[str, set[str]] = {
     "server": PURE | {"errors", "runtime", "language", "journal"},
     "client": PURE | {"errors", "runtime", "language"},
     "node": PURE | {"errors", "runtime", "language", "client"},
+    "kafka": {"errors", "runtime", "model", "language", "client"},
     "api": PURE | {"errors", "runtime", "language", "journal"},
     "strategies": {"errors", "model", "suppression"},
     "forwarding": {"errors", "model", "language", "routing"},
@@ -71,7 +72,8 @@ ALLOWED: dict[str, set[str]] = {
     "importers": {"errors", "model", "geo", "language"},
     "demo": PURE | {"errors", "runtime", "language", "journal", "pipeline", "server", "client", "importers"},
     "cli": PURE
-    | {"errors", "runtime", "language", "journal", "pipeline", "server", "client", "node", "api", "demo", "importers"},
+    | {"errors", "runtime", "language", "journal", "pipeline", "server", "client", "node", "kafka", "api", "demo"}
+    | {"importers"},
     "__main__": {"cli"},
 }
 """What each room may import besides itself and the package's root, which gives out the Python API and imports nothing
@@ -85,6 +87,7 @@ HOMES = {
     "uvicorn": {"server"},
     "websockets": {"server", "client"},
     "aiomqtt": {"node"},
+    "aiokafka": {"kafka"},
     "nats": {"journal"},
     "click": {"cli"},
     "rich": {"cli"},

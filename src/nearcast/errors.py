@@ -89,3 +89,10 @@ class SessionError(NearcastError):
 
 class RightError(AccessError):
     """A token that is known, but lacks the right for what was asked."""
+
+
+def first_error(error: BaseException) -> BaseException:
+    """The first error in groups of them, as tasks that run together raise: the one that a person is to read."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -14,7 +14,7 @@ import orjson
 from nearcast.cli.options import server_options
 from nearcast.cli.output import plain, pluralize, print_json, progress, warn, warn_of
 from nearcast.cli.running_definitions import RunningDefinitions
-from nearcast.errors import NearcastError
+from nearcast.errors import NearcastError, first_error
 from nearcast.language.definitions.document_differences import (
     KINDS,
     DocumentDifference,
@@ -111,7 +111,7 @@ async def _carried_out(plan: _DefinitionPlan, system: RunningDefinitions) -> Non
             await system.change_zones(plan.zones, done)
         except* NearcastError as refused:
             warn("note", f"{made:,} of {pluralize(total, 'change')} made; the same again makes the rest")
-            raise refused.exceptions[0] from None
+            raise first_error(refused) from None
 
 
 def _tell(plan: _DefinitionPlan, wishes: _Wishes) -> None:

@@ -33,6 +33,7 @@ COMMANDS = {
     "import": "Turn a public data set into events, and make up receivers for them.",
     "salvage": "Copy what is whole of a damaged journal into a new data folder.",
     "journal": "Copy a journal into another: a file, or NATS.",
+    "connect": "Pass events on from Kafka topics, and deliveries to them.",
     "node": "Be a foraging node: ask nodes nearby for context, and answer them.",
     "server": "Run the access server alone.",
     "pipeline": "Run the pipeline alone.",

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from nearcast.cli.output import pluralize, print_json, warn
-from nearcast.errors import NearcastError
+from nearcast.errors import NearcastError, first_error
 from nearcast.foraging.forager import ForagingNode
 from nearcast.foraging.requestor import NodeSituation
 from nearcast.node.bridge import Bridge
@@ -45,7 +45,7 @@ def command(definition: Path, seconds: float | None, only_check: bool) -> None:
         with suppress(KeyboardInterrupt):
             asyncio.run(_run(runtime, found, seconds))
     except* NearcastError as errors:
-        raise _first(errors) from None
+        raise first_error(errors) from None
     finally:
         print_json({"node": found.id, **runtime.counted()})
 
@@ -62,11 +62,6 @@ def runtime_of(found: NodeDefinition) -> NodeEventLoop:
     if found.weather:
         transport = FaultyTransport(transport, found.weather, seed=first)
     return NodeEventLoop(node, transport, found.place, found.sensors, _told, ranges=known.ranges())
-
-
-def _first(errors: BaseExceptionGroup[NearcastError]) -> NearcastError:
-    error = errors.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 async def _run(runtime: NodeEventLoop, found: NodeDefinition, seconds: float | None) -> None:

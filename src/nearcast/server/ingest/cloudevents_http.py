@@ -17,6 +17,7 @@ import orjson
 
 from nearcast.errors import DefinitionError, EventError, Fault, Mark
 from nearcast.language.cloudevents import BYTE_ORDER_MARK, is_json_type
+from nearcast.language.event_data import other_data
 from nearcast.language.json_elements import BLANKS, element_bounds, parts
 from nearcast.language.json_text import loads, loads_items, too_deep
 from nearcast.model.arrays import Integers
@@ -36,9 +37,6 @@ _JSON_DOCUMENT = re.compile(r"application/([\w.+-]+\+)?json")
 _REQUEST = Mark("request")
 _NAME = re.compile(r"[a-z0-9]+")
 _ONCE = ("content-type", "content-encoding")
-_CHARSET = re.compile(r';\s*charset\s*=\s*"?([\w.:-]+)', re.IGNORECASE)
-_CHARSETS = frozenset({"utf-8", "us-ascii", "iso-8859-1", "iso-8859-15", "windows-1252", "utf-16"})
-"""In which texts may come that are data."""
 
 
 class UnknownContent(Exception):
@@ -274,23 +272,11 @@ def _read_binary(headers: dict[str, str], media_type: str, body: bytes) -> Recei
             event["data_base64"] = base64.b64encode(body).decode()
             fault = fault or replace(error.fault, expected=f"data: {error.fault.expected}")
     elif body:
-        event.update(_other_data(media_type, headers["content-type"], body))
+        event.update(other_data(media_type, headers["content-type"], body))
     try:
         return _alone(event, orjson.dumps(event), fault)
     except TypeError:
         return _alone(None, body, fault or too_deep(_REQUEST))
-
-
-def _other_data(media_type: str, content_type: str, body: bytes) -> dict[str, object]:
-    """Data that are no JSON: a text in the character set it names, else as it came."""
-    if media_type.startswith("text/") or media_type.endswith(("/xml", "+xml")):
-        named = _CHARSET.search(content_type)
-        charset = named[1].lower() if named else "utf-8"
-        try:
-            return {"data": body.decode(charset if charset in _CHARSETS else "utf-8")}
-        except UnicodeDecodeError:
-            pass
-    return {"data_base64": base64.b64encode(body).decode()}
 
 
 def header_value(value: str, name: str) -> str:

@@ -1,0 +1,1 @@
+"""A door to Kafka: what comes in topics is published, what chosen clients receive goes to topics."""
