@@ -72,8 +72,22 @@ DEFINED: dict[str, Any] = {
             "features": [{"id": "quay", "geometry": SQUARE}],
         }
     },
-    "ontology": {"classes": {"Heat": {"within": 100}}, "situations": {"Hot": {}}},
-    "situations": [{"id": "hot", "class": "Hot", "when": "Heat > 60", "valid": "10 s"}],
+    "ontology": {
+        "classes": {"Heat": {"within": 100}, "Damp": {"within": 100}},
+        "situations": {"Hot": {}, "Wet": {}, "Steam": {}, "Crowd": {}},
+    },
+    "situations": [
+        {"id": "hot", "class": "Hot", "when": "Heat > 60", "valid": "10 s"},
+        {"id": "wet", "class": "Wet", "when": "Damp > 60", "valid": "10 s"},
+        {"id": "steam", "class": "Steam", "when": "Hot AND Damp > 60", "valid": "10 s"},
+        {
+            "id": "crowd",
+            "class": "Crowd",
+            "when": "count(uform(type = 'cart' AND Damp > 0)) >= 2",
+            "within": 100,
+            "valid": "10 s",
+        },
+    ],
 }
 
 
@@ -186,10 +200,63 @@ def test_situations_go_by_the_channels_in_which_readings_came(running: Running) 
     assert [("begin", behind), ("end", behind + 10.000001)] == told_by(running, "hot")
 
 
+def reading(event: Event, **values: float) -> Event:
+    """The same with readings."""
+    return replace(event, id=f"{event.id} {values}", attributes=tuple(values.items()))
+
+
+def test_a_feed_that_stands_holds_only_the_situations_that_read_it(running: Running) -> None:
+    """Without ticks, as in a file: what is damp, and who is counted, goes on by the events of its own channel."""
+    running.wall += BEHIND.total_seconds()
+    behind = -BEHIND.total_seconds()
+    running.publish(reading(ship("c", 700), Heat=80.0))
+    running.publish(reading(cart("a", 700), Damp=80.0), reading(cart("b", 710, 1), Damp=10.0), cart("e", 5000, 12))
+    running.decide()
+    assert [("begin", 0.0), ("end", 10.000001)] == told_by(running, "wet")
+    assert [("begin", 1.0), ("end", 10.000001)] == told_by(running, "crowd")
+    assert [("begin", behind)] == told_by(running, "hot")
+    assert [] == told_by(running, "steam"), "both together wait for the slower"
+    running.publish(ship("d", 5000, BEHIND.total_seconds() + 1))
+    running.decide()
+    assert [("end", behind + 10.000001)] == told_by(running, "hot")[1:]
+    assert running.told == Running(running.journal).told
+
+
+def test_a_rule_above_goes_by_what_those_below_it_read(running: Running) -> None:
+    """It holds where the slower feed has come to what the faster told, and both are by that clock fresh."""
+    running.wall += BEHIND.total_seconds()
+    running.publish(reading(cart("a", 700), Damp=80.0), reading(ship("c", 700), Heat=80.0))
+    running.publish(reading(ship("c", 701, BEHIND.total_seconds() + 1), Heat=80.0))
+    running.decide()
+    assert [] == told_by(running, "steam"), "of that second more may come"
+    running.publish(cart("e", 5000, 3), ship("d", 5000, BEHIND.total_seconds() + 3))
+    running.decide()
+    assert [("begin", 1.0)] == told_by(running, "steam")
+    assert [("begin", 0.0)] == told_by(running, "wet")
+
+
+def test_situations_go_on_where_their_readings_come_in_another_channel(running: Running) -> None:
+    """By the slower of both clocks from then on; others do not hear of it."""
+    running.wall += BEHIND.total_seconds()
+    running.publish(reading(cart("a", 700), Damp=80.0), reading(cart("b", 900), Heat=80.0))
+    running.publish(reading(ship("c", 2000), Heat=80.0), cart("e", 5000, 12))
+    running.decide()
+    assert [("begin", 0.0)] == told_by(running, "hot")[:1]
+    assert ("end", 10.000001) not in told_by(running, "hot"), "by the clock of the ships it is two hours ago"
+    assert [("begin", 0.0), ("end", 10.000001)] == told_by(running, "wet")
+    running.publish(cart("e", 5000, 13), ship("d", 5000, BEHIND.total_seconds() + 12))
+    running.decide()
+    assert ("end", 10.000001) in told_by(running, "hot")
+    assert running.told == Running(running.journal).told
+
+
 def test_deciding_again_and_going_on_from_a_snapshot_tell_the_same(running: Running, tmp_path: Path) -> None:
     """At the same positions, in one batch as in many."""
     running.publish(cart("a", 0), cart("b", 5), ship("c", 400, fleet=True), ship("d", 405, fleet=True), ship("e", 20))
-    running.pass_time(12)
+    running.publish(reading(cart("f", 700), Damp=80.0), reading(ship("g", 700), Heat=80.0))
+    running.pass_time(4)
+    running.publish(reading(cart("f", 700, 4), Damp=80.0), reading(ship("h", 1700, 4), Damp=80.0))
+    running.pass_time(8)
     save(running.known, tmp_path / "known")
     again = Running(running.journal, load(tmp_path / "known", running.known.position))
     assert running.known.clocks.by_name == again.known.clocks.by_name
@@ -201,7 +268,7 @@ def test_deciding_again_and_going_on_from_a_snapshot_tell_the_same(running: Runn
     running.decide()
     assert again.told == running.told[told:]
     assert running.told == Running(running.journal).told
-    assert {"enter", "dwell", "exit"} == {word for word, _ in words(running.told)}
+    assert {"enter", "dwell", "exit", "begin", "end"} == {word for word, _ in words(running.told)}
 
 
 def test_how_far_each_clock_is_behind_is_known(running: Running) -> None:

@@ -60,7 +60,7 @@ def moment(channel: int, second: int) -> datetime:
 
 
 def definitions(channel: int, coordinates: Mapping[str, Any]) -> dict[str, Any]:
-    """What one channel is asked for: pairs, pairs with a lateness, a gathering, a zone."""
+    """What one channel is asked for: pairs, pairs with a lateness, a gathering, a zone, situations."""
     of, own = f"type = 't{channel}'", f"of-{channel}"
     return {
         "channels": {f"c{channel}": {"types": [f"t{channel}"], **coordinates}},
@@ -77,6 +77,29 @@ def definitions(channel: int, coordinates: Mapping[str, Any]) -> dict[str, Any]:
                 "features": [{"id": "z", "geometry": SQUARE}],
             }
         },
+        "ontology": {
+            "classes": {f"Heat{channel}": {"within": 10}},
+            "situations": {f"Hot{channel}": {}, f"Crowd{channel}": {}, f"Both{channel}": {}},
+        },
+        "situations": [
+            {"id": f"hot-{own}", "class": f"Hot{channel}", "when": f"Heat{channel} > 15", "valid": "6 s"},
+            {
+                "id": f"crowd-{own}",
+                "class": f"Crowd{channel}",
+                "when": f"count(uform({of})) >= 2",
+                "within": 10,
+                "valid": "9 s",
+                "lateness": "2 s",
+            },
+            {
+                "id": f"both-{own}",
+                "class": f"Both{channel}",
+                "when": f"Hot{channel} AND count(uform({of} AND Heat{channel} > 5)) > 1",
+                "within": 20,
+                "valid": "9 s",
+                "for": {"begin": "1 s", "end": "1 s"},
+            },
+        ],
     }
 
 
@@ -85,8 +108,12 @@ SHARED, OWN = {"coordinates": "planar"}, {"coordinates": "planar", "clock": "own
 
 def joined(*defined: Mapping[str, Any]) -> dict[str, Any]:
     """Definitions together."""
-    found: dict[str, Any] = {"channels": {}, "relations": [], "zones": {}}
+    found: dict[str, Any] = {"channels": {}, "relations": [], "zones": {}, "situations": []}
+    ontology = found["ontology"] = {"classes": {}, "situations": {}}
     for one in defined:
+        for name, own in one.get("ontology", {}).items():
+            ontology[name] |= own
+        found["situations"] += one.get("situations", [])
         found["channels"] |= one.get("channels", {})
         found["zones"] |= one.get("zones", {})
         found["relations"] += one.get("relations", [])
@@ -98,7 +125,8 @@ def event_of(step: Step, which: Sequence[int]) -> Event:
     if isinstance(step, Report):
         name, when = f"e{step.channel}{step.entity}", moment(step.channel, step.second)
         place = Place("planar", step.x, 0.0)
-        return Event("e", f"t{step.channel}", "s", name, when, place, channel=f"c{step.channel}")
+        read = ((f"Heat{step.channel}", step.x), ("Damp", step.x))
+        return Event("e", f"t{step.channel}", "s", name, when, place, read, channel=f"c{step.channel}")
     clock = moment(which[0], step[which[0]])
     return to_event(ClockTick(clock, {f"c{one}": moment(one, step[one]) for one in which[1:]}), "tick", "s")
 
@@ -125,7 +153,7 @@ def _told(event: Event) -> Told:
     return event.position, event.type, str(event.time), tuple(sorted(event.attributes, key=repr))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(steps, st.data())
 def test_two_channels_with_their_own_clocks_are_as_two_systems(stream: list[Step], data: st.DataObject) -> None:
     """Each tells what it would alone, at the same positions, wherever the stream is cut and whatever ticks come."""
@@ -189,6 +217,13 @@ def at(report: Report) -> int:
 
 EITHER = "type IN ('t0', 't1')"
 ANY = {"relations": [{"id": "any", "a": EITHER, "b": EITHER, "when": NEAR, **TOLD}]}
+WET = {
+    "ontology": {"classes": {"Damp": {"within": 10}}, "situations": {"Wet": {}, "Full": {}}},
+    "situations": [
+        {"id": "wet", "class": "Wet", "when": "Damp > 15", "valid": "6 s"},
+        {"id": "full", "class": "Full", "when": "Wet AND count(uform()) >= 2", "within": 20, "valid": "9 s"},
+    ],
+}
 
 
 @settings(max_examples=60, deadline=None)
@@ -214,11 +249,11 @@ def test_pairs_between_channels_go_by_both_clocks(stream: list[Step], data: st.D
     assert sorted(expected) == sorted(found)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.booleans() | steps.map(tuple), max_size=6), st.data())
 def test_channels_may_change_their_clocks_at_any_time(parts: list[Any], data: st.DataObject) -> None:
     """What is told does not rest on where the stream is cut; neither does how far the clocks have come."""
-    both = joined(definitions(0, SHARED), definitions(1, SHARED), ANY)
+    both = joined(definitions(0, SHARED), definitions(1, SHARED), ANY, WET)
     loaded = files.load([both])
     first = [to_event(one, "d", "s") for one in loaded.changes("main", {})]
     clocks = {

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from nearcast.model.changes import SettingsChange, SituationChange, SituationRemoval
 from nearcast.model.event import Event, Place
+from nearcast.model.limits import Limits
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
 from nearcast.situations.lifecycle import SituationScene
@@ -20,7 +21,9 @@ from nearcast.situations.rule_plan import RulePlan
 from nearcast.situations.stage import SituationStage
 from nearcast.situations.store import SituationStore
 from nearcast.situations.stored_situations import situations_document, situations_of
+from nearcast.state.derived import StageInput
 from nearcast.state.registry import Registry
+from nearcast.state.repository import Repository
 from nearcast.testing.situations import PlainScene
 from tests.situations.scenes import (
     FIRE,
@@ -36,6 +39,23 @@ from tests.situations.scenes import (
     told,
 )
 from tests.state.stored import read_again
+
+
+def _limited(most: int, events: list[Event]) -> tuple[SituationStage, list[Event]]:
+    """What a rule that waits for five seconds tells where so many reports may wait."""
+    stage, known = SituationStage(), Registry(Settings(limits=Limits(waiting_reports=most)))
+    patient = replace(FIRE, lateness=5.0)
+    return stage, stage.derive(StageInput(defined([patient]), {}, table_of(events), known, Repository()))
+
+
+def test_of_more_than_may_wait_the_earliest_counts_early() -> None:
+    """It is told at the event by which there were too many, and counted; ordinary reports wait until it is time."""
+    events = [told(0, "a", Temperature=90), told(0.5, "b", Humidity=5), told(1, "c"), told(1.5, "d"), told(7, "e")]
+    stage, found = _limited(2, events)
+    assert ([(4, "fire", "begin")], 3) == (phases(found), stage.early)
+    stage, found = _limited(1_000, events)
+    assert ([(5, "fire", "begin")], 0) == (phases(found), stage.early)
+
 
 CONDITIONS = (
     "Temperature > 80 AND Humidity < 10",

@@ -71,7 +71,9 @@ class Limits:
     counted_entities: int = 2_000_000
     """Newest reports of entities that are kept for counts, of all counts in the rules of one lateness together."""
     waiting_reports: int = 250_000
-    """Reports that wait for the lateness of relations, of each lateness; beyond it the earliest counts early."""
+    """Reports that wait for the lateness of relations or rules, or for a slower clock, of each lateness; beyond it the
+    earliest counts early.
+    """
     entity_bytes: int = 65_536
     """Bytes that an event takes as the newest of its entity, about; of a larger one the attributes are not kept."""
     entities: int = 1_000_000

@@ -42,7 +42,10 @@ class PipelineMetrics:
             ["channel"],
             registry=self.registry,
         )
-        self.early = self._counter("early", "Reports that did not wait for the lateness of relations, as too many did")
+        self.early = self._counter(
+            "early",
+            "Reports that did not wait for the lateness of relations and rules, or for a slower clock, as too many did",
+        )
         self.failures = self._counter("failures", "Batches that failed; each is decided again after a restart")
         self.unusable = self._counter("unusable", "Readings that are none, and rules not taken", ["name", "reason"])
         self.forgotten = self._counter("forgotten", "Entities that were forgotten for the limits of entities")
@@ -210,7 +213,7 @@ class CrowdMonitor:
     def report(self, stages: Iterable[DerivingStage]) -> None:
         """After a batch."""
         stages = list(stages)
-        self._report_early(sum(stage.early for stage in stages if isinstance(stage, Scopes)))
+        self._report_early(sum(stage.early for stage in stages if isinstance(stage, (Scopes, SituationStage))))
         crowded = {id: one for stage in stages if isinstance(stage, Scopes) for id, one in stage.crowded().items()}
         for id in self._relations.raise_to({id: one.refused for id, one in crowded.items()}):
             entity, more = next(iter(crowded[id].entities.items()), ("", 0))
@@ -228,7 +231,8 @@ class CrowdMonitor:
 
     def _report_early(self, early: int) -> None:
         if early and not self._early:
-            log.warning("more reports wait for the lateness of relations than may: raise waiting_reports of limits")
+            what = "for the lateness of relations and rules, or for a slower clock"
+            log.warning("more reports wait %s, than may: raise waiting_reports of limits", what)
         self._metrics.early.inc(max(0, early - self._early))
         self._early = early
 

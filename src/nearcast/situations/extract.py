@@ -254,15 +254,26 @@ class Observation(NamedTuple):
     read: Mapping[str, Value]
 
 
+class LaneRows(NamedTuple):
+    """What rules hear of a table: their clock at every row, and the positions of rows; what rows tell them, in order.
+    Those `aside` came in channels by whose clocks they do not go: they say where their entities are, and wait for
+    nothing.
+    """
+
+    times: list[int]
+    positions: list[int]
+    observed: Sequence[Observation]
+    aside: frozenset[int] = frozenset()
+
+
 class ObservedTable:
-    """One table. `times` are the clock at every row, `observed` what rows tell, those that tell nothing left
-    out, in order.
+    """One table. `observed` is what rows tell, those that tell nothing left out, in order; an event without any time is
+    of its clock at its row, `times`.
     """
 
     def __init__(
         self, table: pa.Table, reported: Sequence[ReportedReadings], times: npt.NDArray[np.int64], outlines: NamedAreas
     ) -> None:
-        self.times: list[int] = times.tolist()
         self.positions: list[int] = table.column("position").to_pylist()
         self._time, self._accepted = (table.column(name).cast(pa.int64()) for name in ("time", "accepted"))
         self._causes: dict[int, Cause] = {}

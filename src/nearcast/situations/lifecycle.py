@@ -87,6 +87,9 @@ class SituationScene(SituationWorld, Protocol):
     def rezone(self, areas: NamedAreas) -> None:
         """Lets readings be in the zones that their places are in by now."""
 
+    def known(self) -> Iterator[tuple[str, str]]:
+        """The class and the entity of each reading, and of each report that counts, or may."""
+
     def add_situation(self, instance: SituationInstance, rule: PlannedRule) -> None:
         """Takes in a situation; also one that moved, or rests on other things."""
 
@@ -295,6 +298,21 @@ class SituationEngine:
             for instance in self.scene.running(rule):
                 self._work(pending, rule).instances[instance] = None
         yield from self._settle(pending)
+
+    def keep(self, plan: RulePlan) -> None:
+        """Goes on with these rules, which are as they were; of the others nothing more is known, and nothing told."""
+        for rule in self.plan.rules:
+            if rule.id not in plan.by_id:
+                for instance in list(self.scene.running(rule)):
+                    instance.running = False
+                    self.scene.drop_situation(instance)
+        self.scene.plan = plan
+
+    def forget_counted(self) -> None:
+        """Forgets what was counted of limits that were met."""
+        scene = self.scene
+        for counted in (scene.conditions.excess, scene.windows.beyond, scene.counts.beyond):
+            counted.clear()
 
     def _begin(self, cause: int) -> None:
         if cause != self._cause:

@@ -4,35 +4,66 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from nearcast.model.event import Place
-from nearcast.situations.extract import Observation, ObservedTable
+from nearcast.situations.extract import LaneRows, Observation
 from nearcast.situations.lifecycle import SituationChanged, SituationEngine
 from nearcast.situations.readings import NOWHERE, ContextReading, NamedAreas, SituationCentre, without_zones
+from nearcast.state.stream_clocks import SHARED_NAME
 
 Found = Iterator[tuple[int, SituationChanged]]
 """What happens, and in which row."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ReorderBuffer:
-    """The rules of one lateness. `held` are observations that wait, `places` where entities are, since when."""
+    """Rules of one lateness that go by the same clocks. `held` are observations that wait, `places` where entities are,
+    since when. `clocks` are the names of those by the slowest of which they go, which has come to `time`.
+
+    `told` are the rules of which this tells, with the positions behind which they see events, others being decided for
+    those stand on them; `left` are those that it told of until now, `names` is what they ask for. Of several lanes
+    those tell first that have the lower `number`. `early` counts what did not wait, as too much did.
+    """
 
     lateness: int
     engine: SituationEngine
     areas: NamedAreas
     held: list[tuple[int, str, int, Observation]] = field(default_factory=list)
     places: dict[str, tuple[int, Place]] = field(default_factory=dict)
+    clocks: frozenset[str] = frozenset({SHARED_NAME})
+    told: dict[str, int] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+    names: frozenset[str] = frozenset()
+    time: int = 0
+    number: int = 0
+    early: int = 0
 
-    def fold(self, rows: ObservedTable, waiting: bool = False) -> Found:
-        """Takes in a table. What comes of a row, or of the time that it lets pass, happens in that row.
-
-        `waiting`: readings may be ahead of the clock, as of several channels the slowest counts, and wait for it.
-        """
-        yield from self._in_time(rows) if self.lateness or waiting or self.held else self._at_once(rows)
+    def fold(self, rows: LaneRows) -> Found:
+        """Takes in a table. What comes of a row, or of the time that it lets pass, happens in that row."""
+        # Of several clocks the slowest counts, and readings that are ahead of it wait.
+        waiting = self.lateness or len(self.clocks) > 1 or self.held
+        yield from self._in_time(rows) if waiting else self._at_once(rows)
         self.engine.now = max(self.engine.now, rows.times[-1] - self.lateness)
+
+    def copy(self) -> ReorderBuffer:
+        """Another one that is the same, and goes on by itself."""
+        scene = self.engine.scene
+        rules = {id(one): one for rule in scene.plan.rules for one in (rule, *rule.necessary)}
+        # Readings do not change, and there may be very many.
+        shared = [self.areas, scene.plan, *rules.values(), *scene.readings.everything()]
+        found = deepcopy(self, {id(one): one for one in shared})
+        found.engine.forget_counted()
+        return found
+
+    def known(self) -> Iterator[tuple[str, str]]:
+        """The class and the entity of each reading that is known, or waits."""
+        yield from self.engine.scene.known()
+        yield from (
+            (name, one.entity) for *_, one in self.held for name, value in one.read.items() if value is not False
+        )
 
     def rezone(self, areas: NamedAreas) -> None:
         """Lets what waits be in the zones that its place is in by now."""
@@ -47,7 +78,7 @@ class ReorderBuffer:
         """Lets the clock come so far without a reading."""
         yield from self._until(clock - self.lateness, cause)
 
-    def _at_once(self, rows: ObservedTable) -> Found:
+    def _at_once(self, rows: LaneRows) -> Found:
         engine, places, times = self.engine, self.places, rows.times
         for one in rows.observed:
             row, place = one.row, one.place
@@ -62,7 +93,7 @@ class ReorderBuffer:
                     yield row, found
         yield from self._lapsed(rows, len(times) - 1)
 
-    def _lapsed(self, rows: ObservedTable, last: int) -> Found:
+    def _lapsed(self, rows: LaneRows, last: int) -> Found:
         """Ends what ends by itself, in the first row that lets enough time pass, up to the `last`."""
         while self.engine.may_lapse(rows.times[last]):
             due = self.engine.due
@@ -72,17 +103,21 @@ class ReorderBuffer:
             for found in self.engine.expire_until(rows.times[row], rows.positions[row]):
                 yield row, found
 
-    def _in_time(self, rows: ObservedTable) -> Found:
+    def _in_time(self, rows: LaneRows) -> Found:
         first = 0
         for one in rows.observed:
             if one.row:
                 yield from self._released(rows, first, one.row - 1)
-            # Of one moment by what they are, not by when they came.
-            heappush(self.held, (one.moment, one.entity, one.position, one))
+            if one.row in rows.aside:
+                self._place(one)
+            else:
+                # Of one moment by what they are, not by when they came.
+                heappush(self.held, (one.moment, one.entity, one.position, one))
+                yield from self._early(one)
             first = one.row
         yield from self._released(rows, first, len(rows.times) - 1)
 
-    def _released(self, rows: ObservedTable, first: int, last: int) -> Found:
+    def _released(self, rows: LaneRows, first: int, last: int) -> Found:
         """Lets happen what is late enough in rows from `first` to `last`, each in the first such row."""
         while (due := self.due()) is not None and due <= rows.times[last]:
             # What came later than it may was due before it was there.
@@ -90,6 +125,14 @@ class ReorderBuffer:
             time, cause = rows.times[row] - self.lateness, rows.positions[row]
             for found in self._until(time, cause):
                 yield row, found
+
+    def _early(self, last: Observation) -> Found:
+        """Lets what waits count, the earliest first, while more waits than may."""
+        while len(self.held) > self.engine.scene.conditions.limits.waiting_reports:
+            waiting = len(self.held)
+            for found in self._until(self.held[0][0] + 1, last.position):
+                yield last.row, found
+            self.early += waiting - len(self.held)
 
     def due(self) -> int | None:
         """The clock at which something happens here by itself; None: nothing waits."""
@@ -110,12 +153,15 @@ class ReorderBuffer:
         while self.held and self.held[0][0] < time:
             one = heappop(self.held)[-1]
             yield from self.engine.expire_until(one.moment, cause)
-            # Later than it may be: where its entity went since is newer.
-            if one.place is not None and not self._is_overtaken(one):
-                self.places[one.entity] = (one.moment, one.place)
+            self._place(one)
             if one.read:
                 yield from self.engine.fold_readings(self._newest(self._readings(one)), cause)
         yield from self.engine.expire_until(time, cause)
+
+    def _place(self, one: Observation) -> None:
+        # Later than it may be: where its entity went since is newer.
+        if one.place is not None and not self._is_overtaken(one):
+            self.places[one.entity] = (one.moment, one.place)
 
     def _is_overtaken(self, one: Observation) -> bool:
         return one.entity in self.places and self.places[one.entity][0] > one.moment

@@ -6,13 +6,14 @@ What comes out depends on the events and definitions alone, not on how events ar
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import merge
+from operator import itemgetter
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.errors import Fault
@@ -28,35 +29,32 @@ from nearcast.model.changes import (
     ZoneRuleChange,
     ZoneShapesChange,
 )
-from nearcast.model.columns import EVENTS
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
-from nearcast.model.ontology import Ontology, below, upwards
+from nearcast.model.ontology import Ontology, below
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import Settings
 from nearcast.situations.diagnosis import RuleFinding, find
 from nearcast.situations.events import action_events, lone_situation, situation_data, situation_event
-from nearcast.situations.extract import CountedEvents, ObservedTable, ReadingExtractor, ReportedReadings
-from nearcast.situations.lifecycle import REMOVED, SituationChanged, SituationEngine, SituationScene
+from nearcast.situations.extract import CountedEvents, ReadingExtractor, ReportedReadings
+from nearcast.situations.lifecycle import REMOVED, SituationChanged, SituationScene
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.reorder_buffer import Found, ReorderBuffer
+from nearcast.situations.rule_lanes import RuleLanes
 from nearcast.situations.rule_plan import (
-    SECOND,
     DefinedRule,
     RulePlan,
     counts_of,
     names_of,
-    plan,
     rule_cycle,
-    standing_on,
     unit_of,
 )
 from nearcast.situations.store import SituationStore
 from nearcast.situations.zones_around import ZoneAreas
 from nearcast.state.derived import Cause, StageInput
-from nearcast.state.lateness import NEVER, moments_of
+from nearcast.state.lateness import moments_of
 from nearcast.state.registry import Registry
-from nearcast.state.stream_clocks import SHARED, SHARED_NAME, StreamClocks, slowest_over
+from nearcast.state.stream_clocks import StreamClocks
 from nearcast.state.timeline import Excess
 
 log = logging.getLogger(__name__)
@@ -76,7 +74,6 @@ class SituationStage:
     """
 
     def __init__(self, scene: Callable[[RulePlan], SituationScene] = SituationStore) -> None:
-        self._scene = scene
         self.refused: Counter[tuple[str, str]] = Counter()
         self.provided: set[str] = set()
         self.version = 0
@@ -84,15 +81,10 @@ class SituationStage:
         self._rules: dict[str, DefinedRule] = {}
         self._actions: dict[str, Action] = {}
         self._hidden_after: dict[str, int] = {}
-        self._leaving: dict[str, DefinedRule] = {}
-        self._lanes: dict[int, ReorderBuffer] = {}
+        self._lanes = RuleLanes(scene)
         self._layers = Registry()
         self._rezoned = False
         self._zones = ZoneAreas(())
-        self._time = 0
-        self._clocks = StreamClocks()
-        # The clocks, by name, of the channels in which readings came, while there are several.
-        self._read_by: set[str] = set()
         self._limits = Limits()
         self._excess: Counter[Excess] = Counter()
         self._change_times: Mapping[int, datetime | None] = {}
@@ -110,9 +102,12 @@ class SituationStage:
         events, self._change_times = stage_input.events, stage_input.times
         self._limits = self._zones.limits = stage_input.registry.settings.limits
         self._layers.settings = stage_input.registry.settings
-        if not self._clocks.are_of(stage_input.registry.settings.channels):
-            self._set_channels(stage_input)
-        for lane in self._lanes.values():
+        channels = stage_input.registry.settings.channels
+        if not self._lanes.clocks.are_of(channels):
+            if self._stale is not None:
+                found += self._replan(self._stale)
+            self._lanes.set_channels(channels, stage_input.repository)
+        for lane in self._lanes.lanes:
             self._limit(lane)
         positions = events.column("position").to_numpy()
         done = 0
@@ -125,7 +120,7 @@ class SituationStage:
         found += self._fold(events.slice(done))
         stage_input.excess.update(self._excess)
         self._excess.clear()
-        for lane in self._lanes.values():
+        for lane in self._lanes.lanes:
             conditions = lane.engine.scene.conditions
             stage_input.excess.update(conditions.excess)
             conditions.excess.clear()
@@ -138,35 +133,20 @@ class SituationStage:
     @property
     def clocks(self) -> StreamClocks:
         """See `DerivingStage`."""
-        return self._clocks
+        return self._lanes.clocks
+
+    @property
+    def early(self) -> int:
+        """How many reports did not wait for the lateness of rules or for a slower clock, as too many did."""
+        return sum(lane.early for lane in self._lanes.lanes)
 
     def next_due(self, clocks: StreamClocks) -> int:
         """See `DerivingStage`."""
-        now = clocks.slowest(self._numbers())
-        due = [one for one in (lane.told_by(now) for lane in self._lanes.values()) if one is not None]
-        return StreamClocks.alone(now).wait(np.array(due, np.int64))
-
-    def _numbers(self) -> list[int]:
-        """The clocks by the slowest of which situations go: those of the channels in which readings came."""
-        if self._clocks.single:
-            return [SHARED]
-        return [number for number, name in enumerate(self._clocks.names) if name in self._read_by]
-
-    def _set_channels(self, stage_input: StageInput) -> None:
-        """Goes on by the clocks of other channels; what came before came by those that there were."""
-        channels, before = stage_input.registry.settings.channels, self._clocks
-        if not before.changes_with(channels):
-            self._clocks = before.redefined(channels, EVENTS.empty_table())
-            return
-        self._clocks = before.redefined(channels, stage_input.repository.newest())
-        if before.single:
-            self._read_by = {SHARED_NAME} if self._time else set()
-        else:
-            self._read_by = {one if one in self._clocks.names else SHARED_NAME for one in self._read_by}
+        return self._lanes.next_due(clocks)
 
     def forget(self, entities: Collection[str]) -> None:
         """Drops where some entities are, and their readings, but for those that a situation rests on."""
-        for lane in self._lanes.values():
+        for lane in self._lanes.lanes:
             for entity in entities:
                 lane.places.pop(entity, None)
             lane.engine.forget(entities)
@@ -185,9 +165,8 @@ class SituationStage:
 
     def find(self, rule: str, event: Event) -> RuleFinding:
         """What a rule finds around an event that was the last to be folded. Raises `Fault` for an unknown rule."""
-        one = self._rules.get(rule)
-        lane = self._lanes.get(round(one.rule.lateness * SECOND)) if one else None
-        if lane is None or rule not in lane.engine.plan.by_id:
+        lane = next((one for one in self._lanes.lanes if rule in one.told), None)
+        if lane is None or rule not in self._rules:
             known = ", ".join(id for id, one in self._rules.items() if one.rule.sufficient) or "there is none"
             raise Fault("a rule that concludes situations, as of the event", rule, advice=f"known then: {known}")
         found = lane.engine.plan.by_id[rule]
@@ -199,20 +178,31 @@ class SituationStage:
             return
         if self._stale is not None:
             yield from self._replan(self._stale)
-        reported = list(self._extraction.reported(table)) if self._lanes else []
+        reported = list(self._extraction.reported(table)) if self._lanes.lanes else []
         self.provided.update(name for one in reported for name in one.read)
-        if self._counted.names and self._lanes:
+        if self._counted.names and self._lanes.lanes:
             reported = self._counted.joined(table, reported, self._limits, self._excess)
-        times = self._stream_times(table, reported)
-        self._time = int(times[-1])
-        if not self._lanes:
+        done = first = 0
+        for row in self._lanes.arrivals(table, reported):
+            # Until then rules went by the clocks by which they went.
+            until = bisect_left(reported, row, first, key=itemgetter(0))
+            yield from self._fold_rows(table.slice(done, row - done), reported[first:until], done)
+            self._lanes.regroup()
+            done, first = row, until
+        yield from self._fold_rows(table.slice(done), reported[first:], done)
+
+    def _fold_rows(self, table: pa.Table, reported: Sequence[ReportedReadings], start: int) -> Iterator[Event]:
+        """A part of a table that begins at a row, in which rules go by the same clocks."""
+        if not len(table):
             return
-        rows = ObservedTable(table, reported, times, self._areas)
-        lanes, waiting = list(self._lanes.values()), len(self._read_by) > 1
+        own = [one._replace(row=one.row - start) for one in reported] if start else reported
+        rows, heard = self._lanes.observed(table, own, moments_of(table))
+        lanes = self._lanes.lanes
+        folded = (
+            _numbered(number, lane.fold(own)) for number, (lane, own) in enumerate(zip(lanes, heard, strict=True))
+        )
         # In the order of rows, and of lanes in each.
-        for row, number, situation_change in merge(
-            *(_numbered(number, lane.fold(rows, waiting)) for number, lane in enumerate(lanes)), key=_place
-        ):
+        for row, number, situation_change in merge(*folded, key=_place):
             yield from self._tell(situation_change, lanes[number], rows.cause(row))
         for lane in lanes:
             self._count_beyond(lane)
@@ -232,39 +222,18 @@ class SituationStage:
         """Lets the clocks come so far as a tick says."""
         if self._stale is not None:
             yield from self._replan(self._stale)
-        self._clocks.follow_tick(tick)
-        self._time = max(self._time, self._clocks.slowest(self._numbers()))
+        self._lanes.clocks.follow_tick(tick)
+        self._lanes.follow()
         moment = self._change_times.get(position)
-        for lane in self._lanes.values():
-            for situation_change in lane.pass_time(self._time, position):
+        for lane in self._lanes.lanes:
+            for situation_change in lane.pass_time(lane.time, position):
                 yield from self._tell(situation_change, lane, Cause(position, moment, moment))
-
-    def _stream_times(self, table: pa.Table, reported: Sequence[ReportedReadings]) -> npt.NDArray[np.int64]:
-        """The clock at every event; of several the slowest of those in whose channels readings came until then."""
-        clocks, moments = self._clocks, moments_of(table)
-        if clocks.single:
-            series = clocks.over(np.zeros(len(moments), np.int64), moments)
-            clocks.set_to(series[:, -1])
-            return np.maximum(series[SHARED], self._time)
-        # What was derived entered in no channel.
-        derived = table.column("part").to_numpy() > 0
-        number = clocks.numbers(table)
-        series = clocks.over(number, np.where(derived, NEVER, moments))
-        clocks.set_to(series[:, -1])
-        first = {clocks.names[number[one.row]]: one.row for one in reversed(reported) if not derived[one.row]}
-        new = sorted((row, name) for name, row in first.items() if name not in self._read_by)
-        times = np.full(len(moments), self._time)
-        for row, name in [(0, None), *new]:
-            self._read_by |= set() if name is None else {name}
-            if self._read_by:
-                times[row:] = np.maximum(slowest_over(series[:, row:], self._numbers()), times[max(0, row - 1)])
-        return times
 
     def _tell(self, found: SituationChanged, lane: ReorderBuffer, cause: Cause) -> Iterator[Event]:
         data = situation_data(found, self._areas, self._units)
         if found.hidden:
             actions = [self._actions[found.rule.removeprefix(HIDDEN)]]
-        elif self._lateness(found) != lane.lateness:
+        elif found.rule not in (lane.left if found.reason == REMOVED else lane.told):
             # Decided here too because a rule of this lane stands on it; told of where it belongs.
             return
         else:
@@ -272,11 +241,6 @@ class SituationStage:
             actions = [one for one in self._actions.values() if found.concludes in self._called_by.get(one.id, ())]
         for action in actions:
             yield from action_events(action, found, data, self._next_number(cause, len(action.effects)), cause)
-
-    def _lateness(self, found: SituationChanged) -> int:
-        # A rule that was just removed, or replaced, is told of by the lane that it leaves.
-        one = (self._leaving if found.reason == REMOVED else self._rules)[found.rule]
-        return round(one.rule.lateness * SECOND)
 
     def _next_number(self, cause: Cause, count: int = 1) -> int:
         position, number = self._number
@@ -288,7 +252,6 @@ class SituationStage:
         if isinstance(change, ClockTick):
             yield from self._pass(position, change)
             return
-        self._leaving = dict(self._rules)
         match change:
             case SettingsChange(settings):
                 if settings.ontology == self._ontology:
@@ -316,7 +279,7 @@ class SituationStage:
         self.version += 1
         # Of many rules at a start each would have all the others made ready anew, for nothing.
         self._stale = position
-        if any(lane.engine.scene.any for lane in self._lanes.values()):
+        if any(lane.engine.scene.any for lane in self._lanes.lanes):
             yield from self._replan(position)
 
     def _rezone(self, change: ZoneChange) -> bool:
@@ -350,33 +313,23 @@ class SituationStage:
         self._prepare()
         rezoned = rezoned or looked_into != self._zones.layers
         hidden = {one.rule.id: one for one in self._hidden(position)}
-        plans = dict(lane_plans(self._ontology, [*self._rules.values(), *hidden.values()]))
+        self._lanes.define(self._ontology, [*self._rules.values(), *hidden.values()])
         cause = Cause(position, self._change_times.get(position), None)
-        for lateness in sorted(self._lanes.keys() | plans.keys()):
-            lane = self._lane(lateness)
-            found = plans.get(lateness) or plan(self._ontology, ())
-            found.zones = self._zones.names
+        for lane, found in self._lanes.planned():
+            self._limit(lane)
+            lane.areas = self._areas
             if rezoned:
                 lane.rezone(self._areas)
             situation_changes = lane.engine.replan(found, position, self._areas if rezoned else None)
             for situation_change in situation_changes:
                 if not situation_change.hidden or situation_change.rule in hidden:
                     yield from self._tell(situation_change, lane, cause)
-        self._lanes = {lateness: lane for lateness, lane in sorted(self._lanes.items()) if lateness in plans}
+        self._lanes.drop_empty()
 
     def _limit(self, lane: ReorderBuffer) -> None:
         """Lets the limits of the settings hold in a lane."""
         scene = lane.engine.scene
         scene.windows.limits = scene.counts.limits = scene.conditions.limits = self._limits
-
-    def _lane(self, lateness: int) -> ReorderBuffer:
-        if lateness not in self._lanes:
-            self._lanes[lateness] = ReorderBuffer(
-                lateness, SituationEngine(self._scene(plan(self._ontology, ()))), self._areas
-            )
-            self._limit(self._lanes[lateness])
-        self._lanes[lateness].areas = self._areas
-        return self._lanes[lateness]
 
     def _hidden(self, position: int) -> Iterator[DefinedRule]:
         """The rules of actions that several situations together call for."""
@@ -409,7 +362,7 @@ class SituationStage:
         layers = [self._layers.zones[id] for id in sorted(self._looked_into()) if id in self._layers.zones]
         self._zones = ZoneAreas(layers, self._zones)
         self._zones.limits = self._limits
-        self._areas = NamedAreas(self._ontology, self._zones)
+        self._areas = self._lanes.areas = NamedAreas(self._ontology, self._zones)
         units = ((one.name, unit_of(self._ontology, one.name)) for one in self._ontology.classes)
         self._units = {name: unit for name, unit in units if unit is not None}
         self._called_by = {id: under.get(name, frozenset()) for id, name in lone.items() if name is not None}
@@ -434,17 +387,6 @@ MOST_SHOWN = 100
 
 HIDDEN = "action "
 """Before the id of an action, the id of the rule that several situations together are."""
-
-
-def lane_plans(ontology: Ontology, defined: Sequence[DefinedRule]) -> Iterator[tuple[int, RulePlan]]:
-    """For each lateness its rules and all that those stand on, made ready."""
-    by_id = {one.rule.id: one for one in defined}
-    dependencies = standing_on((one.rule for one in defined), ontology)
-    necessary = [one.rule.id for one in defined if not one.rule.sufficient]
-    for lateness in sorted({round(one.rule.lateness * SECOND) for one in defined if one.rule.sufficient}):
-        own = [one.rule.id for one in defined if round(one.rule.lateness * SECOND) == lateness]
-        needed = {lower for id in (*own, *necessary) for lower in upwards(dependencies, id)}
-        yield lateness, plan(ontology, [one for id, one in by_id.items() if id in needed])
 
 
 def _numbered(number: int, found: Found) -> Iterator[tuple[int, int, SituationChanged]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TypeVar
 
 from nearcast.geo.dynamic_index import Cell, SpatialHash, cell_of, cells_around, joined_levels, level_of
@@ -225,6 +226,11 @@ class SituationStore:
         """Lets readings be in the zones that their places are in by now."""
         for reading in areas.rezoned([*self.readings.everything(), *self.counts.everything()]):
             self.put_reading(reading)
+
+    def known(self) -> Iterator[tuple[str, str]]:
+        """The class and the entity of each reading, and of each report that counts, or may."""
+        counted = (one for one in self.counts.everything() if one.value is not False)
+        return ((one.name, one.entity) for one in chain(self.readings.everything(), counted))
 
     def left_by(self, reading: ContextReading) -> SituationCentre | None:
         """Where an entity counted until now of which a report comes; None: nowhere, or it is a reading."""

@@ -24,8 +24,8 @@ from nearcast.situations.extract import Observation
 from nearcast.situations.lifecycle import SituationEngine, SituationInstance
 from nearcast.situations.readings import ContextReading, SituationCentre
 from nearcast.situations.reorder_buffer import ReorderBuffer
-from nearcast.situations.rule_plan import DefinedRule, RulePlan, plan
-from nearcast.situations.stage import SituationStage, lane_plans
+from nearcast.situations.rule_plan import DefinedRule, plan
+from nearcast.situations.stage import SituationStage
 from nearcast.state.registry import Registry
 from nearcast.state.stage_documents import PLACE_FIELDS, VALUE, StageDocument, place_columns, value_column, values_in
 from nearcast.state.stream_clocks import StreamClocks
@@ -77,14 +77,14 @@ def situations_document(stage: SituationStage, registry: Registry) -> StageDocum
         "rules": rules,
         "actions": [document.refer(one, registry.actions) for one in stage._actions.values()],
         "hidden_after": stage._hidden_after,
-        "time": stage._time,
-        "clocks": stage._clocks.by_name,
-        "read_by": sorted(stage._read_by),
+        "clocks": stage._lanes.clocks.by_name,
+        "read_by": {name: sorted(clocks) for name, clocks in stage._lanes.read_by.items()},
+        "made": stage._lanes.made,
         "number": stage._number,
         "stale": stage._stale,
         "rezoned": stage._rezoned,
         "lanes": [
-            _lane(document, f"lane-{number}", one) for number, one in enumerate(stage._lanes.values())
+            _lane(document, f"lane-{number}", one) for number, one in enumerate(stage._lanes.lanes)
         ],
     }  # fmt: skip
     return document
@@ -109,20 +109,23 @@ def situations_of(document: StageDocument, registry: Registry) -> SituationStage
     actions = (document.referred(one, registry.actions, Action) for one in values["actions"])
     stage._actions = {one.id: one for one in actions}
     stage._hidden_after = dict(values["hidden_after"])
-    stage._time, stage._stale = values["time"], values["stale"]
-    stage._clocks = StreamClocks(registry.settings.channels, values["clocks"])
-    stage._read_by = set(values["read_by"])
+    stage._stale = values["stale"]
+    stage._lanes.clocks = StreamClocks(registry.settings.channels, values["clocks"])
+    stage._lanes.read_by = {name: frozenset(clocks) for name, clocks in values["read_by"].items()}
+    stage._lanes.made = values["made"]
     position, part = values["number"]
     stage._number = (position, part)
     stage._layers.zones, stage._layers.settings = dict(registry.zones), registry.settings
     stage._rezoned = values["rezoned"]
     stage._prepare()
-    plans = _plans(stage)
+    if stage._stale is None:
+        stage._lanes.define(stage._ontology, [*stage._rules.values(), *stage._hidden(0)])
     for number, lane in enumerate(values["lanes"]):
-        buffer = stage._lane(lane["lateness"])
-        made = plans.get(buffer.lateness) or plan(stage._ontology, ())
-        made.zones = stage._zones.names
-        buffer.engine.scene.plan = made
+        buffer = stage._lanes.stored(lane["lateness"], lane["clocks"], lane["told"], lane["number"], lane["time"])
+        stage._limit(buffer)
+        # Where rules are made ready anew with the next event none runs.
+        rules = plan(stage._ontology, ()) if stage._stale is not None else stage._lanes.plan_of(buffer)
+        buffer.engine.scene.plan = rules
         _fill_lane(document, f"lane-{number}", lane, buffer)
     return stage
 
@@ -138,13 +141,6 @@ def _ontology(document: StageDocument, ontology: Ontology, registry: Registry) -
 def _settings(document: StageDocument, number: int) -> Settings:
     found: Settings = document.referred(number, {}, Settings)
     return found
-
-
-def _plans(stage: SituationStage) -> Mapping[int, RulePlan]:
-    """The rules of each lateness, made ready; none where they are made anew with the next event: then nothing runs."""
-    if stage._stale is not None:
-        return {}
-    return dict(lane_plans(stage._ontology, [*stage._rules.values(), *stage._hidden(0)]))
 
 
 def _lane(document: StageDocument, name: str, lane: ReorderBuffer) -> dict[str, Any]:
@@ -167,6 +163,11 @@ def _lane(document: StageDocument, name: str, lane: ReorderBuffer) -> dict[str, 
     orders = {order for _, order in running}
     return {
         "lateness": lane.lateness,
+        "clocks": sorted(lane.clocks),
+        "told": list(lane.told.items()),
+        "number": lane.number,
+        "time": lane.time,
+        "early": lane.early,
         "now": engine.now,
         "order": engine._order,
         "cause": engine._cause,
@@ -322,6 +323,7 @@ def _fill_lane(document: StageDocument, name: str, values: Mapping[str, Any], la
     for one in values["situations"]:
         instance = instances[one["order"]] = _instance(one, readings)
         engine.scene.add_situation(instance, engine.plan.by_id[instance.rule])
+    lane.early = values["early"]
     engine.now, engine._order, engine._cause = values["now"], values["order"], values["cause"]
     engine._begun = dict(values["begun"])
     engine._lapses = [(moment, order, instances[order]) for moment, order in values["lapses"]]

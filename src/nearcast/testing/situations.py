@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nearcast.model.limits import Limits
@@ -126,6 +126,11 @@ class PlainScene:
         """Lets readings be in the zones that their places are in by now."""
         for reading in areas.rezoned([*self.readings.all.values(), *self.counts.all.values()]):
             self.put_reading(reading)
+
+    def known(self) -> Iterator[tuple[str, str]]:
+        """The class and the entity of each reading, and of each report that counts, or may."""
+        counted = [one for one in self.counts.all.values() if one.value is not False]
+        return ((one.name, one.entity) for one in [*self.readings.all.values(), *counted])
 
     def left_by(self, reading: ContextReading) -> SituationCentre | None:
         """Every situation is concerned by what comes, wherever an entity was."""
