@@ -224,7 +224,11 @@ def _take_data(
         _add("data", data, attributes, 1, where)
         return None
     attributes += attributes_of(data, document, where, shapes)
-    return place_of(data, where)
+    place = place_of(data, where)
+    # That has looked at all positions of those that tell a place, of which there may be a hundred thousand.
+    placed = [data.get(name) for name in GEOMETRY_NAMES]
+    shapes[:] = [one for one in shapes if not any(one[1] is other for other in placed)] if shapes else []
+    return place
 
 
 def check_length(name: str | None, what: str, longest: int, where: Mark | None) -> None:

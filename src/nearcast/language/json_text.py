@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -125,10 +126,15 @@ def _may_repeat(text: bytes, document: Any) -> bool:
 
 def _keys_of(value: Any) -> int:
     """How many keys there are within a value."""
+    count = 0
     if type(value) is dict:
         count, value = len(value), value.values()
     elif type(value) is list:
-        count = 0
+        # Coordinates are many lists, which would take a call each: they are looked at level by level.
+        while (kinds := set(map(type, value))) == {list}:
+            value = [*chain.from_iterable(value)]
+        if kinds.isdisjoint({dict, list}):
+            return 0
     else:
         return 0
     for child in value:
