@@ -268,7 +268,7 @@ async def put(
         return event, orjson.dumps(document)
 
     held = service.session_manager.registry.settings
-    event, document = await service.reading.of(size, prepared)
+    event, document = await service.reading.of_definition(size, prepared)
     position = 0 if dry else await _append(service, event)
     if position and known is not None:
         document = await service.reading.of(size, lambda: orjson.dumps(known()))

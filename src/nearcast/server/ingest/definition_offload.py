@@ -17,6 +17,11 @@ from nearcast.server.admin.documents import checked_changes
 LARGE = 64 * 1024
 """Bytes that take about a millisecond to read: more than the way to a thread and back."""
 
+LARGE_DEFINITION = 2 * 1024
+"""Bytes of a definition that take about as long: two hundred sums of a filter have five thousand and take eleven, an
+outline of 32 KiB takes thirty.
+"""
+
 REMEMBERED = 8
 """Large definitions that are on their way through the journal at once."""
 
@@ -39,6 +44,10 @@ class DefinitionOffload:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, lambda: read(*args, **kwargs))
 
+    async def of_definition(self, size: int, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same of a definition, which takes longer for its size."""
+        return await self.of(size if size < LARGE_DEFINITION else max(size, LARGE), read, *args, **kwargs)
+
     def changes(self, event: Event, settings: Settings) -> list[Change]:
         """What a control event changes: as it was read on its way into the journal, if it was here. See
         `checked_changes`.
@@ -50,7 +59,7 @@ class DefinitionOffload:
     def remember(self, event: Event, settings: Settings, changes: list[Change]) -> None:
         """Takes note of what an event was read as that will come back from the journal, if that took long."""
         # Only subscriptions: what a relation is depends on where the event enters.
-        if len(event.payload) >= LARGE and all(isinstance(one, SubscriptionChange) for one in changes):
+        if len(event.payload) >= LARGE_DEFINITION and all(isinstance(one, SubscriptionChange) for one in changes):
             with self._lock:
                 self._read[event.payload] = settings, changes
                 while len(self._read) > REMEMBERED:

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nearcast.errors import EventError
 from nearcast.language.cloudevents import CONTROL_TYPES
+from nearcast.model.event import CONTROL_PREFIX
 from nearcast.server.auth import Publisher, admit, service_of
 from nearcast.server.error_responses import fault_json
 from nearcast.server.ingest.cloudevents_http import BATCHED, STRUCTURED, batched
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 router = APIRouter(tags=["publish"])
 
 PATH = "/events"
+
+CONTROL = CONTROL_PREFIX.encode()
 
 ANSWERED_HERE = 5_000
 """So many events, all of them new, are answered in less time than the way to a thread and back may take."""
@@ -89,8 +92,9 @@ async def publish(
     batch = batched(request.headers.get("content-type"))
     body = await service.bodies.read(request, limits.batch_bytes if batch else limits.event_bytes)
     headers, size = request.headers.items(), len(body)
+    reading = service.reading.of_definition if _may_define(request, body) else service.reading.of
     try:
-        came = await service.reading.of(size, read_events, headers, body, token, service)
+        came = await reading(size, read_events, headers, body, token, service)
     except EventError as error:
         _write_dead_letters([refused_input("POST /events", str(error.fault), body)], service)
         raise
@@ -107,6 +111,12 @@ async def publish(
         service.metrics.rejected.labels("event").inc(len(letters))
         _write_dead_letters(letters, service)
     return Response(answer, status, media_type="application/json")
+
+
+def _may_define(request: Request, body: bytes) -> bool:
+    """Whether a definition may be among what came, by a type in the body or a header, where it may be escaped."""
+    kind = request.headers.get("ce-type", "")
+    return CONTROL in body or b"\\u" in body or any(one in kind for one in (CONTROL_PREFIX, "%", "\\"))
 
 
 def _are_new(came: ReadEvents, written: Sequence[int | None], before: int) -> bool:
