@@ -335,7 +335,8 @@ def test_what_is_no_history_of_a_system_is_told_in_a_line(system: Path, tmp_path
     ("words", "told"),
     [
         ((), "give one history"),
-        (("--data", ".", "--journal", "journal"), "give one history"),
+        (("--data", ".", "--journal", "journal"), "give one system, with --data or --journal; got 2"),
+        (("--journal", "no"), "no, no file and no folder"),
         (("--events", "-"), "--events needs --definitions"),
         (("--events", "-", "--definitions", "own.yaml", "--compare"), "--compare is for --data"),
         (("--data", ".", "--from", "yesterday"), "expected a position from 1 on, or a time as in"),

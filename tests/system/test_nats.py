@@ -112,12 +112,12 @@ def test_every_event_is_there_once_and_whoever_should_got_it_once(lived: Lived) 
 
 def test_it_is_decided_again_and_explained_out_of_nats(lived: Lived) -> None:
     """The same comes out, and why."""
-    same = CliRunner().invoke(replay.command, ["--journal", lived.url, "--compare", "--json", "--engine", "local"])
+    same = CliRunner().invoke(replay.command, ["--data", lived.url, "--compare", "--json", "--engine", "local"])
     assert (0, None) == (same.exit_code, same.exception)
     with closing(NatsJournal(lived.url, read_only=True)) as journal:
         row = journal.read("deliveries", 0, 1_000_000).to_pylist()[0]
         event = journal.read("events", row["position"] - 1, 1).to_pylist()[0]
-    words = [event["id"], "--source", event["source"], "--client", row["client"], "--journal", lived.url, "--json"]
+    words = [event["id"], "--source", event["source"], "--client", row["client"], "--data", lived.url, "--json"]
     told = CliRunner().invoke(explain.command, words)
     assert told.exit_code == 0, told.output
     assert row["client"] == json.loads(told.output.splitlines()[0])["client"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nearcast.cli.explain_text import as_data, as_text, told_situation
-from nearcast.cli.options import INPUT_FILE, JournalPlace, data_option, journal_path
+from nearcast.cli.options import DATA, INPUT_FILE, journal_of, named_place, place_option
 from nearcast.cli.output import DeadLetterLog, print_json, progress
 from nearcast.explain.explanation import explain
 from nearcast.explain.past_state import PastState
@@ -34,10 +34,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.argument("event_id", metavar="[EVENT]", required=False)
 @click.option("--client", help="The client it is about; else every client known then, or named by a subscription.")
 @click.option("--source", help="The event's source, where several events have the id.")
-@data_option
-@click.option(
-    "--journal", "journal_file", type=JournalPlace(), help="A journal, a file or on NATS, instead of the data folder's."
-)
+@place_option(f"A system, {DATA} unless given")
 @click.option("--definitions", "definition_files", multiple=True, type=FILE, help="With --events: as in replay.")
 @click.option("--events", "event_files", multiple=True, type=INPUT_FILE, help="Files of events instead of a journal.")
 @click.option("--situation", "rule", help="Explain this situation rule around EVENT, instead of clients.")
@@ -56,8 +53,7 @@ def command(
     event_id: str | None,
     client: str | None,
     source: str | None,
-    data: Path,
-    journal_file: Location | None,
+    places: tuple[Location, ...],
     definition_files: tuple[Path, ...],
     event_files: tuple[Path, ...],
     rule: str | None,
@@ -89,9 +85,9 @@ def command(
         raise click.UsageError("give --zones with --entity, and --zone with them or not")
     if relation is not None and (side_a is None or side_b is None or (moment is not None and position is not None)):
         raise click.UsageError("give --relation with --a and --b, and one of --at and --position or none")
-    if bool(definition_files) != bool(event_files) or (event_files and journal_file):
+    if bool(definition_files) != bool(event_files) or (event_files and places):
         raise click.UsageError("give --definitions and --events together, or a journal alone")
-    journal_file = journal_file or journal_path(data)
+    place = named_place(places) or DATA
     if event_id is not None and rule is None and _can_be_read_again(event_files):
         past = _single_pass(event_id, source, definition_files, event_files)
         if past is not None:
@@ -103,7 +99,7 @@ def command(
     about = None if side_a is None or side_b is None else {side_a, side_b}
     about = about if entity is None else {entity}
     heard = event_id is not None and rule is None and _can_be_read_again(event_files)
-    with folded.folded_history(journal_file, definition_files, event_files, about, heard) as history:
+    with folded.folded_history(journal_of(place), definition_files, event_files, about, heard) as history:
         if relation is not None and side_a is not None and side_b is not None:
             folded.print_pair(history, relation, (side_a, side_b), position, moment, as_json)
         elif layer is not None and entity is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -59,24 +60,33 @@ def url_of(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+class DataFolder(click.Path):
+    """A folder of this machine; who names a journal on NATS is told which option that is for."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, path_type=Path)
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The folder; a usage error for an address."""
+        if is_nats(value):
+            self.fail(f"expected a folder, got an address of NATS; give it as --journal, or in {JOURNAL}", param, ctx)
+        return Path(str(super().convert(str(value), param, ctx)))
+
+
 def data_option(function: F) -> F:
     """`--data DIR`."""
     return click.option(
-        "--data",
-        type=click.Path(file_okay=False, path_type=Path),
-        default=DATA,
-        show_default=True,
-        help="Folder of the journal and the state.",
+        "--data", type=DataFolder(), default=DATA, show_default=True, help="Folder of the journal and the state."
     )(function)
 
 
 class JournalPlace(click.ParamType[Location]):
-    """A journal's file, or its address on NATS."""
+    """Where a system's journal is: its data folder, a file, or an address on NATS."""
 
-    name = "file or URL"
+    name = "folder, file or URL"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Location:
-        """Either of them; a usage error for a wrong address."""
+        """One of them; a usage error for a wrong address."""
         if not is_nats(value):
             return Path(str(value))
         try:
@@ -84,6 +94,15 @@ class JournalPlace(click.ParamType[Location]):
         except SetupError as error:
             self.fail(str(error), param, ctx)
         return str(value)
+
+
+def journal_of(place: Location) -> Location:
+    """The journal that is named: of a data folder that in it."""
+    return journal_path(place) if isinstance(place, Path) and place.is_dir() else place
+
+
+def _journal_of(context: click.Context, parameter: click.Parameter, value: Location | None) -> Location | None:
+    return None if value is None else journal_of(value)
 
 
 JOURNAL = "NEARCAST_JOURNAL"
@@ -98,9 +117,34 @@ def journal_option(function: F) -> F:
         type=JournalPlace(),
         metavar="URL",
         envvar=JOURNAL,
+        callback=_journal_of,
         help="A journal on NATS, nats://host:4222,host2:4222/NAME, instead of a file in the data folder; also from"
         f" {JOURNAL}.",
     )(function)
+
+
+def place_option(help: str) -> Callable[[F], F]:
+    """`--data PLACE` or `--journal PLACE`: where the journal is that is read, of which kind ever."""
+    kinds = "its data folder, a copy of its journal, or nats://host:4222/NAME; either option names any of them."
+    return click.option(
+        "--data",
+        "--journal",
+        "places",
+        multiple=True,
+        type=JournalPlace(),
+        metavar="PLACE",
+        help=f"{help}: {kinds} Else {JOURNAL} in the environment.",
+    )
+
+
+def named_place(places: Sequence[Location]) -> Location | None:
+    """The one that was named, or is in the environment; None if none is. A usage error where there are several."""
+    if len(places) > 1:
+        raise click.UsageError(f"give one system, with --data or --journal; got {len(places)}")
+    if places:
+        return places[0]
+    said = os.environ.get(JOURNAL)
+    return JournalPlace().convert(said, None, None) if said else None
 
 
 THIS_SERVER = "This server's name: what comes in through it enters there, and is seen by relations local to it."
@@ -117,6 +161,15 @@ def _named(context: click.Context, parameter: click.Parameter, value: str) -> st
     return value
 
 
+def _server_url(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if is_nats(value):
+        raise click.BadParameter(
+            f"expected an access server, like {URL}, got the address of a journal on NATS; start a server on it with"
+            " `nearcast server --journal`, and name that"
+        )
+    return value
+
+
 def server_options(function: F) -> F:
     """`--url` and `--token` of the access server to talk to."""
     function = click.option("--token", envvar=TOKEN, help=f"Bearer token; better in the environment as {TOKEN}.")(
@@ -127,5 +180,6 @@ def server_options(function: F) -> F:
         envvar=SERVER,
         default=URL,
         show_default=True,
+        callback=_server_url,
         help=f"The access server; also in the environment as {SERVER}.",
     )(function)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.cli.engine_choice import STRETCH, Decided, EngineChoice
-from nearcast.cli.options import INPUT_FILE, JournalPlace, journal_path, node_option, state_path
+from nearcast.cli.options import INPUT_FILE, journal_of, named_place, node_option, place_option, state_path
 from nearcast.cli.output import DeadLetterLog, pluralize, progress, warn, warn_of
 from nearcast.cli.replay_comparison import compared, shown
 from nearcast.errors import Fault
@@ -41,7 +41,6 @@ from nearcast.state.derived import derived_of
 from nearcast.state.registry import Registry
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -76,13 +75,7 @@ class PositionOrTime(click.ParamType[Bound]):
     type=INPUT_FILE,
     help="CloudEvents, one a line, or GeoJSON features, also gzipped (- for standard input); several are read in turn.",
 )
-@click.option("--data", type=FOLDER, help="A system's data folder, whose journal is decided instead of --events.")
-@click.option(
-    "--journal",
-    "journal_file",
-    type=JournalPlace(),
-    help="A journal, as a copy or on NATS, instead of one in a data folder.",
-)
+@place_option("A system, instead of --events")
 @click.option("--from", "first", type=PositionOrTime(), help="First position that is told of, or time of acceptance.")
 @click.option("--to", "last", type=PositionOrTime(), help="Last one.")
 @click.option("--out", type=OUTPUT, help="Where to write; else standard output.")
@@ -100,8 +93,7 @@ class PositionOrTime(click.ParamType[Bound]):
 def command(
     definition_files: tuple[Path, ...],
     event_files: tuple[Path, ...],
-    data: Path | None,
-    journal_file: Location | None,
+    places: tuple[Location, ...],
     first: Bound | None,
     last: Bound | None,
     out: Path | None,
@@ -123,14 +115,17 @@ def command(
 
     Exits with 1 if no event could be taken, or if --compare finds a difference.
     """
-    _check_usage(definition_files, event_files, data, journal_file, compare, as_json)
+    # What the environment names is not meant where files are.
+    place = None if event_files and not places else named_place(places)
+    _check_usage(definition_files, event_files, place, compare, as_json)
     found = files.load(definition_files)
     warn_of("warning", (*found.warnings, *warnings_of_nodes(found.relations, node)))
     with tempfile.TemporaryDirectory(prefix="nearcast-replay-") as folder, ExitStack() as stack:
         if event_files:
             history = _history_of_files(event_files, found, node, engine, Path(folder))
         else:
-            history = _history_of_system(data, journal_file, found if definition_files else None, node)
+            assert place is not None
+            history = _history_of_system(place, found if definition_files else None, node)
         stack.callback(history.journal.close)
         with progress("looking for the range") as advance:
             span = span_of(history.journal, first, last, advance)
@@ -162,13 +157,12 @@ def command(
 def _check_usage(
     definitions: Sequence[Path],
     events: Sequence[Path],
-    data: Path | None,
-    journal: Location | None,
+    place: Location | None,
     compare: bool,
     as_json: bool,
 ) -> None:
-    if (bool(events) + (data is not None) + (journal is not None)) != 1:
-        raise click.UsageError("give one history: --events with --definitions, --data FOLDER, or --journal FILE")
+    if bool(events) == (place is not None):
+        raise click.UsageError("give one history: --events with --definitions, or a system with --data or --journal")
     if events and not definitions:
         raise click.UsageError("--events needs --definitions: who listens?")
     if (compare and events) or (as_json and not compare):
@@ -221,12 +215,13 @@ def _known(found: DefinitionSet, node: str) -> StateFold:
     return StateFold(registry)
 
 
-def _history_of_system(data: Path | None, file: Location | None, found: DefinitionSet | None, node: str) -> _History:
+def _history_of_system(place: Location, found: DefinitionSet | None, node: str) -> _History:
     """What a journal has; under its own definitions, or under others."""
-    journal = opened_journal(file if file is not None else journal_path(data or Path()))
+    journal = opened_journal(journal_of(place))
     if found is not None:
         return _History(journal, _known(found, node), RecordedClients())
-    return _History(journal, StateFold(), snapshots=None if data is None else state_path(data) / "known")
+    folder = place if isinstance(place, Path) and place.is_dir() else None
+    return _History(journal, StateFold(), snapshots=None if folder is None else state_path(folder) / "known")
 
 
 def _history_of_files(files: tuple[Path, ...], found: DefinitionSet, node: str, engine: str, folder: Path) -> _History:

@@ -40,7 +40,9 @@ def opened_journal(location: Location) -> Journal:
     """
     path = Path(location)
     if not is_nats(location) and not path.is_file():
-        came = f"{path.parent}, which has no file {path.name}" if path.parent.is_dir() else f"{path.parent}, no folder"
+        # Who names a data folder means the journal in it.
+        folder = path.parent.is_dir() and path.name == "journal"
+        came = f"{path.parent}, which has no file {path.name}" if folder else f"{path}, no file and no folder"
         advice = "it is what --data of `nearcast up` names, nearcast-data unless it says otherwise"
         raise SetupError(str(Fault("the data folder of a system", came, advice=advice)))
     return journal_at(location, read_only=True)

@@ -25,6 +25,7 @@ class AnswerWatch:
         self._since: float | None = None
         self._told = self._total = self._worked = 0.0
         self._outages = 0
+        self._parts: set[str] = set()
 
     @property
     def outage(self) -> JournalOutage:
@@ -37,28 +38,32 @@ class AnswerWatch:
         """When something is asked."""
         return self._now()
 
-    def failed(self, error: BaseException, began: float) -> None:
-        """Nobody answered what was asked then, or who did cannot just now."""
+    def failed(self, part: str, error: BaseException, began: float) -> None:
+        """Nobody answered what was asked then, or who did cannot just now; of one kind of what is asked."""
         with self._lock:
             now = self._now()
             # What was lost when it failed may be found out when it works again.
             if began < self._worked:
                 return
+            self._parts.add(part)
             if self._since is None:
                 self._since, self._outages, self._told = now, self._outages + 1, now
-                log.warning("journal unavailable at=%s error=%r; it is tried again", self._what, str(error))
+                log.warning(
+                    "journal unavailable at=%s part=%s error=%r; it is tried again", self._what, part, str(error)
+                )
             elif now - self._told >= AGAIN_SECONDS:
                 self._told = now
                 seconds = now - self._since
                 log.error("journal unavailable at=%s seconds=%.0f error=%r", self._what, seconds, str(error))
 
-    def works(self) -> None:
-        """Somebody answered."""
+    def works(self, part: str) -> None:
+        """Somebody answered; it is over when each kind that failed had an answer."""
         # Nearly always: without taking the lock.
-        if self._since is None:
+        if part not in self._parts:
             return
         with self._lock:
-            if self._since is not None:
+            self._parts.discard(part)
+            if self._since is not None and not self._parts:
                 self._worked = self._now()
                 seconds = self._worked - self._since
                 self._since, self._total = None, self._total + seconds

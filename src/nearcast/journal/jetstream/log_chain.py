@@ -179,18 +179,19 @@ class LogChain:
                 began = self._stream.watch.begin()
                 try:
                     written = self._write(tail, contents, tail.epoch if epoch is None else epoch, name)
-                    self._stream.watch.works()
+                    self._stream.watch.works("writing")
                     return written
                 except WrongSequence:
                     pass
                 except Unanswered as error:
-                    self._stream.watch.failed(error, began)
+                    self._stream.watch.failed("writing", error, began)
                     if time.monotonic() > until:
                         raise self._stream.unreachable(error) from error
                     unsure = unsure or tail
                     time.sleep(PAUSE)
                 tail = self.refreshed()
                 if unsure and (found := self._written(unsure, tail, name)):
+                    self._stream.watch.works("writing")
                     return found
 
     def _write(self, tail: ChainTail, contents: Sequence[BlockContent], epoch: int, group: bytes) -> ChainedBlock:

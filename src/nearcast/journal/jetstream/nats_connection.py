@@ -67,8 +67,9 @@ class NatsConnection:
         version = self._client.connected_server_version
         if (version.major, version.minor) < OLDEST:
             self.close()
+            came = f"{version.major}.{version.minor}.{version.patch}"
             raise JournalError(
-                f"journal {address}: expected a NATS server of version {OLDEST[0]}.{OLDEST[1]} or newer, got {version}"
+                f"journal {address}: expected a NATS server of version {OLDEST[0]}.{OLDEST[1]} or newer, got {came}"
             )
 
     @property

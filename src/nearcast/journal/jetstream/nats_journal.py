@@ -365,6 +365,7 @@ class NatsJournal(Journal):
             self._stream.patiently(lambda: self._stream.write(subject, PROBE, None, ROLLUP))
             sequence = self._stream.patiently(lambda: self._stream.write(subject, b"", None, ROLLUP))
             self._stream.purge(subject, sequence + 1)
+            self._stream.watch.works("writing")
 
     def positions(self, id: str, source: str | None = None) -> list[int]:
         """See `Journal.positions`."""

@@ -32,6 +32,7 @@ RANGE_MESSAGES, RANGE_BYTES = 512, 8 << 20
 
 WRONG_LAST_SEQUENCE = 10071
 NOT_FOUND = 10037
+NO_ROOM = 10023
 NO_STREAM = 10059
 STREAM_IN_USE = 10058
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
@@ -119,7 +120,11 @@ class JetStream:
         if error and error.get("err_code") == WRONG_LAST_SEQUENCE:
             raise WrongSequence(error.get("description", ""))
         if error and error.get("code") == 503:
-            raise Unanswered(error.get("description", ""))
+            found = Unanswered(error.get("description", ""))
+            # Of several servers another one may lead soon, and have room.
+            if error.get("err_code") == NO_ROOM and self.address.replicas == 1:
+                raise JournalError(f"journal {self.address}: {found}{_advice(error)}") from found
+            raise found
         raise JournalError(f"journal {self.address}: {_described(error or answer)}{_advice(error)}")
 
     def last(self, subject: str) -> StreamMessage | None:
@@ -189,14 +194,14 @@ class JetStream:
             try:
                 found = call()
             except Unanswered as error:
-                self.watch.failed(error, began)
+                self.watch.failed("asking", error, began)
                 if time.monotonic() > until:
                     raise self.unreachable(error) from error
                 if made:
                     self._refuse_if_gone()
                 time.sleep(next(pauses))
             else:
-                self.watch.works()
+                self.watch.works("asking")
                 return found
 
     def _refuse_if_gone(self) -> None:
@@ -208,6 +213,8 @@ class JetStream:
 
     def unreachable(self, error: Exception) -> JournalError:
         """What is raised where nobody answered for too long."""
+        if "insufficient" in str(error):
+            return JournalError(f"journal {self.address}: {error}{_advice({'description': str(error)})}")
         advice = "are most of the servers running, is JetStream on there, and are the credentials still right?"
         return JournalError(f"journal {self.address}: nobody answered within {PATIENCE:.0f} s ({error}); {advice}")
 
