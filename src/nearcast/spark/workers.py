@@ -126,7 +126,7 @@ class Match:
     reading: Reading
     names: tuple[str, ...]
     index: FilterMatcher
-    around: Environment
+    around: Environment = field(default_factory=Environment)
 
     def run(self, parts: Parts) -> Iterator[pa.RecordBatch]:
         """The pairs of each part."""
