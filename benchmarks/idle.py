@@ -39,7 +39,7 @@ from nearcast.journal.sqlite import SqliteJournal
 
 Document = dict[str, Any]
 
-LOGS = ("events", "derived", "deliveries", "outcomes", "dead letters", "source filters")
+LOGS = ("events", "derived", "deliveries", "outcomes", "dead letters", "source filters", "sessions")
 HOUR = 3_600
 SQUARE = [[[0, 0], [50, 0], [50, 50], [0, 50], [0, 0]]]
 KINDS = ("ever", "hour")

@@ -304,3 +304,45 @@ def test_memory_does_not_grow_with_reconnections() -> None:
         waiting.take_back(lambda _: 0, 0.0)
     kept = sum(len(queue) for queue in waiting._queues.values()) + len(waiting._expiries)
     assert (10, True) == (len(waiting.waiting), kept < 200)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), PRIORITIES, st.booleans(), st.floats(1, 9)), max_size=12),
+    st.sets(st.integers(1, 12)),
+    st.integers(1, 6),
+)
+def test_what_is_followed_and_adopted_is_as_if_it_were_inserted_then(
+    came: list[tuple[str, int, bool, float]], ended: set[int], limit: int
+) -> None:
+    """While another server ends it nothing of it is ended here, but as that one says; afterwards all is as ever."""
+    deliveries = [
+        (number, entity, priority, {"conflate": conflate, "expires": expires, "moment": float(number)})
+        for number, (entity, priority, conflate, expires) in enumerate(came, 1)
+    ]
+    followed, anew = DeliveryQueue(limit, followed=True), DeliveryQueue(limit)
+    for number, entity, priority, more in deliveries:
+        if len(followed.waiting) < 2 * limit:
+            assert [] == followed.insert(delivery(number, entity, **more), priority, 0.0)
+            if number in ended:
+                assert followed.settle(number, "acknowledged", 0.0)
+            else:
+                anew.insert(delivery(number, entity, **more), priority, 5.0)
+    assert [] == followed.expire(5.0) and followed.next_expiry() is None
+    priorities = {number: priority for number, _, priority, _ in deliveries}
+    followed.adopt(lambda one: priorities[one.sequence], 5.0)
+    anew.expire(5.0)
+    # What expires by then is conflated with nothing that comes later, for it is gone before.
+    if all(expires > 5.0 for *_, expires in came):
+        assert anew.waiting.keys() == followed.waiting.keys()
+        assert drained(anew, 5.0) == drained(followed, 5.0)
+    assert 0 == followed.balance()
+    assert not followed.settle(99, "acknowledged", 5.0)
+
+
+def test_a_queue_that_is_followed_has_a_bound_too() -> None:
+    """Should nobody say how deliveries end, twice the limit are kept."""
+    waiting = DeliveryQueue(2, followed=True)
+    for position in range(1, 10):
+        waiting.insert(delivery(position), 0, 0.0)
+    assert [6, 7, 8, 9] == [*waiting.waiting]
+    assert {"overflowed": 5} == waiting.settled

@@ -238,7 +238,7 @@ def test_an_event_without_id_is_refused(journal: Journal) -> None:
 def test_an_unknown_log_is_refused(journal: Journal) -> None:
     """The error names the logs there are."""
     for call in (lambda: journal.end("x"), lambda: journal.read("x", 0, 1), lambda: journal.append("x", events("a"))):
-        with pytest.raises(JournalError, match=r"one of the logs events, derived, .*, snapshots, got 'x'"):
+        with pytest.raises(JournalError, match=r"one of the logs events, derived, .*, snapshots, sessions, got 'x'"):
             call()
 
 

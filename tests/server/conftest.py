@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ async def running(journal: Journal | None = None, **more: Any) -> AsyncIterator[
     config = ServerConfig(Path("unused"), port=0, **more)
     listening = listen(config)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-    server = server_of(config, journal)
+    server = server_of(replace(config, url=url), journal)
     task = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         async with httpx.AsyncClient(base_url=url, timeout=60.0, verify=False) as http:

@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
-from nearcast.cli.options import data_option, journal_option, journal_path, url_of
+from nearcast.cli.drain import drain
+from nearcast.cli.options import TOKEN, data_option, journal_option, journal_path, url_of
 from nearcast.cli.output import warn
 from nearcast.cli.serving_options import ServingOptions, serving_options
 from nearcast.cli.supervisor import end_with_supervisor
 from nearcast.journal.locations import Location
 from nearcast.server.access import AccessToken, tokens_from, tokens_in
 from nearcast.server.app import serve
-from nearcast.server.config import ServerConfig
+from nearcast.server.config import ServerConfig, check_address
 from nearcast.server.origins import check_origin
 
 
@@ -23,12 +24,24 @@ from nearcast.server.origins import check_origin
 @data_option
 @journal_option
 @serving_options("0 takes any free one.")
-def command(data: Path, location: Location | None, **given: Any) -> None:
+@click.option(
+    "--drain",
+    "drained",
+    metavar="NAME|URL",
+    help=f"Run none, but let that one end: its clients go to the others. It is asked with {TOKEN}, which may manage.",
+)
+def command(data: Path, location: Location | None, drained: str | None, **given: Any) -> None:
     """Run the access server: publishing and managing over HTTP, receiving over WebSocket and SSE.
 
     NEARCAST_TOKENS holds tokens, each name:token:rights, separated by spaces; rights are publish, receive and manage.
     sources=A|B and types=T|U beside publish bind what is published.
+
+    Any number of servers may be on one journal, each with a --node of its own: clients are sent where there is room,
+    and go to another when theirs ends or dies.
     """
+    if drained is not None:
+        drain(drained, data, location, os.environ.get(TOKEN))
+        return
     end_with_supervisor()
     data.mkdir(parents=True, exist_ok=True)
     options = ServingOptions(**given)
@@ -42,6 +55,7 @@ def command(data: Path, location: Location | None, **given: Any) -> None:
         suppress=options.suppress,
         precision=options.precision,
         private_webhooks=options.private_webhooks,
+        url=options.advertise and check_address(options.advertise),
         notes=journal_path(data),
         origins=tuple(check_origin(one) for one in options.origins),
     )

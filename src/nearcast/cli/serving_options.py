@@ -28,6 +28,7 @@ class ServingOptions:
     private_webhooks: bool = False
     origins: tuple[str, ...] = ()
     tokens: Path | None = None
+    advertise: str = ""
 
     @property
     def url(self) -> str:
@@ -38,6 +39,7 @@ class ServingOptions:
         """These options on a command line."""
         words = ["--host", self.host, "--port", str(self.port), "--node", self.node, "--precision", str(self.precision)]
         words += ["--suppress"] * self.suppress + ["--private-webhooks"] * self.private_webhooks
+        words += ["--advertise", self.advertise] if self.advertise else []
         words += [word for origin in self.origins for word in ("--allow-origin", origin)]
         return words + (["--tokens", str(self.tokens)] if self.tokens else [])
 
@@ -48,6 +50,12 @@ def serving_options(port_help: str | None = None) -> Callable[[F], F]:
         click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with tokens."),
         click.option("--port", default=8640, show_default=True, help=port_help),
         node_option(),
+        click.option(
+            "--advertise",
+            default="",
+            metavar="URL",
+            help="Where clients reach this server, if not by its host and port: other servers send them there.",
+        ),
         click.option("--suppress", is_flag=True, help="Hold back events that change nothing where they enter."),
         click.option(
             "--precision",

@@ -40,7 +40,7 @@ class LeaseSuppression:
     """What one publisher holds back, and its connection to the server; `send` sends what is kept, if it goes alone."""
 
     def __init__(self, url: str, headers: Mapping[str, str], send: Callable[[Kept], Awaitable[None]]) -> None:
-        self.url = f"ws{url.rstrip('/').removeprefix('http')}/guards"
+        self.url = _guards(url)
         self.publisher: str | None = None
         self._headers, self._send = dict(headers), send
         self._holding: LeaseHolder[Event] = LeaseHolder()
@@ -89,6 +89,12 @@ class LeaseSuppression:
         asking = self._holding.sent(subjects)
         for subject in asking:
             await self._say({"ask": {"subject": subject, "types": sorted(self._types.get(subject, ()))}})
+
+    async def move_to(self, url: str) -> None:
+        """Follows another server from now on: what is kept by this one's leave is sent."""
+        self.url = _guards(url)
+        if self._connection is not None:
+            await self._connection.close()
 
     async def close(self) -> None:
         """Sends what is kept, and ends the connection."""
@@ -191,6 +197,10 @@ class LeaseSuppression:
             sending = asyncio.ensure_future(self._send(kept))
             self._sending.add(sending)
             sending.add_done_callback(self._sending.discard)
+
+
+def _guards(url: str) -> str:
+    return f"ws{url.rstrip('/').removeprefix('http')}/guards"
 
 
 def _kept(returned: Sequence[ReturnedLease[Event]]) -> Kept:

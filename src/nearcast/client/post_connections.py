@@ -15,6 +15,7 @@ from urllib.request import getproxies
 import httptools
 import httpx
 
+from nearcast.client.server_addresses import HAPPY_SECONDS
 from nearcast.errors import SessionError
 
 SECONDS = 30.0
@@ -33,6 +34,8 @@ class PostAnswer(NamedTuple):
     status: int
     body: bytes
     again: bool = False
+    location: str = ""
+    """Where it sends whoever asked, if it does."""
 
 
 class Posts(Protocol):
@@ -67,7 +70,7 @@ class ProxiedPosts:
             answer = await self._http.post(self._path, content=body, headers=headers)
         except httpx.TransportError as error:
             raise ConnectionError(repr(error)) from error
-        return PostAnswer(answer.status_code, answer.content)
+        return PostAnswer(answer.status_code, answer.content, location=answer.headers.get("location", ""))
 
     async def close(self) -> None:
         """See `Posts.close`."""
@@ -115,7 +118,9 @@ class PostConnections:
     async def _connected(self) -> _PostConnection:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(SECONDS):
-            _, made = await loop.create_connection(_PostConnection, self._host, self._port, ssl=self._tls)
+            _, made = await loop.create_connection(
+                _PostConnection, self._host, self._port, ssl=self._tls, happy_eyeballs_delay=HAPPY_SECONDS
+            )
         return made
 
     async def _exchange(self, connection: _PostConnection, request: bytes) -> PostAnswer:
@@ -151,6 +156,7 @@ class _PostConnection(asyncio.Protocol):
         self._rests_since = 0.0
         self._unsent = 0
         self._sized = False
+        self._location = ""
         self.heard, self.lasting = False, True
 
     def usable(self, loop: asyncio.AbstractEventLoop) -> bool:
@@ -163,7 +169,7 @@ class _PostConnection(asyncio.Protocol):
         if self._transport is None:
             raise ConnectionError("expected a connection, got one that was closed")
         self._parser = httptools.HttpResponseParser(self)
-        self._parts, self.heard, self._sized = [], False, False
+        self._parts, self.heard, self._sized, self._location = [], False, False, ""
         self._answer = self._loop.create_future()
         self._transport.write(request)
         self._wait()
@@ -227,6 +233,8 @@ class _PostConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """See httptools."""
         self._sized = self._sized or name.lower() in (b"content-length", b"transfer-encoding")
+        if name.lower() == b"location":
+            self._location = value.decode("latin-1")
 
     def on_body(self, body: bytes) -> None:
         """See httptools."""
@@ -240,7 +248,7 @@ class _PostConnection(asyncio.Protocol):
             return
         self.lasting = self.lasting and self._parser.should_keep_alive()
         if self._answer and not self._answer.done():
-            self._answer.set_result(PostAnswer(status, b"".join(self._parts)))
+            self._answer.set_result(PostAnswer(status, b"".join(self._parts), location=self._location))
 
 
 def _lines(headers: Mapping[str, str]) -> str:

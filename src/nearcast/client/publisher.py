@@ -12,6 +12,7 @@ import orjson
 
 from nearcast.client.kept import Event, Kept
 from nearcast.client.post_connections import PostAnswer, posts_to
+from nearcast.client.server_addresses import ServerAddresses
 from nearcast.errors import AccessError, EventError, Fault, Mark, RightError, SessionError
 from nearcast.language.json_values import json_bytes
 from nearcast.runtime.backoff import backoff
@@ -26,6 +27,9 @@ BATCH_EVENTS, BATCH_BYTES = 1_000, 4 << 20
 FIRST_PAUSE, LONGEST_PAUSE, JITTER = 0.1, 5.0, 0.5
 MOST_BEFORE = 100
 """So many kept events go in one request with those that are published behind them."""
+MOST_REDIRECTS = 5
+"""For one post; then it is waited as for a server that does not answer."""
+SENT_ON = (307, 308)
 BATCHED = "application/cloudevents-batch+json"
 
 
@@ -48,7 +52,8 @@ class Published:
 
 
 class Publisher:
-    """Publishes CloudEvents, as JSON-able mappings, to the access server at `url`.
+    """Publishes CloudEvents, as JSON-able mappings, to the access server at `url`, or to one of several of a domain: to
+    the next where one does not answer, and where one sends it.
 
     `patience`: seconds for which it tries again while the server cannot be reached or has no room. With `quench`,
     events that nobody wants are not sent: who begins to want some gets what is published from a second later.
@@ -58,7 +63,7 @@ class Publisher:
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         token: str | None = None,
         *,
         patience: float = 60.0,
@@ -67,6 +72,8 @@ class Publisher:
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.patience = patience
+        self._servers, self._headers = ServerAddresses(url), headers
+        url = self._servers.current
         self._url = url
         self._posts = posts_to(url, "/events", headers)
         self._wanted: WantedFilters | None = None
@@ -240,16 +247,28 @@ class Publisher:
         # By chance, so that many publishers do not come back at the same moment.
         pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE, JITTER)
         again: dict[str, Any] = {}
+        redirects = 0
         while True:
+            tried = self._servers.current
             try:
                 answer = await self._posts.post(batch, headers)
                 # These say that it may work in a moment: of the server, or of a proxy before it.
-                if answer.status not in (500, 502, 503, 504):
+                if answer.status not in (500, 502, 503, 504, *SENT_ON):
+                    self._servers.works()
                     return _answer(answer, self._url) | ({"again": True} if answer.again else again)
                 reason = f"status {answer.status}"
+                if answer.status in SENT_ON and redirects < MOST_REDIRECTS:
+                    redirects += 1
+                    if self._servers.go_to(answer.location.removesuffix("/events")):
+                        await self._use_server()
+                        continue
+                    reason = f"a redirect to {answer.location[:200]!r}, which is not followed"
             except OSError as error:
                 reason = repr(error)
-            pause = next(pauses)
+            # Others may have room at once; where all were tried it is waited longer and longer. Another post may have
+            # gone on already.
+            pause = next(pauses) if self._servers.current == tried and self._servers.failed() else 0.0
+            await self._use_server()
             if loop.time() + pause > until:
                 raise SessionError(
                     f"expected to publish within {self.patience} seconds, got {reason}; is the server up?"
@@ -257,6 +276,24 @@ class Publisher:
             log.info("publishing again reason=%s pause=%.2f", reason, pause)
             await asyncio.sleep(pause)
             again = {"again": True}
+
+    async def _use_server(self) -> None:
+        """Posts to the current server from now on; what is held back by another one's leave goes there too."""
+        if self._servers.current == self._url:
+            return
+        before, self._url = self._posts, self._servers.current
+        self._posts = posts_to(self._url, "/events", self._headers)
+        log.info("publishing to another server url=%s", self._url)
+        if self._wanted is not None:
+            await self._wanted.move_to(self._url)
+        if self._suppression is not None:
+            await self._suppression.move_to(self._url)
+        await before.close()
+
+    @property
+    def server(self) -> str:
+        """The URL of the server that it has, or tries next."""
+        return self._servers.current
 
     async def close(self) -> None:
         """Sends what is kept, and closes the connections."""

@@ -1,9 +1,12 @@
-"""Receiving as a client: deliveries as they come, across lost connections and restarted servers, each exactly once.
+"""Receiving as a client: deliveries as they come, across lost connections and servers, each exactly once.
 
 A server sends again what it has no acknowledgement for. A client remembers each position from its arrival until the
 server says that its acknowledgement is settled, and drops what it remembers; after reconnecting it repeats the
 acknowledgements that were not settled. So the memory is bounded by what is in flight, and "once" holds for the life of
 the client; an application that restarts sees again what it had not acknowledged.
+
+Of several servers of a domain it has one. It goes to the next where that does not answer, and to another where it is
+told to, or asked (`move_to`): its session moves with it.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,6 +25,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 
 from nearcast.client.delivered_event import DeliveredEvent
+from nearcast.client.server_addresses import HAPPY_SECONDS, ServerAddresses
 from nearcast.errors import AccessError, NearcastError, RightError, SessionError
 from nearcast.runtime.backoff import backoff
 
@@ -60,7 +64,7 @@ class Delivery:
 
 
 class Client:
-    """One client of an access server at `url` (http or https), which knows it by `id`.
+    """One client of the access server at `url` (http or https), or of several of one domain, which know it by `id`.
 
     `async for delivery in client.deliveries()`; each is acknowledged when the next one is asked for, or, if not
     `automatic`, by `acknowledge`.
@@ -71,9 +75,17 @@ class Client:
     """
 
     def __init__(
-        self, url: str, id: str, token: str | None = None, *, automatic: bool = True, takeover: Takeover = "once"
+        self,
+        url: str | Sequence[str],
+        id: str,
+        token: str | None = None,
+        *,
+        automatic: bool = True,
+        takeover: Takeover = "once",
     ) -> None:
-        self.url = f"ws{url.rstrip('/').removeprefix('http')}/clients/{quote(id, safe='')}/stream"
+        self._servers = ServerAddresses(url)
+        self._moving = False
+        self._redirects = 0
         self.id, self.automatic, self.takeover = id, automatic, takeover
         self._holder = uuid.uuid4().hex
         self.connections = 0
@@ -166,6 +178,26 @@ class Client:
         self._said.update({name: value for name, value in message.items() if name != "readings"})
         await self._send(message)
 
+    @property
+    def server(self) -> str:
+        """The URL of the server that it has, or tries next."""
+        return self._servers.current
+
+    async def move_to(self, url: str) -> None:
+        """Goes to another server of the domain; returns when that has greeted it, or another in its place.
+
+        Raises SessionError for a URL that is none, or without encryption where those given have it.
+        """
+        if not self._servers.go_to(url):
+            raise SessionError(f"expected the http or https URL of an access server of the domain, got {url[:200]!r}")
+        self._moving = True
+        await self._send_acknowledgements()
+        connection, self._connection = self._connection, None
+        self._greeted.clear()
+        if connection:
+            await connection.close()
+        await self.connected()
+
     async def close(self) -> None:
         """Ends the connection; what is not acknowledged is delivered to whoever connects as this client next."""
         await self._send_acknowledgements()
@@ -199,6 +231,7 @@ class Client:
                     max_queue=None,
                     compression=None,
                     close_timeout=CLOSE_SECONDS,
+                    happy_eyeballs_delay=HAPPY_SECONDS,
                 ) as one:
                     await self._take(one)
             except ConnectionClosed as closed:
@@ -215,14 +248,24 @@ class Client:
             if self._greeted.is_set():
                 waits = pauses()
             self._greeted.clear()
-            pause = next(waits)
-            log.info("connection lost client=%s reason=%r pause=%.2f", self.id, reason, pause)
+            pause = self._next_server(waits)
+            log.info("connection lost client=%s reason=%r pause=%.2f next=%s", self.id, reason, pause, self.server)
             await asyncio.sleep(pause)
+
+    def _next_server(self, waits: Iterator[float]) -> float:
+        """Chooses where to connect next; the seconds until then."""
+        if self._moving:
+            self._moving = False
+            return 0.0
+        self._redirects = 0
+        # Others may have room at once; where all were tried it is waited longer and longer.
+        return next(waits) if self._servers.failed() else 0.0
 
     def _address(self) -> str:
         """Where to connect: the first time it may take over, afterwards it only says who it is."""
         takes = self.takeover == "once" and not self.connections
-        return f"{self.url}?holder={self._holder}{'&takeover=true' if takes else ''}"
+        stream = f"ws{self.server.removeprefix('http')}/clients/{quote(self.id, safe='')}/stream"
+        return f"{stream}?holder={self._holder}&redirects={self._redirects}{'&takeover=true' if takes else ''}"
 
     def _refusal(self, closed: ConnectionClosed) -> NearcastError | None:
         if closed.rcvd is None or closed.rcvd.code not in REFUSALS:
@@ -242,9 +285,22 @@ class Client:
             elif "hello" in message:
                 # Not before the greeting: what is said until then might go to a server that refuses.
                 self._connection = connection
+                self._redirects = 0
+                self._servers.works()
+                self._servers.learn(message["hello"].get("servers", ()))
                 await self._resume()
+            elif "redirect" in message:
+                self._follow(message["redirect"])
             elif "notice" in message:
                 log.warning("notice client=%s notice=%r", self.id, message["notice"])
+
+    def _follow(self, redirect: Mapping[str, Any]) -> None:
+        """Goes to the server that this one names; the connection is about to end."""
+        if self._servers.go_to(str(redirect.get("url"))):
+            self._moving = True
+            self._redirects += 1
+        else:
+            log.warning("redirect not followed client=%s redirect=%r", self.id, redirect)
 
     async def _arrive(self, message: dict[str, Any]) -> None:
         position = message["delivery"]

@@ -61,7 +61,13 @@ class SyncClient:
     """
 
     def __init__(
-        self, url: str, id: str, token: str | None = None, *, automatic: bool = True, takeover: Takeover = "once"
+        self,
+        url: str | Sequence[str],
+        id: str,
+        token: str | None = None,
+        *,
+        automatic: bool = True,
+        takeover: Takeover = "once",
     ) -> None:
         self._background = _Background()
         self._client = Client(url, id, token, automatic=automatic, takeover=takeover)
@@ -107,6 +113,15 @@ class SyncClient:
         """Whether a server has greeted it and the connection stands."""
         return self._client.online
 
+    @property
+    def server(self) -> str:
+        """The URL of the server that it has, or tries next."""
+        return self._client.server
+
+    def move_to(self, url: str) -> None:
+        """As `Client.move_to`: goes to another server of the domain."""
+        self._background.call(self._client.move_to(url))
+
     def close(self) -> None:
         """Ends the connection; what is not acknowledged is delivered to whoever connects as this client next."""
         self._background.close(self._client.close())
@@ -126,7 +141,7 @@ class SyncPublisher:
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         token: str | None = None,
         *,
         patience: float = 60.0,

@@ -39,6 +39,7 @@ class WantedFilters:
     """The filters that a server forwards; while it does not say, or says what cannot be read, everything is wanted."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        self._headers = headers
         self._http = httpx.AsyncClient(base_url=url, headers=headers)
         self._filters: dict[str, Filter] = {}
         self._index: FilterIndex | None = None
@@ -55,6 +56,11 @@ class WantedFilters:
                 self._until = now + HOLDS_SECONDS
         index = self._index
         return [index is None or selects(index, event) for event in events]
+
+    async def move_to(self, url: str) -> None:
+        """Asks another server from now on."""
+        before, self._http = self._http, httpx.AsyncClient(base_url=url, headers=self._headers)
+        await before.aclose()
 
     async def close(self) -> None:
         """Closes the connection."""

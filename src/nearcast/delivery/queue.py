@@ -106,6 +106,9 @@ class DeliveryQueue:
     """
 
     limit: int = LIMIT
+    followed: bool = False
+    """Whether another server ends what is in here, and this queue hears of it (`settle`): until it is adopted nothing
+    in it is conflated, expires or overflows, unless twice its limit is there."""
     queued: int = 0
     settled: Counter[str] = field(default_factory=Counter)
     waiting: dict[int, QueuedDelivery] = field(default_factory=dict)
@@ -128,8 +131,11 @@ class DeliveryQueue:
             return []
         self.last = delivery.turn = delivery.sequence
         self.queued += 1
+        return self._admit(delivery, priority, now)
+
+    def _admit(self, delivery: QueuedDelivery, priority: int, now: float) -> list[SettledDelivery]:
         ended: list[SettledDelivery] = []
-        if delivery.conflate:
+        if delivery.conflate and not self.followed:
             if self._is_overtaken(delivery):
                 return [self._settle(delivery, "conflated", now)]
             ended = self._conflate(delivery, now)
@@ -174,10 +180,28 @@ class DeliveryQueue:
 
     def _overflow(self, now: float) -> list[SettledDelivery]:
         ended = []
-        while len(self.waiting) > self.limit:
+        while len(self.waiting) > (2 * self.limit if self.followed else self.limit):
             withheld_first = sorted(self._queues, key=lambda priority: (priority != WITHHELD, -priority))
             oldest = next(found for priority in withheld_first if (found := self._head(priority)))
             ended.append(self._settle(oldest, "overflowed", now))
+        return ended
+
+    def settle(self, sequence: int, outcome: str, now: float) -> bool:
+        """Ends a delivery as another server says that it ended; whether it was outstanding here."""
+        delivery = self.waiting.get(sequence) or self.in_flight.get(sequence)
+        if delivery is not None:
+            self._settle(delivery, outcome, now)
+        return delivery is not None
+
+    def adopt(self, priority_of: PriorityOf, now: float) -> list[SettledDelivery]:
+        """What was followed is this server's to end from now on: exactly as if it were inserted now, in its order."""
+        self.followed = False
+        ended = self.expire(now)
+        waiting = sorted(self.waiting.values(), key=lambda delivery: delivery.sequence)
+        self.waiting, self._counts, self._queues, self._expiries = {}, Counter(), {}, []
+        self._conflatable, self._newest, self._entries = {}, {}, 0
+        for delivery in waiting:
+            ended += self._admit(delivery, priority_of(delivery), now)
         return ended
 
     def next(self) -> QueuedDelivery | None:
@@ -235,6 +259,8 @@ class DeliveryQueue:
     def expire(self, now: float, most: int | None = None) -> list[SettledDelivery]:
         """Ends what has waited its time to live, at most so many of it; None: all."""
         ended: list[SettledDelivery] = []
+        if self.followed:
+            return ended
         while self._expiries and self._expiries[0][0] <= now and (most is None or len(ended) < most):
             delivery = self.waiting.get(heapq.heappop(self._expiries)[1])
             self._entries -= 1
@@ -245,7 +271,7 @@ class DeliveryQueue:
 
     def next_expiry(self) -> float | None:
         """When something may expire next; None if nothing will."""
-        return self._expiries[0][0] if self._expiries else None
+        return self._expiries[0][0] if self._expiries and not self.followed else None
 
     def reorder(self, priority_of: PriorityOf) -> None:
         """Moves what waits to the queues of its present priority: exactly as if inserted anew, one look-up each."""

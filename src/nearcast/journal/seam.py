@@ -1,9 +1,9 @@
 """The seam of the journal: ordered logs of Arrow rows, behind a few methods.
 
 A journal holds the logs of `nearcast.model.columns.LOGS`: events, derived, deliveries, outcomes, dead letters, source
-filters, snapshots. Every row has a position; positions only grow. Beside the logs it has what is *kept*: of some
-entities an event that an entry node took and that has not entered the log of events; the names of all entry nodes; and
-*notes*: short texts under names, such as how far somebody has read.
+filters, snapshots, sessions. Every row has a position; positions only grow. Beside the logs it has what is *kept*: of
+some entities an event that an entry node took and that has not entered the log of events; the names of all entry nodes;
+and *notes*: short texts under names, such as how far somebody has read.
 Implementations: `memory` (the twin, with fault markers), `sqlite` (the default), and `jetstream` (replicated).
 """
 

@@ -148,6 +148,23 @@ whether it holds. From these follow the guards of both, by the relation's strate
 SNAPSHOTS = pa.schema([("position", pa.int64()), ("file", pa.string()), ("part", pa.int32()), ("content", pa.binary())])
 """What is known as of `position`, from which on the log of events may begin: a snapshot's files, each in parts."""
 
+SESSIONS = pa.schema(
+    [
+        ("position", pa.int64()),
+        ("time", TIME),
+        ("client", pa.string()),
+        ("server", pa.string()),
+        ("instance", pa.string()),
+        ("holder", pa.string()),
+        ("takeover", pa.bool_()),
+        ("ends", pa.int64()),
+    ]
+)
+"""Which access server has a client's session: a row claims it for a server, by its name and for one run of it, and says
+by which name whoever connects is known. With `takeover` it is had in any case, else where nobody, or the same holder,
+is connected; null where it only states what it has. A row with `ends` says that the connection of the claim at that
+position is gone."""
+
 LOGS: dict[str, pa.Schema] = {
     "events": EVENTS,
     "derived": EVENTS,
@@ -156,6 +173,7 @@ LOGS: dict[str, pa.Schema] = {
     "dead letters": DEAD_LETTERS,
     "source filters": SOURCE_FILTERS,
     "snapshots": SNAPSHOTS,
+    "sessions": SESSIONS,
 }
 
 

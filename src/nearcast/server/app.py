@@ -10,7 +10,9 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from urllib.parse import quote
 
 import orjson
@@ -65,7 +67,12 @@ def create_app(config: ServerConfig, journal: Journal | None = None) -> FastAPI:
         # A journal that was given may be one in memory, which a file beside it would outlive.
         settled = None if journal else config.beside.with_name(config.beside.name + "-settled")
         app.state.service = service = AccessServer(config, opened, settled)
-        await service.start()
+        service.ending = getattr(app.state, "end", service.ending)
+        try:
+            await service.start()
+        except SetupError as error:
+            app.state.refused = error
+            raise
         yield
         await service.stop()
         if journal is None:
@@ -154,11 +161,17 @@ def _serve(config: ServerConfig, ready: Callable[[int], None] | None) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     listening = listen(config)
     port = listening.getsockname()[1]
-    server = server_of(config)
+    server = server_of(config if config.url else replace(config, url=url_where(config.host, port)))
     if ready:
         ready(port)
     log.info("server listening host=%s port=%d journal=%s", config.host, port, shown_location(config.journal))
-    server.run(sockets=[listening])
+    # It ends the process where the start failed, with a number alone.
+    with suppress(SystemExit):
+        server.run(sockets=[listening])
+    state = server.config.app.state  # type: ignore[union-attr]
+    failed = getattr(state, "refused", None) or getattr(getattr(state, "service", None), "failed", None)
+    if failed:
+        raise failed
     if not server.started:
         raise SetupError("expected the server to start, got an error while it did; the log above says which")
 
@@ -171,6 +184,7 @@ class Server(uvicorn.Server):
         service: AccessServer | None = getattr(self.config.app.state, "service", None)  # type: ignore[union-attr]
         # There is none where the start failed.
         if service:
+            await service.drain()
             await service.close_connections()
         await super().shutdown(sockets)
 
@@ -188,6 +202,14 @@ class Server(uvicorn.Server):
                 signal.signal(one, handler)
 
 
+def url_where(host: str, port: int) -> str:
+    """The URL of a server that listens there, as others of its domain tell it clients; of all addresses this machine's
+    name.
+    """
+    name = socket.gethostname() if host in ("", "0.0.0.0", "::") else host
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
+
 def server_of(config: ServerConfig, journal: Journal | None = None) -> Server:
     """A server that is not yet running; give it the socket of `listen`."""
     app = create_app(config, journal)
@@ -202,7 +224,7 @@ def server_of(config: ServerConfig, journal: Journal | None = None) -> Server:
     logger = logging.getLogger("uvicorn.error")
     if not any(isinstance(one, TokenFilter) for one in logger.filters):
         logger.addFilter(TokenFilter())
-    return Server(
+    server = Server(
         uvicorn.Config(
             app,
             log_config=None,
@@ -217,6 +239,8 @@ def server_of(config: ServerConfig, journal: Journal | None = None) -> Server:
             timeout_graceful_shutdown=STOP_SECONDS,
         )
     )
+    app.state.end = partial(setattr, server, "should_exit", True)
+    return server
 
 
 def listen(config: ServerConfig) -> socket.socket:

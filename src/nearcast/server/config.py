@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from nearcast.errors import SetupError
 from nearcast.journal.locations import Location
@@ -97,6 +98,28 @@ class ServerLimits:
     """Python actions that are run at the same time, of all targets."""
     held_seconds: float = 0.25
     """An event loop that is held for so long is told in the log, with what held it, and counted."""
+    sessions: int = 4_000
+    """Sessions that are connected; who comes beyond them is sent to another server, or asked to come back."""
+    renew_seconds: float = 1.5
+    """So often a server says anew, to the others of its domain, that it is there and what it does."""
+    lapse_seconds: float = 8.0
+    """A server that did not say so for so long counts as gone."""
+    follow_seconds: float = 0.05
+    """Between two looks at what other servers of the domain wrote; who waits for it does not wait so long."""
+    redirects: int = 3
+    """So often a client is sent on to another server for balance; then it is taken where it is."""
+    balance_margin: float = 0.2
+    balance_slack: int = 10
+    """A server sends clients away that has more sessions than the fair share, by more than this share of it and by more
+    than so many sessions."""
+    moved_together: int = 50
+    """Sessions that a server which has too many, or drains, sends away before it looks again."""
+    drain_seconds: float = 12.0
+    """A server that drains ends its last connections after so long, whatever is in flight."""
+    acknowledge_seconds: float = 2.0
+    """A client that is sent away is waited for so long to acknowledge what it was sent."""
+    session_rows: int = 100_000
+    """Claims of sessions that the journal keeps, the newest, about."""
     ping_seconds: float = 10.0
     lease_seconds: float = 2.0
     """A publisher that holds back by itself is waited for so long; it speaks more often."""
@@ -123,6 +146,8 @@ class ServerConfig:
     origins: tuple[str, ...] = ()
     """Origins of pages that may use the server from a browser, besides its own."""
     limits: ServerLimits = field(default_factory=ServerLimits)
+    url: str = ""
+    """Where clients reach the server, which others of its domain send them to; empty: where it listens."""
     notes: Path | None = None
     """Beside this path it notes how far it is, and holds its name; None: beside the journal, which is a file then."""
 
@@ -139,6 +164,21 @@ class ServerConfig:
                 " name:token:publish,receive,manage (several separated by spaces), name a file of such with --tokens,"
                 " or listen on 127.0.0.1"
             )
+
+
+def check_address(url: str) -> str:
+    """A URL where clients reach a server. Raises SetupError."""
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits or parts.query or parts.fragment or "@" in parts.netloc or len(url) > 1_000:
+        raise SetupError(
+            f"expected where clients reach this server, as https://north.example.org, got {url[:80]!r}; no user, no"
+            " query"
+        )
+    return url.rstrip("/")
 
 
 @lru_cache(maxsize=64)

@@ -70,6 +70,22 @@ class ServerMetrics:
         self.outcomes = Counter("nearcast_outcomes", "Deliveries settled", ["outcome"], registry=registry)
         self.connections = Counter("nearcast_connections", "Connections of clients", ["kind"], registry=registry)
         self.reconnections = Counter("nearcast_reconnections", "Connections after a client's first", registry=registry)
+        self.servers = Gauge(
+            "nearcast_servers", "Access servers that are there, this one among them", registry=registry
+        )
+        self.server_sessions = Gauge(
+            "nearcast_server_sessions", "Connected sessions, as each server says", ["server"], registry=registry
+        )
+        self.redirects = Counter("nearcast_redirects", "Clients sent to another server", ["reason"], registry=registry)
+        self.handovers = Counter(
+            "nearcast_handovers",
+            "Sessions that came from another server; covered: all that they subscribed to was known here",
+            ["covered"],
+            registry=registry,
+        )
+        self.takeovers = Counter(
+            "nearcast_takeovers", "Sessions that came from a server that is gone", ["covered"], registry=registry
+        )
         self.errors = Counter("nearcast_errors", "Failures that were survived", ["part"], registry=registry)
         self.loop_holds = Counter(
             "nearcast_loop_holds", "Times that the event loop was held for longer than it may be", registry=registry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import logging
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
@@ -10,8 +11,10 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from nearcast.model.columns import OUTCOME_NAMES
 from nearcast.server import clock
-from nearcast.server.auth import Watcher, service_of
+from nearcast.server.auth import Manager, Watcher, service_of
 from nearcast.server.service import AccessServer
+
+log = logging.getLogger(__name__)
 
 router = APIRouter(tags=["watch"])
 
@@ -47,6 +50,10 @@ async def metrics(token: Watcher, service: Here) -> Response:
     service.metrics.routing_precision.set(routing.precision)
     service.metrics.sessions.labels("connected").set(connected)
     service.metrics.sessions.labels("away").set(len(sessions) - connected)
+    service.metrics.servers.set(1 + len(service.domain.directory.others))
+    service.metrics.server_sessions.clear()
+    for one in service.domain.servers():
+        service.metrics.server_sessions.labels(one["name"]).set(int(str(one["sessions"])))
     return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -81,12 +88,30 @@ async def status(token: Watcher, service: Here) -> dict[str, Any]:
         "latency": service.metrics.latencies(),
         "journal": {"failing": service.failing(), **_outage(service)},
         "unwritten": {"events": service.events.pending, "outcomes": service.outcomes.pending},
+        "servers": service.domain.servers(),
     }
 
 
 def _outage(service: AccessServer) -> dict[str, float]:
     seconds, total, times = service.journal.outage
     return {"unavailable_seconds": round(seconds, 1), "unavailable_seconds_total": round(total, 1), "outages": times}
+
+
+@router.get("/servers")
+async def servers(token: Watcher, service: Here) -> dict[str, Any]:
+    """The access servers of the domain, this one among them, as each says of itself."""
+    return {"servers": service.domain.servers()}
+
+
+@router.post("/drain", status_code=202)
+async def drain(token: Manager, service: Here) -> dict[str, Any]:
+    """Ends this server: it lets no new session in, sends its clients to the others, finishes what is in flight. Where
+    there is no other its clients are asked to come back.
+    """
+    log.info("asked to drain node=%s", service.config.node)
+    service.domain.directory.leaving()
+    service.ending()
+    return {"draining": True, "sessions": service.domain.connected(), "server": service.config.node}
 
 
 def waiting_by_priority(service: AccessServer) -> collections.Counter[int]:

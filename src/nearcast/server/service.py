@@ -8,13 +8,14 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from nearcast.errors import DefinitionError, JournalError
+from nearcast.errors import DefinitionError, JournalError, SetupError
 from nearcast.journal.identity import identity_of
 from nearcast.journal.reader_marks import put_mark
 from nearcast.journal.seam import Journal
+from nearcast.journal.server_register import register_of
 from nearcast.journal.snapshot_log import REGISTRY, base_table
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange
 from nearcast.model.columns import entered_events, to_events
@@ -28,6 +29,9 @@ from nearcast.server.action_runner import ActionRunner
 from nearcast.server.admin.documents import MEASURED, checked_changes
 from nearcast.server.admin.journal_views import JournalViews
 from nearcast.server.config import ServerConfig
+from nearcast.server.domain.moving_sessions import drain, level
+from nearcast.server.domain.server_domain import ServerDomain
+from nearcast.server.domain.session_places import SessionClaim, claim_table
 from nearcast.server.ingest.definition_offload import DefinitionOffload
 from nearcast.server.ingest.entry import EventEntry
 from nearcast.server.ingest.group_commit import GroupCommit, QueueFull
@@ -98,11 +102,29 @@ class AccessServer:
         self.dead_letters: GroupCommit[RefusedInput] = blocks(
             "dead letters", dead_letter_table, seconds=0.05, rows=100, room=1_000
         )
+        self.claims: GroupCommit[SessionClaim] = blocks(
+            "sessions", claim_table, seconds=0.0, rows=10_000, room=NO_BOUND, persistent=True
+        )
         self.reading = DefinitionOffload()
         self.bodies = RequestBodies(limits.bodies_bytes, limits.stall_seconds, limits.body_seconds)
         self.payloads = PayloadCache(journal, limits.cache_bytes)
         self.interest_index = InterestIndex(Registry(), guards=False, node=config.node)
         self.session_manager = SessionManager(self.outcomes, self.metrics, limits.waiting, limits.reordered_deliveries)
+        self.domain = ServerDomain(
+            config,
+            journal,
+            register_of(journal),
+            self.session_manager,
+            self.claims,
+            self.metrics,
+            self.error_log,
+        )
+        self.domain.leveled = partial(level, self.domain)
+        self.domain.lost = self.end
+        self.ending: Callable[[], None] = lambda: None
+        """Ends the process that this server is, in an orderly way."""
+        self.failed: Exception | None = None
+        """Why it did not go on."""
         self.routing = ForwardedFilters(
             self.interest_index, journal, self.metrics, config.precision, self.session_manager.instance
         )
@@ -140,7 +162,8 @@ class AccessServer:
     async def start(self) -> None:
         """Takes up what the journal says: the registry as of its end, then what is not settled; then follows it."""
         session_manager = self.session_manager
-        self._writers = [self._begin(blocks.run()) for blocks in (self.events, self.outcomes, self.dead_letters)]
+        self._writers = [self._begin(blocks.run()) for blocks in self._blocks]
+        await self.domain.begin()
         await self._join()
         clock.not_before(await asyncio.to_thread(self._last_accepted))
         await self.event_entry.restore()
@@ -166,6 +189,7 @@ class AccessServer:
             self._begin(self.actions.run()),
             self._begin(self.triggered.run()),
             self._begin(self.event_entry.follow(self.journal)),
+            self._begin(self.domain.run()),
         ]
         self.reader.start(events, deliveries)
         registry = session_manager.registry
@@ -173,6 +197,10 @@ class AccessServer:
             "server started events=%d deliveries=%d clients=%d subscriptions=%d outstanding=%d",
             events, deliveries, len(registry.clients), len(registry.subscriptions), session_manager.outstanding(),
         )  # fmt: skip
+
+    @property
+    def _blocks(self) -> tuple[GroupCommit[Any], ...]:
+        return self.events, self.outcomes, self.dead_letters, self.claims
 
     async def _join(self) -> None:
         """Takes its place among the journal's servers. Raises JournalError where another has to be the only one."""
@@ -405,6 +433,29 @@ class AccessServer:
         ]
         return writers + (["reading the journal"] if self.reader.failing else [])
 
+    def end(self) -> None:
+        """Ends this server since another has its name: what it kept by it is the other's."""
+        self.failed = SetupError(
+            f"expected to be the only access server {self.config.node!r} on this journal, got another one, which took"
+            " the name while this one was held up; end one of them, or give it another name with --node"
+        )
+        self.ending()
+
+    async def drain(self) -> None:
+        """Sends clients to other servers before they are closed, where there are others."""
+        if self.domain.beside and not self.failed:
+            await drain(self.domain)
+
+    async def _leave(self) -> None:
+        """What is held back here enters where other servers go on; then this one is there no more."""
+        try:
+            if self.domain.directory.others and not self.failed:
+                await asyncio.to_thread(self.journal.release, self.config.node)
+            await self.domain.directory.leave()
+        except JournalError as error:
+            log.warning("not signed off node=%s error=%s", self.config.node, error)
+        self.domain.directory.close()
+
     async def close_connections(self) -> None:
         """Tells every client to come back, and lets no new one in."""
         self.stopping = True
@@ -423,7 +474,7 @@ class AccessServer:
         self.client_updates.flush(all_of_it=True)
         self.event_entry.close()
         self.routing.close()
-        for blocks in (self.events, self.outcomes, self.dead_letters):
+        for blocks in self._blocks:
             blocks.close()
         _, late = await asyncio.wait(self._writers, timeout=STOP_SECONDS)
         if late:
@@ -432,6 +483,7 @@ class AccessServer:
             # So that what one server at a time does is let go of, and the next need not wait for its lease to lapse.
             await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
         await asyncio.to_thread(self.reader.join, 1.0)
+        await self._leave()
         self.executor.shutdown(wait=not late)
         self.reading.close()
         log.info("server stopped")

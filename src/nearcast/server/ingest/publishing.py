@@ -91,6 +91,8 @@ async def publish(
     limits = service.config.limits
     batch = batched(request.headers.get("content-type"))
     body = await service.bodies.read(request, limits.batch_bytes if batch else limits.event_bytes)
+    if elsewhere := service.domain.elsewhere():
+        return Response(status_code=307, headers={"Location": f"{elsewhere}{PATH}"})
     headers, size = request.headers.items(), len(body)
     reading = service.reading.of_definition if _may_define(request, body) else service.reading.of
     try:

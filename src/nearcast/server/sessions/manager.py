@@ -39,6 +39,11 @@ class SubscriptionMembership:
 
     def __init__(self) -> None:
         self._since: dict[str, dict[str, int]] = {}
+        self._changed: dict[str, int] = {}
+
+    def changed(self, client: str) -> int:
+        """The position of the last change of a subscription that has the client; 0: there was none."""
+        return self._changed.get(client, 0)
 
     def note_change(self, change: Change, position: int) -> None:
         """Takes note of a change of subscriptions; of other changes nothing."""
@@ -46,6 +51,7 @@ class SubscriptionMembership:
             case SubscriptionChange(subscription):
                 # A subscription that is replaced goes on for those who stay in it.
                 before = self._since.get(subscription.id, {})
+                self._changed.update(dict.fromkeys(subscription.clients, position))
                 self._since[subscription.id] = {client: before.get(client, position) for client in subscription.clients}
             case SubscriptionRemoval(subscription):
                 self._since.pop(subscription, None)
@@ -89,6 +95,14 @@ class SessionManager:
         self.stated: dict[str, float] = {}
         self.stated_moments: dict[str, int] = {}
         self.validity_timers = ValidityTimers()
+        self.keeps: Callable[[str], bool] = lambda client: True
+        """Whether this server ends what waits for a client; where another does, its queue here follows."""
+        self.left: Callable[[str], None] = lambda client: None
+        """Hears that a client's connection is gone, and no other has come."""
+        self.greeting: Callable[[], dict[str, object]] = dict
+        """What a greeting says besides."""
+        self.read_on = asyncio.Event()
+        """Set whenever more of the journal is read."""
         self._closing: set[asyncio.Task[None]] = set()
         self._removed: deque[tuple[Session, str | None]] = deque()
 
@@ -279,6 +293,7 @@ class SessionManager:
     def read_through(self, events: int, deliveries: int) -> None:
         """The journal is read through these positions: wakes who waits for it."""
         self.events_through, self.deliveries_through = events, deliveries
+        self.read_on.set()
         while self._reached and self._reached[0][0] <= events:
             future = heapq.heappop(self._reached)[2]
             if not future.done():
@@ -306,7 +321,52 @@ class SessionManager:
             reorders = RateLimit(self.reorders, self.reorders)
             session = self.sessions[client] = Session(known, DeliveryQueue(self.waiting_limit), reorders)
             session.stated = self.stated.get(client)
+            session.waiting.followed = not self.keeps(client)
         return session
+
+    def review(self, client: str) -> None:
+        """Looks whether this server ends what waits for a client, now that this may have changed."""
+        session = self.sessions.get(client)
+        if session is None or session.waiting.followed == (not self.keeps(client)):
+            return
+        if session.waiting.followed:
+            self._adopt(session)
+        else:
+            session.waiting.followed = True
+
+    def _adopt(self, session: Session) -> None:
+        ended = session.waiting.adopt(session.priority_of(self.registry.settings), clock.steady())
+        self.record_outcomes(session, ended)
+
+    def settle_elsewhere(self, client: str, sequence: int, outcome: str) -> None:
+        """Ends what another server says that it ended; of what this one said itself nothing is outstanding."""
+        session = self.sessions.get(client)
+        if session is None:
+            return
+        now = clock.steady()
+        flying = sequence in session.waiting.in_flight
+        if session.waiting.settle(sequence, outcome, now) and flying:
+            session.pace.acknowledged(sequence, now)
+            session.wake()
+
+    def lose(self, client: str, code: int, reason: str) -> None:
+        """The session is another server's: whoever has it here is told, and nothing more is sent."""
+        session = self.sessions.get(client)
+        if session is None or session.connection is None:
+            return
+        old, session.connection, session.holder = session.connection, None, None
+        session.notices.clear()
+        self.review(client)
+        ended = session.waiting.take_back(session.priority_of(self.registry.settings), clock.steady())
+        self.record_outcomes(session, ended)
+        session.wake()
+        self._close(old, code, reason)
+
+    def _close(self, connection: Connection, code: int, reason: str) -> None:
+        # Nobody waits for it: on a dead link, which is why most come anew, a connection closes late or never.
+        closing = asyncio.ensure_future(connection.close(code, reason))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     def state_bandwidth(self, change: ClientChange) -> None:
         """Takes note of the bandwidth that somebody, not this server, stated for a client: the cap of its pace.
@@ -348,6 +408,8 @@ class SessionManager:
         session = self.session(client)
         old, session.connection, session.holder = session.connection, connection, holder
         session.connections += 1
+        session.leaving = False
+        self.review(client)
         session.notices.clear()
         # Of the old connection; who does not hear that an acknowledgement is settled repeats it.
         session.confirmed.clear()
@@ -357,10 +419,7 @@ class SessionManager:
         self._begin(session)
         if old:
             log.info("session taken over client=%s", client)
-            # Nobody waits for it: on a dead link, which is why most come anew, a connection closes late or never.
-            closing = asyncio.ensure_future(old.close(TAKEN_OVER, "another connection took over this session"))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            self._close(old, TAKEN_OVER, "another connection took over this session")
         return session
 
     def _begin(self, session: Session) -> None:
@@ -377,6 +436,7 @@ class SessionManager:
                     "server": self.instance,
                     "waiting": len(session.waiting.waiting),
                     "levels": self.registry.settings.levels,
+                    **self.greeting(),
                 }
             }
         )
@@ -388,6 +448,7 @@ class SessionManager:
             session.notices.clear()
             now = clock.steady()
             self.record_outcomes(session, session.waiting.take_back(session.priority_of(self.registry.settings), now))
+            self.left(session.client.id)
 
     async def acknowledge(self, session: Session, sequences: list[int]) -> list[int]:
         """Ends what the client has; it is told which are settled once that is durable, so that it may forget them.
@@ -421,7 +482,12 @@ class SessionManager:
         self.metrics.sending(delivery.priority, clock.age(delivery.accepted), delivery.attempts)
 
     def record_outcomes(self, session: Session, settled: list[SettledDelivery]) -> asyncio.Future[list[int]]:
-        """Puts outcomes on their way into the journal; the future tells when they, and all before them, are durable."""
+        """Puts outcomes on their way into the journal; the future tells when they, and all before them, are durable.
+
+        Of a session that another server keeps it is that one which says how deliveries end, except what a client says.
+        """
+        if session.waiting.followed:
+            settled = [one for one in settled if one.outcome == "acknowledged"]
         for outcome, count in Counter(one.outcome for one in settled).items():
             self.metrics.outcomes.labels(outcome).inc(count)
         taken = [one.delivery for one in settled if one.outcome == "acknowledged"]

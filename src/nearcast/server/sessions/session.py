@@ -10,6 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +28,9 @@ from nearcast.server.sessions.payloads import PayloadCache, SendableEvent
 
 log = logging.getLogger(__name__)
 
-TAKEN_OVER, GOING_AWAY, NORMAL = 4409, 1012, 1000
+TAKEN_OVER, GOING_AWAY, NORMAL, ELSEWHERE = 4409, 1012, 1000, 4307
+ELSEWHERE_SECONDS = 2.0
+"""So long it is waited for a link to take where its client is to go."""
 AHEAD = 256
 """Payloads that are read from the journal at once when one is missing in memory."""
 AHEAD_BYTES = 1 << 20
@@ -46,6 +49,9 @@ CONFIRMED = 100_000
 class Connection(ABC):
     """A way to one client: a WebSocket or a stream of server-sent events."""
 
+    follows = False
+    """Whether whoever is connected goes to another server when it is told to."""
+
     @abstractmethod
     async def send(self, text: str, position: int | str | None) -> None:
         """Sends one JSON message, a delivery if it has a position; raises `ClientGone`."""
@@ -53,6 +59,14 @@ class Connection(ABC):
     @abstractmethod
     async def close(self, code: int, reason: str) -> None:
         """Ends the connection; it may be gone already."""
+
+    async def send_elsewhere(self, url: str, reason: str) -> None:
+        """Tells whoever is connected to go to the server at a URL, and ends the connection."""
+        told = orjson.dumps({"redirect": {"url": url, "reason": reason}}).decode()
+        with suppress(ClientGone, TimeoutError):
+            async with asyncio.timeout(ELSEWHERE_SECONDS):
+                await self.send(told, None)
+        await self.close(ELSEWHERE, "another server has room; go there")
 
 
 class ClientGone(Exception):
@@ -74,6 +88,8 @@ class Session:
     pace: Pacing = field(default_factory=Pacing)
     stated: float | None = None
     """The bandwidth that the client stated, in kbit/s: a cap of the pace."""
+    leaving: bool = False
+    """Whether nothing more is sent over this connection: it is about to be sent to another server."""
     connections: int = 0
     notices: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=NOTICES))
     confirmed: deque[int] = field(default_factory=lambda: deque(maxlen=CONFIRMED))
@@ -143,7 +159,7 @@ class Pump:
                 await asyncio.sleep(0)
                 continue
             # Chosen anew each time round: while the pace made it wait, something more urgent may have come.
-            delivery = session.waiting.next()
+            delivery = None if session.leaving else session.waiting.next()
             delay = session.pace.delay(delivery.size, now) if delivery else None
             if delivery and delay == 0:
                 await self._send(delivery)

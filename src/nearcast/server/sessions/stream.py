@@ -23,11 +23,11 @@ from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Depends, Query, Request, WebSocket, WebSocketDisconnect
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketState
 
-from nearcast.errors import AccessError, DefinitionError, EventError, Fault, Mark, RightError
+from nearcast.errors import AccessError, DefinitionError, EventError, Fault, JournalError, Mark, RightError
 from nearcast.model.sequence import read_sequence, write_sequence
 from nearcast.server import clock
 from nearcast.server.auth import Listener, Receiver, admit, service_of
@@ -57,6 +57,7 @@ class Socket(Connection):
 
     def __init__(self, socket: WebSocket) -> None:
         self.socket = socket
+        self.follows = _redirects(socket) is not None
 
     async def send(self, text: str, position: int | str | None) -> None:
         """See `Connection.send`."""
@@ -80,12 +81,18 @@ async def stream(socket: WebSocket, id: str) -> None:
     service = service_of(socket)
     # Also who is refused is let in first: before that a browser is told no code and no reason.
     await socket.accept()
-    refusal = _refusal(socket, service, id)
+    connection = Socket(socket)
+    refusal = await _refusal(socket, service, id)
+    if refusal is None and (elsewhere := service.domain.other_server(_redirects(socket))):
+        if connection.follows:
+            await connection.send_elsewhere(*elsewhere)
+            return
+        refusal = GOING_AWAY, _fitting(f"this server {_ELSEWHERE[elsewhere[1]]}; go to {elsewhere[0]}")
+    refusal = refusal or await _claimed(socket, service, id)
     if refusal:
         service.metrics.rejected.labels("stream").inc()
         await socket.close(*refusal)
         return
-    connection = Socket(socket)
     session = service.session_manager.connect(id, connection, "websocket", _holder(socket))
     log.info("client connected client=%s kind=websocket session=%d", id, session.connections)
     service.client_updates.lapse(session)
@@ -104,7 +111,23 @@ async def stream(socket: WebSocket, id: str) -> None:
         log.info("client gone client=%s kind=websocket", id)
 
 
-def _refusal(socket: WebSocket, service: AccessServer, id: str) -> tuple[int, str] | None:
+_ELSEWHERE = {"drain": "lets no new session in", "full": "is full", "balance": "has less room"}
+
+
+async def _claimed(socket: WebSocket, service: AccessServer, id: str) -> tuple[int, str] | None:
+    """Has the session for a connection; else the code and reason with which that is refused."""
+    if service.domain.full():
+        return GOING_AWAY, "this server is full; come back"
+    try:
+        await service.domain.claim(id, _holder(socket), _takes(socket))
+    except SessionTaken as error:
+        return TAKEN_OVER, _fitting(str(error.fault))
+    except JournalError as error:
+        return GOING_AWAY, _fitting(str(error))
+    return (GOING_AWAY, "the server is going away; come back") if service.stopping else None
+
+
+async def _refusal(socket: WebSocket, service: AccessServer, id: str) -> tuple[int, str] | None:
     """The code and reason with which a connection is refused; None if it is not."""
     try:
         admit(socket, "receive", id, stream=True)
@@ -114,17 +137,13 @@ def _refusal(socket: WebSocket, service: AccessServer, id: str) -> tuple[int, st
         return NO_TOKEN, _fitting(str(error))
     if service.stopping:
         return GOING_AWAY, "the server is going away; come back"
-    if not service.session_manager.known(id):
+    if not await service.domain.known(id):
         return NO_CLIENT, _fitting(f"expected a known client, got {id[:40]}; declare it with PUT /clients")
-    try:
-        check_free(socket, service, id)
-    except SessionTaken as error:
-        return TAKEN_OVER, _fitting(str(error.fault))
     return None
 
 
 def check_free(connection: HTTPConnection, service: AccessServer, id: str) -> None:
-    """Refuses a second connection of a client, unless it says that it takes over, or is of the same holder. Raises
+    """Refuses a second connection of a client here, unless it says that it takes over, or is of the same holder. Raises
     SessionTaken.
     """
     if not _takes(connection) and not service.session_manager.free(id, _holder(connection)):
@@ -134,6 +153,14 @@ def check_free(connection: HTTPConnection, service: AccessServer, id: str) -> No
 def _takes(connection: HTTPConnection) -> bool:
     """Whether whoever connects says that it takes the session over."""
     return connection.query_params.get("takeover", "false").lower() in ("true", "1", "yes")
+
+
+def _redirects(connection: HTTPConnection) -> int | None:
+    """How often whoever connects was sent on, if it says that it follows; whatever else it says is often enough."""
+    told = connection.query_params.get("redirects")
+    if told is None:
+        return None
+    return int(told) if told.isdecimal() and len(told) < SHOWN else 1_000_000
 
 
 def _holder(connection: HTTPConnection) -> str | None:
@@ -289,7 +316,8 @@ def _data_lines(text: str) -> str:
 class EventStream(Connection):
     """Server-sent events: what is sent is taken from `parts` by the response."""
 
-    def __init__(self) -> None:
+    def __init__(self, follows: bool = False) -> None:
+        self.follows = follows
         # Few: what is in here can no more be overtaken by something more urgent.
         self.parts: asyncio.Queue[str | None] = asyncio.Queue(maxsize=16)
         self.closed = False
@@ -321,24 +349,49 @@ async def events(
     service: Annotated[AccessServer, Depends(service_of)],
     takeover: Annotated[bool, Query(description="Take the session from another connection of this client.")] = False,
     holder: Annotated[str | None, Query(description="A name by which a new connection is known for its own.")] = None,
-) -> StreamingResponse:
+    redirects: Annotated[
+        str | None, Query(description="0 says that it goes to another server when told to; counted up by servers.")
+    ] = None,
+) -> Response:
     """The deliveries of a client as server-sent events, for browsers; acknowledge with POST /clients/{id}/acks."""
-    _check_known(service, id)
+    if not await service.domain.known(id):
+        _check_known(service, id)
+    elsewhere = service.domain.other_server(_redirects(request))
+    if elsewhere:
+        return _sent_elsewhere(request, elsewhere[0])
+    if service.domain.full():
+        return _come_back("this server is full")
     check_free(request, service, id)
     return StreamingResponse(
-        _event_stream(id, EventStream(), service, request),
+        _event_stream(id, EventStream(_redirects(request) is not None), service, request),
         media_type="text/event-stream",
         # A proxy that gathers what passes, as nginx does, would hold deliveries back.
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
+def _sent_elsewhere(request: Request, url: str) -> Response:
+    """Answers that the stream is at another server: the same path and query, of which the redirects are counted."""
+    count = min((_redirects(request) or 0) + 1, 1_000_000)
+    query = request.url.remove_query_params("redirects").include_query_params(redirects=count).query
+    path = request.scope.get("raw_path", request.url.path.encode()).decode("latin-1")
+    return Response(status_code=307, headers={"Location": f"{url.rstrip('/')}{path}?{query}"})
+
+
+def _come_back(why: str) -> Response:
+    fault = Fault("room for a session", why, Mark("request"), "come back later")
+    return JSONResponse(fault_json(fault), 503, {"Retry-After": "1"})
+
+
 async def _event_stream(
     id: str, connection: EventStream, service: AccessServer, request: Request
 ) -> AsyncIterator[str]:
-    # Since it was asked another may have come.
-    if not _takes(request) and not service.session_manager.free(id, _holder(request)):
-        await connection.close(TAKEN_OVER, str(SessionTaken().fault))
+    # Since it was asked another may have come, or have the session at another server.
+    try:
+        await service.domain.claim(id, _holder(request), _takes(request))
+    except (SessionTaken, JournalError) as error:
+        code = TAKEN_OVER if isinstance(error, SessionTaken) else GOING_AWAY
+        await connection.close(code, str(getattr(error, "fault", error)))
         yield connection.parts.get_nowait() or ""
         return
     # Connected when the response begins: of a client that has left by then nothing remains.

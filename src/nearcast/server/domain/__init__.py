@@ -1,0 +1,1 @@
+"""Access servers of one domain: who there is, which has which session, and how sessions move."""

