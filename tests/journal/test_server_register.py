@@ -15,6 +15,7 @@ import pytest
 
 from nearcast.errors import JournalError
 from nearcast.journal import server_register
+from nearcast.journal.locations import register_of
 from nearcast.journal.seam import Journal
 from nearcast.journal.server_register import (
     ServerRecord,
@@ -22,7 +23,6 @@ from nearcast.journal.server_register import (
     SqliteRegister,
     process_start,
     read_record,
-    register_of,
     written_record,
 )
 

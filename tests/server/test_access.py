@@ -12,6 +12,7 @@ from websockets.exceptions import ConnectionClosed
 
 from nearcast.cli.server import _tokens_of
 from nearcast.cli.system import without_secrets
+from nearcast.client.server_addresses import ServerAddresses
 from nearcast.errors import AccessError, EventError, RightError, SessionError, SetupError
 from nearcast.language.control_events import changes
 from nearcast.model.changes import ClockTick
@@ -415,12 +416,12 @@ def test_a_client_has_its_own_session_back_at_once() -> None:
                 await until(lambda: client.connections == 2)
                 await server.publish(unit("e1"))
                 assert "e1" == (await received(client, 1))[0].event["id"]
-                client.url = client.url.replace(server.url[4:], "://127.0.0.1:9")
+                client._servers = ServerAddresses("http://127.0.0.1:9")
                 client._connection.transport.abort()
                 await until(lambda: not client.online)
                 async with server.client("a") as other:
                     await other.connected()
-                    client.url = other.url
+                    client._servers = ServerAddresses(server.url)
                     with pytest.raises(SessionError, match="in use"):
                         await received(client, 1)
 

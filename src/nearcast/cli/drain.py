@@ -11,8 +11,7 @@ import httpx
 from nearcast.cli.output import pluralize, warn
 from nearcast.cli.system import fetch, opened_at, refusal
 from nearcast.errors import SetupError
-from nearcast.journal.locations import Location
-from nearcast.journal.server_register import register_of
+from nearcast.journal.locations import Location, register_of
 
 LOOK_SECONDS = 0.2
 PATIENCE = 60.0
@@ -52,6 +51,10 @@ def _url_of(name: str, data: Path, location: Location | None) -> str:
     if found is None:
         there = ", ".join(one.name for one in records if not one.known_dead) or "none"
         raise SetupError(f"expected the name or URL of an access server on this journal, got {name!r}; there: {there}")
+    if not found.url:
+        raise SetupError(
+            f"expected {name!r} to say where it is reached, got nothing (--advertise); give its URL instead"
+        )
     return found.url
 
 

@@ -10,6 +10,7 @@ from nearcast.journal.jetstream.nats_address import is_nats, parse_address
 
 if TYPE_CHECKING:
     from nearcast.journal.seam import Journal
+    from nearcast.journal.server_register import ServerRegister
 
 Location = str | PathLike[str]
 """A path, or a URL like nats://host:4222,host2:4222/NAME."""
@@ -39,3 +40,17 @@ def journal_at(location: Location, read_only: bool = False, ids: Path | None = N
     from nearcast.journal.sqlite import SqliteJournal
 
     return SqliteJournal(location, read_only)
+
+
+def register_of(journal: Journal) -> ServerRegister:
+    """The register of a journal's access servers: where the journal is. Raises `JournalError`."""
+    from nearcast.journal.memory import MemoryJournal
+    from nearcast.journal.server_register import SqliteRegister, memory_register
+
+    if isinstance(journal, MemoryJournal):
+        return memory_register(journal)
+    if is_nats(journal.location):
+        from nearcast.journal.jetstream.nats_register import NatsRegister
+
+        return NatsRegister(journal.location)
+    return SqliteRegister(journal.location)

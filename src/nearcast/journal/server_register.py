@@ -21,9 +21,7 @@ from weakref import WeakKeyDictionary
 import orjson
 
 from nearcast.errors import JournalError
-from nearcast.journal.jetstream.nats_address import is_nats
 from nearcast.journal.memory import MemoryJournal
-from nearcast.journal.seam import Journal
 
 MOST_SERVERS = 100
 """Records that a register keeps: one for each access server of a domain."""
@@ -133,18 +131,6 @@ def refuse_more(records: list[ServerRecord], name: str) -> None:
         )
 
 
-def register_of(journal: Journal) -> ServerRegister:
-    """The register of a journal's servers. Of one in memory it lives as long as the journal."""
-    if isinstance(journal, MemoryJournal):
-        return _in_memory.setdefault(journal, MemoryRegister())
-    location = journal.location
-    if is_nats(location):
-        from nearcast.journal.jetstream.nats_register import NatsRegister
-
-        return NatsRegister(location)
-    return SqliteRegister(location)
-
-
 class MemoryRegister(ServerRegister):
     """Records that live as long as the object."""
 
@@ -175,6 +161,11 @@ class MemoryRegister(ServerRegister):
 
 
 _in_memory: WeakKeyDictionary[MemoryJournal, MemoryRegister] = WeakKeyDictionary()
+
+
+def memory_register(journal: MemoryJournal) -> MemoryRegister:
+    """The register of a journal in memory, which lives as long as that."""
+    return _in_memory.setdefault(journal, MemoryRegister())
 
 
 class SqliteRegister(ServerRegister):

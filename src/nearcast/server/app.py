@@ -203,11 +203,12 @@ class Server(uvicorn.Server):
 
 
 def url_where(host: str, port: int) -> str:
-    """The URL of a server that listens there, as others of its domain tell it clients; of all addresses this machine's
-    name.
+    """The URL of a server that listens there, as others of its domain tell it clients; empty for all addresses: nobody
+    knows which of them is reached from elsewhere.
     """
-    name = socket.gethostname() if host in ("", "0.0.0.0", "::") else host
-    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+    if host in ("", "0.0.0.0", "::"):
+        return ""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def server_of(config: ServerConfig, journal: Journal | None = None) -> Server:

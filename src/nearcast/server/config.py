@@ -147,7 +147,8 @@ class ServerConfig:
     """Origins of pages that may use the server from a browser, besides its own."""
     limits: ServerLimits = field(default_factory=ServerLimits)
     url: str = ""
-    """Where clients reach the server, which others of its domain send them to; empty: where it listens."""
+    """Where clients reach the server, which others of its domain send them to; empty: where it
+    listens, or nowhere if that is all addresses."""
     notes: Path | None = None
     """Beside this path it notes how far it is, and holds its name; None: beside the journal, which is a file then."""
 

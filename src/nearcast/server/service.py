@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 from nearcast.errors import DefinitionError, JournalError, SetupError
 from nearcast.journal.identity import identity_of
+from nearcast.journal.locations import register_of
 from nearcast.journal.reader_marks import put_mark
 from nearcast.journal.seam import Journal
-from nearcast.journal.server_register import register_of
 from nearcast.journal.snapshot_log import REGISTRY, base_table
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange
 from nearcast.model.columns import entered_events, to_events

@@ -7,7 +7,7 @@ import heapq
 import logging
 import uuid
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from nearcast.delivery.pacing import Pacing
