@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
 from contextlib import closing
@@ -65,7 +64,7 @@ def test_many_sessions_move_while_servers_are_killed(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, ("north", "south", "west"))
     try:
         with deciding(tmp_path):
-            asyncio.run(move_about(fleet, 200, int(os.environ.get("NEARCAST_MOVES", "10000")), 10, 0.2))
+            asyncio.run(move_about(fleet, 200, 10_000, 10, 2.0))
     finally:
         fleet.stop()
 
