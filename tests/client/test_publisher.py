@@ -34,7 +34,8 @@ def event(number: int, size: int = 0) -> dict[str, object]:
 
 def test_it_tries_again_until_it_is_answered() -> None:
     """Lost connections, and servers without room, cost only time."""
-    answers = iter([httpx.ConnectError("no"), httpx.Response(503), httpx.ReadTimeout("late"), None])
+    late = httpx.Response(408, text="expected the whole header of a request sooner")
+    answers = iter([httpx.ConnectError("no"), httpx.Response(503), late, httpx.ReadTimeout("late"), None])
 
     def answer(request: httpx.Request) -> httpx.Response:
         this = next(answers)
@@ -90,7 +91,7 @@ def test_faults_are_given_by_the_index_of_the_event() -> None:
     assert ([999, 1_099], 1_100) == (sorted(published.faults), len(published.positions))
 
 
-@pytest.mark.parametrize(("status", "error"), [(401, AccessError), (403, RightError), (422, Fault)])
+@pytest.mark.parametrize(("status", "error"), [(401, AccessError), (403, RightError), (408, Fault), (422, Fault)])
 def test_what_has_no_sense_to_try_again_is_raised(status: int, error: type[Exception]) -> None:
     """Tokens and faulty requests."""
     body = {"expected": "a", "came": "b", "where": None, "advice": None}

@@ -30,6 +30,10 @@ MOST_BEFORE = 100
 MOST_REDIRECTS = 5
 """For one post; then it is waited as for a server that does not answer."""
 SENT_ON = (307, 308)
+COME_BACK = (500, 502, 503, 504)
+"""Of a server without room, or of a proxy before it."""
+LATE = 408
+"""Of a server that had no time to read the request; with a fault in it, the sender had none."""
 BATCHED = "application/cloudevents-batch+json"
 
 
@@ -252,8 +256,7 @@ class Publisher:
             tried = self._servers.current
             try:
                 answer = await self._posts.post(batch, headers)
-                # These say that it may work in a moment: of the server, or of a proxy before it.
-                if answer.status not in (500, 502, 503, 504, *SENT_ON):
+                if not _may_work_soon(answer):
                     self._servers.works()
                     return _answer(answer, self._url) | ({"again": True} if answer.again else again)
                 reason = f"status {answer.status}"
@@ -310,6 +313,11 @@ class Publisher:
 
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
+
+
+def _may_work_soon(answer: PostAnswer) -> bool:
+    """Whether the same may be taken in a moment, here or at another server."""
+    return answer.status in (*COME_BACK, *SENT_ON) or (answer.status == LATE and not answer.body.startswith(b"{"))
 
 
 def _placed(found: Published, indices: Sequence[int], count: int) -> Published:
