@@ -449,9 +449,11 @@ class AccessServer:
     async def _leave(self) -> None:
         """What is held back here enters where other servers go on; then this one is there no more."""
         try:
-            if self.domain.directory.others and not self.failed:
-                await asyncio.to_thread(self.journal.release, self.config.node)
-            await self.domain.directory.leave()
+            # Of a journal that is away nothing is waited for: the record lapses.
+            if not self.failing():
+                if self.domain.directory.others and not self.failed:
+                    await asyncio.to_thread(self.journal.release, self.config.node)
+                await self.domain.directory.leave()
         except JournalError as error:
             log.warning("not signed off node=%s error=%s", self.config.node, error)
         self.domain.directory.close()
