@@ -22,6 +22,7 @@ from nearcast.model.subscription import Settings
 from nearcast.model.zone import ZoneLayer, ZoneRule
 from nearcast.pipeline.snapshots import MANIFEST, load, save
 from nearcast.relations.admission import PairAdmission
+from nearcast.relations.aggregates.entity_windows import EntityWindows
 from nearcast.relations.delayed import DelayedRelations
 from nearcast.relations.gatherings import GatheringStates
 from nearcast.relations.pair_rules import PairRules
@@ -38,6 +39,7 @@ from nearcast.situations.stage import SituationStage
 from nearcast.situations.store import SituationStore
 from nearcast.stages.fold import StateFold
 from nearcast.state.repository import Repository
+from nearcast.state.windows import IndexedReadingWindows
 from nearcast.zones.presence import LayerPresence
 from nearcast.zones.stage import ZoneStage
 from nearcast.zones.zone_index import ZoneIndex
@@ -58,7 +60,7 @@ KEPT: dict[str, tuple[object, str, str]] = {
     "HeardEvents": (HeardEvents(Repository()), "_nodes _only", ""),
     "RelationStage": (
         RelationStage(),
-        "_clocks _by_channel _sequence _lists _relations _known _gone _pairing _crowds _plain",
+        "_clocks _by_channel _sequence _lists _relations _known _gone _pairing _crowds _plain _windows",
         # The limits come with each batch; how far a step goes changes no outcome, and no position is in two batches.
         "_limits _step _numbered",
     ),
@@ -66,12 +68,20 @@ KEPT: dict[str, tuple[object, str, str]] = {
     "PairRelations": (
         PairRelations(EntityTable()),
         "rules known _members _newest shards admission",
-        "_index _boxes limits excess",
+        # Values follow from the windows.
+        "_index _boxes limits excess _asked _values",
     ),
+    "EntityWindows": (
+        EntityWindows(EntityTable()),
+        "known readings",
+        # From the relations' predicates and the readings.
+        "values asked excess _numbers _given _touched _of _spans _shortest _named _due _heaps",
+    ),
+    "IndexedReadingWindows": (IndexedReadingWindows(), "_windows", "spans limits beyond total _swept"),
     "PairAdmission": (PairAdmission(), "crowded rooms", ""),
     "PairRules": (PairRules(), "by_id filters", "all open general columns _numbers"),
     "GatheringStates": (GatheringStates(EntityTable()), "by_id _listed _known", "_indices _flags limits excess"),
-    "EventwiseRelations": (EventwiseRelations(), "now known _states", "lists limits excess"),
+    "EventwiseRelations": (EventwiseRelations(), "now known _states", "lists limits excess windows _spans"),
     "EntityTable": (EntityTable(), "names columns", "numbers"),
     "ZoneStage": (ZoneStage(), "_clocks _sequence _gone _known _layers", "_limits _excess _step _filters"),
     # Zones and rules are the registry's, shapes and trees are made of them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -27,6 +28,7 @@ from nearcast.relations.stored_scopes import scopes_document, scopes_of
 from nearcast.state.derived import StageInput
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
+from nearcast.state.timeline import Excess
 from nearcast.testing.relations import Reference
 from tests.state.stored import read_again
 
@@ -76,8 +78,11 @@ def events_told(
     steps: Sequence[Step],
     cuts: Sequence[int] = (),
     limits: Limits = NO_OTHER,
+    excess: Counter[Excess] | None = None,
 ) -> list[Event]:
-    """What an engine tells of a story, which it gets in batches that begin at these steps, within limits."""
+    """What an engine tells of a story, which it gets in batches that begin at these steps, within limits; what comes to
+    one of these is counted in `excess`.
+    """
     repository, told, registry = Repository(), [], Registry(Settings(limits=limits))
     bounds = [0, *sorted(cuts), len(steps)]
     for start, stop in pairwise(bounds):
@@ -89,7 +94,10 @@ def events_told(
                 changes.append((position, step))
         table = to_table(events)
         times = {position: NOON for position, _ in changes}
-        told += as_events(engine.derive(StageInput(changes, times, table, registry, repository)))
+        stage_input = StageInput(changes, times, table, registry, repository)
+        told += as_events(engine.derive(stage_input))
+        if excess is not None:
+            excess.update(stage_input.excess)
         repository.fold_events(table)
     return told
 
@@ -138,10 +146,10 @@ def fail_on_bad(patch: pytest.MonkeyPatch) -> None:
     """Lets the stage relate fail on relations with the id "bad"."""
     add = PairRules.add_relation
 
-    def added(self: PairRules, relation: Relation, sequence: int) -> PairRule:
+    def added(self: PairRules, relation: Relation, sequence: int, after: int = 0) -> PairRule:
         """Adds other relations."""
         if relation.id == "bad":
             raise OverflowError("too far")
-        return add(self, relation, sequence)
+        return add(self, relation, sequence, after)
 
     patch.setattr(PairRules, "add_relation", added)

@@ -13,14 +13,13 @@ from nearcast.model.changes import ClientChange, ClientRemoval, ClockTick, Relat
 from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
-from nearcast.relations.plain import EventwiseRelations
 from nearcast.relations.reports import micros_of
 from nearcast.relations.stage import Scopes
 from nearcast.relations.transition_events import Transition
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import NEVER
 from nearcast.state.stream_clocks import StreamClocks
-from nearcast.testing.relations import Reference
+from nearcast.testing.relations import Reference, left_windows, plain_relations
 from tests.relations.stories import NOON, Restarted, Step, at, defined, events_told, placed, report, summary
 from tests.relations.test_stage import FORMS, changes, planar
 
@@ -32,7 +31,7 @@ class LateReference:
     """Relations of one lateness, plainly: what waits is looked through at every step."""
 
     def __init__(self) -> None:
-        self.plain, self.sequence, self.clock = EventwiseRelations(), 0, NEVER
+        self.plain, self.sequence, self.clock = plain_relations(), 0, NEVER
         self.newest: dict[str, Event] = {}
         self.waiting: list[Event] = []
         self.told: list[Event] = []
@@ -52,8 +51,11 @@ class LateReference:
         accepted = step.accepted if isinstance(step, Event) else NOON
         due = [one for one in self.waiting if micros_of(one.moment) + LATE <= self.clock]
         for event in sorted(due, key=lambda one: (micros_of(one.moment), one.position)):
-            self.tell(self.plain.report(event), Cause(position, event.moment, accepted))
+            own = Cause(position, event.moment, accepted)
+            self.leave_windows(micros_of(event.moment), own)
+            self.tell(self.plain.report(event), own)
             self.count([event])
+        self.leave_windows(self.clock - LATE, Cause(position, moment, accepted))
         self.tell(self.plain.pass_time(self.clock - LATE), Cause(position, moment, accepted))
 
     def count(self, events: Sequence[Event]) -> None:
@@ -63,6 +65,11 @@ class LateReference:
             if known is None or micros_of(event.moment) >= micros_of(known.moment):
                 self.newest[event.entity] = event
             self.waiting.remove(event)
+
+    def leave_windows(self, now: int, cause: Cause) -> None:
+        """Readings leave windows until the clock comes to `now`."""
+        before = sum(1 for one in self.told if one.position == cause.position)
+        self.told += left_windows(self.plain, now, cause, before + 1)
 
     def tell(self, found: Sequence[Transition], cause: Cause) -> None:
         """Parts go on, however many causes have one position."""

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.cli.explain_rule import aggregate_text
 from nearcast.errors import EventError, Fault
 from nearcast.explain.pair_explanation import (
     PairFinding,
@@ -31,6 +32,7 @@ from nearcast.model.subscription import Settings
 from nearcast.model.values import time_of, time_text
 from nearcast.relations.reports import micros_of
 from nearcast.relations.transition_events import Transition
+from nearcast.situations.events import aggregate_data
 from nearcast.stages.fold import StateFold
 from nearcast.state.lateness import NEVER, moments_of
 from nearcast.state.registry import Registry
@@ -237,6 +239,7 @@ def _side(name: str, side: SideFinding) -> Iterator[str]:
 
 def _read(condition: PredicateFinding) -> str:
     told = [f"{name} {', '.join(map(repr, values)) if values else 'none'}" for name, values in condition.read]
+    told += [aggregate_text(entity, one) for entity, one in condition.aggregates]
     return f"  ({'; '.join(told)})" if told else ""
 
 
@@ -270,7 +273,9 @@ def _side_data(side: SideFinding) -> dict[str, Any]:
 
 def _condition(one: PredicateFinding) -> dict[str, Any]:
     read = {name: [_plain(value) for value in values] for name, values in one.read}
-    return {"condition": write(one.atom), "truth": one.truth, "staying": one.staying, "read": read}
+    told = {"condition": write(one.atom), "truth": one.truth, "staying": one.staying, "read": read}
+    found = [{**aggregate_data(own), "entity": entity, "why": own.why or None} for entity, own in one.aggregates]
+    return told | ({"aggregates": found} if found else {})
 
 
 def _told(position: int, told: Transition) -> dict[str, Any]:

@@ -57,12 +57,13 @@ def _observed(found: ConditionFinding) -> str:
     if found.count is not None:
         newest = f", the newest of them {', '.join(found.count.newest)}" if found.count.newest else ""
         parts.append(f"{found.count.counted:,} count{newest}")
-    parts += [_aggregate(entity, one) for entity, one in found.aggregates]
+    parts += [aggregate_text(entity, one) for entity, one in found.aggregates]
     parts += [_reading(one) for one in found.readings]
     return "; ".join(parts) or "so say the rules for it"
 
 
-def _aggregate(entity: str, found: AggregateFinding) -> str:
+def aggregate_text(entity: str, found: AggregateFinding) -> str:
+    """An aggregate of an entity: its value, and of how many readings, from when to when, it is; or why it has none."""
     if found.value is None:
         return f"{found.text} of {entity}: {found.why}"
     readings = f"{found.readings:,} reading{'' if found.readings == 1 else 's'}"

@@ -6,7 +6,7 @@ Pure, as `explanation`: reports, definitions and the clock come in as steps, in 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import heappop, heappush
@@ -28,18 +28,20 @@ from nearcast.model.event import Event
 from nearcast.model.expression import Call, Property, parts
 from nearcast.model.filter import Atom, Filter, atoms
 from nearcast.model.limits import Limits
-from nearcast.model.relation import Matching, Named, Pair, Relation, Side
+from nearcast.model.relation import SIDES, Matching, Named, Pair, Relation, Side
 from nearcast.model.values import Value
 from nearcast.relations.admission import Crowding
+from nearcast.relations.aggregates.entity_windows import known_value
 from nearcast.relations.pairs import PairStanding
 from nearcast.relations.plain import EventwiseRelations
-from nearcast.relations.predicate import RelationPredicate, is_symmetric, widened
+from nearcast.relations.predicate import RelationPredicate, is_symmetric, side_aggregates, widened
 from nearcast.relations.reports import micros_of, moment_of
 from nearcast.relations.sides import sees_derived
 from nearcast.relations.transition_events import Transition
 from nearcast.relations.transitions import deadline, micros
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
+from nearcast.state.windows import AggregateFinding, by_name, too_many
 
 TOLD = 5
 """Of what was told of the two the last ones are kept."""
@@ -60,13 +62,14 @@ class PairStep:
 @dataclass(frozen=True, slots=True)
 class PredicateFinding:
     """An atom of a side's filter or of the predicate: its truth (None: UNKNOWN), with the margin too where there is one
-    (`staying`), and the values that it read, by name.
+    (`staying`), and the values that it read, by name; and its aggregates, each with its entity.
     """
 
     atom: Atom
     truth: Truth
     staying: Truth
     read: tuple[tuple[str, tuple[Value, ...]], ...]
+    aggregates: tuple[tuple[str, AggregateFinding], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,11 @@ def within_limits(found: PairFinding, standing: PairStanding, crowding: Crowding
     if not found.holds or standing.holds:
         return found
     entities = (found.a.entity, found.b.entity)
+    for entity, one in (each for condition in found.conditions for each in condition.aggregates):
+        if one.value is not None and one.text in standing.unknown:
+            why = f"{one.text} of {entity} is not known among all: {too_many(one.text, limits).why}"
+            reason = f"{why} (limit windows_readings, {limits.windows_readings:,}); raise it in limits"
+            return replace(found, holds=False, since=None, due=None, dwelt=False, told=(), reasons=(reason,))
     if standing.pairs >= limits.relation_pairs:
         name, most = "relation_pairs", limits.relation_pairs
         why = f"{standing.pairs:,} pairs of the relation hold"
@@ -271,9 +279,9 @@ class _PairPast:
         metres = None
         if reports[0] is not None and reports[1] is not None:
             both = reports[0], reports[1]
-            limits = self._relations.limits
-            whole = RelationPredicate(about.when).truth(*both, limits)
-            conditions = tuple(_of_predicate(about.when, relation.margin, *both, limits))
+            limits, over_time = self._relations.limits, self._over_time(relation.id, about, (a, b))
+            whole = RelationPredicate(about.when).truth(*both, limits, over_time=_values(over_time))
+            conditions = tuple(_of_predicate(about.when, relation.margin, *both, limits, over_time))
             metres = distance(both[0].place, both[1].place) if both[0].place and both[1].place else None
         held = self._relations.held(relation.id, (a, b))
         now = self._relations.now
@@ -293,6 +301,14 @@ class _PairPast:
             told=tuple(one for one in self._told if {one[1].a.entity, one[1].b[0].entity} == {a, b}),
             reasons=() if held else tuple(self._reasons(relation, sides, whole, conditions)),
         )
+
+    def _over_time(self, id: str, about: Pair, pair: tuple[str, str]) -> OverTimeFindings:
+        """What the aggregates of the predicate are of the two, by how they are written."""
+        found = {}
+        for one in side_aggregates(about.when):
+            entity = pair[SIDES.index(one.side)]
+            found[one.text] = entity, self._relations.aggregate(id, entity, one)._replace(text=one.text)
+        return found
 
     def _side(self, side: Side, entity: str, relation: Relation) -> SideFinding:
         known = self._relations.known.get(entity)
@@ -334,16 +350,33 @@ class _PairPast:
             if whole is False:
                 yield "the predicate is FALSE"
             elif whole is None:
-                lacking = [name for one in conditions if one.truth is None for name, values in one.read if not values]
-                why = f": there is no {', no '.join(dict.fromkeys(lacking))}" if lacking else ""
+                unknown = [one for one in conditions if one.truth is None]
+                lacking = [f"there is no {name}" for one in unknown for name, values in one.read if not values]
+                for entity, one in (pair for each in unknown for pair in each.aggregates):
+                    lacking += [f"{one.text} of {entity}: {one.why}"] if known_value(one) is None else []
+                why = f": {', '.join(dict.fromkeys(lacking))}" if lacking else ""
                 yield f"the predicate is UNKNOWN{why}"
 
 
-def _of_predicate(when: Filter, margin: float, a: Event, b: Event, limits: Limits) -> Iterator[PredicateFinding]:
+OverTimeFindings = Mapping[str, tuple[str, AggregateFinding]]
+"""By how an aggregate is written its entity, and what was found."""
+
+
+def _values(found: OverTimeFindings) -> dict[str, float]:
+    """Those that have a value."""
+    known = {text: known_value(one) for text, (_, one) in found.items()}
+    return {text: value for text, value in known.items() if value is not None}
+
+
+def _of_predicate(
+    when: Filter, margin: float, a: Event, b: Event, limits: Limits, over_time: OverTimeFindings
+) -> Iterator[PredicateFinding]:
     """Each atom of a predicate, for entering and for staying."""
+    values = _values(over_time)
     for atom, wider in zip(atoms(when), atoms(widened(when, margin)), strict=True):
-        found, staying = (RelationPredicate(one).truth(a, b, limits) for one in (atom, wider))
-        yield PredicateFinding(atom, found, staying, _read_of_both(atom, a, b))
+        found, staying = (RelationPredicate(one).truth(a, b, limits, over_time=values) for one in (atom, wider))
+        own = tuple(over_time[one.text] for one in side_aggregates(atom))
+        yield PredicateFinding(atom, found, staying, _read_of_both(atom, a, b), own)
 
 
 def _read(atom: Atom, event: Event) -> tuple[tuple[str, tuple[Value, ...]], ...]:
@@ -356,6 +389,8 @@ def _read_of_both(atom: Atom, a: Event, b: Event) -> tuple[tuple[str, tuple[Valu
     found: list[tuple[str, tuple[Value, ...]]] = []
     for name in _names(atom):
         side, _, attribute = name.partition(".")
+        if side not in SIDES:
+            continue
         event = a if side == "a" else b
         if attribute and attribute not in ("position", "this"):
             found.append((name, tuple(event.values(attribute))))
@@ -368,4 +403,5 @@ def _read_of_both(atom: Atom, a: Event, b: Event) -> tuple[tuple[str, tuple[Valu
 def _names(atom: Atom) -> list[str]:
     if not isinstance(atom.name, Call):
         return []
-    return list(dict.fromkeys(part.name for part in parts(atom.name) if isinstance(part, Property)))
+    # An aggregate reads no newest value.
+    return list(dict.fromkeys(part.name for part in parts(by_name(atom.name)) if isinstance(part, Property)))

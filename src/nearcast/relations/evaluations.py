@@ -25,7 +25,18 @@ from nearcast.model.limits import Limits
 from nearcast.model.relation import Named, Side
 from nearcast.relations.boxes import PointBoxes, meeting, surely_apart
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
-from nearcast.relations.reports import GEOGRAPHIC, PLACE, PLANAR, Column, EntityTable, GrowableTable, ReportTable
+from nearcast.relations.predicate import NOTHING
+from nearcast.relations.reports import (
+    GEOGRAPHIC,
+    NO_VALUES,
+    PLACE,
+    PLANAR,
+    Column,
+    EntityTable,
+    GrowableTable,
+    ReportTable,
+    Values,
+)
 from nearcast.relations.transitions import BEGINS, FAILS, FALLS_SILENT, LEAVES, UNCHANGED, PairEffects, deadlines
 from nearcast.state.lateness import FOREVER
 from nearcast.state.timeline import Excess
@@ -75,10 +86,13 @@ def _reported(
     """What reports do: those of either side, held against the other side as it was known then."""
     from_a, report_a = reports.of_entities(a)
     from_b, report_b = reports.of_entities(b)
+    if reports.changes is not None:
+        own_a, own_b = reports.evaluating(rule[from_a], report_a), reports.evaluating(rule[from_b], report_b)
+        from_a, report_a, from_b, report_b = from_a[own_a], report_a[own_a], from_b[own_b], report_b[own_b]
     pair = np.concatenate([from_a, from_b])
     row = reports.row[np.concatenate([report_a, report_b])]
     here = reports.known + np.concatenate([report_a, report_b])
-    there = reports.as_of(np.concatenate([b[from_a], a[from_b]]), row)
+    there = reports.as_of(np.concatenate([b[from_a], a[from_b]]), reports.then(row))
     mine = np.arange(len(pair)) < len(from_a)
     point_a, point_b = np.where(mine, here, there), np.where(mine, there, here)
     own = rule[pair]
@@ -185,6 +199,19 @@ def _compared(rules: PairRules, rule: Integers, metres: Column) -> tuple[Truths,
 _CODES: dict[Truth, int] = {True: TRUE, False: FALSE, None: UNKNOWN}
 
 
+class OverTime(NamedTuple):
+    """The aggregates that predicates ask for: of a rule, by number, how each is written, of which side (0: a, 1: b) it
+    is, and its number; and the values of entities, by number, as a stretch begins.
+    """
+
+    asked: Mapping[int, Sequence[tuple[str, int, int]]]
+    values: Mapping[int, Values]
+
+
+UNASKED = OverTime({}, {})
+"""Where no predicate asks for any, or none has a value yet."""
+
+
 class PredicateEvaluator:
     """Gives the truths of a stretch's evaluations; `newest` has each entity's newest event where rules ask for it,
     `boxes` those of rules, by number, that hold only where they meet. `excess` counts what came to a limit.
@@ -198,7 +225,9 @@ class PredicateEvaluator:
         boxes: Mapping[int, BothBoxes],
         limits: Limits,
         excess: Counter[Excess],
+        over_time: OverTime = UNASKED,
     ) -> None:
+        self._over_time = over_time
         self._rules = rules
         self._reports = reports
         self._newest = newest
@@ -224,10 +253,24 @@ class PredicateEvaluator:
             found = self._rules.all[rule[at]]
             assert found and found.enter and found.stay, "a rule without a bound has its predicates"
             both = self._event(int(a[at])), self._event(int(b[at]))
+            asked = self._over_time.asked.get(found.number)
+            over_time = self._aggregates(asked, (int(a[at]), int(b[at]))) if asked else NOTHING
             enter[at], stay[at] = (
-                _CODES[one.truth(*both, self._limits, self._excess)] for one in (found.enter, found.stay)
+                _CODES[one.truth(*both, self._limits, self._excess, over_time)] for one in (found.enter, found.stay)
             )
         return enter, stay
+
+    def _aggregates(self, asked: Sequence[tuple[str, int, int]], points: tuple[int, int]) -> dict[str, float]:
+        """The aggregates of a predicate that have a value at two points, by how they are written."""
+        both = [self._values(point) for point in points]
+        return {text: both[side][number] for text, side, number in asked if number in both[side]}
+
+    def _values(self, point: int) -> Values:
+        reports = self._reports
+        if point < reports.known:
+            return self._over_time.values.get(point, NO_VALUES)
+        found = None if reports.changes is None else reports.changes.values[int(reports.row[point - reports.known])]
+        return found or NO_VALUES
 
     def _apart(self, rule: Integers, a: Integers, b: Integers) -> Flags:
         """Which evaluations are FALSE for boxes that do not meet."""
@@ -240,10 +283,14 @@ class PredicateEvaluator:
         return found
 
     def _event(self, point: int) -> Event:
+        origin = self._reports.origin
+        if origin is not None and point >= self._reports.known:
+            point = int(origin[point - self._reports.known])
         return self._newest[point] if point < self._reports.known else self._read[point]
 
     def _read_events(self, points: Integers) -> None:
         """The events of the points that are reports, each read once."""
+        points = self._reports.origins(points)
         wanted = np.unique(points[points >= self._reports.known])
         rows = self._reports.row[wanted - self._reports.known]
         self._read = dict(zip(wanted.tolist(), read(self._reports.table, rows), strict=True))
@@ -331,12 +378,13 @@ def candidates(
         for side, filter in zip((rule.pair.a, rule.pair.b), filters, strict=True)
     ]
     limited = math.inf if most is None else most
+    probes = [_probes(side, first, rule, reports) for side in sides]
     if math.isfinite(rule.metres):
-        parts = _near(sides, first, reports, rule, looks)
+        parts = _near(sides, probes, first, reports, rule, looks)
     elif boxes is not None:
-        parts = _meeting(sides, first, reports, boxes)
+        parts = _meeting(sides, probes, reports, boxes)
     else:
-        parts = _all(sides, first, reports, limited)
+        parts = _all(sides, probes, reports, limited)
     found, count = [], 0
     for part in parts:
         found.append(part)
@@ -360,8 +408,21 @@ def _points(side: Side, filter: int, reports: ReportTable, members: Members, num
     return np.flatnonzero(members[filter])
 
 
+def _probes(side: Integers, first: int, rule: PairRule, reports: ReportTable) -> Integers:
+    """Of the points of a side those, from one on, for which partners are looked for."""
+    probes = side[side >= first]
+    if reports.changes is None or not first:
+        return probes
+    return probes[reports.evaluating(np.full(len(probes), rule.number), probes - reports.known)]
+
+
 def _near(
-    sides: Sequence[Integers], first: int, reports: ReportTable, rule: PairRule, looks: Looks | None
+    sides: Sequence[Integers],
+    probes: Sequence[Integers],
+    first: int,
+    reports: ReportTable,
+    rule: PairRule,
+    looks: Looks | None,
 ) -> Iterator[Pairs]:
     points = np.unique(np.concatenate(sides))
     columns = {name: np.zeros(reports.known + len(reports.row), reports.base[name].dtype) for name in PLACE}
@@ -371,12 +432,13 @@ def _near(
     columns["since"], columns["through"] = reports.rows_of_points() if first else _at_once(len(columns["x"]))
     for kind in (PLANAR, GEOGRAPHIC):
         a, b = (side[columns["kind"][side] == kind] for side in sides)
+        new_a, new_b = (side[columns["kind"][side] == kind] for side in probes)
         if len(a) and len(b):
-            for left, right in _near_of_kind(kind, columns, a[a >= first], b, rule.metres, reports, looks, 0):
+            for left, right in _near_of_kind(kind, columns, new_a, b, rule.metres, reports, looks, 0):
                 yield left, right
             # Of an ordered pair either side may be the one that reported.
             if not rule.unordered:
-                for left, right in _near_of_kind(kind, columns, b[b >= first], a, rule.metres, reports, looks, 1):
+                for left, right in _near_of_kind(kind, columns, new_b, a, rule.metres, reports, looks, 1):
                     yield right, left
 
 
@@ -413,10 +475,10 @@ def _near_of_kind(
         yield _entities(of[probe], reports), others
 
 
-def _all(sides: Sequence[Integers], first: int, reports: ReportTable, most: float) -> Iterator[Pairs]:
+def _all(sides: Sequence[Integers], probes: Sequence[Integers], reports: ReportTable, most: float) -> Iterator[Pairs]:
     """Every pair of which one has reported: of a predicate that reaches everywhere nobody can be left out."""
     a, b = (np.unique(_entities(side, reports)) for side in sides)
-    new_a, new_b = (np.unique(_entities(side[side >= first], reports)) for side in sides)
+    new_a, new_b = (np.unique(_entities(side, reports)) for side in probes)
     # Before any is made: they would fill the memory.
     if len(new_a) * len(b) + len(a) * len(new_b) > most:
         raise TooManyPairs
@@ -424,12 +486,14 @@ def _all(sides: Sequence[Integers], first: int, reports: ReportTable, most: floa
     yield np.tile(a, len(new_b)), np.repeat(new_b, len(a))
 
 
-def _meeting(sides: Sequence[Integers], first: int, reports: ReportTable, boxes: BothBoxes) -> Iterator[Pairs]:
+def _meeting(
+    sides: Sequence[Integers], probes: Sequence[Integers], reports: ReportTable, boxes: BothBoxes
+) -> Iterator[Pairs]:
     """Every pair of which one has reported, and whose boxes meet, as something that is known of each has them."""
-    (a, b), (own, others) = sides, (one.boxes for one in boxes)
-    for left, right in meeting(a[a >= first], own, b, others):
+    (a, b), (new_a, new_b), (own, others) = sides, probes, (one.boxes for one in boxes)
+    for left, right in meeting(new_a, own, b, others):
         yield _entities(left, reports), _entities(right, reports)
-    for right, left in meeting(b[b >= first], others, a, own):
+    for right, left in meeting(new_b, others, a, own):
         yield _entities(left, reports), _entities(right, reports)
 
 

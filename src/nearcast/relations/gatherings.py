@@ -428,8 +428,9 @@ class GatheringStates:
     ) -> Iterator[tuple[int, Iterator[Transition]]]:
         """The rows of the reports that concern a crowd, and what they tell once asked for."""
         members = [self._known.numbers[name] for name in crowd.members]
+        inside = inside if reports.repeats is None else inside & ~reports.repeats
         ever = np.concatenate([np.array(members, np.int64), reports.entity[inside]])
-        some = np.flatnonzero(np.isin(reports.entity, ever))
+        some = reports.told(np.flatnonzero(np.isin(reports.entity, ever)))
         names = [self._known.names[number] for number in reports.entity[some].tolist()]
         rows = reports.row[some]
         columns = (rows.tolist(), inside[some].tolist(), times[rows].tolist(), reports.began[rows].tolist())

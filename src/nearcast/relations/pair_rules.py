@@ -13,7 +13,15 @@ from nearcast.model.arrays import Flags
 from nearcast.model.filter import Filter
 from nearcast.model.relation import Named, Pair, Relation
 from nearcast.relations.boxes import met_sides, readings
-from nearcast.relations.predicate import RelationPredicate, bound_of, is_symmetric, reach, widened
+from nearcast.relations.predicate import (
+    RelationPredicate,
+    SideAggregate,
+    bound_of,
+    is_symmetric,
+    reach,
+    side_aggregates,
+    widened,
+)
 from nearcast.relations.reports import GrowableTable
 from nearcast.relations.transitions import Lifecycle
 from nearcast.state.lateness import FOREVER
@@ -28,7 +36,7 @@ class PairRule:
 
     `metres` is how far its predicate for entering reaches, `boxes` which geometries meet where it is TRUE (see
     `boxes`), and `readings` how often it reads them, 0 where boxes alone do not tell that it is FALSE. `unordered`: a
-    pair is one pair, whoever is side a.
+    pair is one pair, whoever is side a. `aggregates` are of readings behind the position `after`.
     """
 
     number: int
@@ -41,6 +49,8 @@ class PairRule:
     enter: RelationPredicate | None
     stay: RelationPredicate | None
     readings: int
+    aggregates: tuple[SideAggregate, ...]
+    after: int
 
     @property
     def is_named(self) -> bool:
@@ -49,7 +59,7 @@ class PairRule:
 
     def __reduce__(self) -> tuple[object, ...]:
         # All else follows from these; pickled, the parts of a hundred thousand take seconds.
-        return _rule, (self.number, self.sequence, self.relation)
+        return _rule, (self.number, self.sequence, self.relation, self.after)
 
 
 class PairRules:
@@ -91,9 +101,9 @@ class PairRules:
         """Of each rule whether both of its sides are named."""
         return (self.columns["filter_a"] == NOBODY) & (self.columns["filter_b"] == NOBODY)
 
-    def add_relation(self, relation: Relation, sequence: int) -> PairRule:
-        """Takes a relation between pairs."""
-        rule = _rule(len(self.all), sequence, relation)
+    def add_relation(self, relation: Relation, sequence: int, after: int = 0) -> PairRule:
+        """Takes a relation between pairs; `after` is the position of its definition."""
+        rule = _rule(len(self.all), sequence, relation, after)
         pair, bound = rule.pair, bound_of(rule.pair.when)
         self.all.append(rule)
         self._file(rule)
@@ -134,7 +144,7 @@ class PairRules:
             self.general[id] = rule
 
 
-def _rule(number: int, sequence: int, relation: Relation) -> PairRule:
+def _rule(number: int, sequence: int, relation: Relation, after: int) -> PairRule:
     """What a relation between pairs is among the rules."""
     pair = relation.about
     assert isinstance(pair, Pair), "gatherings are no pairs"
@@ -150,4 +160,6 @@ def _rule(number: int, sequence: int, relation: Relation) -> PairRule:
         enter=None if plain else RelationPredicate(pair.when),
         stay=None if plain else RelationPredicate(widened(pair.when, relation.margin)),
         readings=readings(pair.when),
+        aggregates=side_aggregates(pair.when),
+        after=after,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from nearcast.relations.evaluations import (
     BothBoxes,
     Looks,
     Members,
+    OverTime,
     Pairs,
     PredicateEvaluator,
     TooManyPairs,
@@ -38,7 +39,15 @@ from nearcast.relations.evaluations import (
     read,
 )
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
-from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable, clock_pair, micros_of
+from nearcast.relations.reports import (
+    NO_VALUES,
+    EntityTable,
+    GrowableTable,
+    ReportTable,
+    Values,
+    clock_pair,
+    micros_of,
+)
 from nearcast.relations.shards import (
     SHARDS,
     BatchView,
@@ -60,11 +69,14 @@ Newest = Callable[[], pa.Table]
 
 
 class PairStanding(NamedTuple):
-    """Whether a relation holds between two, in how many of its pairs each of them is, and how many there are."""
+    """Whether a relation holds between two, in how many of its pairs each of them is, and how many there are; and which
+    aggregates of its predicate have no value for the two.
+    """
 
     holds: bool
     partners: tuple[int, int]
     pairs: int
+    unknown: tuple[str, ...] = ()
 
 
 MOST_PAIRS = 250_000
@@ -86,6 +98,8 @@ class PairRelations:
         self._index: FilterMatcher | None = None
         self.admission = PairAdmission()
         self._boxes: GrowableTable | None = None
+        self._asked: Mapping[int, Sequence[tuple[str, int, int]]] = {}
+        self._values: dict[int, Values] = {}
         self.limits = Limits()
         self.excess: Counter[Excess] = Counter()
 
@@ -122,7 +136,9 @@ class PairRelations:
         ]
         holds = bool(((sides[0] == one) & (sides[1] == other)).any())
         partners = (int((sides[0] == each).sum() + (sides[1] == each).sum()) for each in (one, other))
-        return PairStanding(holds, (next(partners), next(partners)), len(sides[0]))
+        known = [self._values.get(each, NO_VALUES) for each in (one, other)]
+        unknown = tuple(text for text, side, own in self._asked.get(number, ()) if own not in known[side])
+        return PairStanding(holds, (next(partners), next(partners)), len(sides[0]), unknown)
 
     def limit(self, limits: Limits) -> None:
         """Goes on within other limits."""
@@ -139,12 +155,15 @@ class PairRelations:
             return []
         members = self._members_over(reports)
         boxes = self._all_boxes(reports, self.rules.general.values())
-        view = BatchView(self.rules, self.known, reports, members, self._newest, boxes, self.limits, self.excess)
+        over_time = OverTime(self._asked, self._values)
+        view = BatchView(
+            self.rules, self.known, reports, members, self._newest, boxes, self.limits, self.excess, over_time
+        )
         limited = {rule.number: Looks(self.limits.relation_looks, self.known) for rule in self.rules.open.values()}
         near = self._near(reports, members, boxes, limited)
         looks = sum(shard.evaluations(view) for shard in self.shards)
         looks += sum(int(reports.counts[side].sum()) for own in near for _, pairs in own for side in pairs)
-        if looks > MOST_PAIRS and reports.length > 1:
+        if looks > MOST_PAIRS and reports.parts > 1:
             raise TooManyPairs
         self._count_unread(boxes, reports, first=reports.known)
         effects = [shard.effects(view, own) for shard, own in zip(self.shards, near, strict=True)]
@@ -166,10 +185,14 @@ class PairRelations:
         if self._index is None:
             self._index = FilterMatcher((), list(self.rules.filters))
         found = self._index.selected(reports.table, self.limits, self.excess)
-        return {
+        members = {
             number: np.concatenate([self._base(number), flags[reports.row]])
             for number, flags in zip(self.rules.filters.values(), found, strict=True)
         }
+        if reports.origin is not None:
+            for flags in members.values():
+                flags[reports.known :] = flags[reports.origin]
+        return members
 
     def _reporting(self, reports: ReportTable, members: Members, rule: PairRule) -> Flags:
         """Which reports are of a side of a rule."""
@@ -179,7 +202,7 @@ class PairRelations:
                 found |= reports.entity == self.known.numbers[side.entity]
             else:
                 found |= members[number][reports.known :]
-        return found
+        return found if reports.repeats is None else found & ~reports.repeats
 
     def _base(self, filter: int) -> Flags:
         """Which entities satisfy a filter as the stretch begins."""
@@ -198,7 +221,7 @@ class PairRelations:
         """For each shard its pairs of open relations that the stretch may bring together."""
         found: list[list[tuple[PairRule, Pairs]]] = [[] for _ in self.shards]
         for rule in self.rules.open.values() if len(reports.row) else ():
-            most = MOST_PAIRS if reports.length > 1 else None
+            most = MOST_PAIRS if reports.parts > 1 else None
             filters, numbers, own, seen = (
                 self._filters(rule),
                 self.known.numbers,
@@ -232,7 +255,10 @@ class PairRelations:
         rows = [np.stack([table[name] for name in BOX], axis=1)]
         if len(reports.row):
             rows.append(np.array([told_box(event, self.limits) for event in read(reports.table, reports.row)]))
-        return PointBoxes.of(np.concatenate(rows))
+        found = np.concatenate(rows)
+        if reports.origin is not None:
+            found[reports.known :] = found[reports.origin]
+        return PointBoxes.of(found)
 
     def _count_unread(self, boxes: Mapping[int, BothBoxes], reports: ReportTable, first: int) -> None:
         """Counts the geometries from a point on that are not read for their limits: no pair is looked at for them."""
@@ -242,13 +268,15 @@ class PairRelations:
         if not told:
             return
         points = first + np.flatnonzero(told[0].are_beyond(self.limits)[first:])
-        rows = reports.row[points[points >= reports.known] - reports.known]
+        rows = reports.row[reports.told(points[points >= reports.known] - reports.known)]
         events = [self._newest[point] for point in points[points < reports.known].tolist()]
         for event in (*events, *(read(reports.table, rows) if len(rows) else ())):
             self.excess[event.source, event.type, "geometry_work"] += 1
 
     def _set_box(self, number: int, box: tuple[float, ...]) -> None:
         assert self._boxes is not None, "it is made before"
+        # Entities may have come since it was last looked at.
+        self._boxes.append(len(self.known) - self._boxes.length)
         for name, value in zip(BOX, box, strict=True):
             self._boxes[name][number] = value
 
@@ -263,7 +291,8 @@ class PairRelations:
 
     def _remember(self, reports: ReportTable, members: Members) -> None:
         """What was known of a filter's members, and of events, as the next stretch begins with it."""
-        last = reports.last_of_each()
+        self._remember_values(reports)
+        last = reports.last_told_of_each()
         for number, flags in members.items():
             self._base(number)[reports.entity[last]] = flags[reports.known + last]
         if self.rules.general:
@@ -274,6 +303,19 @@ class PairRelations:
             ):
                 self._set_box(number, told_box(event, self.limits))
 
+    def ask_over_time(self, asked: Mapping[int, Sequence[tuple[str, int, int]]], values: Mapping[str, Values]) -> None:
+        """Goes on with the aggregates that rules ask for, by number, and the values that entities have, by name."""
+        self._asked = asked
+        self._values = {self.known.number(name): own for name, own in values.items()}
+
+    def _remember_values(self, reports: ReportTable) -> None:
+        """What aggregates were, as the next stretch begins with it."""
+        if reports.changes is None:
+            return
+        last = reports.last_of_each()
+        for number, row in zip(reports.entity[last].tolist(), reports.row[last].tolist(), strict=True):
+            self._values[number] = reports.changes.values[row] or NO_VALUES
+
     def define(
         self, relation: Relation, sequence: int, newest: Newest, clocks: StreamClocks, cause: Cause
     ) -> ToldPairs:
@@ -281,7 +323,7 @@ class PairRelations:
 
         `newest` gives the newest event of every entity, where the relation needs to know more of it than its place.
         """
-        return self._present(self._add(relation, sequence, newest), clocks, cause)
+        return self._present(self._add(relation, sequence, newest, cause.position), clocks, cause)
 
     def begins(self, relation: Relation, newest: Newest, clocks: StreamClocks) -> int:
         """How many pairs a new relation would tell of; 0 where they are surely no more than one event may cause.
@@ -312,11 +354,11 @@ class PairRelations:
         own = ((shard.pairs["rule"] == rule.number) & shard.pairs["held"] for shard in self.shards)
         return sum(int(held.sum()) for held in own) if "exit" in rule.relation.detect else 0
 
-    def _add(self, relation: Relation, sequence: int, newest: Newest) -> PairRule:
+    def _add(self, relation: Relation, sequence: int, newest: Newest, after: int = 0) -> PairRule:
         """Adds a relation, and what is known now of what it asks for."""
         # Events are remembered only while some predicate needs more of them than places.
         general = bool(self.rules.general)
-        rule = self.rules.add_relation(relation, sequence)
+        rule = self.rules.add_relation(relation, sequence, after)
         for side in (rule.pair.a, rule.pair.b):
             if isinstance(side, Named):
                 self.known.number(side.entity)
@@ -439,6 +481,7 @@ class PairRelations:
         for shard in self.shards:
             shard.renumber(numbers)
         self._newest = {int(numbers[one]): event for one, event in self._newest.items() if not gone[one]}
+        self._values = {int(numbers[one]): values for one, values in self._values.items() if not gone[one]}
         # Made anew where it is asked for.
         self._boxes = None
         return told

@@ -23,6 +23,7 @@ from nearcast.model.limits import Limits
 from nearcast.model.relation import (
     DEPTH,
     RELATION_EVENT,
+    SIDES,
     Crowd,
     Detection,
     Gathering,
@@ -32,8 +33,16 @@ from nearcast.model.relation import (
     Relation,
     Side,
 )
+from nearcast.relations.aggregates.entity_windows import known_value
 from nearcast.relations.gatherings import MOST_NAMED
-from nearcast.relations.predicate import RelationPredicate, is_symmetric, reach, widened
+from nearcast.relations.predicate import (
+    RelationPredicate,
+    SideAggregate,
+    is_symmetric,
+    reach,
+    side_aggregates,
+    widened,
+)
 from nearcast.relations.reports import micros_of, moment_of
 from nearcast.relations.sides import sees_derived
 from nearcast.relations.transition_events import (
@@ -60,6 +69,7 @@ from nearcast.relations.transitions import (
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.timeline import Excess
+from nearcast.state.windows import AggregateFinding, IndexedReadingWindows, KeptReading, ReadingWindows
 
 Lists = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Of each client its lists of entities."""
@@ -82,16 +92,18 @@ class LatestReport:
 
 class EventwiseRelations:
     """Relations one event at a time: what the reference does, and what the stage does with relations it has no columns
-    for. `known` are the newest reports, by entity.
+    for. `known` are the newest reports, by entity, `windows` what they told over the times that predicates ask for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, windows: ReadingWindows | None = None) -> None:
         self.now = NEVER
+        self.windows = IndexedReadingWindows() if windows is None else windows
         self.known: dict[str, LatestReport] = {}
         self.lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
         self.limits = Limits()
         self.excess: Counter[Excess] = Counter()
         self._states: dict[str, _State] = {}
+        self._spans: dict[str, set[int]] = {}
 
     def __len__(self) -> int:
         return len(self._states)
@@ -107,7 +119,8 @@ class EventwiseRelations:
 
     def define(self, relation: Relation, sequence: int, cause: Cause) -> list[Transition]:
         """Adds a relation; what it tells of the present."""
-        self._states[relation.id] = state = _State(relation, sequence)
+        self._states[relation.id] = state = _State(relation, sequence, cause.position)
+        self._ask_over_time()
         return list(state.all(self._world(), cause))
 
     def states(self) -> Iterator[tuple[Relation, int, Mapping[tuple[str, str], HoldState], int | None]]:
@@ -118,7 +131,8 @@ class EventwiseRelations:
         self, relation: Relation, sequence: int, holding: Mapping[tuple[str, str], HoldState], room: int | None
     ) -> None:
         """Adds a relation that was there before, with what held in it and its room for beginnings."""
-        self._states[relation.id] = _State(relation, sequence, dict(holding), room)
+        # With what relations tell there are no aggregates, and of others nothing is restored here.
+        self._states[relation.id] = _State(relation, sequence, 0, dict(holding), room)
 
     def ids(self) -> list[str]:
         """The relations that there are."""
@@ -132,6 +146,7 @@ class EventwiseRelations:
         """Removes a relation; the ends of what held in it."""
         state = self._states.pop(id, None)
         found = [] if state is None else state.removed(self._world())
+        self._ask_over_time()
         if not any(one.derived for one in self._states.values()):
             # What relations told is known only while some relation asks for it.
             self.known = {name: one for name, one in self.known.items() if one.event.type != RELATION_EVENT}
@@ -149,6 +164,7 @@ class EventwiseRelations:
         ]
         for name in names:
             self.known.pop(name, None)
+        self.windows.forget(names)
         return told
 
     def note_lists(self, change: Change) -> None:
@@ -167,7 +183,11 @@ class EventwiseRelations:
         return [told for state in crowds for told in state.all(world, cause)]
 
     def _world(self) -> RelationView:
-        return RelationView(self.known, self.now, self.lists, self.limits, self.excess)
+        return RelationView(self.known, self.now, self.lists, self.limits, self.excess, self.windows)
+
+    def aggregate(self, id: str, entity: str, one: SideAggregate) -> AggregateFinding:
+        """What an aggregate of a relation's predicate is of an entity now."""
+        return self._states[id].found(one, entity, self._world())
 
     def held(self, id: str, pair: tuple[str, str]) -> HoldState | None:
         """Since when a relation holds between two, by the order of its sides; None where it does not."""
@@ -175,8 +195,39 @@ class EventwiseRelations:
 
     def pass_time(self, now: int) -> list[Transition]:
         """What changes as the clock comes to `now`."""
+        found = [one for _, told in self.leave_windows(now) for one in told]
         self.now = max(self.now, now)
-        return [one for state in self._states.values() for one in state.expired(self._world())]
+        return found + [one for state in self._states.values() for one in state.expired(self._world())]
+
+    def leave_windows(self, now: int) -> Iterator[tuple[int, list[Transition]]]:
+        """What changes as readings leave windows until the clock comes to `now`: for each moment, and entity of which
+        some aggregate has another value then, what is told with that moment.
+        """
+        while self._spans and (moment := self._next_leaving()) <= now:
+            self.now, before = moment, replace(self._world(), now=moment - 1)
+            for entity in sorted(self.known):
+                changed = [one for one in self._states.values() if one.changes(entity, before, self._world())]
+                if changed:
+                    found = [one for state in self._states.values() for one in state.expired(self._world())]
+                    cause = Cause(0, moment_of(moment), None)
+                    for state in changed:
+                        found += state.report(entity, self._world(), cause, moves=False)
+                    yield moment, found
+
+    def _ask_over_time(self) -> None:
+        """Keeps from now on what the relations that there are now ask of times."""
+        asked = [one.aggregate for state in self._states.values() for one in state.aggregates]
+        spans = {name: {one.span for one in asked if one.name == name} for name in (one.name for one in asked)}
+        if spans or self._spans:
+            self._spans = spans
+            self.windows.prepare({name: max(own) for name, own in spans.items()})
+
+    def _next_leaving(self) -> int:
+        """The moment at which the next reading leaves a window."""
+        asked = [(name, span) for name, spans in self._spans.items() for span in spans]
+        keys = ((entity, name, span) for entity in self.known for name, span in asked)
+        leaves = (self.windows.leaves((entity, name), span, self.now) for entity, name, span in keys)
+        return min(leaves, default=FOREVER)
 
     def next_due(self) -> int:
         """How far `now` must come for something to be told though nothing is reported; `FOREVER` where nothing is."""
@@ -184,9 +235,9 @@ class EventwiseRelations:
 
     def report(self, event: Event, now: int | None = None) -> list[Transition]:
         """What a report changes, and the time that it brings: its moment, where that is not said to be another."""
-        self.now = max(self.now, micros_of(event.moment) if now is None else now)
+        now = micros_of(event.moment) if now is None else now
+        found = self.pass_time(now)
         cause = Cause(event.position, event.time, event.accepted)
-        found = [one for state in self._states.values() for one in state.expired(self._world())]
         if self._moves(event):
             for state in self._states.values():
                 found += state.report(event.entity, self._world(), cause)
@@ -198,7 +249,15 @@ class EventwiseRelations:
         # Of what relations tell the last is the newest, whatever moment it is of.
         if old is not None and not event.part and _is_older(event, old.event):
             return False
-        self.known[event.entity] = LatestReport(event, self.now if event.moment is None else micros_of(event.moment))
+        heard = self.now if event.moment is None else micros_of(event.moment)
+        self.known[event.entity] = LatestReport(event, heard)
+        self.windows.limits = self.limits
+        for name in self._spans:
+            values = list(event.values(name))
+            # What is of no moment is in no window.
+            if values and heard != NEVER:
+                kept = KeptReading(heard, event.position, values[-1])
+                self.windows.put_reading((event.entity, name), kept, self.now)
         return True
 
     def told(self, found: Sequence[Transition], cause: Cause, first: int = 1) -> list[Event]:
@@ -237,6 +296,7 @@ class RelationView:
     limits: Limits = field(default_factory=Limits)
     excess: Counter[Excess] = field(default_factory=Counter)
     """How many predicates were not decided, of which events, for they came to a limit."""
+    windows: ReadingWindows = field(default_factory=IndexedReadingWindows)
 
 
 def _is_of(side: Side, event: Event, limits: Limits) -> bool:
@@ -257,6 +317,8 @@ class _State:
 
     relation: Relation
     sequence: int
+    after: int
+    """The position of its definition."""
     holding: dict[tuple[str, str], HoldState] = field(default_factory=dict)
     room: int | None = None
     """For how many beginnings there is room; None: for as many as ever."""
@@ -264,6 +326,7 @@ class _State:
     derived: bool = field(init=False)
     named: bool = field(init=False)
     lifecycle: Lifecycle = field(init=False)
+    aggregates: tuple[SideAggregate, ...] = field(init=False)
     predicates: dict[bool, RelationPredicate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -272,6 +335,7 @@ class _State:
         self.derived = sees_derived(self.relation)
         self.named = isinstance(about, Pair) and isinstance(about.a, Named) and isinstance(about.b, Named)
         self.lifecycle = Lifecycle.of(self.relation)
+        self.aggregates = side_aggregates(about.when) if isinstance(about, Pair) else ()
 
     @property
     def crowd(self) -> Crowd | None:
@@ -279,12 +343,22 @@ class _State:
         about = self.relation.about
         return about.among if isinstance(about, Gathering) else None
 
-    def report(self, entity: str, world: RelationView, cause: Cause) -> Iterator[Transition]:
-        """What an entity's new report changes."""
+    def found(self, one: SideAggregate, entity: str, world: RelationView) -> AggregateFinding:
+        """What an aggregate is of an entity."""
+        return world.windows.find((entity, one.aggregate.name), one.aggregate, world.now, self.after)
+
+    def changes(self, entity: str, before: RelationView, world: RelationView) -> bool:
+        """Whether some aggregate of an entity has another value than before."""
+        values = ([known_value(self.found(one, entity, view)) for view in (before, world)] for one in self.aggregates)
+        return any(old != new for old, new in values)
+
+    def report(self, entity: str, world: RelationView, cause: Cause, moves: bool = True) -> Iterator[Transition]:
+        """What an entity's new report changes; not one that `moves` it, but that its aggregates have other values."""
         if isinstance(self.relation.about, Gathering):
             yield from self._evaluate_all([(one, "") for one in world.known], world, cause, False)
             return
-        self._bring_room(world.known[entity].event, world.limits)
+        if moves:
+            self._bring_room(world.known[entity].event, world.limits)
         pairs = [pair for other in world.known for pair in ((entity, other), (other, entity)) if other != entity]
         begins, unseen = [], self._unseen(entity, world)
         for pair in self._own(pairs, False):
@@ -429,10 +503,16 @@ class _State:
         about = self.relation.about
         if isinstance(about, Pair):
             a, b = (world.known[entity].event for entity in pair)
-            return self._predicate(about, staying).truth(a, b, world.limits, world.excess)
+            over_time = self._over_time(pair, world)
+            return self._predicate(about, staying).truth(a, b, world.limits, world.excess, over_time)
         if world.known[pair[0]].event.place is None:
             return None
         return len(self._near(pair[0], world, self.relation.margin if staying else 0.0)) >= about.count - 1
+
+    def _over_time(self, pair: tuple[str, str], world: RelationView) -> dict[str, float]:
+        """The aggregates of the predicate that have a value for two entities, by how they are written."""
+        found = {one.text: known_value(self.found(one, pair[SIDES.index(one.side)], world)) for one in self.aggregates}
+        return {text: value for text, value in found.items() if value is not None}
 
     def _predicate(self, about: Pair, staying: bool) -> RelationPredicate:
         """The predicate for entering, or for staying."""
@@ -481,7 +561,7 @@ class _State:
         if isinstance(about, Pair):
             return own
         # Without a time nobody is silent: each counts through its deadline, also where that is past.
-        early = RelationView(world.known, NEVER, world.lists, world.limits, world.excess)
+        early = replace(world, now=NEVER)
         others = (self._deadline(other) for _, other in self._near(pair[0], early, self.relation.margin))
         return gathered_until(own, others, about.count)
 

@@ -8,20 +8,30 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from nearcast.filters.expressions import told_geometries, truth_of
 from nearcast.filters.truth import Truth, joined, negated
 from nearcast.geo.distance import distance
 from nearcast.model.event import Event, Place
-from nearcast.model.expression import ARITHMETIC, TOLD_GEOMETRY, Call, Constant, Expression, Property, parts
+from nearcast.model.expression import (
+    AGGREGATES,
+    ARITHMETIC,
+    TOLD_GEOMETRY,
+    Call,
+    Constant,
+    Expression,
+    Property,
+    parts,
+)
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, PlainNot, atoms
 from nearcast.model.geometry_budget import GeometryWork
 from nearcast.model.limits import Limits
 from nearcast.model.relation import SIDES
 from nearcast.model.values import Value, narrowed
+from nearcast.state.windows import Aggregate, aggregates_in, by_name
 
 if TYPE_CHECKING:
     from nearcast.geo import shapes
@@ -33,6 +43,9 @@ METRES = Call("DISTANCE", (Property("a"), Property("b")))
 _METRES = Property("distance(a, b)")
 
 DEFAULT = Limits()
+
+NOTHING: Mapping[str, float] = {}
+"""No aggregates that have a value."""
 
 WIDENED = ("<", "<=", ">", ">=", "=", "BETWEEN")
 
@@ -47,19 +60,48 @@ class DistanceBound:
     inclusive: bool
 
 
+class SideAggregate(NamedTuple):
+    """An aggregate of a predicate: how that writes it, of which side it is, and what of that entity's attribute."""
+
+    text: str
+    side: str
+    aggregate: Aggregate
+
+
+def side_aggregates(filter: Filter) -> tuple[SideAggregate, ...]:
+    """The aggregates of a predicate, each once."""
+    calls = (atom.name for atom in atoms(filter) if isinstance(atom.name, Call))
+    return tuple(dict.fromkeys(_of_side(one) for call in calls for one in aggregates_in(call)))
+
+
+def _of_side(written: Aggregate) -> SideAggregate:
+    side, _, name = written.name.partition(".")
+    # Of both sides it is one: what an entity's window gives does not rest on the side that the entity is.
+    text = f"{written.function}({name}{written.text.removeprefix(f'{written.function}({written.name}')}"
+    return SideAggregate(written.text, side, replace(written, name=name, text=text))
+
+
 class RelationPredicate:
     """A predicate ready to be evaluated."""
 
     def __init__(self, filter: Filter) -> None:
-        self._filter = _mapped(filter, lambda call, _: _without_distance(call))
+        self._filter = _mapped(filter, lambda call, _: _named(_without_distance(call)))
 
-    def truth(self, a: Event, b: Event, limits: Limits = DEFAULT, excess: Counter[Excess] | None = None) -> Truth:
+    def truth(
+        self,
+        a: Event,
+        b: Event,
+        limits: Limits = DEFAULT,
+        excess: Counter[Excess] | None = None,
+        over_time: Mapping[str, float] = NOTHING,
+    ) -> Truth:
         """Its truth for the newest events of two entities; UNKNOWN where something it needs is not there.
 
-        Where it comes to a limit that is counted in `excess`, for the one of both that tells the larger geometry.
+        `over_time` has the aggregates that have a value, by how they are written. Where it comes to a limit that is
+        counted in `excess`, for the one of both that tells the larger geometry.
         """
         work = GeometryWork(limits)
-        found = _truth(self._filter, _Sides(a, b, work))
+        found = _truth(self._filter, _Sides(a, b, work, over_time))
         if work.beyond and excess is not None:
             larger = max(a, b, key=_told_length)
             excess[larger.source, larger.type, work.beyond] += 1
@@ -89,6 +131,7 @@ class _Sides:
     a: Event
     b: Event
     work: GeometryWork
+    over_time: Mapping[str, float]
 
     @property
     def place(self) -> Place | None:
@@ -101,6 +144,9 @@ class _Sides:
             metres = distance(self.a.place, self.b.place) if self.a.place and self.b.place else None
             return () if metres is None else (metres,)
         side, _, attribute = name.partition(".")
+        if side not in SIDES:
+            # By how it is written an aggregate is an attribute of no side.
+            return (self.over_time[name],) if name in self.over_time else ()
         event = self.a if side == "a" else self.b
         if attribute and attribute not in TOLD_GEOMETRY:
             return tuple(event.values(attribute))
@@ -122,6 +168,13 @@ def _geometries(event: Event, told: bool, work: GeometryWork) -> list[shapes.Geo
     values = [value for name in TOLD_GEOMETRY for value in event.values(name)] if told else []
     there = list(told_geometries((value for value in values if isinstance(value, str)), work))
     return there or ([shapes.at(event.place)] if event.place else [])
+
+
+def _named(call: Call) -> Call:
+    """The call with its aggregates as attributes, by how they are written."""
+    found = by_name(call)
+    assert isinstance(found, Call), "an atom of a predicate is no aggregate alone"
+    return found
 
 
 def _without_distance(call: Call) -> Call:
@@ -181,7 +234,7 @@ def _applies(call: Call, measured: bool) -> bool:
 
 
 def _is_calculated(expression: Expression) -> bool:
-    return isinstance(expression, Call) and expression.function in ARITHMETIC
+    return isinstance(expression, Call) and expression.function in (*ARITHMETIC, *AGGREGATES)
 
 
 def _is_number(value: object) -> bool:

@@ -164,9 +164,9 @@ class EntityTable:
 
     def update(self, reports: ReportTable) -> None:
         """Goes on to the end of a stretch."""
-        last = reports.last_of_each()
+        last = reports.last_told_of_each()
         number, row = reports.entity[last], reports.row[last]
-        columns = {name: column[last] for name, column in reports.columns.items()}
+        columns = {name: column[last] for name, column in reports.columns.items() if name != "heard"}
         self._set(number, columns, reports.table.take(pa.array(row)), reports.key[last], reports.began[row])
 
     def forget(self, gone: Integers, kept: Flags) -> Integers:
@@ -202,6 +202,38 @@ def _placed(table: pa.Table) -> dict[str, Column]:
     return {"kind": kinds, "x": x, "y": y, "z": z, "u": vectors[:, 0], "v": vectors[:, 1], "w": vectors[:, 2]}
 
 
+Values = Mapping[int, float]
+"""The aggregates of an entity that have a value, by number; see `aggregates.entity_windows`."""
+
+NO_VALUES: Values = {}
+
+
+@dataclass(frozen=True, slots=True)
+class WindowChanges:
+    """What windows over a time say of the rows of a table.
+
+    `values` are those of the entity that a row is of, None where it changes none of them. At some rows nothing is
+    reported, and only the window of an `entity`, by number, changes, else −1: with that the relations `touched`, by
+    their rules' numbers, are evaluated. `last` is the last row at which windows change at the same moment.
+    """
+
+    values: Sequence[Values | None]
+    entity: Integers
+    touched: Sequence[frozenset[int]]
+    last: Integers
+
+    def slice(self, start: int, count: int) -> WindowChanges:
+        """Some of them."""
+        own = slice(start, start + count)
+        return WindowChanges(self.values[own], self.entity[own], self.touched[own], self.last[own] - start)
+
+    def cut(self, row: int) -> int:
+        """The first row, from one on, with which a stretch may begin: none parts what changes at one moment."""
+        while 0 < row < len(self.last) and self.last[row - 1] >= row:
+            row = int(self.last[row - 1]) + 1
+        return row
+
+
 @dataclass(slots=True)
 class ReportTable:
     """A stretch of the journal: all its rows bring time, and those that count move their entities.
@@ -210,6 +242,9 @@ class ReportTable:
     `moment`, the event's own, `began`, from when durations that begin with it are counted (the moment, or the clock
     where it has none), and `reported`, whether it is a report: else only time passes. Of the reports that count,
     ascending: `row`, `entity`, `key`, and the `columns` of places, and of the clocks where there are several.
+
+    Where a window over a time changes, its entity's newest report is there once more: `origin` is the point that it
+    repeats, of others their own, and `changes` says what of it is another. Without windows both are None.
     """
 
     table: pa.Table
@@ -226,6 +261,8 @@ class ReportTable:
     _order: Integers
     _keys: Integers
     _first: Integers
+    origin: Integers | None = None
+    changes: WindowChanges | None = None
 
     @staticmethod
     def of(
@@ -234,10 +271,13 @@ class ReportTable:
         clocks: StreamClocks,
         reported: Flags | None = None,
         clock: Integers | None = None,
+        changes: WindowChanges | None = None,
+        series: Integers | None = None,
     ) -> ReportTable:
         """The reports of a table of EVENTS, ascending by position; `clocks` are those before it.
 
-        Where not all rows are `reported`, the others bring the one clock that there is to what `clock` has for them.
+        Where not all rows are `reported`, the others bring the clock of their channel to what `clock` has for them; or
+        `series` has how far each clock has come.
         """
         number, moment = known.numbered(table), moments_of(table)
         if reported is None or clock is None:
@@ -246,17 +286,23 @@ class ReportTable:
             moment = np.where(reported, moment, NEVER)
             clock = np.maximum(moment, clock)
         own = None if clocks.single else clocks.numbers(table)
-        series = clocks.over(own if own is not None else number, clock)
+        if series is None:
+            series = clocks.over(own if own is not None else number, clock)
         now = series[SHARED] if own is None else series[own, np.arange(len(own))]
         row = np.flatnonzero(reported)
         row = row[counting(number[row], moment[row], known.columns["key"])]
+        columns = _placed(table)
+        if own is not None:
+            columns["clock"] = own
+        if changes is not None:
+            # What begins as a window changes does so then.
+            moment = np.where(changes.entity >= 0, clock, moment)
+            number = np.where(changes.entity >= 0, changes.entity, number)
+            row = np.union1d(row, np.flatnonzero(changes.entity >= 0))
         entity = number[row]
         order = np.argsort(entity, kind="stable")
         first = np.concatenate([[0], np.cumsum(np.bincount(entity, minlength=len(known)))])
-        columns = {name: column[row] for name, column in _placed(table).items()}
-        if own is not None:
-            columns["clock"] = own[row]
-        return ReportTable(
+        found = ReportTable(
             table=table,
             base=known.columns,
             clocks=series,
@@ -267,11 +313,28 @@ class ReportTable:
             row=row,
             entity=entity,
             key=moment[row],
-            columns=columns,
+            columns={name: column[row] for name, column in columns.items()},
             _order=order,
             _keys=entity[order] * len(number) + row[order],
             _first=first,
+            changes=changes,
         )
+        if changes is not None:
+            found._repeat(changes.entity[row] >= 0)
+        return found
+
+    def _repeat(self, repeats: Flags) -> None:
+        """Lets some reports say what was known of their entities before them."""
+        own = self._order
+        told = np.where(repeats[own], -1, np.arange(len(own)))
+        last = np.maximum.accumulate(told) if len(told) else told
+        inside = last >= self._first[self.entity[own]]
+        self.origin = np.empty(len(own), np.int64)
+        self.origin[own] = np.where(inside, self.known + own[np.where(inside, last, 0)], self.entity[own])
+        self.columns["heard"] = self.began[self.row]
+        at = np.flatnonzero(repeats)
+        for name in self.columns:
+            self.columns[name][at] = self.column(name, self.origin[at])
 
     @staticmethod
     def nothing(known: EntityTable) -> ReportTable:
@@ -286,6 +349,46 @@ class ReportTable:
         reports.now, reports.moment, reports.began = np.array([now]), np.array([NEVER]), np.array([now])
         reports.reported, reports.columns["clock"] = np.zeros(1, np.bool_), reports.row
         return reports
+
+    @property
+    def repeats(self) -> Flags | None:
+        """Which reports are repeated as a window changes; None: none is."""
+        return None if self.origin is None else self.origin != self.known + np.arange(len(self.origin))
+
+    def told(self, reports: Integers) -> Integers:
+        """Those of some reports that are not repeated."""
+        again = self.repeats
+        return reports if again is None else reports[~again[reports]]
+
+    def origins(self, points: Integers) -> Integers:
+        """Of each point the one whose event it has."""
+        if self.origin is None:
+            return points
+        found = points.copy()
+        inside = points >= self.known
+        found[inside] = self.origin[points[inside] - self.known]
+        return found
+
+    def evaluating(self, rule: npt.NDArray[np.integer], reports: Integers) -> Flags:
+        """Which reports make their entity's pairs of a rule, by number, be evaluated: a repeated one those of the rules
+        whose aggregates have another value.
+        """
+        again, found = self.repeats, np.ones(len(reports), np.bool_)
+        if again is None or self.changes is None:
+            return found
+        for at in np.flatnonzero(again[reports]).tolist():
+            found[at] = int(rule[at]) in self.changes.touched[int(self.row[reports[at]])]
+        return found
+
+    def then(self, row: Integers) -> Integers:
+        """Of each row the last one of its moment: what others are as windows change together."""
+        return row if self.changes is None else self.changes.last[row]
+
+    @property
+    def parts(self) -> int:
+        """Into how many stretches it may be cut."""
+        last = None if self.changes is None else self.changes.last
+        return self.length if last is None else int((last == np.arange(self.length)).sum())
 
     @property
     def length(self) -> int:
@@ -354,6 +457,16 @@ class ReportTable:
         """Of each entity with reports the number of its last one."""
         return self._order[self._first[1:][self.counts > 0] - 1]
 
+    def last_told_of_each(self) -> Integers:
+        """The same of those that are not repeated."""
+        if self.origin is None:
+            return self.last_of_each()
+        told = np.flatnonzero(self.origin == self.known + np.arange(len(self.origin)))
+        # Ascending: what is written for an entity last, stays.
+        last = np.zeros(self.known, np.int64)
+        last[self.entity[told]] = told
+        return last[np.flatnonzero(np.bincount(self.entity[told], minlength=self.known))]
+
     def of_entities(self, number: Integers) -> tuple[Integers, Integers]:
         """All reports of each of some entities: (index into `number`, report), by index, then by row."""
         counts = self.counts[number]
@@ -382,7 +495,7 @@ class ReportTable:
     def column(self, name: str, points: Integers) -> Column:
         """A column of what is known at some points: of `PLACE`, or `heard`."""
         base = self.base[name]
-        reported = self.began[self.row] if name == "heard" else self.columns[name]
+        reported = self.columns[name] if name in self.columns else self.began[self.row]
         # Points of reports lie beyond this column: whatever is read for them is replaced.
         found = base[np.minimum(points, self.known - 1)]
         inside = points >= self.known

@@ -17,7 +17,15 @@ from nearcast.model.arrays import Flags, Integers
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.relations.admission import ShardEffects
-from nearcast.relations.evaluations import BothBoxes, Members, Pairs, PredicateEvaluator, effects_of
+from nearcast.relations.evaluations import (
+    UNASKED,
+    BothBoxes,
+    Members,
+    OverTime,
+    Pairs,
+    PredicateEvaluator,
+    effects_of,
+)
 from nearcast.relations.pair_rules import PairRule, PairRules
 from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable, clock_pair, names_in_order, pair_waits
 from nearcast.relations.told_pairs import NO_REASON, ToldPairs, reasons_of, told_pairs
@@ -67,6 +75,7 @@ class BatchView:
     boxes: Mapping[int, BothBoxes]
     limits: Limits
     excess: Counter[Excess]
+    over_time: OverTime = UNASKED
 
 
 def pair_rows() -> GrowableTable:
@@ -97,7 +106,9 @@ class Shard:
         for rule, pairs in near:
             self._add(rule, pairs, view.known.names)
         which = np.flatnonzero(self._concerned(view))
-        evaluate = PredicateEvaluator(view.rules, view.reports, view.newest, view.boxes, view.limits, view.excess)
+        evaluate = PredicateEvaluator(
+            view.rules, view.reports, view.newest, view.boxes, view.limits, view.excess, view.over_time
+        )
         return ShardEffects(
             self.pairs,
             which,

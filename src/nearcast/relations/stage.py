@@ -33,6 +33,8 @@ from nearcast.model.limits import Limits
 from nearcast.model.relation import Gathering, Matching, Relation
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.relations.admission import Crowding
+from nearcast.relations.aggregates.entity_windows import EntityWindows
+from nearcast.relations.aggregates.windowed_rows import passing_rows, windowed_rows
 from nearcast.relations.delayed import DelayedRelations
 from nearcast.relations.evaluations import TooManyPairs
 from nearcast.relations.gatherings import GatheringState, GatheringStates
@@ -104,6 +106,7 @@ class RelationStage:
         self._pairing = PairRelations(self._known, shards)
         self._crowds = GatheringStates(self._known)
         self._plain = EventwiseRelations()
+        self._windows = EntityWindows(self._known)
 
     def beside(self, by_channel: bool = True) -> RelationStage:
         """One without relations that knows the same lists; not `by_channel`: with one clock, however many there are."""
@@ -182,12 +185,15 @@ class RelationStage:
         if self._relations and self._clocks.names != before:
             self._known.set_clocks(newest, self._clocks)
             self._pairing.set_clocks()
+            self._windows.refresh(self._clocks)
+            self._pairing.ask_over_time(self._windows.asked, self._windows.values)
 
     def _limit(self, excess: Counter[Excess]) -> None:
         """Goes on within the limits that are set, and counts there what comes to one."""
         self._pairing.limit(self._limits)
         self._crowds.limits = self._plain.limits = self._limits
         self._pairing.excess = self._crowds.excess = self._plain.excess = excess
+        self._windows.limit(self._limits, excess)
 
     @property
     def size(self) -> int:
@@ -211,8 +217,12 @@ class RelationStage:
 
     def _pass(self, tick: ClockTick, cause: Cause, node: str | None) -> Iterator[pa.Table]:
         """What is due by a tick."""
+        before = self._clocks.copy()
         self._clocks.follow_tick(tick)
-        if self._relations:
+        if self._relations and self._windows.attributes:
+            rows = passing_rows(self._windows, CausingEvents.alone(cause), before, self._clocks)
+            yield from self._evaluated(rows, self._forgotten(), node)
+        elif self._relations:
             told, found = self._forgotten(), self._transitions(ReportTable.passing(self._known, self._clocks))
             if len(self._plain):
                 found.join(self._plain.pass_time(self._clocks.slowest()))
@@ -229,7 +239,8 @@ class RelationStage:
         if not self._relations:
             return FOREVER
         plain = StreamClocks.alone(clocks.slowest()).wait(np.array([self._plain.next_due()]))
-        return min(self._pairing.next_due(clocks), self._crowds.next_due(clocks), plain)
+        windows = self._windows.next_due(clocks)
+        return min(self._pairing.next_due(clocks), self._crowds.next_due(clocks), plain, windows)
 
     def _begin(self, change: Change, newest: Newest) -> None:
         """Takes what is known of all entities as the first relation is defined."""
@@ -241,14 +252,23 @@ class RelationStage:
             case RelationChange(relation):
                 begins = min(self._pairing.begins(relation, newest, self._clocks), self._limits.relation_pairs)
                 self._check_room(relation.id, begins)
-                return self._end(relation.id).join(self._define(relation, cause, newest))
+                told = self._end(relation.id).join(self._define(relation, cause, newest))
+                self._ask_over_time()
+                return told
             case RelationRemoval(id):
                 self._check_room(id, 0)
-                return self._end(id)
+                told = self._end(id)
+                self._ask_over_time()
+                return told
             case ClientChange() | ClientRemoval():
                 self._note_lists(change)
                 return _Told().join(self._crowds.relisted(change.client, self._lists, self._clocks, cause))
         return _Told()
+
+    def _ask_over_time(self) -> None:
+        """Goes on with what the relations that there are now ask of times."""
+        self._windows.prepare(self._pairing.rules.by_id.values(), self._clocks)
+        self._pairing.ask_over_time(self._windows.asked, self._windows.values)
 
     def _check_room(self, id: str, begins: int) -> None:
         """Raises `Fault` where the end of a relation, and what begins, would be more than one event may cause.
@@ -301,6 +321,7 @@ class RelationStage:
             PairRelations(self._known, len(self._pairing.shards)),
             GatheringStates(self._known),
         )
+        self._windows = EntityWindows(self._known)
 
     def _newest(self, before: NewestEvents, events: pa.Table, done: int) -> pa.Table:
         """The newest event of every entity, so many events of a batch being passed."""
@@ -319,22 +340,34 @@ class RelationStage:
             self._clocks.follow_events(rows.table.slice(start, stop - start))
             return
         told = self._forgotten() if self._gone and start < stop else _Told()
-        while start < stop:
-            step = min(self._step, stop - start)
-            own = rows.slice(start, step)
-            reports = ReportTable.of(own.table, self._known, self._clocks, own.reports, own.clock)
-            try:
-                found = self._transitions(reports)
-            except TooManyPairs:
-                self._step = max(1, step // 4)
-                continue
-            found = _Told([*told.pairs, *found.pairs], [*told.others, *found.others])
-            told = _Told()
-            yield from self._told(found, own.causes, node, reports)
-            self._known.update(reports)
-            self._clocks.set_to(reports.ends)
-            start += step
-            self._step = min(STRETCH, 2 * self._step)
+        own = rows.slice(start, stop - start)
+        yield from self._evaluated(
+            windowed_rows(self._windows, own, self._clocks) if self._windows.attributes else (own,), told, node
+        )
+
+    def _evaluated(self, parts: Iterable[ReportRows], told: _Told, node: str | None) -> Iterator[pa.Table]:
+        """What happens over rows, and what was `told` before them; each part is made when the one before is over."""
+        for rows in parts:
+            start = 0
+            while start < len(rows):
+                stop = start + min(self._step, len(rows) - start)
+                stop = stop if rows.changes is None else rows.changes.cut(stop)
+                own = rows.slice(start, stop - start)
+                reports = ReportTable.of(
+                    own.table, self._known, self._clocks, own.reports, own.clock, own.changes, own.series
+                )
+                try:
+                    found = self._transitions(reports)
+                except TooManyPairs:
+                    self._step = max(1, min(self._step, stop - start) // 4)
+                    continue
+                found = _Told([*told.pairs, *found.pairs], [*told.others, *found.others])
+                told = _Told()
+                yield from self._told(found, own.causes, node, reports)
+                self._known.update(reports)
+                self._clocks.set_to(reports.ends)
+                start = stop
+                self._step = min(STRETCH, 2 * self._step)
 
     def forget(self, entities: Collection[str]) -> None:
         """Forgets entities; what ends by that is told with the next event."""
@@ -346,6 +379,7 @@ class RelationStage:
         gone, self._gone = sorted(self._gone), set()
         # Only the first is of everything that is known; crowds and plain relations go by names.
         told = [*self._crowds.forget(gone, self._clocks), *self._plain.forget(gone)]
+        self._windows.forget(gone)
         return _Told().join(self._pairing.forget(gone)).join(told)
 
     def _transitions(self, reports: ReportTable) -> _Told:

@@ -34,6 +34,7 @@ from nearcast.state.stage_documents import (
     numbered_events,
     place_columns,
 )
+from nearcast.state.stored_windows import restore_windows, store_windows
 from nearcast.state.stream_clocks import StreamClocks
 
 MEMBERS = pa.schema([("relation", pa.string()), ("entity", pa.string()), *PLACE_FIELDS, ("deadline", pa.int64())])
@@ -157,7 +158,8 @@ def _scope(
         "rooms": stage.pairing.admission.rooms,
         "lists": {client: {list_: list(names) for list_, names in one.items()} for client, one in stage._lists.items()},
         "relations": [document.refer(one, registry.relations) for one in stage._relations.values()],
-        "pairs": [(id, rule.sequence) for id, rule in stage.pairing.rules.by_id.items()],
+        "pairs": [(id, rule.sequence, rule.after) for id, rule in stage.pairing.rules.by_id.items()],
+        "missed": store_windows(document, f"{name}-windows", stage._windows.readings),
         "filters": _write_filters(document, f"{name}-filters", stage.pairing),
         "gatherings": [_gathering(id, crowd, stage) for id, crowd in stage._crowds.by_id.items()],
         "eventwise": {
@@ -247,6 +249,8 @@ def _stage(
     }
     stage.pairing.admission.rooms = dict(values["rooms"])
     _read_pairing(document, name, values, stage)
+    restore_windows(document, f"{name}-windows", values["missed"], stage._windows.readings)
+    stage._ask_over_time()
     _read_holding(document, name, values, stage)
     return stage
 
@@ -263,8 +267,8 @@ def _read_entities(document: StageDocument, name: str, known: EntityTable) -> No
 
 def _read_pairing(document: StageDocument, name: str, values: Mapping[str, Any], stage: RelationStage) -> None:
     pairing = stage.pairing
-    for id, sequence in values["pairs"]:
-        pairing.rules.add_relation(stage._relations[id], sequence)
+    for id, sequence, after in values["pairs"]:
+        pairing.rules.add_relation(stage._relations[id], sequence, after)
     sides = [(pairing.rules.by_id[id], side) for id, side in values["filters"]]
     filters = [getattr(rule.pair, side).filter for rule, side in sides]
     flags = document.tables.get(f"{name}-filters")

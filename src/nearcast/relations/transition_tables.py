@@ -20,7 +20,7 @@ from nearcast.model.arrays import Flags, Integers
 from nearcast.model.columns import ATTRIBUTE, EVENTS, TIME, entered_events, to_table
 from nearcast.model.relation import RELATION_EVENT, RELATIONS
 from nearcast.model.values import time_of, time_text
-from nearcast.relations.reports import GEOGRAPHIC, NOWHERE, PLANAR, micros_of, moment_of
+from nearcast.relations.reports import GEOGRAPHIC, NOWHERE, PLANAR, WindowChanges, micros_of, moment_of
 from nearcast.relations.told_pairs import NO_REASON, AtRow, PlaceColumns, ToldPairs
 from nearcast.relations.transition_events import DETECTIONS, REASON_NAMES, escaped_name, transition_event
 from nearcast.state.derived import Cause
@@ -95,13 +95,16 @@ class ReportRows:
     """Rows of a table of EVENTS, ascending by the positions of their `causes`, of which several may have one.
 
     Of a journal as it is every row is a report and its own cause. Else `reports` says which are, and the others bring
-    the clock to `clock`, in microseconds since 1970, `NEVER` for reports.
+    the clock to `clock`, in microseconds since 1970, `NEVER` for reports; `series` has how far each clock has come
+    where several do at once. `changes` are those of windows over a time, where some are kept.
     """
 
     table: pa.Table
     causes: CausingEvents
     reports: Flags | None = None
     clock: Integers | None = None
+    changes: WindowChanges | None = None
+    series: Integers | None = None
 
     @staticmethod
     def of(events: pa.Table) -> ReportRows:
@@ -119,6 +122,8 @@ class ReportRows:
             self.causes.slice(own),
             None if self.reports is None else self.reports[own],
             None if self.clock is None else self.clock[own],
+            None if self.changes is None else self.changes.slice(start, count),
+            None if self.series is None else self.series[:, own],
         )
 
 

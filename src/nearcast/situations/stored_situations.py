@@ -28,8 +28,9 @@ from nearcast.situations.rule_plan import DefinedRule, plan
 from nearcast.situations.stage import SituationStage
 from nearcast.state.registry import Registry
 from nearcast.state.stage_documents import PLACE_FIELDS, VALUE, StageDocument, place_columns, value_column, values_in
+from nearcast.state.stored_windows import restore_windows, store_windows
 from nearcast.state.stream_clocks import StreamClocks
-from nearcast.state.windows import AggregateFinding, IndexedReadingWindows, KeptReading, ReadingKey
+from nearcast.state.windows import AggregateFinding, IndexedReadingWindows
 
 AREAS = pa.list_(pa.string())
 
@@ -47,17 +48,6 @@ READINGS = pa.schema(
 """A reading; its moment in microseconds since 1970."""
 
 # The reports of entities that are counted have the form of readings.
-WINDOWS = pa.schema(
-    [
-        ("entity", pa.string()),
-        ("name", pa.string()),
-        ("moment", pa.int64()),
-        ("position", pa.int64()),
-        ("value", VALUE),
-    ]
-)
-"""The readings of windows, those of each class and entity by moment."""
-
 PLACES = pa.schema([("entity", pa.string()), *PLACE_FIELDS, ("moment", pa.int64())])
 """Where an entity last was, and when."""
 
@@ -156,8 +146,7 @@ def _lane(document: StageDocument, name: str, lane: ReorderBuffer) -> dict[str, 
     document.add_table(f"{name}-places", _places_table(lane))
     document.add_table(f"{name}-waiting", _waiting_table([one for *_, one in lane.held]))
     windows = engine.scene.windows
-    kept_windows = list(windows.everything()) if isinstance(windows, IndexedReadingWindows) else []
-    document.add_table(f"{name}-windows", _windows_table(kept_windows))
+    missed = store_windows(document, f"{name}-windows", windows) if isinstance(windows, IndexedReadingWindows) else []
     # Of what ended nothing is awaited any more; its entries would only be passed over.
     running = [(moment, order) for moment, order, instance in engine._lapses if instance.running]
     orders = {order for _, order in running}
@@ -177,7 +166,7 @@ def _lane(document: StageDocument, name: str, lane: ReorderBuffer) -> dict[str, 
         "readings": kept,
         "situations": situations,
         "uncounted": list(counted.missed().items()),
-        "missed": [(*key, missed) for key, _, missed in kept_windows if missed is not None],
+        "missed": missed,
     }
 
 
@@ -237,29 +226,6 @@ def _readings_table(readings: Sequence[ContextReading]) -> pa.Table:
     return pa.table(columns, READINGS)
 
 
-def _windows_table(windows: Sequence[tuple[ReadingKey, Sequence[KeptReading], int | None]]) -> pa.Table:
-    rows = [(*key, *one) for key, kept, _ in windows for one in kept]
-    entities, names, moments, positions, values = zip(*rows, strict=True) if rows else ((),) * 5
-    columns = {
-        "entity": pa.array(entities, pa.string()),
-        "name": pa.array(names, pa.string()),
-        "moment": pa.array(moments, pa.int64()),
-        "position": pa.array(positions, pa.int64()),
-        "value": value_column(values),
-    }
-    return pa.table(columns, WINDOWS)
-
-
-def _fill_windows(table: pa.Table, missed: Sequence[tuple[str, str, int]], windows: IndexedReadingWindows) -> None:
-    left_out = {(entity, name): moment for entity, name, moment in missed}
-    found: dict[ReadingKey, list[KeptReading]] = {key: [] for key in left_out}
-    columns = (table.column(name).to_pylist() for name in ("entity", "name", "moment", "position"))
-    for entity, name, moment, position, value in zip(*columns, values_in(table.column("value")), strict=True):
-        found.setdefault((entity, name), []).append(KeptReading(moment, position, value))
-    for key, kept in found.items():
-        windows.restore(key, kept, left_out.get(key))
-
-
 def _readings_in(table: pa.Table) -> list[ContextReading]:
     moments, positions, areas = (table.column(name).to_pylist() for name in ("moment", "position", "areas"))
     names, entities = (table.column(name).to_pylist() for name in ("name", "entity"))
@@ -312,7 +278,7 @@ def _fill_lane(document: StageDocument, name: str, values: Mapping[str, Any], la
         if place is not None:
             lane.places[entity] = (moment, place)
     if isinstance(engine.scene.windows, IndexedReadingWindows):
-        _fill_windows(document.table(f"{name}-windows", WINDOWS), values["missed"], engine.scene.windows)
+        restore_windows(document, f"{name}-windows", values["missed"], engine.scene.windows)
     if isinstance(engine.scene.counts, IndexedEntityCounts):
         counted = _readings_in(document.table(f"{name}-counted", READINGS))
         engine.scene.counts.restore(counted, dict(values["uncounted"]))

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 from nearcast.model.expression import AGGREGATES, Array, Call, Constant, Expression, Property, parts
 from nearcast.model.limits import Limits
 from nearcast.model.values import Value
+from nearcast.state.lateness import FOREVER
 
 SECOND = 1_000_000
 """Moments and durations are whole microseconds: sums of them are exact."""
@@ -100,8 +101,17 @@ class ReadingWindows(Protocol):
     limits: Limits
     beyond: Counter[str]
 
-    def put_reading(self, key: ReadingKey, reading: KeptReading, now: int) -> None:
+    def prepare(self, spans: Mapping[str, int]) -> None:
+        """Keeps from now on the readings of these names, for so long; those of others are forgotten."""
+
+    def put_reading(self, key: ReadingKey, reading: KeptReading, now: int) -> object:
         """Takes a reading in, at a moment."""
+
+    def leaves(self, key: ReadingKey, span: int, now: int) -> int:
+        """The moment at which the next reading leaves so long a window, after one; `FOREVER` where none does."""
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Drops the readings of some entities."""
 
     def find(self, key: ReadingKey, aggregate: Aggregate, now: int, after: int) -> AggregateFinding:
         """An aggregate of an entity's readings at a moment, of those behind a position of the journal."""
@@ -138,22 +148,43 @@ class IndexedReadingWindows:
         self.spans = spans
         self.forget([], [key for key in self._windows if key[1] not in spans])
 
-    def put_reading(self, key: ReadingKey, reading: KeptReading, now: int) -> None:
-        """Takes a reading in, at a moment."""
+    def put_reading(self, key: ReadingKey, reading: KeptReading, now: int, slowest: int | None = None) -> str:
+        """Takes a reading in, at a moment; gives the name of the limit for which one is left out, or nothing.
+
+        `slowest`: how far all entities have come at least, where that is not `now`.
+        """
         span = self.spans.get(key[1])
         if span is None or reading.moment < now - span:
-            return
+            return ""
         window = self._windows.setdefault(key, _Window())
         window.found.clear()
         self._drop(window, bisect_left(window.kept, (now - span,)))
         _insert(window, reading)
         self.total += 1
-        if self.total > self.limits.windows_readings and now > self._swept:
-            self._sweep(now)
-        if len(window.kept) > self.limits.window_readings or self.total > self.limits.windows_readings:
-            self.beyond[key[1]] += 1
-            window.missed = window.kept[0].moment
-            self._drop(window, 1)
+        slowest = now if slowest is None else slowest
+        if self.total > self.limits.windows_readings and slowest > self._swept:
+            self._sweep(slowest)
+        many = len(window.kept) > self.limits.window_readings
+        if not many and self.total <= self.limits.windows_readings:
+            return ""
+        self.beyond[key[1]] += 1
+        window.missed = window.kept[0].moment
+        self._drop(window, 1)
+        return "window_readings" if many else "windows_readings"
+
+    def leaves(self, key: ReadingKey, span: int, now: int) -> int:
+        """The moment at which the next reading leaves so long a window, after one; `FOREVER` where none does.
+
+        Those that were left out leave it too: then it is known again.
+        """
+        window = self._windows.get(key)
+        if window is None:
+            return FOREVER
+        first = bisect_left(window.kept, (now - span,))
+        moments = [window.kept[first].moment] if first < len(window.kept) else []
+        if window.missed is not None and window.missed >= now - span:
+            moments.append(window.missed)
+        return min(moments) + span + 1 if moments else FOREVER
 
     def _drop(self, window: _Window, count: int) -> None:
         if count:
@@ -169,13 +200,17 @@ class IndexedReadingWindows:
             if not window.kept and (window.missed is None or window.missed < first):
                 del self._windows[key]
 
+    def has(self, key: ReadingKey) -> bool:
+        """Whether there are readings of a key, or some were left out."""
+        return key in self._windows
+
     def find(self, key: ReadingKey, aggregate: Aggregate, now: int, after: int) -> AggregateFinding:
         """An aggregate of an entity's readings at a moment, of those behind a position of the journal."""
         window = self._windows.get(key)
         if window is None:
             return aggregated(aggregate, ())
         if window.missed is not None and window.missed >= now - aggregate.span:
-            return too_many(aggregate, self.limits)
+            return too_many(aggregate.text, self.limits)
         first = bisect_left(window.kept, (now - aggregate.span,))
         known = aggregate, first, after
         if known not in window.found:
@@ -222,10 +257,10 @@ def _is_number(value: Value) -> bool:
     return type(value) is float or type(value) is int
 
 
-def too_many(aggregate: Aggregate, limits: Limits) -> AggregateFinding:
+def too_many(text: str, limits: Limits) -> AggregateFinding:
     """What is found where readings are left out."""
     most = f"at most {limits.window_readings:,} readings of one entity and {limits.windows_readings:,} of all"
-    return AggregateFinding(aggregate.text, 0, 0, 0, None, f"{most} are kept, and there were more")
+    return AggregateFinding(text, 0, 0, 0, None, f"{most} are kept, and there were more")
 
 
 def aggregated(aggregate: Aggregate, readings: Sequence[KeptReading]) -> AggregateFinding:

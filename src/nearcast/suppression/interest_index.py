@@ -22,8 +22,9 @@ from nearcast.filters.receiver_terms import asked_of_receiver
 from nearcast.model.event import Event, Place
 from nearcast.model.expression import PREVIOUS, Call, parts
 from nearcast.model.filter import And, Atom, Count, Distance, Entities, Filter, Not, Operator, Or, PlainNot, This, atoms
-from nearcast.model.relation import ListMembers, Matching, Named, Relation
+from nearcast.model.relation import ListMembers, Matching, Named, Pair, Relation
 from nearcast.model.subscription import ClientProfile, Roles, Subscription
+from nearcast.relations.predicate import side_aggregates
 from nearcast.relations.sides import sees_derived, sides_of
 from nearcast.routing.filter_index import FilterIndex
 from nearcast.state.registry import Registry
@@ -172,9 +173,11 @@ class InterestIndex:
         sides = list(sides_of(relation))
         filters = tuple(side.filter for side in sides if isinstance(side, Matching))
         entities = tuple(side.entity for side in sides if isinstance(side, Named))
-        greedy = sees_derived(relation) or _need_others(filters)
+        over_time = isinstance(relation.about, Pair) and bool(side_aggregates(relation.about.when))
+        # A window has all reports of its entity, also those by which it is of no side.
+        greedy = sees_derived(relation) or _need_others(filters) or (over_time and bool(filters))
         if not self._guards:
-            timed = relation.lasting is not None or relation.time_to_live is not None
+            timed = relation.lasting is not None or relation.time_to_live is not None or over_time
             greedy = greedy or timed or bool(filters)
         return Demand(filters, entities + lists, greedy)
 

@@ -20,16 +20,17 @@ from nearcast.model.relation import (
     Relation,
 )
 from nearcast.relations.plain import EventwiseRelations
-from nearcast.relations.reports import micros_of
+from nearcast.relations.reports import micros_of, moment_of
 from nearcast.relations.transition_events import Transition
 from nearcast.state.derived import Cause, StageInput
+from nearcast.testing.situations import PlainReadingWindows
 
 
 class Reference:
     """Relations over a stream, all of them plainly, for each scope apart; a local one hears nothing of other nodes."""
 
     def __init__(self) -> None:
-        self._scopes: dict[str | None, EventwiseRelations] = {None: EventwiseRelations()}
+        self._scopes: dict[str | None, EventwiseRelations] = {None: plain_relations()}
         self._heard: list[Event] | None = None
         self._sequence = 0
 
@@ -65,7 +66,8 @@ class Reference:
 
     def _told(self, scope: str | None, cause: Cause, event: Event) -> list[Event]:
         plain = self._scopes[scope]
-        return _at(scope, plain.told(plain.report(event), cause))
+        told = left_windows(plain, micros_of(event.moment), cause)
+        return _at(scope, [*told, *plain.told(plain.report(event), cause, len(told) + 1)])
 
     def _change(self, cause: Cause, change: Change) -> list[Event]:
         for plain in self._scopes.values():
@@ -94,7 +96,8 @@ class Reference:
 
     def _ticked(self, scope: str | None, clock: datetime, cause: Cause) -> list[Event]:
         plain = self._scopes[scope]
-        return _at(scope, plain.told(plain.pass_time(micros_of(clock)), cause))
+        told = left_windows(plain, micros_of(clock), cause)
+        return _at(scope, [*told, *plain.told(plain.pass_time(micros_of(clock)), cause, len(told) + 1)])
 
     def _define(self, relation: Relation, cause: Cause, found: dict[str | None, list[Transition]]) -> None:
         plain = self._scopes.get(relation.node)
@@ -103,7 +106,7 @@ class Reference:
         for scope, other in self._scopes.items():
             found[scope] = other.end(relation.id)
         if plain is None:
-            plain = self._scopes[relation.node] = EventwiseRelations()
+            plain = self._scopes[relation.node] = plain_relations()
             plain.lists = dict(self._scopes[None].lists)
             plain.limits = self._scopes[None].limits
         if not len(plain):
@@ -111,6 +114,20 @@ class Reference:
             plain.begin(_newest(heard))
         self._sequence += 1
         found.setdefault(relation.node, []).extend(plain.define(relation, self._sequence, plain.as_of(cause)))
+
+
+def plain_relations() -> EventwiseRelations:
+    """Relations one event at a time that keep all readings."""
+    return EventwiseRelations(PlainReadingWindows())
+
+
+def left_windows(plain: EventwiseRelations, now: int, cause: Cause, first: int = 1) -> list[Event]:
+    """What is told as readings leave windows until the clock comes to `now`, each with the moment at which one does."""
+    told: list[Event] = []
+    for moment, found in plain.leave_windows(now):
+        own = Cause(cause.position, moment_of(moment), cause.accepted)
+        told += plain.told(found, own, len(told) + first)
+    return told
 
 
 def _newest(events: Iterable[Event]) -> Iterable[Event]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nearcast.model.limits import Limits
@@ -13,6 +13,7 @@ from nearcast.situations.lifecycle import SituationInstance
 from nearcast.situations.readings import ContextReading, NamedAreas, SituationCentre, is_near
 from nearcast.situations.rule_plan import ConditionLeaf, PlannedRule, RulePlan, leaves
 from nearcast.situations.store import all_rules, is_around
+from nearcast.state.lateness import FOREVER
 from nearcast.state.windows import Aggregate, AggregateFinding, KeptReading, aggregated
 
 
@@ -54,6 +55,20 @@ class PlainReadingWindows:
     def put_reading(self, key: tuple[str, str], reading: KeptReading, now: int) -> None:
         """Takes a reading in."""
         self.all.setdefault(key, []).append(reading)
+
+    def prepare(self, spans: Mapping[str, int]) -> None:
+        """Forgets the readings of other names."""
+        self.all = {key: kept for key, kept in self.all.items() if key[1] in spans}
+
+    def leaves(self, key: tuple[str, str], span: int, now: int) -> int:
+        """The moment at which the next reading leaves so long a window, after one."""
+        return min(
+            (one.moment + span + 1 for one in self.all.get(key, ()) if one.moment >= now - span), default=FOREVER
+        )
+
+    def forget(self, entities: Collection[str]) -> None:
+        """Drops the readings of some entities."""
+        self.all = {key: kept for key, kept in self.all.items() if key[0] not in entities}
 
     def find(self, key: tuple[str, str], aggregate: Aggregate, now: int, after: int) -> AggregateFinding:
         """An aggregate of an entity's readings at a moment, of those behind a position of the journal."""

@@ -69,6 +69,9 @@ class Expressions:
     `condition` gives a condition within an expression its meaning; `over_time`: there are aggregates.
     """
 
+    aggregated = "class"
+    """What an aggregate is of, as its form names it."""
+
     def __init__(self, inner: bool, condition: Callable[[Syntax], Expression], over_time: bool = False) -> None:
         self._inner, self._over_time = inner, over_time
         self._condition = condition
@@ -110,21 +113,27 @@ class Expressions:
         raise _unknown(syntax)
 
     def _aggregate(self, syntax: Syntax) -> Call:
-        function = str(syntax.value)
-        form = f"{function}(class, 5 min), or with how many readings there must be, {function}(class, 5 min, 3)"
+        function, name = str(syntax.value), self.aggregated
+        form = f"{function}({name}, 5 min), or with how many readings there must be, {function}({name}, 5 min, 3)"
         if not self._over_time:
-            raise fault("a condition on one event alone", syntax, "over a time there are the rules of situations")
+            advice = "over a time there are the rules of situations and the predicates of relations"
+            raise fault("a condition on one event alone", syntax, advice)
         subject, window, *more = self.arguments(syntax, (2, 3), form)
-        if subject.kind != "property":
-            raise fault("a class of readings", subject, f"for example: {form}")
+        measured = self._subject(subject, f"for example: {form}")
         written = _window(window)
         if written is None:
             raise fault(f"a time above 0: a number and one of {', '.join(UNITS)}", window, f"for example: {form}")
         least = self.number(more[0]) if more else LEAST.get(function, 1)
         if not isinstance(least, int) or not LEAST.get(function, 1) <= least <= MOST_READINGS:
             raise fault(f"a whole number of readings, {LEAST.get(function, 1)} or more", more[0])
-        found = Property(str(subject.value)), Constant(written)
+        found = measured, Constant(written)
         return Call(function, found if least == LEAST.get(function, 1) else (*found, Constant(least)))
+
+    def _subject(self, syntax: Syntax, advice: str) -> Property:
+        """What an aggregate is of."""
+        if syntax.kind != "property":
+            raise fault("a class of readings", syntax, advice)
+        return Property(str(syntax.value))
 
     def arguments(self, syntax: Syntax, sizes: tuple[int, ...], form: str) -> tuple[Syntax, ...]:
         """The arguments of a call that must have so many."""
@@ -161,7 +170,7 @@ class Expressions:
             if syntax.kind != "property":
                 raise fault(EXAMPLES["property"], syntax, "a name, without single quotes: CHANGED(size)")
             return Property(str(syntax.value))
-        if syntax.calls("UFORM", "DISTANCE", "COUNT"):
+        if syntax.calls("UFORM", "DISTANCE", "COUNT") and not is_aggregate(syntax):
             raise fault(" or ".join(EXAMPLES[one] for one in takes), syntax)
         found = self.expression(syntax)
         # Parentheses around one value group it; where an array is expected they make one.

@@ -12,11 +12,12 @@ from nearcast.language.cql2.printer import expression as written
 from nearcast.language.cql2.types import Type, type_of
 from nearcast.language.definitions.filter_warnings import LONGEST, excluded, never_holding, types_of
 from nearcast.language.definitions.relation_predicates import read_predicate
+from nearcast.language.definitions.situation_conditions import never_kept
 from nearcast.language.definitions.subscription_documents import BRANCHES, filter_data, read_filter
 from nearcast.language.nodes import DocumentNode, DocumentReader, closest, from_data
 from nearcast.language.quantities import UNITS, bounded, read_duration, read_metres
 from nearcast.language.trees import all_of, any_of
-from nearcast.model.expression import ARITHMETIC, COMPARISONS, Call, Constant, Expression, Property, parts
+from nearcast.model.expression import AGGREGATES, ARITHMETIC, COMPARISONS, Call, Constant, Expression, Property, parts
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, atoms
 from nearcast.model.limits import Limits
 from nearcast.model.relation import (
@@ -36,7 +37,8 @@ from nearcast.model.relation import (
 )
 from nearcast.model.subscription import Settings
 from nearcast.model.values import Kind, kind_of
-from nearcast.relations.predicate import takes_margin
+from nearcast.relations.predicate import side_aggregates, takes_margin
+from nearcast.relations.sides import sees_derived
 from nearcast.runtime.plug_ins import plug_ins
 from nearcast.suppression.strategies.choice import GROUP, STRATEGIES, chosen
 from nearcast.suppression.strategies.measure import measure_of
@@ -110,9 +112,11 @@ def _clashes(call: Call, types: Mapping[str, Mapping[str, Known]], where: Mark |
             if own != kind and {own, kind} != {"text", "instant"}:
                 came = f"{written(first)}, {_WORDS[kind]}, and {written(argument)}, {_WORDS[own]}"
                 yield Fault("two values that compare", came, where, "each side's filter says of which kind they are")
-    if call.function in ARITHMETIC:
+    if call.function in ARITHMETIC or (call.function in AGGREGATES and call.function != "COUNT"):
+        # The time of an aggregate is a text of its own.
+        over_time = call.function in AGGREGATES
         for argument, own in told:
-            if own != "number":
+            if own != "number" and not (over_time and isinstance(argument, Constant)):
                 yield Fault("numbers to calculate with", f"{written(argument)}, {_WORDS[own]}", where)
 
 
@@ -221,6 +225,12 @@ def read_relation(node: DocumentNode, reader: DocumentReader) -> Relation | None
         return None
     lateness = read_duration(fields["lateness"], "lateness", reader) if "lateness" in fields else None
     relation = Relation(id, found, detect, margin, lasting, time_to_live, scope, strategy, lateness or 0.0)
+    over_time = side_aggregates(found.when) if isinstance(found, Pair) else ()
+    if over_time and sees_derived(relation):
+        advice = "leave it out, or let no side ask for what relations tell"
+        expected = "a predicate on newest events alone, where a side is of what relations tell"
+        reader.fault(expected, fields["when"], advice, over_time[0].text)
+        return None
     if strategy is not None and not serves(relation, strategy, fields["strategy"], reader):
         return None
     return relation
@@ -363,6 +373,7 @@ def warnings_of_relations(relations: Sequence[Relation], settings: Settings) -> 
                 yield from never_holding(side.filter, types=types)
         if isinstance(about, Pair):
             yield from _of_predicate(about.when)
+            yield from never_kept(about.when, settings.limits)
 
 
 def warnings_of_nodes(relations: Sequence[Relation], node: str) -> Iterator[Fault]:

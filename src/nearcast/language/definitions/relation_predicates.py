@@ -8,7 +8,7 @@ from nearcast.errors import Fault
 from nearcast.language.cql2.conditions import Conditions
 from nearcast.language.cql2.parser import read_text
 from nearcast.language.cql2.syntax import Syntax
-from nearcast.language.cql2.typed_expressions import Expressions, fault
+from nearcast.language.cql2.typed_expressions import Expressions, fault, is_aggregate
 from nearcast.language.cql2.types import Type
 from nearcast.language.marks import Locate
 from nearcast.model.expression import COMPARISONS, PREVIOUS, TOLD_GEOMETRY, Call, Constant, Expression, Property, parts
@@ -101,10 +101,12 @@ class _PairConditions(Conditions):
 
 
 class _PairExpressions(Expressions):
-    """Expressions over the attributes of two sides."""
+    """Expressions over the attributes of two sides, and over those of a time."""
+
+    aggregated = "a.NAME"
 
     def __init__(self, condition: object) -> None:
-        super().__init__(True, condition)  # type: ignore[arg-type]
+        super().__init__(True, condition, over_time=True)  # type: ignore[arg-type]
 
     def expression(self, syntax: Syntax) -> Expression:
         """The expression that is meant. Raises `Fault`."""
@@ -112,9 +114,16 @@ class _PairExpressions(Expressions):
             return Property(_attribute(syntax))
         if syntax.calls("DISTANCE"):
             return self._distance(syntax)
-        if syntax.calls("USER", "UFORM", "COUNT", *PREVIOUS):
-            raise fault(f"a condition on {FORM}", syntax, "a relation knows the newest events of its sides, no more")
+        if syntax.calls("USER", "UFORM", "COUNT", *PREVIOUS) and not is_aggregate(syntax):
+            advice = "a relation knows the newest events of its sides, and aggregates as AVG(a.NAME, 5 min), no more"
+            raise fault(f"a condition on {FORM}", syntax, advice)
         return super().expression(syntax)
+
+    def _subject(self, syntax: Syntax, advice: str) -> Property:
+        name = _attribute(syntax) if syntax.kind == "property" else ""
+        if not name or _is_place(name):
+            raise fault(f"an attribute of a side, {FORM}", syntax, advice)
+        return Property(name)
 
     def _argument(self, syntax: Syntax, takes: tuple[Type, ...]) -> Expression:
         if syntax.calls("DISTANCE") and "number" in takes:
