@@ -54,7 +54,18 @@ report = st.tuples(
     st.sampled_from(["bus", "bus", "bus", "stop"]),
     st.sampled_from([0, 0, 0, 2, 5]),
 )
-MORE = [{}, {"margin": 10}, {"time_to_live": 5}, {"for": 4}, {"lateness": 3}, {"lateness": 2, "time_to_live": 5}]
+OVER = "distance(a, b) < 100 AND COUNT(a.x, 5 s) > 1 AND AVG(b.x, 4 s) > 50"
+MORE = [
+    {"when": OVER},
+    {"when": OVER, "lateness": 2},
+    {"when": "AVG(a.x, 3 s) < AVG(b.x, 5 s)", "for": 2},
+    {},
+    {"margin": 10},
+    {"time_to_live": 5},
+    {"for": 4},
+    {"lateness": 3},
+    {"lateness": 2, "time_to_live": 5},
+]
 
 
 @settings(max_examples=40, deadline=None)
@@ -183,6 +194,42 @@ def test_among_all_a_pair_within_the_limits_is_found_as_by_itself(until: int | N
     registry, table = prepared(CLOSE, events)
     expected = found(CLOSE, events, until)
     assert expected == pair_finding_among_all(lambda: [table], registry, "close", ("u", "v"), until)
+
+
+MEAN = CLOSE | {"a": {"entity": "u"}, "b": {"entity": "v"}, "when": "distance(a, b) < 100 AND AVG(a.x, 10 s, 2) > 20"}
+
+
+def test_of_an_aggregate_it_is_told_on_what_it_rests() -> None:
+    """How many reports, from when to when, and the value; or what it lacks."""
+    events = [bus(1, "u", 0, 0), bus(2, "v", 30, 1)]
+    finding = found(MEAN, events)
+    why = "AVG(a.x, 10 s, 2) of u: 1 came in that time, of 2 that it needs"
+    assert (f"the predicate is UNKNOWN: {why}",) == finding.reasons
+    assert any(why in line for line in pair_lines(finding))
+    finding = found(MEAN, [*events, bus(3, "u", 50, 5)])
+    told = "AVG(a.x, 10 s, 2) is 25, of 2 readings of u from 2026-01-01T00:00:00Z to 2026-01-01T00:00:05Z"
+    assert finding.holds and any(told in line for line in pair_lines(finding))
+    [_, condition] = pair_data(finding)["conditions"]
+    expected = {"of": "AVG(a.x, 10 s, 2)", "value": 25, "readings": 2, "entity": "u", "why": None}
+    assert expected.items() <= condition["aggregates"][0].items()
+
+
+@pytest.mark.parametrize("name", ["window_readings", "windows_readings"])
+def test_an_aggregate_beyond_a_limit_says_so(name: str) -> None:
+    """With the limit's name, also where the readings of others are too many."""
+    events = [bus(1, "v", 30, 0), bus(2, "u", 50, 1), bus(3, "u", 50, 2), bus(4, "u", 50, 3)]
+    registry, table = prepared(MEAN | {"when": "AVG(a.x, 10 s, 3) > AVG(b.x, 10 s)"}, events, limits={name: 2})
+    [reason] = pair_finding_among_all(lambda: [table], registry, "close", ("u", "v"), None).reasons
+    assert "are kept, and there were more" in reason
+
+
+def test_the_readings_of_others_may_be_too_many() -> None:
+    """Of the two alone it would hold."""
+    relation = CLOSE | {"when": "distance(a, b) < 100 AND COUNT(b.x, 10 s, 2) = 2"}
+    events = [bus(number, name, 0, number) for number, name in enumerate("uuwwvv", 1)]
+    registry, table = prepared(relation, events, limits={"windows_readings": 5})
+    [reason] = pair_finding_among_all(lambda: [table], registry, "close", ("u", "v"), None).reasons
+    assert "COUNT(b.x, 10 s, 2) of v is not known among all" in reason and "windows_readings" in reason
 
 
 def test_a_relation_that_is_not_there_is_a_fault() -> None:

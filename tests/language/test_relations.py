@@ -75,6 +75,8 @@ PREDICATES = (
     "a.moored AND distance(a, b) < 5",
     'a.size > 3 AND b.size IN (1, 2) AND "b.alert-level" IS NULL',
     "a.time < b.time",
+    "distance(a, b) < 500 AND AVG(a.speed, 2 min) > MAX(b.speed, 5 min) * 2",
+    'COUNT(a.x, 1.5 h, 3) * 2 > RATE("b.level of water", 10 min) OR SUM(a.x, 500 ms) = MIN(b.x, 1 d)',
 )
 
 
@@ -162,6 +164,21 @@ CROWD: dict[str, Any] = {"id": "r", "among": "type = 'car'", "within": 5, "count
         ("two values that compare", BASE | {"when": "a.type < 5 AND distance(a, b) < 3"}),
         ("numbers to calculate with", BASE | {"a": "kind = 'x'", "when": "a.kind + b.level < 3"}),
         ("an attribute that a can have", BASE | {"a": "kind IS NULL", "when": "a.kind = b.kind"}),
+        ("an attribute of a side", BASE | {"when": "AVG(a, 5 s) > b.x"}),
+        ("an attribute of a side", BASE | {"when": "AVG(a.geom, 5 s) > b.x"}),
+        ("an attribute of a side", BASE | {"when": "AVG(x, 5 s) > b.x"}),
+        ("a time above 0", BASE | {"when": "AVG(a.x, b.y) > b.x"}),
+        ("AVG(a.NAME, 5 min)", BASE | {"when": "AVG(a.x) > b.x"}),
+        ("a number to compare with", BASE | {"when": "AVG(a.x, 5 s) = 'far' AND distance(a, b) < 3"}),
+        ("numbers to calculate with", BASE | {"a": "kind = 'x'", "when": "AVG(a.kind, 5 s) < b.x"}),
+        ("an attribute that a can have", BASE | {"a": "x IS NULL", "when": "AVG(a.x, 5 s) < b.x"}),
+        ("the rules of situations and the predicates of relations", BASE | {"a": "AVG(x, 5 s) > 3"}),
+        ("the rules of situations and the predicates of relations", CROWD | {"among": "AVG(x, 5 s) > 3"}),
+        (
+            "a predicate on newest events alone, where a side is of what relations tell, got AVG(a.x, 5 s)",
+            BASE | {"a": "type = 'nearcast.relation'", "when": "AVG(a.x, 5 s) > b.x"},
+        ),
+        ("got another predicate", BASE | {"when": "AVG(a.x, 5 s) - b.x < 3", "strategy": "range-ring"}),
         ("two different entities", BASE | {"a": {"entity": "x"}, "b": {"entity": "x"}}),
         ("side a: {entity: ID}, or a filter", BASE | {"a": 5}),
         ("a field of side b, got entitty; did you mean entity?", BASE | {"b": {"entitty": "q"}}),
@@ -275,6 +292,19 @@ def test_what_never_holds_is_a_warning(advice: str, sides: str, when: str, tmp_p
     (found,) = loaded(text, tmp_path).warnings
     assert advice == found.advice
     assert found.where is not None and 2 == found.where.line
+
+
+@pytest.mark.parametrize(
+    ("expected", "when"),
+    [
+        ("a time of at most 3600 s, for which a silent entity is kept", "AVG(a.x, 2 h) > b.x"),
+        ("at most 10,000 readings, which are kept of an entity", "COUNT(a.x, 1 h, 20000) > b.x"),
+    ],
+)
+def test_an_aggregate_over_more_than_is_kept_is_a_warning(expected: str, when: str, tmp_path: Path) -> None:
+    """As in rules."""
+    text = f'limits: {{entity_age: 1h}}\nrelations:\n  - {{id: r, a: "x > 1", b: {{entity: q}}, when: "{when}"}}\n'
+    assert [expected] == [one.expected for one in loaded(text, tmp_path).warnings]
 
 
 def test_what_may_hold_is_no_warning(tmp_path: Path) -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.geo.distance import distance
+from nearcast.importers import ais
+from nearcast.language.cloudevents import read_event
 from nearcast.model.changes import ClockTick, RelationRemoval
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
@@ -20,9 +25,10 @@ from nearcast.relations.stage import RelationStage
 from nearcast.state.stream_clocks import StreamClocks
 from nearcast.state.timeline import Excess
 from nearcast.testing.relations import Reference
-from tests.relations.stories import Restarted, Step, at, defined, events_told, report, summary
+from tests.relations.stories import HERE, Restarted, Step, at, defined, events_told, placed, report, summary
 from tests.relations.test_lateness import expected, late
-from tests.relations.test_stage import shards
+from tests.relations.test_stage import off, shards
+from tests.shared import shared
 
 ENTITIES = ("a", "b", "c", "d")
 
@@ -227,3 +233,47 @@ def test_the_end_of_a_relation_with_geometries_leaves_others_be() -> None:
         report("b", 0, second=2, size=2),
     ]
     assert events_told(Reference(), story, range(5)) == events_told(RelationStage(), story, range(5))
+
+
+@pytest.mark.data
+def test_ships_off_a_coast_have_the_means_that_a_table_gives() -> None:
+    """Of real ships within 5 km of each other those pairs hold in the end whose means, found by pandas, are so."""
+    documents = islice(filter(off, ais.events(shared("data/ais_us_20220103/AISdata.csv.gz"))), 150)
+    events = [placed(read_event(one, HERE), number) for number, one in enumerate(documents, 2)]
+    events = sorted(events, key=lambda one: micros_of(one.moment))
+    when = "distance(a, b) <= 5000 AND AVG(a.speed, 10 min) > 2 * MAX(b.speed, 5 min) + 0.05"
+    relation = defined("faster", a="type = 'vessel'", b="type = 'vessel'", when=when)
+    found = events_told(RelationStage(), [relation, *events], [40, 41, 90])
+    holding = set[tuple[str, str]]()
+    for _, detect, a, b, *_ in map(summary, found):
+        holding = holding | {(a, b)} if detect == "enter" else holding - {(a, b)}
+    assert _by_table(events) == holding and len(found) > 10
+    assert found == events_told(RelationStage(1), [relation, *events], range(0, 150, 50))
+
+
+def _by_table(events: Sequence[Event]) -> set[tuple[str, str]]:
+    """The pairs of which the predicate was TRUE as it was last known: at all moments of change, by pandas."""
+    speeds = [next(iter(one.values("speed")), None) for one in events]
+    rows = zip([one.entity for one in events], [micros_of(one.moment) for one in events], speeds, strict=True)
+    ships = dict(list(pd.DataFrame(rows, columns=["ship", "moment", "speed"]).groupby("ship")))
+    steps = {(micros_of(one.moment), 1, number): one for number, one in enumerate(events)}
+    last = max(moment for moment, *_ in steps)
+    for number, one in enumerate(events):
+        for span in (600, 300):
+            leaving = micros_of(one.moment) + span * 1_000_000 + 1
+            steps |= {(leaving, 0, number): one} if leaving <= last else {}
+    places, means, most, held = {}, {}, {}, {}
+    for (moment, reports, _), event in sorted(steps.items(), key=lambda one: one[0]):
+        ship = event.entity
+        known = ships[ship][ships[ship]["moment"] < moment + reports]["speed"]
+        moments = ships[ship]["moment"]
+        means[ship] = known[moments >= moment - 600_000_000].mean()
+        most[ship] = known[moments >= moment - 300_000_000].max()
+        places |= {ship: event.place} if reports else {}
+        for other in places.keys() - {ship}:
+            near = distance(places[ship], places[other]) <= 5000
+            for a, b in ((ship, other), (other, ship)):
+                # Without a value the comparison is unknown, and what is unknown changes nothing.
+                if not near or not (pd.isna(means[a]) or pd.isna(most[b])):
+                    held[a, b] = near and bool(means[a] > 2 * most[b] + 0.05)
+    return {pair for pair, holds in held.items() if holds}

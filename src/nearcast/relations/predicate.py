@@ -74,6 +74,11 @@ def side_aggregates(filter: Filter) -> tuple[SideAggregate, ...]:
     return tuple(dict.fromkeys(_of_side(one) for call in calls for one in aggregates_in(call)))
 
 
+def aggregates_as_attributes(filter: Filter) -> Filter:
+    """A predicate whose aggregates are attributes, by how they are written."""
+    return _mapped(filter, lambda call, _: _named(call))
+
+
 def _of_side(written: Aggregate) -> SideAggregate:
     side, _, name = written.name.partition(".")
     # Of both sides it is one: what an entity's window gives does not rest on the side that the entity is.

@@ -37,7 +37,7 @@ from nearcast.model.relation import (
 )
 from nearcast.model.subscription import Settings
 from nearcast.model.values import Kind, kind_of
-from nearcast.relations.predicate import side_aggregates, takes_margin
+from nearcast.relations.predicate import aggregates_as_attributes, side_aggregates, takes_margin
 from nearcast.relations.sides import sees_derived
 from nearcast.runtime.plug_ins import plug_ins
 from nearcast.suppression.strategies.choice import GROUP, STRATEGIES, chosen
@@ -395,9 +395,10 @@ def _where(relation: Relation) -> Mark | None:
 
 def _of_predicate(predicate: Filter) -> Iterator[Fault]:
     """What of a predicate can never hold: an atom by itself, else all of it together."""
-    found = list(never_holding(predicate))
+    named = aggregates_as_attributes(predicate)
+    found = list(never_holding(named))
     yield from found
-    if not found and excluded(_plain(predicate, {})):
+    if not found and excluded(_plain(named, {})):
         shown = cql2.write(predicate)
         came = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
         first = next(atoms(predicate)).where
