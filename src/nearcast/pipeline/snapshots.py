@@ -105,7 +105,7 @@ KEPT = 2
 """Snapshots that stay: the newest, and one before it in case a batch is asked for again."""
 
 
-FORMAT = 9
+FORMAT = 10
 """The format of snapshots that this version writes, and the only one that it reads. It changes with what is in them."""
 
 REGISTRY, STAGES = "registry.arrow", "stages.json"
