@@ -17,13 +17,15 @@ from typing import NamedTuple, Protocol
 from nearcast.model.expression import AGGREGATES, Array, Call, Constant, Expression, Property, parts
 from nearcast.model.limits import Limits
 from nearcast.model.values import Value
-from nearcast.state.lateness import FOREVER
 
 SECOND = 1_000_000
 """Moments and durations are whole microseconds: sums of them are exact."""
 
 UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
 """Microseconds of the units in which windows are written."""
+
+FOREVER = (1 << 63) - 1
+"""A moment that never comes, as `lateness` has it, which loads what a command that checks definitions does without."""
 
 ReadingKey = tuple[str, str]
 """Entity, and class or attribute."""
