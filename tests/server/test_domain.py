@@ -340,3 +340,26 @@ def test_a_server_whose_name_another_took_ends() -> None:
             assert "expected to be the only access server 'north'" in str(north.service.failed)
 
     run(test)
+
+
+def test_nobody_is_let_in_before_the_others_know_of_the_server() -> None:
+    """One that was alone would send again what was acknowledged elsewhere: whoever comes waits until it has looked."""
+
+    async def test() -> None:
+        journal = MemoryJournal()
+        async with running(journal, node="north", limits=replace(QUICK, renew_seconds=0.7)) as north:
+            await north.declare("a")
+            async with north.client("a") as client:
+                await client.connected()
+                async with running(journal, node="south", limits=QUICK) as south:
+                    assert not south.service.domain.directory.noticed
+                    await client.move_to(south.url)
+                    assert north.service.domain.beside and south.service.domain.directory.noticed
+                    await north.publish(unit("e1"))
+                    await received(client, 1)
+                    await until(lambda: outcomes(journal))
+                    await client.move_to(north.url)
+                    await north.publish(unit("e2"))
+                    assert ["e2"] == [one.event["id"] for one in await received(client, 1)]
+
+    run(test)

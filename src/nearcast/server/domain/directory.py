@@ -21,6 +21,8 @@ from nearcast.server.domain.balance import ServerRoom
 
 log = logging.getLogger(__name__)
 
+NOTICED = 2
+
 ON_THE_WAY_SECONDS = 3.0
 """So long a client that was sent to another server counts there, whether it has arrived or not."""
 
@@ -45,6 +47,7 @@ class ServerDirectory:
         process = os.getpid()
         self.own = ServerRecord(name, instance, url, socket.gethostname(), process, process_start(process))
         self._known: dict[str, KnownServer] = {}
+        self._first: dict[str, int] = {}
         self._put = False
         self._used = (process_time(), clock.steady())
         self._turn = asyncio.Lock()
@@ -72,6 +75,15 @@ class ServerDirectory:
         return self.is_there(server, instance) and (
             server == self.own.name or not self._known[server].record.known_dead
         )
+
+    @property
+    def noticed(self) -> bool:
+        """Whether all others have read that this server is there, since it put its record first.
+
+        Each puts its own and then reads: who has put it twice since has read in between.
+        """
+        there = {one.record.instance: one.record.number for one in self.others}
+        return all(there[one] >= number + NOTICED for one, number in self._first.items() if one in there)
 
     def rooms(self) -> list[ServerRoom]:
         """What the others have to do, with the clients that were sent to them a moment ago."""
@@ -113,6 +125,8 @@ class ServerDirectory:
             if await asyncio.to_thread(self._register.put, self.own, found):
                 self._put = True
                 await self.look()
+                # Who comes later has read this server's record when it begins.
+                self._first = {one.record.instance: one.record.number for one in self.others}
                 return
 
     async def _recorded(self) -> ServerRecord | None:

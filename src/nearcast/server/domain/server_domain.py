@@ -196,6 +196,9 @@ class ServerDomain:
             return
         self._covering[client] = manager.events_through
         try:
+            # Who was alone until now, and does not know that this server is there, would not look for the claim.
+            while not self.directory.noticed:
+                await asyncio.sleep(min(0.1, self.limits.renew_seconds))
             await self.follower.caught_up()
             place = self.places.of(client)
             own = place is not None and place.instance == manager.instance
