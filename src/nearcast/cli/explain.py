@@ -35,6 +35,11 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--client", help="The client it is about; else every client known then, or named by a subscription.")
 @click.option("--source", help="The event's source, where several events have the id.")
 @place_option(f"A system, {DATA} unless given")
+@click.option(
+    "--archive",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Its archive, for what the journal has let go of.",
+)
 @click.option("--definitions", "definition_files", multiple=True, type=FILE, help="With --events: as in replay.")
 @click.option("--events", "event_files", multiple=True, type=INPUT_FILE, help="Files of events instead of a journal.")
 @click.option("--situation", "rule", help="Explain this situation rule around EVENT, instead of clients.")
@@ -54,6 +59,7 @@ def command(
     client: str | None,
     source: str | None,
     places: tuple[Location, ...],
+    archive: Path | None,
     definition_files: tuple[Path, ...],
     event_files: tuple[Path, ...],
     rule: str | None,
@@ -85,7 +91,7 @@ def command(
         raise click.UsageError("give --zones with --entity, and --zone with them or not")
     if relation is not None and (side_a is None or side_b is None or (moment is not None and position is not None)):
         raise click.UsageError("give --relation with --a and --b, and one of --at and --position or none")
-    if bool(definition_files) != bool(event_files) or (event_files and places):
+    if bool(definition_files) != bool(event_files) or (event_files and (places or archive)):
         raise click.UsageError("give --definitions and --events together, or a journal alone")
     place = named_place(places) or DATA
     if event_id is not None and rule is None and _can_be_read_again(event_files):
@@ -99,7 +105,7 @@ def command(
     about = None if side_a is None or side_b is None else {side_a, side_b}
     about = about if entity is None else {entity}
     heard = event_id is not None and rule is None and _can_be_read_again(event_files)
-    with folded.folded_history(journal_of(place), definition_files, event_files, about, heard) as history:
+    with folded.folded_history(journal_of(place), archive, definition_files, event_files, about, heard) as history:
         if relation is not None and side_a is not None and side_b is not None:
             folded.print_pair(history, relation, (side_a, side_b), position, moment, as_json)
         elif layer is not None and entity is not None:

@@ -24,6 +24,7 @@ from nearcast.journal.jetstream.nats_address import is_nats
 from nearcast.journal.locations import Location, journal_at
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
+from nearcast.journal.snapshot_log import REPOSITORY, base_position, base_table
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.cloudevents import DeadLetter
 from nearcast.language.control_events import changes
@@ -31,6 +32,8 @@ from nearcast.language.definitions import files
 from nearcast.language.event_files import as_tables, read_events
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
+from nearcast.pipeline.base_snapshots import registry_until
+from nearcast.pipeline.past_journal import opened_history
 from nearcast.situations.stage import SituationStage
 from nearcast.stages.fold import StateFold
 from nearcast.state.derived import derived_of
@@ -61,20 +64,34 @@ class FoldedHistory:
 @contextmanager
 def folded_history(
     location: Location,
+    archive: Path | None,
     definition_files: tuple[Path, ...],
     event_files: tuple[Path, ...],
     about: set[str] | None,
     heard: bool,
 ) -> Iterator[FoldedHistory]:
-    """A journal, or the files where some are named; it is closed at the end. See `_from_files`."""
-    history = _from_files(definition_files, event_files, about, heard) if event_files else _from_journal(location)
+    """A journal and its archive, or the files where some are named; it is closed at the end. See `_from_files`."""
+    if event_files:
+        history = _from_files(definition_files, event_files, about, heard)
+    else:
+        history = _from_journal(location, archive)
     try:
         yield history
     finally:
         history.journal.close()
 
 
-def _from_journal(location: Location) -> FoldedHistory:
+def _from_journal(location: Location, archive: Path | None) -> FoldedHistory:
+    if archive is not None:
+        return FoldedHistory(opened_history(location, archive), Registry(), True)
+    history = _of_journal_alone(location)
+    if not history.journal.trimmed("events"):
+        return history
+    # What was defined where its events begin; the newest events of entities come before the others.
+    return replace(history, registry=registry_until(history.journal)[1])
+
+
+def _of_journal_alone(location: Location) -> FoldedHistory:
     if is_nats(location):
         return FoldedHistory(journal_at(location, read_only=True), Registry(), True)
     path = Path(location)
@@ -129,10 +146,18 @@ def _position(journal: Journal, id: str, source: str | None) -> int:
     """The position of the published event that is meant; a fault if there is none, or more than one."""
     found = journal.positions(id, source)
     if len(found) == 1:
+        if journal.trimmed("events") and found[0] <= base_position(journal):
+            raise _before_base(journal, found[0])
         return found[0]
     if found:
         raise several(id, [journal.read("events", at - 1, 1)["source"][0].as_py() for at in found])
-    raise unknown(id, source, journal.end("events"))
+    raise unknown(id, source, journal.end("events"), journal.trimmed("events"))
+
+
+def _before_base(journal: Journal, position: int) -> Fault:
+    base = base_position(journal)
+    came = f"position {position:,}: what was known then is no longer in the journal"
+    return Fault(f"an event from position {base + 1:,} on", came, advice="give --archive DIR, where it was archived")
 
 
 def state_around(history: FoldedHistory, id: str, source: str | None) -> PastState:
@@ -198,7 +223,12 @@ def print_zones(
 def _stretches(
     journal: Journal, log: str, end: int, advance: Callable[[int], None] = lambda _: None
 ) -> Iterator[pa.Table]:
-    for table in journal.row_ranges(log, 0, end, STRETCH):
+    after = 0
+    if log == "events" and journal.trimmed("events"):
+        after, newest = base_table(journal, REPOSITORY)
+        if newest is not None:
+            yield newest.sort_by([("position", "ascending"), ("part", "ascending")])
+    for table in journal.row_ranges(log, after, end, STRETCH):
         yield table
         advance(len(table))
 

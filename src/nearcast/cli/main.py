@@ -32,6 +32,7 @@ COMMANDS = {
     "replay": "Decide a history: who would have got what, at which priority.",
     "import": "Turn a public data set into events, and make up receivers for them.",
     "salvage": "Copy what is whole of a damaged journal into a new data folder.",
+    "archive": "Copy what was decided into Parquet files by day and channel.",
     "journal": "Copy a journal into another: a file, or NATS.",
     "connect": "Pass events on from Kafka topics, and deliveries to them.",
     "node": "Be a foraging node: ask nodes nearby for context, and answer them.",

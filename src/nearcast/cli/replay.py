@@ -34,7 +34,7 @@ from nearcast.language.nodes import listed
 from nearcast.model.columns import are_control, entering
 from nearcast.model.relation import Relation
 from nearcast.model.values import has_zone, time_of
-from nearcast.pipeline.past_journal import Bound, PositionSpan, RecordedClients, opened_journal, span_of, state_before
+from nearcast.pipeline.past_journal import Bound, PositionSpan, RecordedClients, opened_history, span_of, state_before
 from nearcast.stages.decide import priorities
 from nearcast.stages.fold import FoldedBatch, Parse, StateFold
 from nearcast.state.derived import derived_of
@@ -76,6 +76,11 @@ class PositionOrTime(click.ParamType[Bound]):
     help="CloudEvents, one a line, or GeoJSON features, also gzipped (- for standard input); several are read in turn.",
 )
 @place_option("A system, instead of --events")
+@click.option(
+    "--archive",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="An archive: before a system's journal, which may keep less, or alone.",
+)
 @click.option("--from", "first", type=PositionOrTime(), help="First position that is told of, or time of acceptance.")
 @click.option("--to", "last", type=PositionOrTime(), help="Last one.")
 @click.option("--out", type=OUTPUT, help="Where to write; else standard output.")
@@ -94,6 +99,7 @@ def command(
     definition_files: tuple[Path, ...],
     event_files: tuple[Path, ...],
     places: tuple[Location, ...],
+    archive: Path | None,
     first: Bound | None,
     last: Bound | None,
     out: Path | None,
@@ -116,16 +122,15 @@ def command(
     Exits with 1 if no event could be taken, or if --compare finds a difference.
     """
     # What the environment names is not meant where files are.
-    place = None if event_files and not places else named_place(places)
-    _check_usage(definition_files, event_files, place, compare, as_json)
+    place = None if (event_files or archive) and not places else named_place(places)
+    _check_usage(definition_files, event_files, place, archive, compare, as_json)
     found = files.load(definition_files)
     warn_of("warning", (*found.warnings, *warnings_of_nodes(found.relations, node)))
     with tempfile.TemporaryDirectory(prefix="nearcast-replay-") as folder, ExitStack() as stack:
         if event_files:
             history = _history_of_files(event_files, found, node, engine, Path(folder))
         else:
-            assert place is not None
-            history = _history_of_system(place, found if definition_files else None, node)
+            history = _history_of_system(place, archive, found if definition_files else None, node)
         stack.callback(history.journal.close)
         with progress("looking for the range") as advance:
             span = span_of(history.journal, first, last, advance)
@@ -158,10 +163,11 @@ def _check_usage(
     definitions: Sequence[Path],
     events: Sequence[Path],
     place: Location | None,
+    archive: Path | None,
     compare: bool,
     as_json: bool,
 ) -> None:
-    if bool(events) == (place is not None):
+    if bool(events) == (place is not None or archive is not None):
         raise click.UsageError("give one history: --events with --definitions, or a system with --data or --journal")
     if events and not definitions:
         raise click.UsageError("--events needs --definitions: who listens?")
@@ -215,9 +221,11 @@ def _known(found: DefinitionSet, node: str) -> StateFold:
     return StateFold(registry)
 
 
-def _history_of_system(place: Location, found: DefinitionSet | None, node: str) -> _History:
-    """What a journal has; under its own definitions, or under others."""
-    journal = opened_journal(journal_of(place))
+def _history_of_system(
+    place: Location | None, archive: Path | None, found: DefinitionSet | None, node: str
+) -> _History:
+    """What a journal and its archive have; under their own definitions, or under others."""
+    journal = opened_history(None if place is None else journal_of(place), archive)
     if found is not None:
         return _History(journal, _known(found, node), RecordedClients())
     folder = place if isinstance(place, Path) and place.is_dir() else None

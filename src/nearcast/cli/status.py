@@ -69,6 +69,8 @@ def show(status: dict[str, Any], console: Console) -> None:
     journal = journal_told(status.get("journal") or {})
     if journal:
         console.print(journal, markup=False)
+    for line in kept_told(status.get("kept") or {}):
+        console.print(line, markup=False)
     console.print(_told(status.get("pipeline")))
     for line in limits_met(status.get("pipeline") or {}):
         console.print(line, markup=False)
@@ -110,6 +112,32 @@ def pipeline_status(url: str) -> dict[str, float] | None:
                 key = "_".join([name, *(value for value in sample.labels.values())])
                 found[key] = sample.value
     return found
+
+
+def kept_told(kept: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """What is kept of the journal's logs, what an event takes on the disk, and who holds what would go."""
+    found = {name: one for name, one in kept.items() if one["first"]}
+    if "events" not in found:
+        return
+    if not any(one["first"] > 1 for one in found.values()):
+        # Nothing ever went.
+        return
+    each = (f"{name} {one['first']:,} to {one['last']:,} in {_bytes(one['size'])}" for name, one in found.items())
+    events = found["events"]
+    share = sum(one["size"] for one in found.values()) / (events["last"] - events["first"] + 1)
+    since = f" since {events['time']}" if events["time"] else ""
+    yield f"kept{since}: {', '.join(each)}; {share:,.0f} bytes per event in all"
+    for name, one in found.items():
+        if one["held_by"]:
+            yield f"{name} wait for the reader {plain(one['held_by'])} before they go, beyond their bounds"
+
+
+def _bytes(size: int) -> str:
+    """A number of bytes as people say it."""
+    for unit, each in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= each:
+            return f"{size / each:,.1f} {unit}"
+    return f"{size:,} bytes"
 
 
 def journal_told(journal: dict[str, Any]) -> str:

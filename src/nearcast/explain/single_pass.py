@@ -110,8 +110,12 @@ def several(id: str, sources: Sequence[str]) -> Fault:
     return Fault("one event", f"{len(sources)} with the id {id!r}", advice=advice)
 
 
-def unknown(id: str, source: str | None, count: int) -> Fault:
-    """What is wrong with an id that none of so many events has."""
+def unknown(id: str, source: str | None, count: int, gone: int = 0) -> Fault:
+    """What is wrong with an id that none of so many events has, of which the first are `gone`."""
     of = f" of {source!r}" if source is not None else ""
+    if gone:
+        expected = f"the id of one of the {count - gone:,} events from position {gone + 1:,} on"
+        advice = "those before are no longer in the journal: give --archive DIR, where they were archived"
+        return Fault(expected, f"{id!r}{of}", advice=advice)
     advice = "an event that could not be taken is in the log of dead letters; ids and sources are compared exactly"
     return Fault(f"the id of one of the {count:,} events there are", f"{id!r}{of}", advice=advice)

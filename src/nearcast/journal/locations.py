@@ -33,6 +33,11 @@ def journal_at(location: Location, read_only: bool = False, ids: Path | None = N
     is wrong or a package is missing.
     """
     # Columns take long to load, and who only names a location needs none.
+    if str(location).startswith("archive:"):
+        from nearcast.journal.archive.archived_journal import ArchivedJournal, archive_at
+
+        folder, behind = archive_at(str(location))
+        return ArchivedJournal(folder, journal_at(behind, read_only=True, ids=ids) if behind else None)
     if is_nats(location):
         from nearcast.journal.jetstream.nats_journal import NatsJournal
 

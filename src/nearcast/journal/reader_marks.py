@@ -19,6 +19,10 @@ ARCHIVE = "archive"
 """The reader that copies what happened into files."""
 
 
+KEPT_NOTE = "retention"
+"""The note in which the pipeline tells what is kept of each log."""
+
+
 class ReaderMark(NamedTuple):
     """A reader's name, and by log the position up to which it needs nothing."""
 

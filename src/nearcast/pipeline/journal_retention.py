@@ -21,7 +21,7 @@ import orjson
 
 from nearcast.errors import JournalError
 from nearcast.journal.identity import keep_identity
-from nearcast.journal.reader_marks import ARCHIVE, ReaderMark, reader_marks
+from nearcast.journal.reader_marks import ARCHIVE, KEPT_NOTE, ReaderMark, reader_marks
 from nearcast.journal.seam import Journal
 from nearcast.journal.snapshot_log import base_position
 from nearcast.model.limits import Retention, RetentionBound
@@ -37,9 +37,6 @@ SHORTEST, LONGEST = 0.5, 60.0
 
 SHARE = 0.02
 """Of the positions that are kept so many go together: a snapshot is written for them."""
-
-NOTE = "retention"
-"""The note in which it is told what is kept."""
 
 PAIRS = 200
 """Pairs of positions that are remembered of each server."""
@@ -188,8 +185,8 @@ class JournalRetention:
 
     def _note(self, found: dict[str, KeptLog]) -> None:
         text = orjson.dumps({name: one._asdict() for name, one in found.items()}).decode()
-        if text != self.journal.notes.read(NOTE):
-            self.journal.notes.write(NOTE, text)
+        if text != self.journal.notes.read(KEPT_NOTE):
+            self.journal.notes.write(KEPT_NOTE, text)
 
     def _tell(self, name: str, cut: Cut) -> None:
         """Says once who holds what else would go."""

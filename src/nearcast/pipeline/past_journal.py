@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,12 +19,14 @@ from nearcast.errors import Fault, SetupError
 from nearcast.journal.jetstream.nats_address import is_nats
 from nearcast.journal.locations import Location, journal_at
 from nearcast.journal.seam import Journal
+from nearcast.journal.snapshot_log import base_position
 from nearcast.language.control_events import changes
 from nearcast.model.arrays import Integers
 from nearcast.model.changes import Change, DefinitionChange, SettingsChange
 from nearcast.model.event import Event
 from nearcast.model.subscription import Channel, Settings
-from nearcast.model.values import microseconds_of
+from nearcast.model.values import microseconds_of, time_text
+from nearcast.pipeline.base_snapshots import restore_base
 from nearcast.pipeline.snapshots import read_snapshot
 from nearcast.stages.fold import Parse, StateFold
 
@@ -32,6 +35,15 @@ STRETCH = 10_000
 
 Bound = int | datetime
 """Where a range begins or ends: a position, or a time of acceptance (of events that have none, their own)."""
+
+
+def opened_history(location: Location | None, archive: Path | None) -> Journal:
+    """The journal in a file or at an address, with its archive before it where there is one, or an archive alone."""
+    if archive is None:
+        return opened_journal(location or "")
+    from nearcast.journal.archive.archived_journal import ArchivedJournal
+
+    return ArchivedJournal(archive, None if location is None else opened_journal(location))
 
 
 def opened_journal(location: Location) -> Journal:
@@ -126,9 +138,13 @@ def state_before(
     decided = min(after, journal.end("deliveries"))
     known = (read_snapshot(snapshots, decided) if snapshots else None) or begin
     gone = journal.trimmed("events")
+    if known.position < gone and parse is changes:
+        # Of the system's own definitions the journal has a snapshot where its events begin.
+        known = _base_of(journal, decided) or known
     if known.position < gone:
         newest = read_snapshot(snapshots, journal.end("deliveries")) if snapshots else None
-        raise _trimmed(after, gone, newest)
+        at = max(newest.position if newest else 0, base_position(journal) if parse is changes else 0)
+        raise _trimmed(journal, after, gone, at)
     for table in journal.row_ranges("events", known.position, after, STRETCH):
         for _ in known.fold(table, parse):
             pass
@@ -138,11 +154,22 @@ def state_before(
     return known
 
 
-def _trimmed(after: int, gone: int, newest: StateFold | None) -> Fault:
-    advice = "without its beginning there is no state to begin with: use a copy that was made before"
-    if newest is not None and newest.position >= gone:
-        advice = f"what is known was kept at position {newest.position:,}: begin with --from {newest.position + 1}"
-    return Fault(f"all events before position {after + 1:,}", f"a journal without those up to {gone:,}", advice=advice)
+def _base_of(journal: Journal, at_most: int) -> StateFold | None:
+    if not 0 < base_position(journal) <= at_most:
+        return None
+    with TemporaryDirectory(prefix="nearcast-base-") as folder:
+        return read_snapshot(Path(folder), at_most) if restore_base(journal, Path(folder)) else None
+
+
+def _trimmed(journal: Journal, after: int, gone: int, snapshot: int) -> Fault:
+    oldest = journal.read("events", gone, 1)
+    accepted = oldest.column("accepted")[0].as_py() if len(oldest) else None
+    since = f", accepted {time_text(accepted)}" if accepted else ""
+    advice = "give --archive DIR, where it was archived"
+    if snapshot >= gone:
+        advice += f"; or begin with --from {snapshot + 1}, as what was known then is kept"
+    came = f"a journal that keeps them from position {gone + 1:,} on{since}: what was before is no longer in it"
+    return Fault(f"all events before position {after + 1:,}", came, advice=advice)
 
 
 class RecordedClients:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import logging
 from typing import Annotated, Any
 
+import orjson
 from fastapi import APIRouter, Depends, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from nearcast.errors import JournalError
+from nearcast.journal.reader_marks import KEPT_NOTE
+from nearcast.journal.seam import Journal
 from nearcast.model.columns import OUTCOME_NAMES
 from nearcast.server import clock
 from nearcast.server.auth import Manager, Watcher, service_of
@@ -87,6 +92,7 @@ async def status(token: Watcher, service: Here) -> dict[str, Any]:
         "balance": sum(session.waiting.balance() for session in sessions),
         "latency": service.metrics.latencies(),
         "journal": {"failing": service.failing(), **_outage(service)},
+        "kept": await asyncio.to_thread(kept_logs, service.journal),
         "unwritten": {"events": service.events.pending, "outcomes": service.outcomes.pending},
         "servers": service.domain.servers(),
     }
@@ -112,6 +118,17 @@ async def drain(token: Manager, service: Here) -> dict[str, Any]:
     service.domain.directory.leaving()
     service.ending()
     return {"draining": True, "sessions": service.domain.connected(), "server": service.config.node}
+
+
+def kept_logs(journal: Journal) -> dict[str, Any]:
+    """What is kept of each log, as the pipeline told last: its first position and when that is of, the last, bytes, and
+    the reader that holds what would go; empty where it has not told, or the journal does not answer.
+    """
+    try:
+        found: dict[str, Any] = orjson.loads(journal.notes.read(KEPT_NOTE) or "{}")
+        return found
+    except (JournalError, ValueError):
+        return {}
 
 
 def waiting_by_priority(service: AccessServer) -> collections.Counter[int]:

@@ -1,0 +1,1 @@
+"""What happened, as Parquet files: written beside a journal, read before it."""
