@@ -49,10 +49,20 @@ def test_a_journal_of_one_server_grows_to_three(servers: list[NatsServer]) -> No
     """Nothing else is changed: who opens it with three addresses has it kept on three."""
     with closing(NatsJournal(f"{servers[0].url}/grows")) as journal:
         journal.append("events", events("ab"))
+        journal.objects.put("one", [b"1"])
+        with journal.leading("pipeline") as leads:
+            assert leads
         assert journal.durability.startswith("kept on 1 server;")
     with closing(NatsJournal(f"{addresses(servers)}/grows")) as journal:
         assert journal.durability.startswith("kept on 3 servers")
         assert [3] == journal.append("events", events("c"))
+        # Who leads, and snapshots, survive the loss of a server too.
+        journal.objects.put("two", [b"2"])
+        with journal.leading("pipeline") as leads:
+            assert leads
+        for stream in (journal._stream, journal._stream.beside("leases"), journal.objects._stream):
+            assert 3 == stream.info()["config"]["num_replicas"]
+        assert [b"1"] == [*journal.objects.get("one")]
         assert ["a", "b", "c"] == ids(journal.read("events", 0, 9))
 
 

@@ -121,16 +121,15 @@ class NatsJournal(Journal):
 
     def _prepare(self) -> str:
         """Which journal the stream is. Makes it if it is missing; refuses one of another program or format."""
-        name, replicas = self._stream.name, self.address.replicas
+        name = self._stream.name
         if self.read_only:
             found = self._stream.info()
         else:
             metadata = {IDENTITY: uuid.uuid4().hex, VERSION: FORMAT}
             found = self._stream.make([f"{name}.>"], metadata=metadata)
         identity = identity_of(self._stream, found)
-        if not self.read_only and found["config"].get("num_replicas", 1) < replicas:
-            # There are more servers than when it was made.
-            found = self._stream.change({**found["config"], "num_replicas": replicas})
+        if not self.read_only:
+            found = self._stream.grow(found)
         self._durability, self.durable = durability(self._stream, found)
         return identity
 

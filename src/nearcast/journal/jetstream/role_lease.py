@@ -36,13 +36,14 @@ class RoleLease:
     def __init__(self, stream: JetStream, role: str) -> None:
         self._stream, self.role = stream.beside("leases"), role
         self._holder = f"{socket.gethostname()} process {os.getpid()}"
-        self._stream.make(
+        made = self._stream.make(
             [f"{self._stream.name}.>"],
             max_age=int(LEASE_SECONDS * 1e9),
             max_msgs_per_subject=1,
             discard="old",
             duplicate_window=int(LEASE_SECONDS * 1e9),
         )
+        self._stream.grow(made)
         self._subject = f"{self._stream.name}.{role}"
         self._sequence = 0
         self._renewed, self._lost = -inf, False

@@ -90,6 +90,12 @@ class JetStream:
             return self.info()
         return self._checked(found)
 
+    def grow(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Has the stream kept on more servers, where there are more than when it was made; what it is now."""
+        if found["config"].get("num_replicas", 1) < self.address.replicas:
+            return self.change({**found["config"], "num_replicas": self.address.replicas})
+        return found
+
     def change(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Gives the stream other settings; what it is now."""
         return self._checked(self.api(f"STREAM.UPDATE.{self.name}", settings))

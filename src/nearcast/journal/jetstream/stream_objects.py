@@ -77,7 +77,7 @@ class StreamObjects:
         if self._read_only:
             raise JournalError(f"journal {self._stream.address}: expected to read it only, got an object to write")
         if not self._made:
-            self._stream.make([self._chunks(">"), self._description("") + ">"])
+            self._stream.grow(self._stream.make([self._chunks(">"), self._description("") + ">"]))
             self._made = True
 
     def _cut(self, content: Iterable[bytes]) -> Iterator[bytes]:
