@@ -91,6 +91,15 @@ def test_a_bound_that_is_none_is_told(given: dict[str, object], told: str) -> No
     assert told in str(caught.value)
 
 
+def test_what_all_filters_of_files_have_together_has_a_limit() -> None:
+    """The first that is beyond it is told, where it stands; at the default a thousand filters of sums fit."""
+    sums = [{"id": f"s{n}", "client": "c", "filter": f"a + {n} > b OR a * {n} > b"} for n in range(1_000)]
+    document = {"clients": [{"id": "c"}], "subscriptions": sums}
+    assert 1_000 == len(load([document]).subscriptions)
+    with pytest.raises(DefinitionError, match=r"subscriptions\[999\]: at most 1,998 different .* got 2,000 with"):
+        load([{**document, "limits": {"expressions": 1_998}}])
+
+
 LONG = "n" * 1_500
 
 

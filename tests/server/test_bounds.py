@@ -9,14 +9,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from unittest.mock import patch
 
+import httpx
 import orjson
 import pytest
+from prometheus_client import CollectorRegistry, Counter
 
 from nearcast.delivery.queue import SettledDelivery
 from nearcast.journal.memory import MemoryJournal
 from nearcast.model.changes import ClientChange
+from nearcast.server.access import AccessToken
 from nearcast.server.config import ServerLimits
 from nearcast.server.connection_limits import OpenConnections
+from nearcast.server.ingest import definition_pacing
+from nearcast.server.ingest.definition_pacing import DefinitionPacing
 from nearcast.server.sessions import client_updates
 from nearcast.server.sessions import manager as managers
 from nearcast.server.sessions.session import Session
@@ -35,6 +40,11 @@ async def count(server: Running, metric: str) -> float:
     """A metric's value, 0 if it was never counted."""
     lines = (await server.http.get("/metrics")).text.splitlines()
     return next((float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(metric + " ")), 0.0)
+
+
+async def _put(server: Running, id: str, filter: str) -> httpx.Response:
+    """Defines a subscription of a client a."""
+    return await server.http.put(f"/subscriptions/{id}", json={"client": "a", "filter": filter})
 
 
 def said(server: Running) -> list[dict[str, Any]]:
@@ -378,5 +388,77 @@ def test_the_newest_dead_letters_are_kept() -> None:
             await until(lambda: len(server.journal.read("dead letters", 0, 10)) == 3)
             assert [4, 5, 6] == server.journal.read("dead letters", 0, 10).column("position").to_pylist()
             assert 3 == await count(server, "nearcast_dead_letters_trimmed_total")
+
+    run(test)
+
+
+def test_who_defines_much_waits_alone() -> None:
+    """Those of one sender enter in their order, as fast as it may define; others are let in meanwhile, and are told."""
+
+    async def test() -> None:
+        at = 0.0
+        paced = Counter("paced", "Those that waited", registry=CollectorRegistry())
+        pacing = DefinitionPacing(10, 100, paced, lambda: at)
+        busy, other = (AccessToken(name, name, frozenset({"manage"})) for name in ("busy", "other"))
+        order: list[str] = []
+
+        async def define(token: AccessToken, name: str, work: int) -> None:
+            await pacing.admit(token, work)
+            order.append(name)
+
+        with patch.object(definition_pacing, "STEP_SECONDS", 0):
+            tasks = [asyncio.create_task(define(busy, f"b{n}", work)) for n, work in enumerate((500, 20, 1))]
+            await asyncio.sleep(0)
+            await define(other, "o", 100)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert ["b0", "o"] == order
+            # What was more than the burst is owed.
+            at = 41.9
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert ["b0", "o"] == order
+            at = 42.2
+            await asyncio.gather(*tasks)
+        assert ["b0", "o", "b1", "b2"] == order
+        [metric] = paced.collect()
+        assert 2 == metric.samples[0].value
+
+    asyncio.run(test())
+
+
+def test_many_definitions_at_once_wait_and_events_do_not() -> None:
+    """By PUT or as events; each is taken in the end."""
+
+    async def test() -> None:
+        limits = ServerLimits(definition_work=400.0, definition_burst=20)
+        async with running(limits=limits) as server:
+            await server.declare("a", "other")
+            text = " OR ".join(f"b = {n}" for n in range(60))
+            document = {"client": "a", "filter": text}
+            first = await server.http.put("/subscriptions/s0", json=document)
+            assert 200 == first.status_code
+            waiting = [asyncio.create_task(server.http.put(f"/subscriptions/s{n}", json=document)) for n in (1, 2)]
+            await is_served(server, "e1")
+            assert [200, 200] == [one.status_code for one in await asyncio.gather(*waiting)]
+            assert {"s0", "s1", "s2"} <= server.service.session_manager.registry.subscriptions.keys()
+            assert 1 <= await count(server, "nearcast_definitions_paced_total") <= 2
+
+    run(test)
+
+
+def test_a_subscription_beyond_what_all_filters_may_have_is_refused() -> None:
+    """With what to do about it; others are taken, also as events."""
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            assert 200 == (await server.http.put("/settings", json={"limits": {"expressions": 1}})).status_code
+            assert 200 == (await _put(server, "s0", "x + 1 > y")).status_code
+            refused = await _put(server, "s1", "x + 2 > y")
+            assert 400 <= refused.status_code < 500
+            assert "at most 1 different expressions" in refused.text and "raise the limit" in refused.text
+            assert 200 == (await _put(server, "s0", "x + 2 > y")).status_code
+            assert 200 == (await _put(server, "s1", "x = 2")).status_code
 
     run(test)

@@ -17,6 +17,8 @@ from nearcast.model.changes import (
 )
 from nearcast.model.context import restriction_matrix
 from nearcast.model.event import Place
+from nearcast.model.filter import atoms
+from nearcast.model.limits import Limits
 from nearcast.model.subscription import ClientProfile, Settings, Subscription
 from nearcast.state.registry import Registry
 
@@ -92,3 +94,55 @@ def test_the_shortest_list_of_changes_gives_the_same_registry(history: list[Chan
     again = folded(*registry.changes())
     assert registry == again
     assert list(registry.subscriptions) == list(again.subscriptions)
+
+
+LITTLE = SettingsChange(Settings(limits=Limits(expressions=3)))
+
+
+def test_expressions_of_all_filters_together_have_a_limit() -> None:
+    """What would be beyond it changes nothing; what is there is counted once, and makes room when it goes."""
+    two, same, third = "a + b > 1 OR c LIKE 'x%'", "a + b > 1 AND d = 1", "count(uform(type = 'car')) > 2"
+    registry = folded(LITTLE, subscribed("s", two), subscribed("t", same), subscribed("u", third))
+    assert ["s", "t", "u"] == list(registry.subscriptions)
+    beyond = subscribed("v", "e * 2 > 1")
+    fault = registry.refusal(beyond)
+    assert fault is not None and "at most 3 different expressions" in fault.expected
+    registry.apply(beyond)
+    assert registry.refusal(subscribed("w", "a = 1 AND b IN (1, 2)")) is None
+    assert registry.refusal(subscribed("s", "e * 2 > 1 OR f * 2 > 1")) is not None
+    assert registry.refusal(subscribed("u", "e * 2 > 1")) is None
+    registry.apply(SubscriptionRemoval("u"))
+    registry.apply(beyond)
+    assert ["s", "t", "v"] == list(registry.subscriptions)
+
+
+def test_what_is_about_its_receiver_counts_for_each_client() -> None:
+    """For each it is another expression."""
+    registry = folded(LITTLE)
+    for clients, refused in ((("ann", "bob", "eve"), False), (("ann", "bob", "eve", "tom"), True)):
+        filter = parse("S_DWITHIN(geom, me, 100)", HERE)
+        change = SubscriptionChange(Subscription("s", clients, filter))
+        assert refused is (registry.refusal(change) is not None)
+
+
+def test_a_lower_limit_takes_nothing_away() -> None:
+    """What is there stays, also where the registry is made of its changes; more does not come."""
+    registry = folded(subscribed("s", "a + b > 1 OR a + c > 1"), subscribed("t", "a + d > 1 OR a + e > 1"), LITTLE)
+    copy = Registry()
+    for change in registry.changes():
+        copy.apply(change, limited=False)
+    assert registry == copy and ["s", "t"] == list(copy.subscriptions)
+    assert copy.refusal(subscribed("u", "a + f > 1")) is not None
+    assert copy.refusal(subscribed("t", "a + f > 1 OR a + g > 1")) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from("stu"), st.sets(st.sampled_from("abcd"), max_size=3))))
+def test_expressions_are_counted_as_if_anew(steps: list[tuple[str, set[str]]]) -> None:
+    """However subscriptions come, are replaced, and go."""
+    registry = folded(LITTLE)
+    for id, names in steps:
+        text = " OR ".join(f"{name} + 1 > 2" for name in sorted(names))
+        registry.apply(subscribed(id, text) if names else SubscriptionRemoval(id))
+        found = {atom for one in registry.subscriptions.values() for atom in atoms(one.filter)}
+        assert found == set(registry.expressions.uses) == set(registry.copy().expressions.uses)
+        assert len(found) <= 3

@@ -18,7 +18,7 @@ import httpx
 from nearcast.cli.options import JOURNAL, journal_path, state_path
 from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.supervisor import STOP_SECONDS, Supervisor, SystemPart
-from nearcast.errors import Fault, Mark, SetupError
+from nearcast.errors import DefinitionError, Fault, Mark, SetupError
 from nearcast.journal.locations import Location, ids_of, journal_at
 from nearcast.journal.seam import Journal
 from nearcast.language.control_events import to_event
@@ -50,7 +50,8 @@ def opened_at(data: Path, location: Location | None, read_only: bool = False) ->
 def define(journal: Journal, definitions: DefinitionSet, node: str = MAIN) -> int:
     """Appends the changes that bring definitions about, without those that would change nothing; how many.
 
-    `node` is the name of the server to which the definitions are given.
+    `node` is the name of the server to which the definitions are given. Raises DefinitionError where with them, and what
+    there is already, there would be more than limits allow.
     """
     registry, stated = registry_of(journal), stated_until(journal, journal.end("events"))
     asked = (_restated(registry, stated, change) for change in definitions.changes(node, registry.zones))
@@ -93,6 +94,8 @@ def _restated(registry: Registry, stated: Registry, change: Change) -> Change:
 
 
 def _there(registry: Registry, change: Change) -> bool:
+    if fault := registry.refusal(change):
+        raise DefinitionError(fault)
     after = registry.copy()
     after.apply(change)
     # Compared as a whole: a change that says again what holds already must not become an event.

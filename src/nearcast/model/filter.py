@@ -185,3 +185,15 @@ def atoms(node: Filter) -> Iterator[Atom]:
                 yield child
             else:
                 yield from atoms(child)
+
+
+def is_costly(atom: Atom) -> bool:
+    """Whether no index finds an atom, so that each batch pays for it: an expression, a LIKE, a term about entities."""
+    if isinstance(atom.name, str):
+        return atom.operator is Operator.LIKE
+    return isinstance(atom.name, Call) or any(isinstance(side, Entities) for side in located_sides(atom.name))
+
+
+def located_sides(term: Distance | Count) -> tuple[Located | None, ...]:
+    """What a location term is about."""
+    return (term.a, term.b) if isinstance(term, Distance) else (term.of, term.around)

@@ -30,6 +30,8 @@ class Limits:
     """Atoms of one filter that no index finds, so that each batch pays for each: expressions, LIKEs, terms about
     entities. So many sums take some 8 milliseconds of a batch, and 30 to enter.
     """
+    expressions: int = 50_000
+    """Such atoms of all filters together, equal ones once: they take some two seconds of each batch."""
     geometry_corners: int = 50_000
     """Corners of the geometries that an atom reads of one event."""
     geometry_work: int = 4_000_000

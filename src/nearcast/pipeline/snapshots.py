@@ -94,7 +94,7 @@ def registry_of(rows: pa.Table) -> Registry:
             if isinstance(change, ZoneShapesChange):
                 zones += change.zones
             else:
-                registry.apply(change)
+                registry.apply(change, limited=False)
     registry.restore_zones(zones)
     return registry
 

@@ -67,6 +67,11 @@ class ServerLimits:
     """Changes of itself that a client may say per second; beyond it the newest of each wait, and it hears so."""
     client_changes_burst: int = 50
     """So many of them at once."""
+    definition_work: float = 20_000.0
+    """Atoms of filters that who manages may define per second, one that no index finds as eight; beyond it the request
+    waits. They take the pipeline 0.4 seconds, for which all wait."""
+    definition_burst: int = 100_000
+    """So many of them at once."""
     said_bytes: int = 32 * 1024
     """Bytes of what a client says of itself in one message, beside what it acknowledges."""
     reordered_deliveries: int = 100_000

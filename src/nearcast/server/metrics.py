@@ -59,6 +59,11 @@ class ServerMetrics:
             "Changes that clients said faster than they may: the newest wait",
             registry=registry,
         )
+        self.paced = Counter(
+            "nearcast_definitions_paced",
+            "Requests with definitions that waited, as their sender defines faster than it may",
+            registry=registry,
+        )
         self.lapsed = Counter(
             "nearcast_readings_lapsed",
             "Readings of clients that were withdrawn, as they were valid no longer",

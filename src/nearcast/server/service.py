@@ -33,6 +33,7 @@ from nearcast.server.domain.moving_sessions import drain, level
 from nearcast.server.domain.server_domain import ServerDomain
 from nearcast.server.domain.session_places import SessionClaim, claim_table
 from nearcast.server.ingest.definition_offload import DefinitionOffload
+from nearcast.server.ingest.definition_pacing import DefinitionPacing
 from nearcast.server.ingest.entry import EventEntry
 from nearcast.server.ingest.group_commit import GroupCommit, QueueFull
 from nearcast.server.ingest.wanted_filters import ForwardedFilters
@@ -106,6 +107,9 @@ class AccessServer:
             "sessions", claim_table, seconds=0.0, rows=10_000, room=NO_BOUND, persistent=True
         )
         self.reading = DefinitionOffload()
+        self.pacing = DefinitionPacing(
+            limits.definition_work, limits.definition_burst, self.metrics.paced, asyncio.get_running_loop().time
+        )
         self.bodies = RequestBodies(limits.bodies_bytes, limits.stall_seconds, limits.body_seconds)
         self.payloads = PayloadCache(journal, limits.cache_bytes)
         self.interest_index = InterestIndex(Registry(), guards=False, node=config.node)
@@ -237,8 +241,10 @@ class AccessServer:
         """
         try:
             for change in checked_changes(event, registry.settings):
-                registry.apply(change)
-                self.session_manager.membership.note_change(change, event.position)
+                # What is taken over was there already, whatever the limits are by now.
+                if not stated or registry.refusal(change) is None:
+                    self.session_manager.membership.note_change(change, event.position)
+                registry.apply(change, limited=stated)
                 if stated:
                     self._note_bandwidth(event, change)
         except DefinitionError as error:
@@ -324,7 +330,8 @@ class AccessServer:
         event, changes = control
         for change in changes:
             # First: what waits may be taken over by those who are in their subscriptions still.
-            self.session_manager.membership.note_change(change, event.position)
+            if self.session_manager.registry.refusal(change) is None:
+                self.session_manager.membership.note_change(change, event.position)
             self.session_manager.apply(change)
             self._note_bandwidth(event, change)
             if isinstance(change, ClientRemoval):

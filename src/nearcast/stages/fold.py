@@ -277,6 +277,10 @@ class StateFold:
         relating = any(isinstance(change, OF_STAGES) for _, change in changes)
         before = self.registry.copy() if relating else None
         for position, change in changes:
+            fault = self.registry.refusal(change)
+            if fault is not None:
+                self._refuse(position, fault)
+                continue
             self.registry.apply(change)
             subscription_index.apply(position, change)
             if isinstance(change, ClientChange) and change.client in self.registry.clients:

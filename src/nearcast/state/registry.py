@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from nearcast.errors import Fault
 from nearcast.model.changes import (
     ActionChange,
     ActionRemoval,
@@ -29,6 +30,7 @@ from nearcast.model.relation import Relation
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import ClientProfile, Settings, Subscription
 from nearcast.model.zone import Zone, ZoneLayer, ZoneRule
+from nearcast.state.expression_uses import ExpressionUses
 
 UNKNOWN_MOMENT = 0
 """By this a reading is withdrawn of which nobody knows when it was."""
@@ -47,12 +49,28 @@ class Registry:
     situations: dict[str, Situation] = field(default_factory=dict)
     actions: dict[str, Action] = field(default_factory=dict)
     zones: dict[str, ZoneLayer] = field(default_factory=dict)
+    expressions: ExpressionUses = field(default_factory=ExpressionUses, compare=False)
     version: int = field(default=0, compare=False)
     """How many changes were folded into it: who rests on it knows whether it is as it was."""
 
-    def apply(self, change: Change) -> None:
-        """Folds one change into the registry; removing what is not there changes nothing, nor does a tick."""
-        if isinstance(change, ClockTick) or self._withdraws_of_nobody(change):
+    def refusal(self, change: Change) -> Fault | None:
+        """Why a change counts for nothing, as all that is defined would be more than the limits allow; else None."""
+        if not isinstance(change, SubscriptionChange):
+            return None
+        subscription, uses = change.subscription, self.expressions.uses
+        count = self.expressions.after(subscription, self.subscriptions.get(subscription.id))
+        most = self.settings.limits.expressions
+        if count <= max(most, len(uses)):
+            return None
+        what = "different expressions, LIKEs and terms about entities in the filters of all subscriptions"
+        advice = "remove subscriptions that nobody needs, let several clients share one, or raise the limit"
+        return Fault(f"at most {most:,} {what} (limit expressions)", f"{count:,} with this one", None, advice)
+
+    def apply(self, change: Change, limited: bool = True) -> None:
+        """Folds one change into the registry; removing what is not there changes nothing, nor does a tick, or what is
+        refused as there would be too much. What was there already is not `limited`.
+        """
+        if isinstance(change, ClockTick) or self._withdraws_of_nobody(change) or (limited and self.refusal(change)):
             return
         self.version += 1
         match change:
@@ -61,10 +79,10 @@ class Registry:
             case ClientRemoval(id):
                 self.clients.pop(id, None)
             case SubscriptionChange(subscription):
-                self.subscriptions.pop(subscription.id, None)
+                self.expressions.replace(subscription, self.subscriptions.pop(subscription.id, None))
                 self.subscriptions[subscription.id] = subscription
             case SubscriptionRemoval(id):
-                self.subscriptions.pop(id, None)
+                self.expressions.replace(None, self.subscriptions.pop(id, None))
             case RelationChange(relation):
                 self.relations.pop(relation.id, None)
                 self.relations[relation.id] = relation
@@ -137,6 +155,7 @@ class Registry:
             dict(self.situations),
             dict(self.actions),
             dict(self.zones),
+            self.expressions.copy(),
         )
 
     def at(self, node: str, alone: bool = True) -> Registry:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nearcast.model.expression import Call, Constant, Shape, parts
-from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Located, Operator, atoms
+from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Operator, atoms, is_costly, located_sides
 from nearcast.model.limits import Limits
 
 MAX_ATOMS = 20_000
@@ -40,7 +40,7 @@ def too_large(filter: Filter, limits: Limits) -> tuple[str, str] | None:
     listed = list(atoms(filter))
     if len(listed) > limits.filter_atoms:
         return f"at most {limits.filter_atoms:,} atoms in one filter (limit filter_atoms)", f"{len(listed):,}"
-    costly = sum(map(_is_costly, listed))
+    costly = sum(map(is_costly, listed))
     if costly > limits.filter_expressions:
         what = f"at most {limits.filter_expressions:,} expressions, LIKEs and terms about entities in one filter"
         return f"{what} (limit filter_expressions)", f"{costly:,}"
@@ -54,12 +54,6 @@ def too_large(filter: Filter, limits: Limits) -> tuple[str, str] | None:
     if literals > most:
         return f"at most {most:,} literals in one filter (limit filter_literals)", f"{literals:,}"
     return None
-
-
-def _is_costly(atom: Atom) -> bool:
-    if isinstance(atom.name, str):
-        return atom.operator is Operator.LIKE
-    return isinstance(atom.name, Call) or any(isinstance(side, Entities) for side in _sides(atom.name))
 
 
 def _patterns(atom: Atom) -> Iterator[str]:
@@ -89,10 +83,6 @@ def _conditions(name: str | Distance | Count) -> Iterator[Filter]:
     """The conditions within a location term."""
     if isinstance(name, str):
         return
-    for side in _sides(name):
+    for side in located_sides(name):
         if isinstance(side, Entities) and side.conditions is not None:
             yield side.conditions
-
-
-def _sides(name: Distance | Count) -> tuple[Located | None, ...]:
-    return (name.a, name.b) if isinstance(name, Distance) else (name.of, name.around)

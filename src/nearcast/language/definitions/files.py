@@ -53,7 +53,7 @@ from nearcast.model.relation import Gathering, ListMembers, Relation
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import ANY_SUBSCRIPTION, ClientProfile, Roles, Settings, Subscription
 from nearcast.model.zone import ZoneLayer
-from nearcast.state.registry import changed
+from nearcast.state.registry import Registry, changed
 
 __all__ = [
     "DefinitionSet",
@@ -282,6 +282,7 @@ def _subscriptions(
 ) -> tuple[Subscription, ...]:
     found: list[Subscription] = []
     marks: dict[str, Mark] = {}
+    room = Registry(settings)
 
     def filter_file(node: DocumentNode, reader: DocumentReader) -> Filter | None:
         """The filter of the file that a node names."""
@@ -294,6 +295,10 @@ def _subscriptions(
         if subscription is not None and _once(subscription.id, "subscription", node, marks, reader):
             _check_length(subscription, node, settings, reader)
             reader.faults.extend(beyond_degrees(subscription.filter, settings.channels))
+            change = SubscriptionChange(subscription)
+            if fault := room.refusal(change):
+                reader.fault(fault.expected, node, fault.advice, fault.came)
+            room.apply(change)
             found.append(subscription)
     return tuple(found)
 

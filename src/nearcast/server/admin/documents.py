@@ -136,7 +136,11 @@ def checked_changes(event: Event, settings: Settings, where: Mark | None = None)
 
 
 def check_room(change: Change, registry: Registry) -> None:
-    """Refuses readings and lists of a client beyond those that it may keep. Raises DefinitionError."""
+    """Refuses readings and lists of a client beyond those that it may keep, and a subscription beyond what all filters
+    may have together. Raises DefinitionError.
+    """
+    if fault := registry.refusal(change):
+        raise DefinitionError(fault)
     if isinstance(change, ClientChange):
         limits, client = registry.settings.limits, registry.clients.get(change.client)
         if without_room := lists_beyond(client, change, limits):

@@ -56,6 +56,7 @@ from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
 from nearcast.model.zone import Zone, ZoneLayer
 from nearcast.server import clock
+from nearcast.server.access import AccessToken
 from nearcast.server.admin.documents import (
     MANAGED,
     ChangeAnswer,
@@ -71,6 +72,7 @@ from nearcast.server.admin.documents import (
 from nearcast.server.auth import Manager, service_of
 from nearcast.server.error_responses import NotFound
 from nearcast.server.ingest.cloudevents_http import check_json, read_object
+from nearcast.server.ingest.definition_pacing import work_of
 from nearcast.server.path_names import ID
 from nearcast.server.service import AccessServer
 from nearcast.situations.rule_plan import rule_cycle
@@ -192,7 +194,7 @@ async def put_client(
         check_room(change, service.session_manager.registry)
         return change, client_data(change)
 
-    return await put(service, size, read, dry, lambda: client_data(CLIENTS.known(id, service)))
+    return await put(service, token, size, read, dry, lambda: client_data(CLIENTS.known(id, service)))
 
 
 SUBSCRIPTIONS = ManagedKind(
@@ -218,9 +220,10 @@ async def put_subscription(
     def read(settings: Settings) -> tuple[Change, dict[str, Any]]:
         """The change, and what is answered."""
         asked = subscription_document(given(document, id), REQUEST, settings)
+        check_room(SubscriptionChange(asked), service.session_manager.registry)
         return SubscriptionChange(asked), subscription_data(asked)
 
-    return await put(service, size, read, dry)
+    return await put(service, token, size, read, dry)
 
 
 common = APIRouter(tags=["manage"], route_class=BoundedRoute)
@@ -245,7 +248,7 @@ async def put_settings(
         assert isinstance(change, SettingsChange)
         return change, settings_data(change.settings)
 
-    return await put(service, size, read, dry)
+    return await put(service, token, size, read, dry)
 
 
 Read = Callable[[Settings], tuple[Change, dict[str, Any]]]
@@ -253,22 +256,29 @@ Read = Callable[[Settings], tuple[Change, dict[str, Any]]]
 
 
 async def put(
-    service: AccessServer, size: int, read: Read, dry: bool, known: Callable[[], dict[str, Any]] | None = None
+    service: AccessServer,
+    token: AccessToken | None,
+    size: int,
+    read: Read,
+    dry: bool,
+    known: Callable[[], dict[str, Any]] | None = None,
 ) -> Response:
-    """Reads a change, writes it unless it is dry; `known` tells what is known then, if not just what was read.
+    """Reads a change, and writes it unless it is dry, when it is its sender's turn; `known` tells what is known then,
+    if not just what was read.
 
     Raises DefinitionError, QueueFull, JournalError.
     """
 
-    def prepared() -> tuple[Event, bytes]:
-        """The event that brings the change about, and the answer."""
+    def prepared() -> tuple[Event, bytes, int]:
+        """The event that brings the change about, the answer, and what the change takes to enter."""
         change, document = read(held)
         event = _event(change)
         service.reading.remember(event, held, [] if dry else [change])
-        return event, orjson.dumps(document)
+        return event, orjson.dumps(document), work_of([change])
 
     held = service.session_manager.registry.settings
-    event, document = await service.reading.of_definition(size, prepared)
+    event, document, work = await service.reading.of_definition(size, prepared)
+    await service.pacing.admit(token, 0 if dry else work)
     position = 0 if dry else await _append(service, event)
     if position and known is not None:
         document = await service.reading.of(size, lambda: orjson.dumps(known()))
@@ -377,7 +387,7 @@ def rule_routes(kind: RuleKind) -> APIRouter:
                 _check_cycle(asked, rules, settings)
             return kind.change(asked), kind.managed.data(asked)
 
-        return await put(service, size, read, dry)
+        return await put(service, token, size, read, dry)
 
     return router
 
@@ -396,7 +406,7 @@ async def put_layer(
         rule = zone_rule_document(given(document, id), REQUEST, settings.limits)
         return ZoneRuleChange(rule), zone_rule_data(rule)
 
-    return await put(service, size, read, dry)
+    return await put(service, token, size, read, dry)
 
 
 @layers.put(f"/zones/{ID}/features", name="put features", response_model=ChangeAnswer)
@@ -416,7 +426,7 @@ async def put_features(
         return change, {"layer": id, "zones": names, "removed": list(change.removed)}
 
     try:
-        return await put(service, size, read, dry)
+        return await put(service, token, size, read, dry)
     except Fault as fault:
         raise DefinitionError(fault) from None
 

@@ -103,6 +103,7 @@ async def publish(
     written: list[int | None] = []
     before = max(service.session_manager.events_through, service.events.through)
     if came.taken:
+        await service.pacing.admit(token, came.definition_work)
         written = await service.event_entry.submit(came.entering, *returned_of(request))
     # In a thread where much came, unless all of it is new: else there may be a fault of each event.
     cost = 0 if came.count <= ANSWERED_HERE and _are_new(came, written, before) else size

@@ -23,6 +23,7 @@ from nearcast.server.access import AccessToken, allow
 from nearcast.server.admin.documents import check_room, checked_changes
 from nearcast.server.error_responses import MOST_FAULTS
 from nearcast.server.ingest.cloudevents_http import ReceivedEvents, read_request
+from nearcast.server.ingest.definition_pacing import work_of
 from nearcast.server.service import AccessServer
 
 SOMEWHERE = Mark("request")
@@ -40,6 +41,8 @@ class ReadEvents:
     taken: Sequence[int] = ()
     entering: Sequence[Event] | pa.Table = ()
     faults: list[tuple[int, Fault]] = field(default_factory=list)
+    definition_work: int = 0
+    """What the definitions among it take to enter (`definition_pacing`)."""
 
     @property
     def count(self) -> int:
@@ -64,7 +67,7 @@ def read_events(
         reader = AlikeReader(settings.channels, accepted, service.config.node, settings.limits.name_length, check)
         alike = reader.read(came.documents, came.contents)
     found = ReadEvents(came.contents)
-    others = _read_others(came, alike, settings, accepted, token, service, found.faults)
+    others = _read_others(came, alike, settings, accepted, token, service, found)
     found.taken, found.entering = _in_order(alike, others, service.config.node)
     return found
 
@@ -76,9 +79,11 @@ def _read_others(
     accepted: datetime,
     token: AccessToken | None,
     service: AccessServer,
-    faults: list[tuple[int, Fault]],
+    received: ReadEvents,
 ) -> dict[int, Event]:
-    """The good ones among the events that were not read in columns, by index; the faults of the others are added."""
+    """The good ones among the events that were not read in columns, by index; the faults of the others are added, and
+    what definitions take.
+    """
     reader = EventReader(settings.channels, accepted, settings.limits.name_length)
     read, found = set[int]().union(*(one.indices for one in alike)), dict[int, Event]()
     for index in range(len(came.documents)) if not read else sorted(set(range(len(came.documents))) - read):
@@ -89,13 +94,15 @@ def _read_others(
             if token:
                 token.check_event(event.source, event.type, came.where(index))
             if event.control:
-                _check_control(event, settings, token, service)
+                received.definition_work += _check_control(event, settings, token, service)
             found[index] = event
         except EventError as error:
             fault = error.fault
-            faults.append((index, replace(fault, where=came.where(index)) if fault.where is SOMEWHERE else fault))
+            received.faults.append(
+                (index, replace(fault, where=came.where(index)) if fault.where is SOMEWHERE else fault)
+            )
         except DefinitionError as error:
-            faults += [(index, fault) for fault in error.faults[:MOST_FAULTS]]
+            received.faults += [(index, fault) for fault in error.faults[:MOST_FAULTS]]
     return found
 
 
@@ -113,8 +120,8 @@ def _in_order(
     return indices[order].tolist(), rows
 
 
-def _check_control(event: Event, settings: Settings, token: AccessToken | None, service: AccessServer) -> None:
-    """A control event needs the right to manage, and must mean something."""
+def _check_control(event: Event, settings: Settings, token: AccessToken | None, service: AccessServer) -> int:
+    """A control event needs the right to manage, and must mean something. Gives what it takes to enter."""
     if token:
         allow([token], token.secret, "manage")
     changes = checked_changes(event, settings)
@@ -123,6 +130,7 @@ def _check_control(event: Event, settings: Settings, token: AccessToken | None, 
         if isinstance(change, SubscriptionChange):
             _check_degrees(change.subscription.filter, settings)
     service.reading.remember(event, settings, changes)
+    return work_of(changes)
 
 
 def _check_degrees(filter: Filter, settings: Settings) -> None:

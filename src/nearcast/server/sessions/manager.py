@@ -110,7 +110,9 @@ class SessionManager:
 
     def apply(self, change: Change) -> None:
         """Folds a change into the registry and lets it take effect on what waits; after a removal `end_removed` ends
-        what it concerns, before anything else is queued."""
+        what it concerns, before anything else is queued. What is refused as there is too much is not there."""
+        if self.registry.refusal(change) is not None:
+            return
         # Both before the change: afterwards nobody knows how it was.
         outlooks = self._outlooks(change)
         removed = self._subscription_before(change)
