@@ -50,8 +50,8 @@ def opened_at(data: Path, location: Location | None, read_only: bool = False) ->
 def define(journal: Journal, definitions: DefinitionSet, node: str = MAIN) -> int:
     """Appends the changes that bring definitions about, without those that would change nothing; how many.
 
-    `node` is the name of the server to which the definitions are given. Raises DefinitionError where with them, and what
-    there is already, there would be more than limits allow.
+    `node` is the name of the server to which the definitions are given. Raises DefinitionError where there would be
+    more than limits allow with them and what there is already.
     """
     registry, stated = registry_of(journal), stated_until(journal, journal.end("events"))
     asked = (_restated(registry, stated, change) for change in definitions.changes(node, registry.zones))
