@@ -75,14 +75,15 @@ class ServerClock:
         """For how many seconds something is there that was stamped with a time of day, however the clock was set since
         this process began; 0 for what is yet to come.
         """
-        return self.ages([moment])[0]
+        now = self.now()
+        # Mostly the clock was never set: then this is all, for each delivery.
+        return max(0.0, now - moment) if not self._leaps else self.ages([moment])[0]
 
     def ages(self, moments: Sequence[float]) -> list[float]:
         """The age of each of several moments."""
         now = self.now()
         with self._lock:
             leaps = [*self._leaps]
-        # Mostly the clock was never set: then this is all, for each delivery.
         if not leaps:
             return [max(0.0, now - moment) for moment in moments]
         set_since = (sum(leap for before, leap in leaps if before >= moment) for moment in moments)
