@@ -15,11 +15,12 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from nearcast.client import Client
+from nearcast.client import Client, Publisher
 from nearcast.errors import SessionError, SetupError
 from nearcast.journal.locations import register_of
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
+from nearcast.server.access import tokens_from
 from nearcast.server.config import ServerLimits
 from nearcast.server.domain.directory import ServerDirectory
 from tests.server.conftest import Running, received, run, running, unit, until
@@ -361,5 +362,27 @@ def test_nobody_is_let_in_before_the_others_know_of_the_server() -> None:
                     await client.move_to(north.url)
                     await north.publish(unit("e2"))
                     assert ["e2"] == [one.event["id"] for one in await received(client, 1)]
+
+    run(test)
+
+
+def test_who_may_not_manage_ends_no_server_and_a_name_of_several_addresses_is_enough() -> None:
+    """Where nobody listens at the first address of a name the next is tried."""
+
+    async def test() -> None:
+        tokens = tokens_from("w:watching:watch m:managing:manage,receive,publish")
+        async with running(limits=QUICK, tokens=tokens) as server:
+            for token, status in (("watching", 403), ("", 401)):
+                headers = {"Authorization": f"Bearer {token}"} if token else {}
+                assert status == (await server.http.post("/drain", headers=headers)).status_code
+            managing = {"Authorization": "Bearer managing"}
+            (await server.http.put("/clients/a", json={}, headers=managing)).raise_for_status()
+            named = server.url.replace("127.0.0.1", "localhost")
+            async with Client(["http://127.0.0.1:9", named], "a", "managing") as client:
+                await client.connected()
+                assert named == client.server
+            async with Publisher(["http://127.0.0.1:9", named], "managing") as publisher:
+                assert [None] != (await publisher.publish([unit("e1")])).positions
+                assert named == publisher.server
 
     run(test)
