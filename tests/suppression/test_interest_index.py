@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice, pairwise
 from typing import Any
 from unittest import mock
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.errors import Mark
+from nearcast.filters.expressions import truth_of
 from nearcast.language import cql2
 from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.changes import (
@@ -199,3 +201,24 @@ def test_a_long_conjunction_is_told_by_its_first_conditions() -> None:
     assert (And(listed[:MOST_ATOMS]),) == outward(Demand((And(listed[:MOST_ATOMS]),)))
     either = Or(tuple(And((first, second)) for first, second in pairwise(listed[: MOST_ATOMS + 1])))
     assert outward(Demand((And((either, *listed[:2])),))) == (And(listed[:2]),)
+
+
+def test_an_event_that_takes_too_much_work_may_be_wanted() -> None:
+    """No more atoms are looked at than the limit of one event allows; an ordinary outline is looked at by all."""
+    registry = Registry()
+    teeth = [[n / 100, n % 2] for n in range(1_000)]
+    lines = {
+        name: json.dumps({"type": "LineString", "coordinates": told})
+        for name, told in (("dear", teeth), ("short", teeth[:3]))
+    }
+    for number in range(60):
+        # Each crosses every tooth, and none is equal to them.
+        text = f"S_EQUALS(geom, LINESTRING({', '.join(f'{10 * (n % 2)} {number / 100 + n / 90}' for n in range(30))}))"
+        registry.apply(SubscriptionChange(Subscription(str(number), ("ann",), cql2.parse(text, HERE))))
+    found = {}
+    for name, line in lines.items():
+        with mock.patch("nearcast.suppression.interest_index.truth_of", wraps=truth_of) as compared:
+            wanted = InterestIndex(registry).wants(Event("e", "zone", "city", attributes=(("geom", line),)))
+        found[name] = wanted, compared.call_count
+    assert (False, 60) == found["short"]
+    assert found["dear"][0] and 1 < found["dear"][1] < 60

@@ -22,6 +22,8 @@ from nearcast.filters.receiver_terms import asked_of_receiver
 from nearcast.model.event import Event, Place
 from nearcast.model.expression import PREVIOUS, Call, parts
 from nearcast.model.filter import And, Atom, Count, Distance, Entities, Filter, Not, Operator, Or, PlainNot, This, atoms
+from nearcast.model.geometry_budget import EventGeometryWork
+from nearcast.model.limits import Limits
 from nearcast.model.relation import ListMembers, Matching, Named, Pair, Relation
 from nearcast.model.subscription import ClientProfile, Roles, Subscription
 from nearcast.relations.predicate import side_aggregates
@@ -185,7 +187,9 @@ class InterestIndex:
         """Whether anybody may want the event."""
         if self.all or event.entity in self._entities:
             return True
-        return any(may_select(filter, event) for filter in self._filters.for_event(event))
+        # What takes so much work that the pipeline leaves it undecided is not looked at here, either.
+        work = EventGeometryWork(Limits())
+        return any(may_select(filter, event, work=work) or work.beyond for filter in self._filters.for_event(event))
 
     def wants_type(self, type: str) -> bool:
         """Whether anybody may want some event of a type, whatever else it says."""
@@ -259,28 +263,39 @@ def _roles_lack_atoms(roles: Roles) -> bool:
     return any(0 in vector for vectors in roles.vectors.values() for vector in vectors.values())
 
 
-def _may_hold(atom: Atom, event: Event, wanted: RequiredTruth) -> bool:
+def _may_hold(atom: Atom, event: Event, wanted: RequiredTruth, work: EventGeometryWork | None) -> bool:
     if not isinstance(atom.name, Call):
         return wanted.holds(atom_truth(atom, event, NO_CONTEXT))
+    if work is not None and work.beyond:
+        return True
     facts = EventFacts(event, NO_CONTEXT)
+    found = truth_of(atom.name, facts)
+    if work is not None:
+        work.count(facts.work)
     # Settings may allow more work than is done here.
-    return wanted.holds(truth_of(atom.name, facts)) or bool(facts.work.beyond)
+    return wanted.holds(found) or bool(facts.work.beyond)
 
 
 Open = Callable[[Atom], bool]
 
 
 def may_select(
-    node: Filter, event: Event, wanted: RequiredTruth = RequiredTruth.TRUE, is_open: Open | None = None
+    node: Filter,
+    event: Event,
+    wanted: RequiredTruth = RequiredTruth.TRUE,
+    is_open: Open | None = None,
+    work: EventGeometryWork | None = None,
 ) -> bool:
-    """Whether a filter may select an event, whatever is known besides it: atoms that are open may have any truth."""
+    """Whether a filter may select an event, whatever is known besides it: atoms that are open may have any truth, and
+    those for which no `work` on geometries is left.
+    """
     is_open = is_open or rests_on_more
     if isinstance(node, Atom):
-        return is_open(node) or _may_hold(node, event, wanted)
+        return is_open(node) or _may_hold(node, event, wanted, work)
     if isinstance(node, (Not, PlainNot)):
         under = (UNDER_NOT if isinstance(node, Not) else UNDER_PLAIN_NOT)[wanted]
-        return may_select(node.child, event, under, is_open)
-    found = (may_select(child, event, wanted, is_open) for child in node.children)
+        return may_select(node.child, event, under, is_open, work)
+    found = (may_select(child, event, wanted, is_open, work) for child in node.children)
     return all(found) if isinstance(node, And) == wanted.joint else any(found)
 
 
