@@ -163,6 +163,8 @@ def test_an_archive_is_waited_for(system: System) -> None:
     put_mark(system.journal, ARCHIVE, {"events": 200, "deliveries": 200, "outcomes": 100})
     system.look(archived)
     assert 0 < gone(system.journal)["events"] <= 200
+    system.look()
+    assert gone(system.journal)["events"] > 200
 
 
 def test_the_size_is_kept(system: System) -> None:

@@ -78,7 +78,8 @@ class JournalRetention:
 
     def look(self, retention: Retention) -> dict[str, KeptLog]:
         """Lets go of what may go, and tells what is kept then, by log. Raises `JournalError`."""
-        marks = reader_marks(self.journal)
+        # An archive is waited for where it is configured, and not where one was written once.
+        marks = [mark for mark in reader_marks(self.journal) if mark.reader != ARCHIVE or retention.archive]
         if retention.archive and all(mark.reader != ARCHIVE for mark in marks):
             # It is awaited from the beginning on.
             marks.append(ReaderMark(ARCHIVE, {"events": 0, "deliveries": 0, "outcomes": 0}))
