@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from nearcast.language.control_events import changes
@@ -17,7 +18,7 @@ from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.pipeline.batch_replay import replay
 from nearcast.pipeline.source import BLOCKS
-from nearcast.pipeline.spread import submit_batch
+from nearcast.pipeline.spread import is_spread, submit_batch
 from nearcast.stages.fold import FoldedBatch, StateFold
 from nearcast.state.derived import StageInput
 from tests.pipeline.histories import documents, with_roles, written
@@ -115,3 +116,27 @@ def star(number: int) -> dict[str, Any]:
     """A polygon that crosses itself, another one for each number."""
     ring = [[corner * 7 % 13 + number / 100, corner * 5 % 11] for corner in range(40)]
     return {"type": "Polygon", "coordinates": [[*ring, ring[0]]]}
+
+
+class Crowding:
+    """A stage that derives so many events from each."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def derive(self, stretch: StageInput) -> list[Event]:
+        return [
+            replace(event, id=f"{number} of {event.id}", type="nearcast.relation")
+            for event in to_events(stretch.events)
+            for number in range(self.times)
+        ]
+
+
+@pytest.mark.parametrize("times", [0, 10])
+def test_a_batch_is_spread_for_what_was_published_and_not_for_what_was_derived(tmp_path: Path, times: int) -> None:
+    """Executors read published events alone: a crowd of few reports would wait for a job, and for their start, in vain."""
+    with closing(written(tmp_path, with_roles(), documents(40))) as journal:
+        [*_, batch] = StateFold(stages=[Crowding(times)]).fold(journal.read("events", 0, 1_000), changes)
+    published = len(batch.events) // (times + 1)
+    assert (True, False) == (is_spread(batch, published), is_spread(batch, published + 1))
+    submit_batch(batch, lambda: pytest.fail("spread out"), "unused", tmp_path, spread=published + 1)()

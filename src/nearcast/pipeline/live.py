@@ -42,7 +42,7 @@ from nearcast.pipeline.retrying_journal import RetryingJournal
 from nearcast.pipeline.snapshots import ready_file
 from nearcast.pipeline.source import collect, ranges
 from nearcast.pipeline.spark_session import LOG_FILE, session
-from nearcast.pipeline.spread import SPREAD, submit_batch
+from nearcast.pipeline.spread import SPREAD, is_spread, submit_batch
 from nearcast.pipeline.ticks import LOOK, TickWriter
 from nearcast.relations.shards import SHARDS
 from nearcast.relations.stage import Scope
@@ -148,7 +148,7 @@ class BatchDecider:
             self._keep_derived(batch)
             tables.append(submit_batch(batch, blocks, path, folder, spread=spread)())
             self._excess.report(batch.around.excess)
-            where = "driver" if len(batch.events) < spread else "executors"
+            where = "executors" if is_spread(batch, spread) else "driver"
             self._metrics.batches.labels(where).inc()
         # Once for all: guards made of a standing in between would be out of date when they are heard.
         self._keep_standings(through)

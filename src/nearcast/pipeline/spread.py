@@ -33,7 +33,14 @@ EXCESS = b"excess"
 """Under this name the metadata of deliveries say what was beyond limits."""
 
 SPREAD = 20_000
-"""Events from which a batch is spread out: below, a job's own time is more than what the other cores save."""
+"""Published events from which a batch is spread out: below, a job's own time is more than what the other cores save."""
+
+
+def is_spread(batch: FoldedBatch, spread: int) -> bool:
+    """Whether a batch is spread over the executors: they read what was published, and nothing that was derived."""
+    derived = pc.sum(pc.greater(batch.events.column("part"), 0)).as_py() or 0
+    # A batch of nothing has no first and last position to be spread between.
+    return len(batch.events) - derived >= max(spread, 1)
 
 
 def submit_batch(
@@ -50,12 +57,11 @@ def submit_batch(
     `journal` is the path of its journal, `folder` one for what executors need; they see both. All that the batch shares
     with what is known is read before this returns, so that the next one may be folded in.
     """
-    # An empty batch has no first and last position to be spread between.
-    if len(batch.events) < spread or not len(batch.events):
+    if not is_spread(batch, spread):
         found = decide(batch, batch.events, with_fallbacks)
         return lambda: found
     published = _spread(batch, blocks(), journal, folder, with_fallbacks)
-    # What was derived is few, and in no block of the journal.
+    # What was derived is in no block that executors read.
     derived = decide(batch, derived_of(batch.events), with_fallbacks)
 
     def whole() -> pa.Table:
