@@ -12,12 +12,15 @@ functions not spoken here. They are decided one by one, so that every outcome is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import shapely
 
 from nearcast.filters.expressions import truth_of
@@ -259,6 +262,10 @@ class ExpressionReads:
     place: bool
     needed: frozenset[str]
 
+    def reads_place_alone(self, there: AbstractSet[str]) -> bool:
+        """Whether its truth rests on an event's place alone, where events have only some attributes."""
+        return not (self.remembered or self.users or there & set(self.attributes))
+
 
 class ComputedAtoms:
     """Computed atoms compiled: what each of them reads."""
@@ -272,7 +279,38 @@ class ComputedAtoms:
     def rows(self, events: pa.Table, around: Environment) -> tuple[Rows, Rows]:
         """Truth and comparable rows, shape (atoms, words) each, of a chunk of a table of EVENTS."""
         there = names_of(events)
-        live = [number for number, reads in enumerate(self._reads) if reads.needed <= there]
+        live = self._live(there)
+        truths = np.full((len(self.atoms), len(events)), -1, np.int8)
+        truths[live] = self._decided(events, around, live, there)
+        return packed_truths(truths)
+
+    def truths_by_place(self, events: pa.Table, around: Environment) -> Truths | None:
+        """The truths of all atoms, shape (atoms, events), each decided once for each place: where events have many
+        places, or an atom rests on something else of them, None.
+        """
+        there = names_of(events)
+        live = self._live(there)
+        if not all(self._reads[number].reads_place_alone(there) for number in live):
+            return None
+        truths = np.full((len(self.atoms), len(events)), -1, np.int8)
+        if live:
+            if around.decided is not None and len(around.decided.placed(sequences_of(events))[0]):
+                return None
+            alike, apart = alike_places(events), replace(around, excess=Counter())
+            if 2 * len(alike.first) > len(events):
+                return None
+            found = self._decided(events.take(pa.array(alike.first)), apart, live, there)
+            # What is beyond a limit is counted where chunks are decided.
+            if apart.excess:
+                return None
+            truths[live] = found[:, alike.which]
+        return truths
+
+    def _live(self, there: AbstractSet[str]) -> list[int]:
+        """The atoms that may be decided where events have only some attributes."""
+        return [number for number, reads in enumerate(self._reads) if reads.needed <= there]
+
+    def _decided(self, events: pa.Table, around: Environment, live: Sequence[int], there: AbstractSet[str]) -> Truths:
         truths = np.full((len(live), len(events)), OPEN, np.int8)
         chunk = facts_of(events, around, [self._reads[number] for number in live], there)
         vectors = ColumnVectors(chunk.own, chunk.places, len(events), around.limits)
@@ -283,10 +321,33 @@ class ComputedAtoms:
                 row[lanes] = around.decided.of(self.atoms[number], at)
             _decide(self._calls[number], self._reads[number], chunk, row)
         around.excess.update(_excess(events, chunk.excess))
-        width = words(len(events))
-        found = np.zeros((2, len(self.atoms), width), np.uint64)
-        found[:, live] = pack(truths == 1, width), pack(truths >= 0, width)
-        return found[0], found[1]
+        return truths
+
+
+class AlikePlaces(NamedTuple):
+    """Of some events the first of each place, and for each event which of those places is its own."""
+
+    first: Integers
+    which: Integers
+
+
+def alike_places(events: pa.Table) -> AlikePlaces:
+    """The places of the events of a table of EVENTS."""
+    kinds = events.column("coordinates").combine_chunks().dictionary_encode()
+    if isinstance(kinds, pa.ChunkedArray):
+        kinds = kinds.combine_chunks()
+    columns = [pc.fill_null(kinds.indices, -1).to_numpy().astype(np.int64)]
+    # As they are in memory: two that are equal to the last bit are alike, and no number stands for none.
+    columns += [pc.fill_null(events.column(name), np.nan).to_numpy().view(np.int64) for name in ("x", "y", "z")]
+    keys = np.ascontiguousarray(np.stack(columns, axis=1)).view(np.dtype((np.void, 32)))[:, 0]
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    return AlikePlaces(first, which)
+
+
+def packed_truths(truths: Truths) -> tuple[Rows, Rows]:
+    """Truth and comparable rows of the truths of atoms, shape (atoms, events)."""
+    width = words(truths.shape[1])
+    return pack(truths == 1, width), pack(truths >= 0, width)
 
 
 def sequences_of(events: pa.Table) -> Integers:

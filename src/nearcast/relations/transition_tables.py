@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -183,19 +184,30 @@ class _PairWriter:
 
     def __init__(self, pairs: ToldPairs, causes: CausingEvents, node: str | None) -> None:
         self._pairs, self._causes, self._node = pairs, causes, node
-        self._json = [json_text(name) for name in pairs.names]
-        self._path = [escaped_name(name) for name in pairs.names]
-        self._path_json = [json_text(path)[1:-1] for path in self._path]
         self._sequences, self._relation = np.unique(pairs.sequence, return_inverse=True)
         self._ids = [pairs.relations[number] for number in self._sequences.tolist()]
         self._since, self._started_at = np.unique(pairs.started_at, return_inverse=True)
         since = [moment_text(one) for one in self._since.tolist()]
-        self._parts = {
-            "relation": [json_text(id) for id in self._ids],
+        paths = [escaped_name(name) for name in pairs.names]
+        names = [json_text(name) for name in pairs.names]
+        # A text is escaped character by character, so its parts are.
+        within = [json_text(path)[1:-1] for path in paths]
+        begins = [f"{escaped_name(id)}/" for id in self._ids]
+        said = [f'{json_text(id)},"detect":"{detect}","a":' for id in self._ids for detect in DETECTIONS]
+        reasons = [*(f',"reason":"{name}"' for name in REASON_NAMES), ""]
+        parts = {
+            "begin": begins,
+            "path": paths,
+            "json_begin": [json_text(path)[1:-1] for path in begins],
+            "json_path": within,
+            "said": said,
+            "a": names,
+            "b": [f',"b":{name}' for name in names],
             "since": [f',"since":"{text}"' if text else "" for text in since],
-            "reason": [*(f',"reason":"{name}"' for name in REASON_NAMES), ""],
+            "reason": [f"{reason}{present}" for reason in reasons for present in _PRESENTS],
             **self._places(),
         }
+        self._parts = {name: pa.array(texts, pa.string()) for name, texts in parts.items()}
         # The pool of texts: what has few values first, so that its places are known.
         pool = ["1.0", *DETECTIONS, *REASON_NAMES, *self._ids, *since, *pairs.names]
         self._pool = pa.array(pool, pa.string())
@@ -213,7 +225,7 @@ class _PairWriter:
             named = zip(SPACES.get(kind, ()), values if high else values[:2], strict=False)
             found.append(",".join(f'"{name}":{value}' for name, value in named))
         sides = {f"{side}_place": [f',"{side}_position":{{{one}}}' if one else "" for one in found] for side in "ab"}
-        return {**sides, "tail": [f",{one}" if one else "" for one in found]}
+        return {**sides, "tail": [f",{one}}}}}" if one else "}}" for one in found]}
 
     def table(self, which: Integers, part: Integers) -> pa.Table:
         """The events about some of the pairs, which have these parts."""
@@ -228,12 +240,11 @@ class _PairWriter:
         since, metres = self._started_at[which], pairs.metres()
         position = self._causes.position[pairs.row]
         moment = np.where(pairs.time == NEVER, self._causes.moment[pairs.row], pairs.time)
-        ids, subjects, payloads = self._texts(pairs, relation, since, metres, position, moment, part)
         return derived_table(
             (RELATION_EVENT, RELATIONS),
             (position, part),
             (moment, self._causes.accepted[pairs.row]),
-            (ids, subjects, payloads),
+            self._texts(pairs, relation, since, metres, position, moment, part),
             pairs.places.select(pairs.a_place),
             self._attributes(pairs, relation, since, metres),
             self._node,
@@ -248,37 +259,43 @@ class _PairWriter:
         position: Integers,
         moment: Integers,
         part: Integers,
-    ) -> tuple[list[str], list[str], list[str]]:
+    ) -> EventTexts:
         """Ids, subjects and payloads."""
-        json, path, parts = self._json, self._path, self._parts
-        distances = [
-            f',"distance":{metre}' if known else ""
-            for metre, known in zip(_numbers(metres[0]), metres[1].tolist(), strict=True)
-        ]
         times, when = np.unique(moment, return_inverse=True)
         written = [f',"time":"{text}"' if (text := moment_text(one)) else "" for one in times.tolist()]
-        first = (relation, pairs.detect, pairs.a, pairs.b, pairs.a_place, pairs.b_place, since, pairs.reason)
-        columns = (*first, pairs.present, position, part, when)
-        ids, subjects, payloads = [], [], []
-        begin = [f"{escaped_name(id)}/" for id in self._ids]
-        begin_json = [json_text(path)[1:-1] for path in begin]
-        path_json = self._path_json
-        for (rel, detect, a, b, here, there, start, reason, present, at, number, time), distance in zip(
-            zip(*(column.tolist() for column in columns), strict=True), distances, strict=True
-        ):
-            name = f"{begin[rel]}{path[a]}/{path[b]}"
-            # A text is escaped character by character, so its parts are.
-            json_name = f"{begin_json[rel]}{path_json[a]}/{path_json[b]}"
-            ids.append(f"{name}/{at}.{number}")
-            subjects.append(f"nearcast/relations/{name}")
-            payloads.append(
-                f'{{"specversion":"1.0","id":"{json_name}/{at}.{number}","type":"{RELATION_EVENT}","source":"{RELATIONS}",'
-                f'"subject":"nearcast/relations/{json_name}"{written[time]},"data":{{"relation":{parts["relation"][rel]},'
-                f'"detect":"{DETECTIONS[detect]}","a":{json[a]},"b":{json[b]}{parts["a_place"][here]}'
-                f"{parts['b_place'][there]}{distance}{parts['since'][start]}{parts['reason'][reason]}"
-                f"{_PRESENTS[present]}{parts['tail'][here]}}}}}"
-            )
-        return ids, subjects, payloads
+        apart, which = np.unique(np.where(metres[1], metres[0], np.nan), return_inverse=True)
+        distances = [
+            "" if known else f',"distance":{metre}'
+            for metre, known in zip(_numbers(apart), np.isnan(apart).tolist(), strict=True)
+        ]
+        number = _joined(pa.array(position).cast(pa.string()), ".", pa.array(part).cast(pa.string()))
+        path = self._named("begin", relation, "path", pairs)
+        json = self._named("json_begin", relation, "json_path", pairs)
+        reason = np.where(pairs.reason == NO_REASON, len(REASON_NAMES), pairs.reason) * len(_PRESENTS) + pairs.present
+        payloads = _joined(
+            '{"specversion":"1.0","id":"',
+            _joined(json, "/", number),
+            f'","type":"{RELATION_EVENT}","source":"{RELATIONS}","subject":"nearcast/relations/',
+            json,
+            _chosen([f'"{time},"data":{{"relation":' for time in written], when),
+            self._of("said", relation * len(DETECTIONS) + pairs.detect),
+            self._of("a", pairs.a),
+            self._of("b", pairs.b),
+            self._of("a_place", pairs.a_place),
+            self._of("b_place", pairs.b_place),
+            _chosen(distances, which),
+            self._of("since", since),
+            self._of("reason", reason),
+            self._of("tail", pairs.a_place),
+        )
+        return EventTexts(_joined(path, "/", number), _joined("nearcast/relations/", path), payloads)
+
+    def _of(self, part: str, which: Integers) -> pa.StringArray:
+        return self._parts[part].take(pa.array(which))
+
+    def _named(self, begin: str, relation: Integers, path: str, pairs: ToldPairs) -> pa.StringArray:
+        """The relation and both names, as they stand in ids."""
+        return _joined(self._of(begin, relation), self._of(path, pairs.a), "/", self._of(path, pairs.b))
 
     def _attributes(
         self,
@@ -332,27 +349,49 @@ class _PairWriter:
 _PRESENTS = ("", ',"present":true')
 
 
+def _chosen(texts: Sequence[str], which: Integers) -> pa.StringArray:
+    return pa.array(texts, pa.string()).take(pa.array(which))
+
+
+def _joined(*parts: pa.StringArray | str) -> pa.StringArray:
+    """Texts put together, each of one of every part."""
+    return pc.binary_join_element_wise(*parts, "")
+
+
+class EventTexts(NamedTuple):
+    """Ids, subjects and payloads of events."""
+
+    ids: pa.StringArray
+    subjects: pa.StringArray
+    payloads: pa.StringArray
+
+    @staticmethod
+    def of(ids: Sequence[str], subjects: Sequence[str], payloads: Sequence[str]) -> EventTexts:
+        """Those that are written one by one."""
+        return EventTexts(*(pa.array(texts, pa.string()) for texts in (ids, subjects, payloads)))
+
+
 def derived_table(
     kind: tuple[str, str],
     at: tuple[Integers, Integers],
     times: tuple[Integers, Integers],
-    texts: tuple[list[str], list[str], list[str]],
+    texts: EventTexts,
     place: PlaceColumns,
     attributes: pa.ListArray,
     node: str | None,
 ) -> pa.Table:
     """Derived events of one type and source, as a table of EVENTS: their positions and parts, their times and when they
-    were accepted, and their ids, subjects and payloads.
+    were accepted, and their texts.
     """
     count = len(place.kind)
     there = place.kind != NOWHERE
     kinds = pa.array(["planar", "geographic"]).take(pa.array(np.where(there, place.kind - PLANAR, 0), mask=~there))
     columns: dict[str, pa.Array] = {
         "position": pa.array(at[0]),
-        "id": pa.array(texts[0], pa.string()),
+        "id": texts.ids,
         "type": _repeated(count, kind[0], pa.string()),
         "source": _repeated(count, kind[1], pa.string()),
-        "subject": pa.array(texts[1], pa.string()),
+        "subject": texts.subjects,
         "time": _times(times[0]),
         "accepted": _times(times[1]),
         "coordinates": kinds,
@@ -360,7 +399,7 @@ def derived_table(
         "y": pa.array(place.y, mask=~there),
         "z": pa.array(place.z, mask=~there | np.isnan(place.z)),
         "attributes": attributes,
-        "payload": pa.array(texts[2], pa.string()).cast(pa.binary()),
+        "payload": texts.payloads.cast(pa.binary()),
         "part": pa.array(at[1], pa.int32()),
         "node": _repeated(count, node, pa.string()),
     }

@@ -36,9 +36,9 @@ def values_of(table: pa.Table, names: Iterable[str]) -> dict[str, Rows]:
 
 def names_of(table: pa.Table) -> frozenset[str]:
     """The attributes that some event of a table of EVENTS has."""
-    entries, _ = entries_of(table)
     own = (name for name in OWN if table.column(name).null_count < len(table))
-    return frozenset(pc.unique(entries.field("name")).to_pylist()).union(own)
+    parts = [lists.flatten().field("name").unique().to_pylist() for lists in table.column("attributes").chunks]
+    return frozenset(own).union(*parts)
 
 
 def _attributes(table: pa.Table, names: Sequence[str]) -> dict[str, Rows]:

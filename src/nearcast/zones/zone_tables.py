@@ -23,6 +23,7 @@ from nearcast.relations.transition_events import escaped_name
 from nearcast.relations.transition_tables import (
     AT_ONCE,
     CausingEvents,
+    EventTexts,
     derived_table,
     json_text,
     moment_text,
@@ -98,18 +99,17 @@ class _ZoneWriter:
         told, causes = self._told, self._causes
         moment = np.where(told.time == NEVER, causes.moment[told.row], told.time)
         place = told.places.select(told.place)
-        ids, subjects, payloads = self._texts(moment)
         return derived_table(
             (ZONE_EVENT, ZONES),
             (causes.position[told.row], self._part),
             (moment, causes.accepted[told.row]),
-            (ids, subjects, payloads),
+            self._texts(moment),
             place,
             self._attributes(),
             None,
         )
 
-    def _texts(self, moment: Integers) -> tuple[list[str], list[str], list[str]]:
+    def _texts(self, moment: Integers) -> EventTexts:
         """Ids, subjects and payloads."""
         times, when = np.unique(moment, return_inverse=True)
         written = [f',"time":"{text}"' if (text := moment_text(one)) else "" for one in times.tolist()]
@@ -142,7 +142,7 @@ class _ZoneWriter:
                 f'"subject":"{subject_json}"{written[time]},"data":{data}{zone_data}{name_data}{_DETECTS[detect]}'
                 f"{since[start]}{_REASONS[reason]}{_PRESENT[present]}{zone_properties}{tail[place]}}}"
             )
-        return ids, subjects, payloads
+        return EventTexts.of(ids, subjects, payloads)
 
     def _attributes(self) -> pa.ListArray:
         told, found = self._told, _Attributes()
