@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.errors import Mark
 from nearcast.filters.evaluate import level_of, truth
+from nearcast.language.cql2 import parse
+from nearcast.matching.computed_atoms import ComputedAtoms
 from nearcast.matching.matcher import FilterMatcher, location_conditions
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event, Place
 from nearcast.model.filter import Atom, Filter, Operator, atoms
+from nearcast.model.limits import Limits
 from nearcast.model.values import Value
 from nearcast.state.previous_values import asked_of_previous
 from nearcast.state.timeline import EntityMembership, Environment, TermMembers, Timeline
@@ -93,3 +98,21 @@ def test_a_double_compares_exactly_with_an_integer_between_two_doubles(operator:
     atom = Atom("v", operator, literal)
     expected = 1 if truth(atom, event, AsOf(Timeline(), [], 1)) else 0
     assert expected == len(FilterMatcher([(atom, (0,))]).match(to_table([event]), Environment()).lanes)
+
+
+@pytest.mark.parametrize(("work", "selected", "beyond"), [(Limits().geometry_work, 200, False), (20, 0, True)])
+def test_what_rests_on_the_place_alone_is_decided_once_for_each_place(work: int, selected: int, beyond: bool) -> None:
+    """A crowd tells of thousands of pairs at few places. Where a limit is met that is counted as without."""
+    filter = parse("S_INTERSECTS(geom, POLYGON((-1 -1, 7 -1, 7 1, -1 1, -1 -1)))", Mark("here"))
+    table = to_table([Event(str(n), "t", "s", place=Place("planar", n % 3 * 6.0, 0.0), position=n) for n in range(300)])
+    decided, around = list[int](), Environment(limits=Limits(geometry_work=work))
+    own = ComputedAtoms._decided
+
+    def counted(*given: Any) -> Any:
+        decided.append(len(given[1]))
+        return own(*given)
+
+    with patch("nearcast.matching.bitset.LANES", 100), patch.object(ComputedAtoms, "_decided", counted):
+        pairs = FilterMatcher([(filter, (0,))]).match(table, around)
+    assert [3, *([100] * 3 if beyond else [])] == decided
+    assert (selected, beyond) == (len(pairs.lanes), bool(around.excess))

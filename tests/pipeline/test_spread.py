@@ -134,7 +134,7 @@ class Crowding:
 
 @pytest.mark.parametrize("times", [0, 10])
 def test_a_batch_is_spread_for_what_was_published_and_not_for_what_was_derived(tmp_path: Path, times: int) -> None:
-    """Executors read published events alone: a crowd of few reports would wait for a job, and for their start, in vain."""
+    """Executors read published events alone: a crowd of few reports would wait for them in vain."""
     with closing(written(tmp_path, with_roles(), documents(40))) as journal:
         [*_, batch] = StateFold(stages=[Crowding(times)]).fold(journal.read("events", 0, 1_000), changes)
     published = len(batch.events) // (times + 1)

@@ -17,7 +17,7 @@ from nearcast.language.cloudevents import read_event
 from nearcast.model.arrays import Integers, Truths
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
-from nearcast.relations import pairs
+from nearcast.relations import admission, pairs
 from nearcast.relations.evaluations import PredicateEvaluator
 from nearcast.relations.stage import RelationStage
 from nearcast.testing.relations import Reference
@@ -188,6 +188,17 @@ def test_ships_meet_no_limit() -> None:
     events_told(stage, [relation, *(read_event(one, HERE) for one in documents)], limits=limits)
     assert sum(int(shard.pairs["held"].sum()) for shard in stage.pairing.shards) > 5_000
     assert {} == stage.pairing.admission.crowded
+
+
+def test_what_begins_nothing_is_not_held_against_all_pairs_of_a_crowd() -> None:
+    """Others report beside a relation that has not all its room: only the room is followed, and comes back."""
+    stage, limits = RelationStage(), Limits(relation_begins=1, relation_burst=100)
+    events_told(stage, crowd(10), limits=limits)
+    assert {"near": 100 - 45 + 8} == stage.pairing.admission.rooms
+    others = [report("bus", 0, 0, 20, type="bus"), report("car000", 0, 0, 21)]
+    with patch.object(admission, "_may_exceed", lambda *_: pytest.fail("looked at all pairs")):
+        assert [] == events_told(stage, others, limits=limits)
+    assert {"near": 100 - 45 + 8 + 1} == stage.pairing.admission.rooms
 
 
 def test_a_crowd_is_looked_at_in_stretches_of_bounded_size() -> None:

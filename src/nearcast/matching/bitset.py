@@ -40,7 +40,7 @@ from nearcast.matching.batch_columns import (
     words,
 )
 from nearcast.matching.column_tests import AtomTests, ColumnTests, Key
-from nearcast.matching.computed_atoms import ComputedAtoms
+from nearcast.matching.computed_atoms import ComputedAtoms, packed_truths
 from nearcast.matching.location_atoms import DistanceAtoms, Paths, Walk, anchor_of
 from nearcast.model.expression import Call
 from nearcast.model.filter import Filter, Operator
@@ -418,6 +418,7 @@ class BitsetMatcher:
         paths = [Paths(distances.anchors, around.users) for distances in self._distances]
         walk = Walk(around, positions, points) if points else None
         walked = [walk.truths(self._location[number]) for number in np.flatnonzero(~self._measured)] if walk else []
+        shared = self._computed.truths_by_place(table, around) if self._computed.atoms and len(table) > LANES else None
         for first in range(0, len(table), LANES):
             lanes = min(LANES, len(table) - first)
             chunk = ChunkAtoms(self._tests, placed, first, lanes, words(lanes))
@@ -428,7 +429,11 @@ class BitsetMatcher:
                 located = self._locate(chunk, paths, here, there, aside)
                 true, comparable = np.concatenate([[true, comparable], located], axis=1)
             if self._computed.atoms:
-                found = [chunk.append(rows) for rows in self._computed.rows(table.slice(first, lanes), around)]
+                if shared is None:
+                    computed = self._computed.rows(table.slice(first, lanes), around)
+                else:
+                    computed = packed_truths(shared[:, first : first + lanes])
+                found = [chunk.append(rows) for rows in computed]
                 own = np.arange(len(self._computed.atoms))
                 true, comparable = np.concatenate([[true, comparable], [own + at for at in found]], axis=1)
             rows, literal_rows = self._literals(chunk.rows(), true, comparable)

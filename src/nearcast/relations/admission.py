@@ -103,13 +103,15 @@ class PairAdmission:
     ) -> list[PairEffects]:
         """The effects on each shard's pairs, without those that would begin a pair beyond a limit."""
         kept = [np.ones(len(one.effects.pair), np.bool_) for one in shards]
-        for number in self._concerned(shards, rules):
+        for number in sorted(_beginning(shards).union(rules.by_id[id].number for id in self.rooms)):
             rule = rules.all[number]
             if rule is None or rule.is_named:
                 continue
             id, through = rule.relation.id, _reports_through(reports, reporting(rule))
-            level = self._level(id, through, _begun(shards, number, reports), limits)
-            if level is None or _may_exceed(shards, number, limits):
+            begun = _begun(shards, number, reports)
+            level = self._level(id, through, begun, limits)
+            # Where nothing begins only the room is followed, however many pairs there are.
+            if level is None or (begun.any() and _may_exceed(shards, number, limits)):
                 walk = _RuleWalk.of(shards, rule, reports, names, through, self.rooms.get(id, limits.relation_burst))
                 for place, refused, hurried in walk.rows(limits):
                     for shard, flags in enumerate(kept):
@@ -144,11 +146,6 @@ class PairAdmission:
             for report in reports.last_of_each().tolist():
                 entity = int(reports.entity[report])
                 crowding.note_unseen(names[entity], int(more[report]), int(sums[entity]))
-
-    def _concerned(self, shards: Sequence[ShardEffects], rules: PairRules) -> list[int]:
-        """The numbers of the rules of which some pair may begin, and of those that do not have all room."""
-        waiting = [rules.by_id[id].number for id in self.rooms]
-        return sorted({*_beginning(shards), *waiting})
 
     def _level(self, id: str, through: Integers, begun: Integers, limits: Limits) -> int | None:
         """The room that is left if so many pairs begin at each row; None where there is not enough."""
@@ -216,10 +213,10 @@ def seen_effects(
     return shard._replace(effects=effects.select(np.flatnonzero(~unseen))) if unseen.any() else shard
 
 
-def _beginning(shards: Sequence[ShardEffects]) -> list[int]:
+def _beginning(shards: Sequence[ShardEffects]) -> set[int]:
     """The numbers of the rules of which some pair may begin."""
     found = [one.pairs["rule"][one.which[one.effects.pair[one.effects.effect == BEGINS]]] for one in shards]
-    return np.unique(np.concatenate(found)).tolist() if found else []
+    return {number for own in found for number in np.flatnonzero(np.bincount(own)).tolist()}
 
 
 def _begun(shards: Sequence[ShardEffects], number: int, reports: ReportTable) -> Integers:
@@ -310,7 +307,7 @@ class _RuleWalk:
             holds.append(held)
             offset += pairs.length
         together = [np.concatenate(column) for column in columns]
-        order = np.lexsort((together[1], together[0]))
+        order = np.argsort(2 * together[0] + together[1], kind="stable")
         reporter = dict(zip(reports.row.tolist(), reports.entity.tolist(), strict=True))
         row, begins, pair, a, b, shard, index = (column[order] for column in together)
         flags = np.concatenate(holds)

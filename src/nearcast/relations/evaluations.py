@@ -70,6 +70,9 @@ def effects_of(
     begins = np.zeros(len(which), np.bool_)
     begins[effects.pair[effects.effect == BEGINS]] = True
     effects = effects.select(np.flatnonzero((pairs["held"][which] | begins)[effects.pair]))
+    if not len(mortal):
+        # None lapses, so none needs its place among those of its row.
+        return effects.select(np.argsort(effects.pair * reports.length + effects.row, kind="stable"))
     lapsed = effects.effect == FALLS_SILENT
     return effects.select(np.lexsort((effects.deadline, ~lapsed, effects.row, effects.pair)))
 
@@ -110,6 +113,8 @@ def _reported(
 
 def _alive(points: Integers, row: Integers, rule: Integers, rules: PairRules, reports: ReportTable) -> Flags:
     """Whether the entity of a point has been heard within the rule's time to live."""
+    if (rules.columns["time_to_live"] == FOREVER).all():
+        return np.ones(len(points), np.bool_)
     return reports.clock_at(points, row) <= _deadlines(points, rule, rules, reports)
 
 
@@ -151,38 +156,36 @@ def near_or_far(
     rules: PairRules, reports: ReportTable, rule: Integers, a: Integers, b: Integers
 ) -> tuple[Truths, Truths]:
     """The truths of entering and of staying, for rules that are plain bounds of a distance."""
-    columns = {
-        name: (reports.column(name, a), reports.column(name, b)) for name in ("kind", "x", "y", "z", "u", "v", "w")
-    }
-    kind, other = columns["kind"]
+    kind, other = reports.column("kind", a), reports.column("kind", b)
     enter, stay = (np.full(len(rule), UNKNOWN, np.int8) for _ in range(2))
     flat = np.flatnonzero((kind == PLANAR) & (other == PLANAR))
     if len(flat):
-        dx, dy, dz = (columns[name][0][flat] - columns[name][1][flat] for name in ("x", "y", "z"))
+        dx, dy, dz = _apart(reports, ("x", "y", "z"), a[flat], b[flat])
         # Not a number: one of both has no height, so heights do not count.
         metres = planar(dx, dy, np.where(np.isnan(dz), 0.0, dz))
         enter[flat], stay[flat] = _compared(rules, rule[flat], metres)
     globe = np.flatnonzero((kind == GEOGRAPHIC) & (other == GEOGRAPHIC))
     if len(globe):
-        chords = sum((columns[name][0][globe] - columns[name][1][globe]) ** 2 for name in ("u", "v", "w"))
-        enter[globe], stay[globe] = _by_chords(rules, rule[globe], np.asarray(chords), columns, globe)
+        enter[globe], stay[globe] = _by_chords(rules, rule[globe], reports, a[globe], b[globe])
     return enter, stay
 
 
+def _apart(reports: ReportTable, names: Sequence[str], a: Integers, b: Integers) -> list[Column]:
+    """How far points are apart on each of some axes."""
+    return [reports.column(name, a) - reports.column(name, b) for name in names]
+
+
 def _by_chords(
-    rules: PairRules,
-    rule: Integers,
-    chords: Column,
-    columns: Mapping[str, tuple[Column, Column]],
-    at: npt.NDArray[np.intp],
+    rules: PairRules, rule: Integers, reports: ReportTable, a: Integers, b: Integers
 ) -> tuple[Truths, Truths]:
     """Most pairs are surely within or beyond a bound by their chord; only the rest needs the geodesic."""
     own = rules.columns
+    chords = np.asarray(sum(apart**2 for apart in _apart(reports, ("u", "v", "w"), a, b)))
     sure = {name: (chords <= own[f"{name}_in"][rule], chords > own[f"{name}_out"][rule]) for name in ("near", "stay")}
     enter, stay = (np.where(sure[name][0], TRUE, FALSE).astype(np.int8) for name in ("near", "stay"))
     open_ = np.flatnonzero(~((sure["near"][0] | sure["near"][1]) & (sure["stay"][0] | sure["stay"][1])))
     if len(open_):
-        corners = [columns[name][side][at[open_]] for side in (0, 1) for name in ("x", "y")]
+        corners = [reports.column(name, side[open_]) for side in (a, b) for name in ("x", "y")]
         enter[open_], stay[open_] = _compared(rules, rule[open_], geodesic(*corners))
     return enter, stay
 

@@ -161,12 +161,13 @@ class PairRelations:
         )
         limited = {rule.number: Looks(self.limits.relation_looks, self.known) for rule in self.rules.open.values()}
         near = self._near(reports, members, boxes, limited)
-        looks = sum(shard.evaluations(view) for shard in self.shards)
+        concerned = [shard.concerned(view) for shard in self.shards]
+        looks = sum(shard.evaluations(view, own) for shard, own in zip(self.shards, concerned, strict=True))
         looks += sum(int(reports.counts[side].sum()) for own in near for _, pairs in own for side in pairs)
         if looks > MOST_PAIRS and reports.parts > 1:
             raise TooManyPairs
         self._count_unread(boxes, reports, first=reports.known)
-        effects = [shard.effects(view, own) for shard, own in zip(self.shards, near, strict=True)]
+        effects = [shard.effects(view, *own) for shard, *own in zip(self.shards, near, concerned, strict=True)]
         reporting = partial(self._reporting, reports, members)
         beyond = {number: one.beyond for number, one in limited.items() if one.beyond}
         effects = [seen_effects(each, beyond, self.rules, reports) for each in effects] if beyond else effects

@@ -7,7 +7,7 @@ the i-th report of the stretch says that counted, where there are N entities.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 from zlib import crc32
@@ -263,6 +263,7 @@ class ReportTable:
     _first: Integers
     origin: Integers | None = None
     changes: WindowChanges | None = None
+    _whole: dict[str, Column] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -496,6 +497,12 @@ class ReportTable:
         """A column of what is known at some points: of `PLACE`, or `heard`."""
         base = self.base[name]
         reported = self.columns[name] if name in self.columns else self.began[self.row]
+        if len(points) > self.known + len(self.row):
+            # Both as one, made once: of so many points each is looked up in half a dozen columns.
+            whole = self._whole.get(name)
+            if whole is None or len(whole) != self.known + len(self.row):
+                whole = self._whole[name] = np.concatenate([base, reported])
+            return whole[points]
         # Points of reports lie beyond this column: whatever is read for them is replaced.
         found = base[np.minimum(points, self.known - 1)]
         inside = points >= self.known

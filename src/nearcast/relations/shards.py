@@ -96,16 +96,20 @@ class Shard:
         # No row for pairs that neither hold nor are named: of n entities there would be n².
         self.pairs = pair_rows() if pairs is None else pairs
 
-    def evaluations(self, view: BatchView) -> int:
-        """How often a stretch looks at the pairs that there are."""
-        counts, which = view.reports.counts, self._concerned(view)
-        return int(counts[self.pairs["a"][which]].sum() + counts[self.pairs["b"][which]].sum())
+    def evaluations(self, view: BatchView, concerned: Integers) -> int:
+        """How often a stretch looks at the pairs that there are, those that it concerns being given."""
+        counts = view.reports.counts
+        return int(counts[self.pairs["a"][concerned]].sum() + counts[self.pairs["b"][concerned]].sum())
 
-    def effects(self, view: BatchView, near: Sequence[tuple[PairRule, Pairs]]) -> ShardEffects:
-        """What a stretch does to the shard's pairs; `near` are those of open relations that it may bring together."""
+    def effects(self, view: BatchView, near: Sequence[tuple[PairRule, Pairs]], concerned: Integers) -> ShardEffects:
+        """What a stretch does to the shard's pairs; `near` are those of open relations that it may bring together,
+        `concerned` those of its rows that it can change.
+        """
+        before = self.pairs.length
         for rule, pairs in near:
             self._add(rule, pairs, view.known.names)
-        which = np.flatnonzero(self._concerned(view))
+        # Each of the new ones has one that reports.
+        which = np.concatenate([concerned, np.arange(before, self.pairs.length)])
         evaluate = PredicateEvaluator(
             view.rules, view.reports, view.newest, view.boxes, view.limits, view.excess, view.over_time
         )
@@ -122,8 +126,8 @@ class Shard:
             for outcome in pair_transitions(self.pairs, which, effects, view.rules.columns, view.reports):
                 if len(outcome.pair):
                     found.append(_told(outcome, self.pairs, which[outcome.pair], view))
-        # Only now: while the stretch is told, outcomes name pairs by their rows.
-        self.drop(view.rules)
+            # Only now: while the stretch is told, outcomes name pairs by their rows.
+            self.drop(view.rules)
         return found
 
     def _add(self, rule: PairRule, near: Pairs, names: Sequence[str]) -> None:
@@ -145,17 +149,18 @@ class Shard:
                 a, b = by_name(a, b, names)
             self.pairs.append(len(a), rule=rule.number, a=a, b=b)
 
-    def _concerned(self, view: BatchView) -> Flags:
+    def concerned(self, view: BatchView) -> Integers:
         """Which pairs a stretch can change: those of which one has reported, and those of which something lapses."""
         pairs, reports = self.pairs, view.reports
         reported = reports.counts > 0
         found: Flags = reported[pairs["a"]] | reported[pairs["b"]]
         # Time alone changes only what holds.
-        found |= pairs["held"] & (pairs["due"] <= reports.slower_end(pairs["clocks"]))
+        if (view.rules.columns["lasting"] != FOREVER).any():
+            found |= pairs["held"] & (pairs["due"] <= reports.slower_end(pairs["clocks"]))
         time_to_live = view.rules.columns["time_to_live"]
         if (time_to_live != FOREVER).any():
             found |= pairs["held"] & self._falls_silent(time_to_live[pairs["rule"]], reports)
-        return found
+        return np.flatnonzero(found)
 
     def _falls_silent(self, span: Integers, reports: ReportTable) -> Flags:
         """Which pairs fall silent unless they report, with the first of their two; `span`: their times to live."""

@@ -85,7 +85,7 @@ class DerivingStage(Protocol):
 AT_ONCE = 2_000
 """Derived events that become columns together: as objects they take several times as much memory."""
 
-DERIVED = 20_000
+DERIVED = 8_192
 """Derived events that are in memory together, about: one or two kilobytes each. Those of one event always are."""
 
 
