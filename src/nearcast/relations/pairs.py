@@ -167,7 +167,8 @@ class PairRelations:
         if looks > MOST_PAIRS and reports.parts > 1:
             raise TooManyPairs
         self._count_unread(boxes, reports, first=reports.known)
-        effects = [shard.effects(view, *own) for shard, *own in zip(self.shards, near, concerned, strict=True)]
+        every_shard = zip(self.shards, near, concerned, strict=True)
+        effects = [shard.effects(view, pairs, rows) for shard, pairs, rows in every_shard]
         reporting = partial(self._reporting, reports, members)
         beyond = {number: one.beyond for number, one in limited.items() if one.beyond}
         effects = [seen_effects(each, beyond, self.rules, reports) for each in effects] if beyond else effects
