@@ -26,6 +26,7 @@ FOR, TIME_TO_LIVE = 5, 12
 TOLD = {"for": f"{FOR} s", "time_to_live": f"{TIME_TO_LIVE} s", "detect": ["enter", "dwell", "exit"]}
 SQUARE = {"type": "Polygon", "coordinates": [[[0, -5], [20, -5], [20, 5], [0, 5], [0, -5]]]}
 NEAR = "distance(a, b) <= 10"
+OVER = f"{NEAR} AND COUNT(a.type, 6 s) > COUNT(b.type, 4 s)"
 
 Told = tuple[int, str, str, tuple[tuple[str, object], ...]]
 """A derived event: its position, type, time and attributes."""
@@ -67,6 +68,7 @@ def definitions(channel: int, coordinates: Mapping[str, Any]) -> dict[str, Any]:
         "relations": [
             {"id": f"pairs-{own}", "a": of, "b": of, "when": NEAR, **TOLD},
             {"id": f"late-{own}", "a": of, "b": of, "when": NEAR, "lateness": "3 s", **TOLD},
+            {"id": f"over-{own}", "a": of, "b": of, "when": OVER, **TOLD},
             {"id": f"some-{own}", "among": of, "count": 2, "within": 10, **TOLD},
         ],
         "zones": {

@@ -252,11 +252,12 @@ class PredicateEvaluator:
             others = others[~apart]
         if len(others):
             self._read_events(np.concatenate([a[others], b[others]]))
+        every = self._over_time.asked
         for at in others.tolist():
             found = self._rules.all[rule[at]]
             assert found and found.enter and found.stay, "a rule without a bound has its predicates"
             both = self._event(int(a[at])), self._event(int(b[at]))
-            asked = self._over_time.asked.get(found.number)
+            asked = every.get(found.number) if every else None
             over_time = self._aggregates(asked, (int(a[at]), int(b[at]))) if asked else NOTHING
             enter[at], stay[at] = (
                 _CODES[one.truth(*both, self._limits, self._excess, over_time)] for one in (found.enter, found.stay)

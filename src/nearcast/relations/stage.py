@@ -217,12 +217,15 @@ class RelationStage:
 
     def _pass(self, tick: ClockTick, cause: Cause, node: str | None) -> Iterator[pa.Table]:
         """What is due by a tick."""
-        before = self._clocks.copy()
-        self._clocks.follow_tick(tick)
         if self._relations and self._windows.attributes:
+            # Who is forgotten goes before time passes, which it does from one change of a window to the next.
+            told, before = self._forgotten(), self._clocks.copy()
+            self._clocks.follow_tick(tick)
             rows = passing_rows(self._windows, CausingEvents.alone(cause), before, self._clocks)
-            yield from self._evaluated(rows, self._forgotten(), node)
-        elif self._relations:
+            yield from self._evaluated(rows, told, node)
+            return
+        self._clocks.follow_tick(tick)
+        if self._relations:
             told, found = self._forgotten(), self._transitions(ReportTable.passing(self._known, self._clocks))
             if len(self._plain):
                 found.join(self._plain.pass_time(self._clocks.slowest()))
