@@ -29,6 +29,9 @@ clients: [{id: ann, position: {x: 0, y: 0}}, {id: ben}]
 relations:
   - {id: close, a: "type = 'car'", b: "type = 'car'", when: "distance(a, b) < 30", margin: 5}
   - {id: crowd, among: "type = 'car'", within: 40, count: 3}
+  - {id: often, a: "type = 'car'", b: {entity: car-0}, when: "distance(a, b) < 60 AND COUNT(a.type, 30 s) > 1"}
+  - {id: rare, a: "type = 'car'", b: {entity: car-1}, when: "distance(a, b) < 60 AND COUNT(a.id, 9 s) = 1",
+     lateness: 5 s}
   - {id: north, a: "type = 'car'", b: "type = 'car'", when: "distance(a, b) < 30", scope: {local: north}}
   - {id: main, among: "type = 'car'", within: 40, count: 2, scope: local}
   - {id: again, a: "type = 'nearcast.relation' AND detect = 'enter'", b: {entity: car-0}, when: "distance(a, b) < 20"}
@@ -103,7 +106,7 @@ def test_every_kind_is_derived(whole: Outcome) -> None:
     found = [orjson.loads(event["payload"]) for event in whole[0]]
     names = ("relation", "situation", "layer")
     told = {next((one["data"][name] for name in names if name in one["data"]), one["type"]) for one in found}
-    assert {"close", "crowd", "north", "main", "again", "yards", "fire", "alert"} <= told
+    assert {"close", "crowd", "often", "rare", "north", "main", "again", "yards", "fire", "alert"} <= told
     zones = [one["data"] for one in found if one["type"] == "nearcast.zone"]
     assert {"enter", "dwell", "exit", "inside", "outside"} == {one["detect"] for one in zones}
     assert {"silent", None} == {one.get("reason") for one in zones}
