@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from benchmarks.machine import machine
 from nearcast.journal.reader_marks import put_mark
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import DELIVERIES, OUTCOMES, to_table
@@ -33,6 +34,7 @@ SETTLED_EVERY = 5
 
 def main(minutes: float = 6, age: float = 60, rate: int = 500) -> None:
     """Runs it for so many minutes of its own clock."""
+    print(machine(), end="\n\n")
     with (
         tempfile.TemporaryDirectory(prefix="nearcast-retention-") as folder,
         closing(SqliteJournal(Path(folder) / "journal")) as journal,

@@ -19,6 +19,7 @@ HELPERS = {"untuned"}
 
 QUICK = {
     "changing": "--subscriptions 300 --replaced 20 --events 500 --rounds 1",
+    "journal_retention": "0.2 4 50",
     "journals": "--calls 3",
     "leases": "--subjects 4 --rounds 3 --publishers 2 --pause 0.02",
     "matching": "--filters 100 --events 500 --batch 64 --work W1 --no-clips",

@@ -23,6 +23,7 @@ from nearcast.model.filter import Atom
 from nearcast.model.ontology import Ontology
 from nearcast.model.subscription import Settings
 from nearcast.relations import pairs, stage
+from nearcast.situations import rule_lanes
 from nearcast.situations import stage as infer
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.rule_plan import DefinedRule
@@ -87,7 +88,7 @@ def decided(events: Sequence[Event], cuts: Sequence[int] = ()) -> tuple[list[Any
 @pytest.fixture(autouse=True, scope="module")
 def broken() -> Iterator[None]:
     """Stages that cannot compile whatever is called bad."""
-    plan, number = infer.plan, AtomTable.number
+    plan, number = rule_lanes.plan, AtomTable.number
 
     def planned(ontology: Ontology, rules: Iterable[DefinedRule]) -> Any:
         """Plans other rules."""
@@ -104,7 +105,7 @@ def broken() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         fail_on_bad(patch)
-        patch.setattr(infer, "plan", planned)
+        patch.setattr(rule_lanes, "plan", planned)
         patch.setattr(AtomTable, "number", added)
         yield
 

@@ -307,7 +307,7 @@ def test_a_margin_that_takes_too_much_work_ends_nothing_and_is_counted() -> None
     story: list[Step] = [
         ZoneRuleChange(rule(coordinates="geographic", margin=50)),
         zones(zone("north", shape, coordinates="geographic")),
-        *(report("van", x, 0.5, second=n, geographic=True) for n, x in enumerate((0.1, 0.5))),
+        *(report("van", x, 0.5, second=n, geographic=True) for n, x in enumerate((0.1, 0.400705))),
     ]
     for limits, told, counted in ((Limits(geometry_work=1), ["enter"], 1), (NO_OTHER, ["enter", "exit"], 0)):
         excess = Counter[Excess]()

@@ -63,7 +63,8 @@ class NatsConnection:
         self._asking, self._lost = set[asyncio.Future[Any]](), False
         self._listening: dict[str, Any] = {}
         self._ended, self._reopening = False, asyncio.Lock()
-        self._client = self._run(self._connect(), CONNECT_SECONDS + 1)
+        # It ends by itself, and says why; on a machine that is busy it may take longer.
+        self._client = self._run(self._connect(CONNECT_SECONDS), CONNECT_SECONDS + ANSWER_SECONDS)
         version = self._client.connected_server_version
         if (version.major, version.minor) < OLDEST:
             self.close()
@@ -110,7 +111,7 @@ class NatsConnection:
             future.cancel()
             raise Unanswered(str(error) or type(error).__name__) from error
 
-    async def _connect(self, seconds: float = CONNECT_SECONDS) -> Any:
+    async def _connect(self, seconds: float) -> Any:
         self._told, self._refusals, self._refused, self._lost = [], 0, asyncio.Event(), False
         connecting = asyncio.ensure_future(
             self._library.connect(
