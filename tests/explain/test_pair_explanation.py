@@ -42,7 +42,7 @@ def prepared(
     registry = Registry()
     for change in files.load([{"clients": [{"id": "ops"}], "relations": [relation], **more}]).changes():
         registry.apply(change)
-    read = [read_event(one, Mark("e")) for one in events]
+    read = [read_event(one, Mark("e"), registry.settings.channels) for one in events]
     numbered = [replace(one, position=number) for number, one in enumerate(read, 1)]
     return registry, entered_events(numbered, node)
 
@@ -89,6 +89,32 @@ def test_it_holds_where_replay_has_told_so(told: list[Any], more: dict[str, Any]
         begun = [one for one in of_both if one["detect"] == "enter"][-1]
         assert begun["since"] == pair_data(finding)["since"]
     assert list(pair_lines(finding))
+
+
+@pytest.mark.parametrize(
+    ("second", "lateness", "told"), [(10, 0, ["enter"]), (29, 0, ["enter"]), (45, 0, ["enter", "exit"]), (45, 3, [])]
+)
+def test_who_is_heard_in_another_channel_falls_silent_by_its_own_clock(
+    second: int, lateness: int, told: list[str]
+) -> None:
+    """A cart of now beside a ship of a feed that is an hour behind: as replay tells it, and with the reason."""
+    town = {"coordinates": "planar", "types": ["cart"]}
+    channels = {"relay": {"coordinates": "planar", "types": ["ship"], "clock": "own"}, "town": town}
+    cart, ship = {**bus(1, "u", 0, 0), "type": "cart"}, {**bus(2, "v", 10, 0), "type": "ship"}
+    other = {**bus(3, "w", 900, second), "type": "cart"}
+    events = [{**one, "time": one["time"].replace("T00", "T01")} for one in (cart, other)]
+    events.insert(1, ship)
+    relation = {**CLOSE, "a": "type = 'cart'", "b": "type = 'ship'", "time_to_live": 30, "lateness": lateness}
+    more = [{**ship, "id": f"4 {later}", "time": f"2026-01-01T00:00:{later:02}Z"} for later in (2, 5, 8)]
+    derived: list[dict[str, Any]] = []
+    defined = {"clients": [{"id": "ops"}], "relations": [relation], "channels": channels}
+    nearcast.replay([*events, *more], defined, on_derived=derived.append)
+    registry, table = prepared(relation, [*events, *more], channels=channels)
+    finding = pair_finding_among_all(lambda: [table], registry, "close", ("u", "v"), None)
+    assert told == [one["data"]["detect"] for one in derived]
+    assert (told == ["enter"]) == finding.holds
+    assert ("exit" in told) == ("u was silent for longer than time_to_live, 30 s" in finding.reasons)
+    assert finding.holds or finding.reasons
 
 
 RELATION = {"specversion": "1.0", "id": "defined", "type": "nearcast.relation.defined", "source": "s"}

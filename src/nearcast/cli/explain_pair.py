@@ -17,6 +17,7 @@ from nearcast.explain.pair_explanation import (
     PairStep,
     PredicateFinding,
     SideFinding,
+    by_own_clocks,
     explain_pair,
     within_limits,
 )
@@ -62,12 +63,14 @@ def pair_finding_among_all(
     until: int | datetime | None,
 ) -> PairFinding:
     """The same, with what of the relation did not begin for its limits: for that all entities are gone through where it
-    would hold for the two alone.
+    would hold for the two alone, or where channels have clocks of their own.
     """
     before = registry.copy()
     found = pair_finding(tables(), registry, relation, pair, until)
     about = found.relation.about
-    if not found.holds or (isinstance(about, Pair) and isinstance(about.a, Named) and isinstance(about.b, Named)):
+    single = StreamClocks(registry.settings.channels).single
+    named = isinstance(about, Pair) and isinstance(about.a, Named) and isinstance(about.b, Named)
+    if single and (not found.holds or named):
         return found
     own = partial(_concerns, found.relation)
     before = Registry(before.settings, relations={id: one for id, one in before.relations.items() if own(one)})
@@ -79,8 +82,10 @@ def pair_finding_among_all(
         ):
             pass
     pairing = known.pairing_of(relation)
-    assert pairing is not None, "it holds"
+    assert pairing is not None, "the relation is there"
     standing = pairing.pair_standing(relation, found.a.entity, found.b.entity)
+    if not single:
+        found = by_own_clocks(found, standing.holds, known.clocks)
     crowding = pairing.admission.crowded.get(relation)
     return within_limits(found, standing, crowding, known.registry.settings.limits)
 

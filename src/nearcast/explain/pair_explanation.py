@@ -41,6 +41,7 @@ from nearcast.relations.transition_events import Transition
 from nearcast.relations.transitions import deadline, micros
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
+from nearcast.state.stream_clocks import SHARED_NAME, StreamClocks, types_of
 from nearcast.state.windows import AggregateFinding, by_name, too_many
 
 TOLD = 5
@@ -131,6 +132,45 @@ def explain_pair(id: str, a: str, b: str, steps: Iterable[PairStep]) -> PairFind
             "a relation between two entities that are published", id, None, "this is of a crowd, or of relations"
         )
     return past.finding(relation, relation.about, a, b)
+
+
+def by_own_clocks(found: PairFinding, holds: bool, clocks: StreamClocks) -> PairFinding:
+    """What is found of two by one clock, where channels have clocks of their own: given whether it holds, and how far
+    each clock has come. Each of the two falls silent by its own; where the relation has lateness, both by the slowest
+    of those of its types (semantics §11). Since when it holds is not known where one clock says that it does not.
+    """
+    sides = [_silent_by(side, clocks, found.relation) for side in (found.a, found.b)]
+    silences = tuple(_silence_of(side, found.relation) for side in sides if side.silent_since is not None)
+    wrong = {_silence_of(side, found.relation) for side in (found.a, found.b)}
+    reasons = () if holds else (*silences, *(one for one in found.reasons if one not in wrong))
+    found = replace(found, a=sides[0], b=sides[1], reasons=reasons or found.reasons * (not holds))
+    if holds and not found.holds:
+        return replace(found, holds=True)
+    if found.holds and silences:
+        return replace(found, holds=False, since=None, due=None, dwelt=False)
+    return found
+
+
+def _silent_by(side: SideFinding, clocks: StreamClocks, relation: Relation) -> SideFinding:
+    """A side with since when it is silent by the clock that counts for it."""
+    report = side.report
+    if report is None or report.moment is None or relation.time_to_live is None:
+        return side
+    if relation.lateness:
+        assert isinstance(relation.about, Pair), "it is of pairs"
+        types = (
+            types_of(one.filter) if isinstance(one, Matching) else None for one in (relation.about.a, relation.about.b)
+        )
+        now = clocks.slowest({number for each in types for number in clocks.taking(each)})
+    else:
+        now = clocks.by_name.get(report.channel or SHARED_NAME, clocks.shared)
+    ends = deadline(micros_of(report.moment), micros(relation.time_to_live))
+    late = round(relation.lateness * 1e6)
+    return replace(side, silent_since=moment_of(ends) if now != NEVER and ends < now - late else None)
+
+
+def _silence_of(side: SideFinding, relation: Relation) -> str:
+    return f"{side.entity} was silent for longer than time_to_live, {relation.time_to_live:g} s"
 
 
 def within_limits(found: PairFinding, standing: PairStanding, crowding: Crowding | None, limits: Limits) -> PairFinding:
@@ -345,7 +385,7 @@ class _PairPast:
             elif not side.member:
                 yield f"{side.entity} is not of side {name}"
             elif side.silent_since is not None:
-                yield f"{side.entity} was silent for longer than time_to_live, {relation.time_to_live:g} s"
+                yield _silence_of(side, relation)
         if all(side.report is not None for side in sides):
             if whole is False:
                 yield "the predicate is FALSE"
