@@ -91,6 +91,16 @@ async def received(client: Client, count: int, seconds: float = 30.0) -> list[De
     return found
 
 
+async def settled(two: Two, client: str, count: int) -> None:
+    """Returns when so many deliveries of a client are settled for all servers: closing a connection waits for none."""
+    async with asyncio.timeout(30):
+        while True:
+            outcomes = two.journal.read("outcomes", 0, 10_000).to_pylist()
+            if sum(one["client"] == client for one in outcomes) >= count:
+                return
+            await asyncio.sleep(0.05)
+
+
 def test_local_relations_hear_their_own_server_and_global_ones_both(two: Two) -> None:
     """Whoever listens at either server hears what all of them tell."""
 
@@ -154,8 +164,10 @@ def test_each_has_every_session(two: Two) -> None:
             async with Client(two.south, "bob") as bob:
                 assert published.positions == [one.position for one in await received(bob, 1)]
             later = await north.publish([car("bus2", 0) | {"type": "bus"}])
+        await settled(two, "bob", 1)
         async with Client(two.north, "bob") as bob:
             assert later.positions == [one.position for one in await received(bob, 1)]
+        await settled(two, "bob", 2)
         async with Client(two.south, "bob") as bob:
             with pytest.raises(TimeoutError):
                 await received(bob, 1, 2.0)
