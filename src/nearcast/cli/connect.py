@@ -13,6 +13,7 @@ from nearcast.errors import NearcastError, first_error
 from nearcast.kafka.kafka_binding import PlainMessages
 from nearcast.kafka.kafka_brokers import MECHANISMS, KafkaBrokers
 from nearcast.kafka.kafka_door import KafkaDoor
+from nearcast.runtime.metrics_port import serve_metrics
 
 TOLD_EVERY = 60.0
 """Seconds after which it is said how much has gone through."""
@@ -72,7 +73,7 @@ def kafka(
         raise click.UsageError("say what to pass on: --from TOPIC, --to CLIENT=TOPIC, or both")
     door = KafkaDoor(place, url, token, [*types], plain, group, sent, structured, dead_topic)
     if metrics_port is not None:
-        door.counts.serve(metrics_port)
+        serve_metrics(door.counts.registry, "127.0.0.1", metrics_port)
     try:
         asyncio.run(_until_asked(door))
     except* NearcastError as errors:

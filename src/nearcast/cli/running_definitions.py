@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from nearcast.cli.system import refusal
+from nearcast.cli.system import refusal, something_else, unreachable
 from nearcast.errors import Mark, SetupError
 from nearcast.language.definitions.document_differences import KINDS, Document, DocumentDifference, Documents
 from nearcast.language.definitions.zone_documents import read_zone_shapes, zone_rule_document, zone_shapes_data
@@ -92,12 +92,13 @@ class RunningDefinitions:
         try:
             answer = await self._http.request(method, path, content=body, headers=headers)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise SetupError(
-                f"expected an access server at {self._url}, got {error or type(error).__name__}"
-            ) from error
+            raise unreachable(self._url, error) from error
         if answer.status_code >= 400:
             raise SetupError(f"{method} {path}: {refusal(answer)}")
-        return answer.json()
+        try:
+            return answer.json()
+        except ValueError:
+            raise something_else(self._url, path, answer) from None
 
 
 def _path(kind: str, id: str) -> str:

@@ -221,18 +221,29 @@ def fetch(url: str, path: str, token: str | None, *names: str) -> dict[str, Any]
     try:
         answer = httpx.get(f"{url.rstrip('/')}{path}", headers=headers, timeout=10.0)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise SetupError(
-            f"expected an access server at {url}, got {error}; start one with `nearcast up`, or say where with --url"
-        ) from error
+        raise unreachable(url, error) from error
     if answer.status_code >= 400:
         raise SetupError(f"{url}{path}: {refusal(answer)}")
     document = document_of(answer)
     if document is None or not document.keys() >= set(names):
-        raise SetupError(
-            f"expected an access server at {url}, got something else that answers {path}: {answer.text[:100]!r};"
-            " is the address right?"
-        )
+        raise something_else(url, path, answer)
     return document
+
+
+def unreachable(url: str, error: Exception) -> SetupError:
+    """What is raised where nobody answers."""
+    came = str(error) or type(error).__name__
+    return SetupError(
+        f"expected an access server at {url}, got {came}; start one with `nearcast up`, or say where with --url"
+    )
+
+
+def something_else(url: str, path: str, answer: httpx.Response) -> SetupError:
+    """What is raised where somebody answers who is no access server."""
+    return SetupError(
+        f"expected an access server at {url}, got something else that answers {path}: {answer.text[:100]!r};"
+        " is the address right?"
+    )
 
 
 def document_of(answer: httpx.Response) -> dict[str, Any] | None:

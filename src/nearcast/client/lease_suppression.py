@@ -20,6 +20,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMes
 
 from nearcast.client.kept import Event, Kept
 from nearcast.client.receiver import CLOSE_SECONDS, MESSAGE_BYTES, REFUSALS, pauses
+from nearcast.client.server_addresses import websocket_url
 from nearcast.errors import EventError, Mark
 from nearcast.language.cloudevents import read_event
 from nearcast.model.event import Event as Read
@@ -40,7 +41,7 @@ class LeaseSuppression:
     """What one publisher holds back, and its connection to the server; `send` sends what is kept, if it goes alone."""
 
     def __init__(self, url: str, headers: Mapping[str, str], send: Callable[[Kept], Awaitable[None]]) -> None:
-        self.url = _guards(url)
+        self.url = websocket_url(url, "/guards")
         self.publisher: str | None = None
         self._headers, self._send = dict(headers), send
         self._holding: LeaseHolder[Event] = LeaseHolder()
@@ -92,7 +93,7 @@ class LeaseSuppression:
 
     async def move_to(self, url: str) -> None:
         """Follows another server from now on: what is kept by this one's leave is sent."""
-        self.url = _guards(url)
+        self.url = websocket_url(url, "/guards")
         if self._connection is not None:
             await self._connection.close()
 
@@ -197,10 +198,6 @@ class LeaseSuppression:
             sending = asyncio.ensure_future(self._send(kept))
             self._sending.add(sending)
             sending.add_done_callback(self._sending.discard)
-
-
-def _guards(url: str) -> str:
-    return f"ws{url.rstrip('/').removeprefix('http')}/guards"
 
 
 def _kept(returned: Sequence[ReturnedLease[Event]]) -> Kept:

@@ -25,7 +25,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 
 from nearcast.client.delivered_event import DeliveredEvent
-from nearcast.client.server_addresses import HAPPY_SECONDS, ServerAddresses
+from nearcast.client.server_addresses import HAPPY_SECONDS, ServerAddresses, websocket_url
 from nearcast.errors import AccessError, NearcastError, RightError, SessionError
 from nearcast.runtime.backoff import backoff
 
@@ -264,7 +264,7 @@ class Client:
     def _address(self) -> str:
         """Where to connect: the first time it may take over, afterwards it only says who it is."""
         takes = self.takeover == "once" and not self.connections
-        stream = f"ws{self.server.removeprefix('http')}/clients/{quote(self.id, safe='')}/stream"
+        stream = websocket_url(self.server, f"/clients/{quote(self.id, safe='')}/stream")
         return f"{stream}?holder={self._holder}&redirects={self._redirects}{'&takeover=true' if takes else ''}"
 
     def _refusal(self, closed: ConnectionClosed) -> NearcastError | None:

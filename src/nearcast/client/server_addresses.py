@@ -70,3 +70,8 @@ class ServerAddresses:
             return False
         plain = not (parts.query or parts.fragment or "@" in parts.netloc)
         return named and plain and parts.scheme in (("https",) if self._secure else ("http", "https"))
+
+
+def websocket_url(url: str, path: str) -> str:
+    """Where a path of a server is reached by WebSocket."""
+    return f"ws{url.rstrip('/').removeprefix('http')}{path}"

@@ -6,9 +6,9 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, start_http_server
+from prometheus_client import CollectorRegistry, Counter
 
-from nearcast.errors import Fault, SetupError
+from nearcast.errors import Fault
 from nearcast.kafka.kafka_binding import KafkaMessage
 
 log = logging.getLogger("nearcast.kafka")
@@ -33,13 +33,6 @@ class KafkaCounts:
         counter: Counter = getattr(self, name)
         samples = (sample for metric in counter.collect() for sample in metric.samples)
         return int(sum(sample.value for sample in samples if sample.name.endswith("_total")))
-
-    def serve(self, port: int) -> None:
-        """Answers `/metrics` on this port of the loopback. Raises SetupError for a taken one."""
-        try:
-            start_http_server(port, addr="127.0.0.1", registry=self.registry)
-        except OSError as error:
-            raise SetupError(f"expected to answer /metrics on 127.0.0.1:{port}, got {error.strerror}") from error
 
 
 @dataclass(slots=True)

@@ -29,10 +29,8 @@ def data_of(content_type: str, content: bytes, where: Mark) -> dict[str, Any]:
 def other_data(media_type: str, content_type: str, content: bytes) -> dict[str, Any]:
     """Data that are no JSON: a text in the character set it names, else as it came."""
     if media_type.startswith("text/") or media_type.endswith(("/xml", "+xml")):
-        named = _CHARSET.search(content_type)
-        charset = named[1].lower() if named else "utf-8"
         try:
-            return {"data": content.decode(charset if charset in _CHARSETS else "utf-8")}
+            return {"data": content.decode(_charset(content_type))}
         except UnicodeDecodeError:
             pass
     return {"data_base64": base64.b64encode(content).decode()}
@@ -46,7 +44,12 @@ def content_of(event: Mapping[str, Any], content_type: str) -> bytes | None:
     if data is None:
         return None
     if isinstance(data, str) and not is_json_type(content_type):
-        named = _CHARSET.search(content_type)
-        charset = named[1].lower() if named else "utf-8"
-        return data.encode(charset if charset in _CHARSETS else "utf-8", errors="replace")
+        return data.encode(_charset(content_type), errors="replace")
     return orjson.dumps(data)
+
+
+def _charset(content_type: str) -> str:
+    """The character set that a media type names, where it is one that texts may come in."""
+    named = _CHARSET.search(content_type)
+    charset = named[1].lower() if named else "utf-8"
+    return charset if charset in _CHARSETS else "utf-8"

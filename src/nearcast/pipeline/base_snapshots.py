@@ -6,7 +6,6 @@ A start whose own snapshots are older than the log begins with it; so does whoev
 from __future__ import annotations
 
 import io
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +21,15 @@ from nearcast.language.control_events import changes
 from nearcast.model.changes import ClientChange
 from nearcast.model.columns import are_control, to_events
 from nearcast.model.event import Event
-from nearcast.pipeline.snapshots import check_manifest, load, named, newest_position, registry_of, rows
-from nearcast.runtime.private_folder import private_folder
+from nearcast.pipeline.snapshots import (
+    check_manifest,
+    load,
+    named,
+    newest_position,
+    registry_of,
+    rows,
+    unfinished_snapshot,
+)
 from nearcast.stages.fold import StateFold
 from nearcast.state.registry import Registry
 
@@ -98,21 +104,16 @@ def restore_base(journal: Journal, folder: Path) -> int:
 
     Where there is one of the same position it replaces that.
     """
-    private_folder(folder)
-    unfinished = folder / f"unfinished-{os.getpid()}"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
-    try:
-        position = write_base(journal, unfinished)
-        if not position:
+    with unfinished_snapshot(folder) as unfinished:
+        try:
+            position = write_base(journal, unfinished)
+            if not position:
+                return 0
+            # It is no part of the snapshot, so its manifest does not tell of it.
+            (unfinished / STATED).unlink(missing_ok=True)
+            check_manifest(unfinished)
+            shutil.rmtree(named(folder, position), ignore_errors=True)
+            unfinished.rename(named(folder, position))
+            return position
+        except (OSError, ValueError, LookupError, TypeError, pa.ArrowException):
             return 0
-        # It is no part of the snapshot, so its manifest does not tell of it.
-        (unfinished / STATED).unlink(missing_ok=True)
-        check_manifest(unfinished)
-        shutil.rmtree(named(folder, position), ignore_errors=True)
-        unfinished.rename(named(folder, position))
-        return position
-    except (OSError, ValueError, LookupError, TypeError, pa.ArrowException):
-        return 0
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)

@@ -48,6 +48,7 @@ from nearcast.relations.shards import SHARDS
 from nearcast.relations.stage import Scope
 from nearcast.runtime.file_lock import file_lock
 from nearcast.runtime.gc_settings import GC_THRESHOLDS
+from nearcast.runtime.metrics_port import serve_metrics
 from nearcast.runtime.outage_metrics import OutageMetrics
 from nearcast.stages.fold import FoldedBatch
 from nearcast.state.derived import derived_of
@@ -218,7 +219,7 @@ def _run(config: PipelineConfig) -> None:
     gc.set_threshold(*GC_THRESHOLDS)
     metrics = PipelineMetrics()
     if config.metrics_port is not None:
-        metrics.serve(config.metrics_host, config.metrics_port)
+        serve_metrics(metrics.registry, config.metrics_host, config.metrics_port)
     ready_file(config.folder).unlink(missing_ok=True)
     # Before Spark's Java starts, which inherits the environment.
     os.environ.setdefault(LOG_FILE, str(config.folder.absolute() / "spark.log"))

@@ -6,9 +6,8 @@ import collections
 import logging
 from collections.abc import Iterable, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from nearcast.errors import SetupError
 from nearcast.model.values import moment_at, time_text
 from nearcast.relations.stage import Scopes
 from nearcast.situations.stage import SituationStage
@@ -89,16 +88,6 @@ class PipelineMetrics:
 
     def _gauge(self, name: str, text: str, labels: list[str]) -> Gauge:
         return Gauge(f"nearcast_pipeline_{name}", text, labels, registry=self.registry)
-
-    def serve(self, host: str, port: int) -> None:
-        """Answers `/metrics` there from a thread of its own. Raises SetupError for a taken port, and another host."""
-        try:
-            start_http_server(port, addr=host, registry=self.registry)
-        except OSError as error:
-            raise SetupError(
-                f"expected to answer /metrics on {host}:{port}, got {error.strerror or error}; another program may"
-                " use the port: end it or choose another with --metrics-port"
-            ) from error
 
 
 log = logging.getLogger("nearcast.pipeline")

@@ -20,6 +20,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from operator import is_
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -161,6 +162,19 @@ def save(known: StateFold, folder: Path, last: StateSnapshot | None = None) -> S
     for old in sorted(_snapshots(folder))[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return StateSnapshot(target, written)
+
+
+@contextmanager
+def unfinished_snapshot(folder: Path) -> Iterator[Path]:
+    """A folder, in one of snapshots, for the files of one that is brought there; what is not renamed by then goes."""
+    private_folder(folder)
+    unfinished = folder / f"unfinished-{os.getpid()}"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    try:
+        yield unfinished
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _write_registry(registry: Registry, file: Path, before: WrittenRegistry | None) -> None:

@@ -9,8 +9,6 @@ As those on the disk, they only save time: what cannot be read is passed over, a
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +16,7 @@ from pathlib import Path
 from nearcast.errors import JournalError
 from nearcast.journal.jetstream.stream_objects import DamagedObject, StreamObjects
 from nearcast.journal.seam import Journal
-from nearcast.pipeline.snapshots import KEPT, MANIFEST, check_manifest, manifest_files, named
-from nearcast.runtime.private_folder import private_folder
+from nearcast.pipeline.snapshots import KEPT, MANIFEST, check_manifest, manifest_files, named, unfinished_snapshot
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -67,11 +64,7 @@ class StoredSnapshots:
 
     def _fetch(self, folder: Path, position: int) -> None:
         manifest = b"".join(self._objects.get(self._snapshot(position)))
-        private_folder(folder)
-        unfinished = folder / f"unfinished-{os.getpid()}"
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir()
-        try:
+        with unfinished_snapshot(folder) as unfinished:
             for name, checksum in manifest_files(manifest).items():
                 if Path(name).name != name:
                     raise ValueError(f"expected the name of a file, got {name!r}")
@@ -80,8 +73,6 @@ class StoredSnapshots:
             (unfinished / MANIFEST).write_bytes(manifest)
             check_manifest(unfinished)
             unfinished.rename(named(folder, position))
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
 
     def drop_beyond(self, position: int) -> None:
         """Removes those of later positions: the journal ends earlier than it did, and goes on with other events."""

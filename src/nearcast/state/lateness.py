@@ -30,12 +30,6 @@ def moments_of(events: pa.Table) -> Integers:
     return np.where((accepted != NEVER) & (accepted < both), accepted, both)
 
 
-def stamps_of(events: pa.Table) -> Integers:
-    """When each event was accepted; of one of which that is not known, its own time."""
-    time, accepted = _micros(events.column("time")), _micros(events.column("accepted"))
-    return np.where(accepted == NEVER, time, accepted)
-
-
 def order_of(events: pa.Table) -> Integers:
     """By which moment each event is newer than others of its entity: `NEVER` for derived ones, of which the last
     emitted is the newest. They are of the moment at which something fell due, perhaps before that of earlier ones.
