@@ -7,6 +7,7 @@ import pickle
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -312,3 +313,24 @@ def test_a_file_gets_shorter(sqlite: SqliteJournal, file: Path, monkeypatch: pyt
         after, free = (connection.execute(f"PRAGMA {one}").fetchone()[0] for one in ("page_count", "freelist_count"))
     assert after < before / 3
     assert free <= max(4, after // 5)
+
+
+@pytest.mark.parametrize(
+    ("second", "read"),
+    [("FROM blocks", lambda journal: journal.end("events")), ("FROM ends", lambda journal: len(journal.kept()))],
+)
+def test_what_is_written_between_two_looks_is_no_damage(
+    file: Path, second: str, read: Callable[[SqliteJournal], int]
+) -> None:
+    """An answer is of one moment: a first append before a second statement is seen by the next reading."""
+    event = Event(id="k", type="t", source="s")
+    with closing(SqliteJournal(file)) as journal, closing(SqliteJournal(file)) as other:
+        writing: list[Callable[[], object]] = [lambda: other.append("events", events("a"), {event.entity: event})]
+
+        def write_meanwhile(statement: str) -> None:
+            while second in statement and writing:
+                writing.pop()()
+
+        journal._idle[-1].set_trace_callback(write_meanwhile)
+        assert (0, []) == (read(journal), writing)
+        assert 1 == read(journal)

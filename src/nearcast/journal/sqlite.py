@@ -250,7 +250,7 @@ class SqliteJournal(Journal):
     def end(self, log: str) -> int:
         """See `Journal.end`."""
         schema_of(log)
-        with self._reading() as connection:
+        with self._snapshot() as connection:
             return _end(connection, log)
 
     def trimmed(self, log: str) -> int:
@@ -293,7 +293,7 @@ class SqliteJournal(Journal):
 
     def kept(self, node: str = MAIN) -> list[Event]:
         """See `Journal.kept`."""
-        with self._reading() as connection:
+        with self._snapshot() as connection:
             try:
                 return restored(kept_changes(connection, node))
             except (ValueError, TypeError, KeyError) as error:
