@@ -170,9 +170,13 @@ def dear_outline(url: str) -> None:
         areas = (f"S_OVERLAPS(geom, POLYGON((0 {low}, 9 {low}, 9 {low + 3}, 0 {low + 3}, 0 {low})))" for low in lows)
         document = {"client": "watcher", "filter": f"type = 'zone' AND ({' OR '.join(areas)})"}
         httpx.put(f"{url}/subscriptions/{id}", json=document, timeout=120.0)
-    publish(url, {"geom": polygon(comb(1_000))})
+    publish(url, _comb_of_a_thousand)
     for id in ids:
         httpx.delete(f"{url}/subscriptions/{id}", timeout=120.0)
+
+
+def _comb_of_a_thousand() -> Documents:
+    return [{"geom": polygon(comb(1_000))}]
 
 
 def nothing(url: str) -> None:
