@@ -18,6 +18,9 @@ Documents = list[dict[str, Any]]
 
 LIMITS = Limits()
 
+BEYOND = 20
+"""So many times as much as a filter may have is asked for too."""
+
 AREA = "POLYGON((0 0, 9 0, 9 9, 0 9, 0 0))"
 LINE = "LINESTRING(" + ", ".join(f"{n / 100} {9 if n % 2 else 0}" for n in range(100)) + ")"
 
@@ -119,33 +122,33 @@ def megabyte(url: str) -> None:
 
 
 @cache
-def _large_filters() -> list[tuple[str, str]]:
+def _large_filters(beyond: int) -> list[tuple[str, str]]:
     found = []
-    for times in (1, 20):
+    for times in (1, beyond):
         found.append(("atoms", " OR ".join(f"kind = 'k{n}'" for n in range(times * LIMITS.filter_atoms))))
         literals = ", ".join(f"'k{n}'" for n in range(times * LIMITS.filter_literals))
         found.append(("literals", f"kind IN ({literals})"))
     return found
 
 
-def large_filters(url: str) -> None:
-    """Filters of as many atoms and literals as one may have, or twenty times as many."""
-    for id, filter in _large_filters():
+def large_filters(url: str, beyond: int = BEYOND) -> None:
+    """Filters of as many atoms and literals as one may have, or so many times as many."""
+    for id, filter in _large_filters(beyond):
         define(url, id, filter)
 
 
 @cache
-def _costly_filters() -> list[tuple[str, str]]:
+def _costly_filters(beyond: int) -> list[tuple[str, str]]:
     found = []
-    for count in (LIMITS.filter_expressions, 20 * LIMITS.filter_expressions):
+    for count in (LIMITS.filter_expressions, beyond * LIMITS.filter_expressions):
         found.append(("sums", " OR ".join(f"size + {n} > speed * {n}" for n in range(count))))
         found.append(("patterns", " OR ".join(f"kind LIKE '%{n}%'" for n in range(count))))
     return found
 
 
-def costly_filters(url: str) -> None:
-    """As many expressions and patterns as a filter may have, or twenty times as many."""
-    for id, filter in _costly_filters():
+def costly_filters(url: str, beyond: int = BEYOND) -> None:
+    """As many expressions and patterns as a filter may have, or so many times as many."""
+    for id, filter in _costly_filters(beyond):
         define(url, id, filter)
 
 
@@ -162,9 +165,9 @@ def filters_of_geometries(url: str) -> None:
         define(url, "outline", filter)
 
 
-def dear_outline(url: str) -> None:
-    """Teeth under a thousand areas, of which each edge crosses all of them."""
-    ids = [f"areas {number}" for number in range(5)]
+def dear_outline(url: str, filters: int = 5) -> None:
+    """Teeth under two hundred areas of each of so many filters, of which each edge crosses all of them."""
+    ids = [f"areas {number}" for number in range(filters)]
     for number, id in enumerate(ids):
         lows = (number + one / LIMITS.filter_expressions for one in range(LIMITS.filter_expressions))
         areas = (f"S_OVERLAPS(geom, POLYGON((0 {low}, 9 {low}, 9 {low + 3}, 0 {low + 3}, 0 {low})))" for low in lows)

@@ -47,22 +47,22 @@ def clocks_ahead(url: str) -> None:
     devices(url, time=(datetime.now(UTC) + timedelta(hours=23)).isoformat())
 
 
-def talker(url: str) -> None:
+def talker(url: str, messages: int = MESSAGES) -> None:
     """A receiver that tells of itself as fast as it can: roles, and readings of new names."""
     with suppress(WebSocketException, OSError), connect(f"ws{url[4:]}/clients/talker/stream?takeover=true") as stream:
-        for number in range(MESSAGES):
+        for number in range(messages):
             stream.send(json.dumps({"role": f"role {number % 2}", "readings": {f"r{number}": number}}))
 
 
-def half_headers(url: str) -> None:
-    """Connections on which half a header comes, and nothing more."""
+def half_headers(url: str, connections: int = CONNECTIONS, seconds: float = SECONDS) -> None:
+    """Connections on which half a header comes, and nothing more, for so long."""
     where = urlsplit(url)
     with ExitStack() as stack:
-        for _ in range(CONNECTIONS):
+        for _ in range(connections):
             with suppress(OSError):
                 one = stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=5.0))
                 one.sendall(b"GET /health HTTP/1.1\r\nHos")
-        time.sleep(SECONDS)
+        time.sleep(seconds)
 
 
 def long_names(url: str) -> None:
