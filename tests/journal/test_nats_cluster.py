@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -64,6 +65,23 @@ def test_a_journal_of_one_server_grows_to_three(servers: list[NatsServer]) -> No
             assert 3 == stream.info()["config"]["num_replicas"]
         assert [b"1"] == [*journal.objects.get("one")]
         assert ["a", "b", "c"] == ids(journal.read("events", 0, 9))
+
+
+def test_several_write_to_one_log_at_once(servers: list[NatsServer]) -> None:
+    """While the servers take in what one writes they take nothing else: who comes meanwhile waits for a moment, and
+    hears of no error.
+    """
+    url = f"{addresses(servers)}/together"
+    with closing(NatsJournal(url)) as one, closing(NatsJournal(url)) as other, ThreadPoolExecutor(2) as pool:
+
+        def write(journal: NatsJournal, name: str) -> list[int]:
+            return [journal.append("events", events([f"{name}{number}"]))[0] for number in range(CALLS)]
+
+        found = [pool.submit(write, journal, name) for journal, name in ((one, "a"), (other, "b"))]
+        positions = [future.result() for future in found]
+        assert list(range(1, 2 * CALLS + 1)) == sorted(positions[0] + positions[1])
+        assert 2 * CALLS == len(set(ids(one.read("events", 0, 1000))))
+        assert (0, 0) == (one.outage.times, other.outage.times)
 
 
 def test_the_leader_is_killed_while_events_are_appended(servers: list[NatsServer]) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
+from random import uniform
 from typing import NamedTuple
 
 from nearcast.journal.jetstream.chained_blocks import (
@@ -25,7 +26,14 @@ from nearcast.journal.jetstream.chained_blocks import (
     sealed,
 )
 from nearcast.journal.jetstream.nats_connection import Unanswered
-from nearcast.journal.jetstream.stream_api import PATIENCE, PAUSE, JetStream, StreamMessage, WrongSequence
+from nearcast.journal.jetstream.stream_api import (
+    PATIENCE,
+    PAUSE,
+    JetStream,
+    StreamMessage,
+    SubjectBusy,
+    WrongSequence,
+)
 from nearcast.journal.jetstream.trim_marks import TrimMarks
 
 HEADERS = 512
@@ -33,6 +41,9 @@ HEADERS = 512
 
 LAG_SECONDS = 5.0
 """Until when a server that answers has what the leader has, or it is missing."""
+
+BUSY_PAUSE = 0.01
+"""Seconds at most until a log is written to again to which somebody else was writing."""
 
 REMEMBERED = 4_096
 """Places in a log that are remembered."""
@@ -181,6 +192,11 @@ class LogChain:
                     written = self._write(tail, contents, tail.epoch if epoch is None else epoch, name)
                     self._stream.watch.works("writing")
                     return written
+                except SubjectBusy as error:
+                    # Asked at once they would say the same.
+                    if time.monotonic() > until:
+                        raise self._stream.unreachable(error) from Unanswered(str(error))
+                    time.sleep(uniform(0.0, BUSY_PAUSE))
                 except WrongSequence:
                     pass
                 except Unanswered as error:

@@ -31,6 +31,7 @@ RANGE_MESSAGES, RANGE_BYTES = 512, 8 << 20
 """Of what is asked for at once."""
 
 WRONG_LAST_SEQUENCE = 10071
+IN_PROCESS = 10164
 NOT_FOUND = 10037
 NO_ROOM = 10023
 NO_STREAM = 10059
@@ -40,6 +41,10 @@ EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 
 class WrongSequence(Exception):
     """Somebody else wrote to this subject meanwhile: nothing was written."""
+
+
+class SubjectBusy(WrongSequence):
+    """What somebody else writes to this subject is on its way to the servers: nothing was written."""
 
 
 class StreamMessage(NamedTuple):
@@ -114,7 +119,7 @@ class JetStream:
     ) -> int:
         """Writes a message where the newest of its subject is the one with a sequence, 0: none; its own sequence.
 
-        Raises `WrongSequence`, and `Unanswered` where nobody knows whether it was written.
+        Raises `WrongSequence`, `SubjectBusy` among it, and `Unanswered` where nobody knows whether it was written.
         """
         said = dict(headers or {})
         if expected is not None:
@@ -125,6 +130,9 @@ class JetStream:
             return int(answer["seq"])
         if error and error.get("err_code") == WRONG_LAST_SEQUENCE:
             raise WrongSequence(error.get("description", ""))
+        # Where several servers keep the stream they do not take a second one to a subject before the first is kept.
+        if error and error.get("err_code") == IN_PROCESS:
+            raise SubjectBusy(error.get("description", ""))
         if error and error.get("code") == 503:
             found = Unanswered(error.get("description", ""))
             # Of several servers another one may lead soon, and have room.
