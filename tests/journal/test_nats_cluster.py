@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from contextlib import closing
 
 import pytest
 
+from nearcast.journal.jetstream import nats_connection
 from nearcast.journal.jetstream.nats_journal import NatsJournal
 from tests.journal.rows import deliveries, events, ids, positions
 from tests.nats_servers import NatsServer, addresses, binary, cluster
@@ -82,6 +84,26 @@ def test_several_write_to_one_log_at_once(servers: list[NatsServer]) -> None:
         assert list(range(1, 2 * CALLS + 1)) == sorted(positions[0] + positions[1])
         assert 2 * CALLS == len(set(ids(one.read("events", 0, 1000))))
         assert (0, 0) == (one.outage.times, other.outage.times)
+
+
+def test_a_server_that_says_nothing_any_more_is_left_for_another(
+    servers: list[NatsServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a cable is pulled: nobody says that the connection is lost, and the others go on."""
+    monkeypatch.setattr(nats_connection, "PING_SECONDS", 0.4)
+    with closing(NatsJournal(f"{addresses(servers)}/silent")) as journal:
+        leader = journal._stream.info()["cluster"]["leader"]
+    silent = next(server for server in servers if server.name != leader)
+    with closing(NatsJournal(f"{silent.url}/silent?replicas=3")) as journal:
+        assert [1] == journal.append("events", events("a"))
+        assert silent.process
+        silent.process.send_signal(signal.SIGSTOP)
+        try:
+            assert [2] == journal.append("events", events("b"))
+            assert ["a", "b"] == ids(journal.read("events", 0, 9))
+        finally:
+            silent.process.send_signal(signal.SIGCONT)
+        assert silent.url.rpartition(":")[2] != str(journal._stream.connection._client.connected_url.port)
 
 
 def test_the_leader_is_killed_while_events_are_appended(servers: list[NatsServer]) -> None:

@@ -47,7 +47,7 @@ class AnswerWatch:
                 return
             self._parts.add(part)
             if self._since is None:
-                self._since, self._outages, self._told = now, self._outages + 1, now
+                self._since, self._outages, self._told = began, self._outages + 1, now
                 log.warning(
                     "journal unavailable at=%s part=%s error=%r; it is tried again", self._what, part, str(error)
                 )

@@ -29,6 +29,12 @@ CONNECT_SECONDS = 10.0
 RECONNECT_SECONDS = 0.2
 """Between two servers that are tried; the next leader is found within seconds, and nothing is done meanwhile."""
 ANSWER_SECONDS = 5.0
+REPEAT_SECONDS = 1.0
+"""After which a question is asked again, beside the first: without a leader servers say nothing, and a new one did not
+hear it."""
+
+PING_SECONDS, PINGS = 2, 2
+"""Between two pings, and so many without an answer: then a server that says nothing any more is left for another."""
 END_SECONDS = 2.0
 REFUSALS = ("Authorization Violation", "Authentication", "Credentials", "Account")
 """What servers say to who may not be connected; that does not pass by itself within seconds."""
@@ -78,9 +84,15 @@ class NatsConnection:
         """Bytes of the largest message that the server takes."""
         return int(self._client.max_payload)
 
-    def request(self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None) -> Reply:
-        """Asks, and waits for the answer. Raises `Unanswered`."""
-        return self._run(self._request(subject, payload, headers), ANSWER_SECONDS + 1)
+    def request(
+        self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None, repeat: bool = False
+    ) -> Reply:
+        """Asks, and waits for the answer; `repeat`: it changes nothing, and may be asked several times meanwhile.
+
+        Raises `Unanswered`.
+        """
+        every = REPEAT_SECONDS if repeat else ANSWER_SECONDS
+        return self._run(self._request(subject, payload, headers, every), ANSWER_SECONDS + 1)
 
     def replies(self, subject: str, payload: bytes) -> list[Reply]:
         """Asks, and waits for all answers up to one with a status, which comes last. Raises `Unanswered`."""
@@ -120,7 +132,8 @@ class NatsConnection:
                 connect_timeout=2,
                 reconnect_time_wait=RECONNECT_SECONDS,
                 max_reconnect_attempts=-1,
-                ping_interval=10,
+                ping_interval=PING_SECONDS,
+                max_outstanding_pings=PINGS,
                 error_cb=self._note,
                 disconnected_cb=self._note_loss,
                 reconnected_cb=self._note_return,
@@ -186,12 +199,12 @@ class NatsConnection:
                     await asyncio.sleep(RECONNECT_SECONDS)
                     raise Unanswered(str(error)) from error
 
-    async def _request(self, subject: str, payload: bytes, headers: Mapping[str, str] | None) -> Reply:
+    async def _request(self, subject: str, payload: bytes, headers: Mapping[str, str] | None, every: float) -> Reply:
         client = await self._connected()
-        asking = asyncio.ensure_future(client.request(subject, payload, timeout=ANSWER_SECONDS, headers=headers))
-        self._asking.add(asking)
+        asked: list[asyncio.Future[Any]] = []
+        until = time.monotonic() + ANSWER_SECONDS
         try:
-            message = await asking
+            message = await self._first_answer(client, asked, until, every, (subject, payload, headers))
         except asyncio.CancelledError:
             if not self._lost:
                 raise
@@ -205,8 +218,30 @@ class NatsConnection:
                 ) from None
             raise
         finally:
-            self._asking.discard(asking)
+            self._asking.difference_update(asked)
+            for asking in asked:
+                asking.cancel()
         return Reply(message.headers or {}, message.data)
+
+    async def _first_answer(
+        self,
+        client: Any,
+        asked: list[asyncio.Future[Any]],
+        until: float,
+        every: float,
+        question: tuple[str, bytes, Mapping[str, str] | None],
+    ) -> Any:
+        """What is answered first to a question that is asked again and again."""
+        subject, payload, headers = question
+        while True:
+            left = until - time.monotonic()
+            asking = asyncio.ensure_future(client.request(subject, payload, timeout=left, headers=headers))
+            asked.append(asking)
+            self._asking.add(asking)
+            last = left <= 1.5 * every
+            done, _ = await asyncio.wait(asked, timeout=None if last else every, return_when=asyncio.FIRST_COMPLETED)
+            if done:
+                return min(done, key=lambda one: one.cancelled() or one.exception() is not None).result()
 
     async def _replies(self, subject: str, payload: bytes) -> list[Reply]:
         client = await self._connected()

@@ -36,6 +36,8 @@ NOT_FOUND = 10037
 NO_ROOM = 10023
 NO_STREAM = 10059
 STREAM_IN_USE = 10058
+QUESTIONS = ("STREAM.INFO.", "STREAM.MSG.GET.")
+"""What is asked without changing anything."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 
 
@@ -173,7 +175,7 @@ class JetStream:
 
     def _direct(self, asked: dict[str, Any]) -> StreamMessage | None:
         request = orjson.dumps(asked)
-        reply = self.patiently(lambda: self.connection.request(f"$JS.API.DIRECT.GET.{self.name}", request))
+        reply = self.patiently(lambda: self.connection.request(f"$JS.API.DIRECT.GET.{self.name}", request, repeat=True))
         return None if "Status" in reply.headers else _message(reply.headers, reply.data)
 
     def _stored(self, asked: dict[str, Any]) -> StreamMessage | None:
@@ -193,7 +195,8 @@ class JetStream:
         return self._checked(self._asked(what, asked))
 
     def _asked(self, what: str, asked: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = orjson.loads(self.connection.request(f"$JS.API.{what}", orjson.dumps(asked)).data)
+        request, repeat = orjson.dumps(asked), what.startswith(QUESTIONS)
+        found: dict[str, Any] = orjson.loads(self.connection.request(f"$JS.API.{what}", request, repeat=repeat).data)
         if found.get("error", {}).get("code") == 503:
             raise Unanswered(_described(found["error"]))
         return found
