@@ -51,6 +51,7 @@ ON_SPARK = {
     "tests/pipeline/": ("deciding", "deriving", "language", "query", "replay_engine", "source", "spread"),
     "tests/spark/": ("dataframes", "notebook"),
     "tests/experiments/": ("sweep",),
+    "tests/benchmarks/": ("benchmarks_in_session",),
 }
 """Modules whose tests share the one Spark session. Others below these folders start their own, or none."""
 
@@ -60,7 +61,7 @@ TOGETHER = {"tests/matching/": "kernels"} | {
 """Folders and modules whose tests stay in one worker: they share compiled kernels, or the Spark session."""
 
 APART = "tests/benchmarks/"
-"""A folder whose tests share nothing: each goes to whoever is free."""
+"""A folder whose other tests share nothing: each goes to whoever is free."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -31,15 +31,18 @@ QUICK = {
     "zones": "--zones 50 --entities 40 --seconds 2 --batch 30 --replayed 60",
     "suppression": "--subjects 20 --rounds 5 --subscriptions 100",
 }
-ON_SPARK = {
+IN_SESSION = {
     "carried": "--events 2000 --filters 50 --rounds 1",
     "dataframes": "--filters 20 --events 400 --rounds 1",
+    "relations": "--entities 50 --pairs 20 --seconds 2 --ais nowhere",
+    "replay": "--filters 20 --events 500 --rounds 1",
+}
+"""Those that ask for a Spark session, which is that of the tests: `test_benchmarks_in_session.py`."""
+ON_SPARK = {
     "hostile": "--seconds 1 --rounds 1 --warm 1 --rate 20 --subscriptions 10 --clients 2 --only squares",
     "idle": "--seconds 3 --settle 2 --clients 2",
     "live": "--seconds 2 --warm 0.5 --rate 20 --subscriptions 10 --clients 2 --alone",
     "memory": "--minutes 0.08 --every 0.5 --rate 20 --subscriptions 10 --clients 2",
-    "relations": "--entities 50 --pairs 20 --seconds 2 --ais nowhere",
-    "replay": "--filters 20 --events 500 --rounds 1",
     "zones live": "--live --zones 50 --entities 40 --rate 200 --warm 1 --flow 2 --publishers 1",
 }
 """A word behind the name tells a mode of it from others."""
@@ -50,7 +53,7 @@ WIDTH = 80
 def test_every_benchmark_is_run() -> None:
     """Whatever has a command line is in one of the lists above."""
     found = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if '"__main__"' in path.read_text()}
-    assert found - HELPERS == {name.partition(" ")[0] for name in QUICK.keys() | ON_SPARK.keys()}
+    assert found - HELPERS == {name.partition(" ")[0] for name in QUICK.keys() | IN_SESSION.keys() | ON_SPARK.keys()}
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -64,17 +67,22 @@ def test_a_benchmark_runs(name: str) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ON_SPARK)
 def test_a_benchmark_on_spark_runs(name: str) -> None:
-    """The same for those that start Spark."""
+    """The same for those that start a Spark of their own."""
     check(name.partition(" ")[0], ON_SPARK[name])
 
 
 def check(name: str, options: str) -> None:
-    """A benchmark ends well, tells its machine, and cuts no figure off; its tables fit a terminal."""
+    """A benchmark, a process of its own, ends well and prints what it should."""
     path = os.pathsep.join([str(Path(nearcast.__file__).parents[1]), str(ROOT)])
     command = [sys.executable, "-m", f"benchmarks.{name}", *options.split()]
     environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": str(WIDTH)}
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert 0 == ran.returncode, ran.stderr[-4000:]
-    assert "cores (" in ran.stdout
-    tables = [line for line in ran.stdout.splitlines() if "─" in line or "│" in line]
-    assert "…" not in ran.stdout and all(len(line) <= WIDTH for line in tables)
+    check_printed(ran.stdout)
+
+
+def check_printed(printed: str) -> None:
+    """It tells its machine, and cuts no figure off; its tables fit a terminal."""
+    assert "cores (" in printed
+    tables = [line for line in printed.splitlines() if "─" in line or "│" in line]
+    assert "…" not in printed and all(len(line) <= WIDTH for line in tables)
