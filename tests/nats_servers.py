@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-START_SECONDS = 20.0
+START_SECONDS = 120.0
 
 
 def binary() -> str | None:

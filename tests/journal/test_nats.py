@@ -292,13 +292,13 @@ def test_nobody_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_server_that_is_gone_is_waited_for_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as others take to choose a leader, then as a fault of the journal."""
-    for name in ("stream_api", "log_chain"):
-        monkeypatch.setattr(f"nearcast.journal.jetstream.{name}.PATIENCE", 0.2)
-    monkeypatch.setattr("nearcast.journal.jetstream.nats_connection.ANSWER_SECONDS", 0.2)
     server = NatsServer(tmp_path).start()
     with closing(NatsJournal(server.url)) as journal:
         journal.append("events", events("a"))
         server.kill()
+        for name in ("stream_api", "log_chain"):
+            monkeypatch.setattr(f"nearcast.journal.jetstream.{name}.PATIENCE", 0.2)
+        monkeypatch.setattr("nearcast.journal.jetstream.nats_connection.ANSWER_SECONDS", 0.2)
         for call in (lambda: journal.end("events"), lambda: journal.append("events", events("b"))):
             with pytest.raises(JournalError, match="nobody answered within"):
                 call()

@@ -119,6 +119,7 @@ def test_the_leader_is_killed_while_events_are_appended(servers: list[NatsServer
         writing = threading.Thread(target=write)
         writing.start()
         while len(answered) < CALLS:
+            assert writing.is_alive()
             time.sleep(0.01)
         leader = journal._stream.info()["cluster"]["leader"]
         next(server for server in servers if server.name == leader).kill()

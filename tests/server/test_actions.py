@@ -244,7 +244,7 @@ class Misbehaving(Receiver):
 
 def test_a_target_that_drips_ends_in_time_and_holds_up_no_other() -> None:
     """Each byte comes soon after the one before; what counts is the whole. Others are served meanwhile."""
-    little = ServerLimits(webhook_seconds=0.2, action_attempts=2)
+    little = ServerLimits(webhook_seconds=2.0, action_attempts=1)
 
     async def test() -> None:
         good, bad = Receiver(), Misbehaving("drip")
@@ -258,8 +258,8 @@ def test_a_target_that_drips_ends_in_time_and_holds_up_no_other() -> None:
                 await until(lambda: good.got)
                 # The many wait still, and are known not to have been run.
                 assert actions.through == 0 and [] == scene.letters
-                await until(lambda: scene.letters, 30)
-        assert scene.reasons[0].startswith("expected an answer within 0.2 s, got none")
+                await until(lambda: scene.letters)
+        assert scene.reasons[0].startswith("expected an answer within 2 s, got none")
 
     run(test)
 

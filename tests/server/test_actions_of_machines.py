@@ -98,14 +98,14 @@ def test_the_server_that_runs_actions_is_killed_and_another_goes_on(journal: Nat
                 machines.append(Machine(journal.url, receiver.url, tmp_path / "two"))
                 for position in range(1, 41):
                     call(journal, position)
-                await until(lambda: len(receiver.got) >= 20, 30)
+                await until(lambda: len(receiver.got) >= 20, 120)
                 noted = int(journal.notes.read("actions") or 0)
                 machines[0].process.send_signal(signal.SIGKILL)
                 for position in range(41, 61):
                     call(journal, position)
                 await machines[1].leads()
-                await until(lambda: "a60" in keys(receiver), 30)
-                await until(lambda: journal.notes.read("actions") == "60", 30)
+                await until(lambda: "a60" in keys(receiver), 120)
+                await until(lambda: journal.notes.read("actions") == "60", 120)
             finally:
                 for machine in machines:
                     machine.end()
@@ -130,20 +130,20 @@ def test_one_that_was_held_up_for_long_stops_and_waits(
                 machines.append(Machine(journal.url, receiver.url, tmp_path / "one"))
                 await machines[0].leads()
                 call(journal, 1)
-                await until(lambda: journal.notes.read("actions") == "1", 30)
+                await until(lambda: journal.notes.read("actions") == "1", 120)
                 machines[0].process.send_signal(signal.SIGSTOP)
                 machines.append(Machine(journal.url, receiver.url, tmp_path / "two"))
                 await machines[1].leads()
                 call(journal, 2)
-                await until(lambda: journal.notes.read("actions") == "2", 30)
+                await until(lambda: journal.notes.read("actions") == "2", 120)
                 machines[0].process.send_signal(signal.SIGCONT)
                 await asyncio.sleep(0.5)
                 call(journal, 3)
-                await until(lambda: journal.notes.read("actions") == "3", 30)
+                await until(lambda: journal.notes.read("actions") == "3", 120)
                 machines[1].end()
                 await machines[0].leads()
                 call(journal, 4)
-                await until(lambda: journal.notes.read("actions") == "4", 30)
+                await until(lambda: journal.notes.read("actions") == "4", 120)
             finally:
                 for machine in machines:
                     if machine.process.poll() is None:

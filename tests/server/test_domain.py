@@ -25,8 +25,10 @@ from nearcast.server.config import ServerLimits
 from nearcast.server.domain.directory import ServerDirectory
 from tests.server.conftest import Running, received, run, running, unit, until
 
-QUICK = ServerLimits(renew_seconds=0.05, lapse_seconds=2.0, follow_seconds=0.01, balance_slack=1, drain_seconds=20.0)
-"""Servers that look at each other often; two sessions more than the share are too many."""
+QUICK = ServerLimits(renew_seconds=0.05, lapse_seconds=60.0, follow_seconds=0.01, balance_slack=1, drain_seconds=60.0)
+"""Servers that look at each other often, and take none for dead that is only held up; two sessions more than the share
+are too many.
+"""
 
 
 @contextlib.asynccontextmanager
@@ -318,7 +320,7 @@ def test_two_servers_of_one_name_are_refused() -> None:
     async def test() -> None:
         journal = MemoryJournal()
         async with running(journal, node="north", limits=QUICK) as north:
-            directory = ServerDirectory(register_of(journal), "north", "another", "http://127.0.0.1:1", 0.05, 5.0)
+            directory = ServerDirectory(register_of(journal), "north", "another", "http://127.0.0.1:1", 0.05, 60.0)
             with pytest.raises(
                 SetupError, match=f"no other access server 'north' on this journal, got one at {north.url}"
             ):
@@ -348,7 +350,7 @@ def test_nobody_is_let_in_before_the_others_know_of_the_server() -> None:
 
     async def test() -> None:
         journal = MemoryJournal()
-        async with running(journal, node="north", limits=replace(QUICK, renew_seconds=0.7)) as north:
+        async with running(journal, node="north", limits=replace(QUICK, renew_seconds=2.5)) as north:
             await north.declare("a")
             async with north.client("a") as client:
                 await client.connected()

@@ -116,7 +116,7 @@ def test_a_publisher_that_dies_is_waited_for_and_no_longer() -> None:
     """What it kept is its own to lose; the other side is told, and the loss is counted."""
 
     async def test() -> None:
-        limits = ServerLimits(lease_seconds=3.0)
+        limits = ServerLimits(lease_seconds=5.0)
         async with related(True, limits=limits) as (server, stages), server.publisher(suppress=True) as b:
             a = server.publisher(suppress=True)
             await lent(server, stages, a, b)

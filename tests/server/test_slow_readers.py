@@ -31,7 +31,7 @@ def test_a_receiver_that_does_not_read_is_closed_and_gets_what_it_is_owed_when_i
     """Of twenty large events no more is under way to it than a link may hold, and another client gets what it wants."""
 
     async def test() -> None:
-        async with running(limits=ServerLimits(stall_seconds=0.5)) as server:
+        async with running(limits=ServerLimits(stall_seconds=2.0)) as server:
             await server.declare("a")
             await server.declare("other", filter="type = 'other'")
             with deaf(server.url, request_):

@@ -65,7 +65,7 @@ class NatsConnection:
         self._library = library()
         self._loop = _loop()
         self._told: list[str] = []
-        self._forbidden = ""
+        self._forbidden = self._refusal = ""
         self._asking, self._lost = set[asyncio.Future[Any]](), False
         self._listening: dict[str, Any] = {}
         self._ended, self._reopening = False, asyncio.Lock()
@@ -125,6 +125,7 @@ class NatsConnection:
 
     async def _connect(self, seconds: float) -> Any:
         self._told, self._refusals, self._refused, self._lost = [], 0, asyncio.Event(), False
+        self._refusal = ""
         connecting = asyncio.ensure_future(
             self._library.connect(
                 list(self.address.servers),
@@ -147,7 +148,8 @@ class NatsConnection:
                 return connecting.result()
             raise TimeoutError
         except (TimeoutError, OSError, self._library.errors.Error) as error:
-            said = self._told[-1] if self._told else str(error) or type(error).__name__
+            # Who refuses also hangs up: that comes later, and says less.
+            said = self._refusal or (self._told[-1] if self._told else str(error) or type(error).__name__)
             raise JournalError(str(Fault(f"a NATS server at {self.address}", said, advice=_advice(said)))) from error
         finally:
             for task in (connecting, refused):
@@ -160,7 +162,7 @@ class NatsConnection:
             self._forbidden = self._told[0]
         if isinstance(error, ssl.SSLError) or any(word in self._told[0] for word in REFUSALS):
             # Of several servers one may not have been told yet by whom it is spoken to.
-            self._refusals += 1
+            self._refusals, self._refusal = self._refusals + 1, self._told[0]
             if self._refusals >= len(self.address.servers):
                 self._refused.set()
         log.debug("nats error=%r", error)
